@@ -1,0 +1,86 @@
+/*
+ * gemm.h - the one interface of every GEMM kernel.
+ *
+ *   C[i] = act(alpha * op(A[i]) * op(B[i]) + beta * C0[i] + bias),  i = 0 ... batch-1
+ *
+ * op(A) is m x k, op(B) k x n, C0 and C m x n, bias n (one vector for all rows of all
+ * problems). What follows the sum is computed in the accumulator's type (dtype_accumulator)
+ * and rounded once to `out`. 32-bit integer results wrap modulo 2^32.
+ *
+ * All pointers of a problem are in the memory of the context's backend: device memory (or
+ * mapped host memory) for CUDA, host memory for the CPU. Matrices are row-major; a leading
+ * dimension is the distance between the starts of two rows as stored, in elements. Nothing is
+ * allocated here once a context exists. C must not overlap any operand.
+ */
+#ifndef KERNELS_GEMM_H
+#define KERNELS_GEMM_H
+
+#include <gemmd/dtypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "proto/gemm_request.h"
+
+enum gemm_backend { GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA };
+
+struct gemm_problem {
+    enum gemmd_dtype dtype, out;
+    enum gemm_precision precision;
+    enum gemm_act act;
+    bool transa, transb;
+    uint64_t m, n, k, batch;
+    double alpha, beta;
+    const void *a;                /* [m, k], or [k, m] if transa */
+    const void *b;                /* [k, n], or [n, k] if transb */
+    const void *bias;             /* [n] of type out, or NULL */
+    const void *c0;               /* [m, n] of type out; read only if beta != 0 */
+    void *c;                      /* [m, n] of type out */
+    uint64_t lda, ldb, ldc0, ldc; /* elements */
+    uint64_t stride_a, stride_b, stride_c0, stride_c; /* elements from problem to problem */
+};
+
+/* Sets leading dimensions and strides for contiguous operands from m, n, k, transa and transb. */
+void gemm_problem_contiguous(struct gemm_problem *problem);
+
+/* One kernel. `takes` says whether it can compute the problem (pointers are not looked at);
+ * `workspace_bytes` what it needs besides the operands, as a pure function of the problem;
+ * `run` enqueues it on the context's stream (CUDA) or computes it (CPU). `run` returns
+ * GEMMD_ERR_INTERNAL if a launch failed and GEMMD_ERR_DEVICE_LOST if the context is gone. */
+struct gemm_context;
+struct gemm_kernel {
+    const char *name;
+    const char *description; /* one line, for /info */
+    bool (*takes)(const struct gemm_problem *problem);
+    bool (*workspace_bytes)(const struct gemm_problem *problem,
+                            uint64_t *out); /* false: overflow */
+    enum gemmd_error (*run)(struct gemm_context *context, const struct gemm_problem *problem,
+                            void *workspace);
+};
+
+/* The kernels of a backend, NULL-terminated; empty for a backend that is not built in. */
+const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
+
+/* The kernel for a problem: `name` is "auto" or a kernel's name. A name that does not exist or a
+ * kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
+ * Pure: the choice depends on the backend and the problem's shape and types only. */
+enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
+                             const struct gemm_problem *problem, const struct gemm_kernel **kernel,
+                             struct fault *fault);
+
+/* The version of the choice that gemm_select makes for "auto"; part of /info. */
+const char *gemm_select_version(void);
+
+/* What a kernel runs in. CPU: `stream` is ignored and `threads` bounds the threads used
+ * (0: all cores). CUDA: `stream` is a cudaStream_t of the current device, which stays the caller's;
+ * the context owns library handles and their fixed workspace, and is used by one thread at a time.
+ */
+enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,
+                                     struct gemm_context **context, struct fault *fault);
+void gemm_context_destroy(struct gemm_context *context);
+
+/* "OpenBLAS 0.3.21 ..." or "cuBLAS 13.1"; static storage. For /info and the build_info metric. */
+const char *gemm_backend_library(enum gemm_backend backend);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * gemm_request.h - what POST /gemm asks for: C = act(alpha*op(A)*op(B) + beta*C0 + bias).
+ *
+ * The way of a request: gemm_request_init, gemm_request_set for each parameter,
+ * gemm_request_check once all are in, then one of the gemm_request_bind_... calls when the
+ * body is there, which finds the operands in it. Nothing here allocates or does I/O; a
+ * request is used by one thread at a time.
+ */
+#ifndef PROTO_GEMM_REQUEST_H
+#define PROTO_GEMM_REQUEST_H
+
+#include <gemmd/dtypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "proto/safetensors.h"
+#include "proto/tensor.h"
+
+enum gemm_precision { GEMM_PRECISION_FULL, GEMM_PRECISION_TF32 };
+enum gemm_act { GEMM_ACT_NONE, GEMM_ACT_RELU, GEMM_ACT_GELU, GEMM_ACT_GELU_TANH, GEMM_ACT_SILU };
+enum gemm_verify { GEMM_VERIFY_NONE, GEMM_VERIFY_FREIVALDS };
+
+enum {
+    GEMM_DIM_MAX = 2147483647, /* m, n, k and batch: 1 ... 2^31-1 */
+    GEMM_KERNEL_NAME_MAX = 32,
+    GEMM_TENSOR_NAME_MAX = 128,
+    GEMM_PRIORITY_MAX = 9
+};
+
+/* The parameters, in the order of API.md's table. */
+struct gemm_request {
+    uint64_t m, n, k; /* 0 until given or derived from the operands' shapes */
+    enum gemmd_dtype dtype, out;
+    enum gemm_precision precision;
+    bool transa, transb;
+    double alpha, beta;
+    uint64_t batch;
+    bool bias;
+    enum gemm_act act;
+    char a[GEMM_TENSOR_NAME_MAX + 1], b[GEMM_TENSOR_NAME_MAX + 1]; /* resident operands, or "" */
+    char store[GEMM_TENSOR_NAME_MAX + 1];
+    char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
+    enum gemm_verify verify;
+    uint64_t timeout_ms; /* 0: the server's */
+    uint32_t priority;
+    uint32_t given; /* bit set of the parameters that were given; see gemm_request.c */
+};
+
+/* The operands, as views onto the body. `bias` and `c0` have rank 0 if not used.
+ * All are row-major after binding, but for `fortran` tensors that cannot be expressed by
+ * transposing (batches, c0): those keep their flag and the caller copies them with
+ * tensor_copy_row_major before use. `transa`, `transb` already include the flip that a
+ * column-major matrix means; use these, not the request's. */
+struct gemm_operands {
+    struct tensor a, b, bias, c0;
+    bool transa, transb;
+};
+
+void gemm_request_init(struct gemm_request *request);
+
+/* Takes one name=value pair, already percent-decoded. Unknown and repeated names and bad values are
+ * GEMMD_ERR_MALFORMED with the name in `field`. */
+enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name, const char *value,
+                                  struct fault *fault);
+
+/* Once all parameters are in: fills in defaults and refuses what contradicts itself (400)
+ * or is not in API.md's type table (422). For raw bodies m, n, k must be given. */
+enum gemmd_error gemm_request_check(struct gemm_request *request, enum format format,
+                                    struct fault *fault);
+
+/* Exact length in bytes of a raw body (operands that are resident count as 0). False on overflow.
+ */
+bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out);
+/* Length in bytes of the result. False on overflow. m and n must be known. */
+bool gemm_request_result_bytes(const struct gemm_request *request, uint64_t *out);
+/* The result as a tensor of 2 dimensions (3 if batch > 1) over `data`. */
+bool gemm_request_result(const struct gemm_request *request, const void *data,
+                         struct tensor *tensor);
+
+/* Finds the operands in a complete body of the given format, derives dtype, m, n, k, batch (and
+ * `bias`, for safetensors) from them where the body says so, and checks that all agree. 400 if the
+ * body is too short, too long or contradicts the parameters. */
+enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
+                                   const void *body, uint64_t bytes, struct gemm_operands *operands,
+                                   struct fault *fault);
+
+const char *gemm_act_name(enum gemm_act act);
+
+#endif

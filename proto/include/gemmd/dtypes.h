@@ -1,0 +1,36 @@
+/*
+ * dtypes.h - the element types that travel, as one list.
+ *
+ * X(NAME, name, bytes, safetensors, npy)
+ *   name         as in `dtype=`, `out=` and the Gemmd-Dtype header
+ *   safetensors  the type's name in a safetensors header
+ *   npy          the type's `descr` in an .npy header. NumPy has no bf16 and no f8; they
+ *                travel as void types of the same size, which is what ml_dtypes writes
+ */
+#ifndef GEMMD_DTYPES_H
+#define GEMMD_DTYPES_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GEMMD_DTYPE_MAP(X)                                                                         \
+    X(F64, "f64", 8, "F64", "<f8")                                                                 \
+    X(F32, "f32", 4, "F32", "<f4")                                                                 \
+    X(F16, "f16", 2, "F16", "<f2")                                                                 \
+    X(BF16, "bf16", 2, "BF16", "<V2")                                                              \
+    X(F8_E4M3, "f8_e4m3", 1, "F8_E4M3", "|V1")                                                     \
+    X(I8, "i8", 1, "I8", "|i1")                                                                    \
+    X(I32, "i32", 4, "I32", "<i4")
+
+enum gemmd_dtype {
+#define X(NAME, name, bytes, safetensors, npy) GEMMD_##NAME,
+    GEMMD_DTYPE_MAP(X)
+#undef X
+        GEMMD_DTYPE_COUNT
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

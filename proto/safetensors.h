@@ -1,0 +1,36 @@
+/*
+ * safetensors.h - the safetensors format: 8 bytes of length, a JSON header, the data.
+ *
+ * Reading makes views onto the bytes. Refused with a sentence: headers that are too long,
+ * too deep or not JSON, offsets that overlap, leave holes, run backwards or past the end,
+ * sizes that do not match the shape, unknown types, duplicate names.
+ */
+#ifndef PROTO_SAFETENSORS_H
+#define PROTO_SAFETENSORS_H
+
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "proto/tensor.h"
+
+enum {
+    SAFETENSORS_NAME_MAX = 64,
+    SAFETENSORS_HEADER_LIMIT = 64 * 1024, /* longest header that is read */
+    SAFETENSORS_HEADER_MAX = 2048         /* longest header that is written */
+};
+
+struct safetensors_entry {
+    char name[SAFETENSORS_NAME_MAX];
+    struct tensor tensor;
+};
+
+/* Reads a whole file. At most `capacity` tensors; `*count` says how many there are. */
+enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
+                                    struct safetensors_entry *entries, uint32_t capacity,
+                                    uint32_t *count, struct fault *fault);
+/* Writes length and header for `count` tensors whose bytes follow in this order; returns
+ * the length (a multiple of 64, padded with spaces), or 0 if it does not fit in `out`. */
+uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t count,
+                            char out[SAFETENSORS_HEADER_MAX]);
+
+#endif

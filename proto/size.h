@@ -1,0 +1,29 @@
+/*
+ * size.h - the one place where sizes are multiplied and added.
+ *
+ * Every size that comes from outside, or is computed from one that does (dimensions,
+ * strides, totals, workspaces, grid dimensions), goes through these. Each returns false
+ * and leaves `*out` alone when the result does not fit. Pure functions, any thread.
+ */
+#ifndef PROTO_SIZE_H
+#define PROTO_SIZE_H
+
+#include <gemmd/dtypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+bool size_mul(uint64_t a, uint64_t b, uint64_t *out);
+bool size_add(uint64_t a, uint64_t b, uint64_t *out);
+/* Rounds up to a multiple of `alignment`, a power of two. */
+bool size_align(uint64_t value, uint64_t alignment, uint64_t *out);
+/* The number of blocks of `block` that cover `value`; block > 0. */
+uint64_t size_blocks(uint64_t value, uint64_t block);
+/* The product of `count` dimensions; 1 for none. */
+bool size_product(const uint64_t *dims, uint32_t count, uint64_t *out);
+/* Bytes of a contiguous tensor. The result also fits in int64_t (offsets are signed in
+ * BLAS interfaces). */
+bool size_tensor_bytes(enum gemmd_dtype dtype, const uint64_t *dims, uint32_t rank, uint64_t *out);
+/* As an int32_t (CUDA grids, BLAS dimensions), false if larger than INT32_MAX. */
+bool size_to_i32(uint64_t value, int32_t *out);
+
+#endif
