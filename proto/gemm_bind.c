@@ -219,7 +219,7 @@ static enum gemmd_error next_array(struct npy_body *body, const char *array,
                                    enum gemmd_dtype carrier, struct tensor *tensor,
                                    struct fault *fault)
 {
-    uint64_t consumed;
+    uint64_t consumed = 0;
     struct fault reason = {0};
     if (body->left == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -307,7 +307,7 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
                                          struct fault *fault)
 {
     struct safetensors_entry entries[OPERANDS_MAX];
-    uint32_t count;
+    uint32_t count = 0;
     enum gemmd_error code = safetensors_decode(bytes, length, entries, OPERANDS_MAX, &count, fault);
     if (code == GEMMD_OK)
         code = check_names(entries, count, fault);

@@ -186,16 +186,25 @@ static uint32_t find_parameter(const char *name)
     return index;
 }
 
+/* Writes the names of all parameters: "m, n, k, ...". */
+static void list_parameters(char *text, size_t capacity)
+{
+    size_t length = 0;
+    for (uint32_t i = 0; i < PARAMETER_COUNT && length < capacity; i++)
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i > 0 ? ", " : "",
+                                   parameters[i].name);
+}
+
 enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name, const char *value,
                                   struct fault *fault)
 {
     uint32_t index = find_parameter(name);
-    if (index == PARAMETER_COUNT)
+    if (index == PARAMETER_COUNT) {
+        char names[192];
+        list_parameters(names, sizeof names);
         return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "there is no parameter '%.64s'; those of /gemm are m, n, k, dtype, out, "
-                         "precision, transa, transb, alpha, beta, batch, bias, act, a, b, store, "
-                         "kernel, verify, timeout_ms, priority",
-                         name);
+                         "there is no parameter '%.32s'; those of /gemm are %s", name, names);
+    }
     const struct parameter *parameter = &parameters[index];
     if ((request->given & 1u << index) != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
