@@ -63,8 +63,7 @@ static enum gemmd_error add_address(struct config_load *load, const struct confi
 {
     struct config *config = load->config;
     if (config->listen_count == CONFIG_LISTEN_MAX)
-        return config_fault(load, option, source, "is given more than %d times",
-                            CONFIG_LISTEN_MAX);
+        return config_fault(load, option, source, "is given more than %d times", CONFIG_LISTEN_MAX);
     char *copy = strdup(text);
     if (!copy)
         return no_memory(load);
@@ -122,7 +121,7 @@ enum gemmd_error config_load(struct config *config, int argc, char *const argv[]
     if (error == GEMMD_OK && config->config_file)
         error = config_read_file(&load, config->config_file);
     if (error == GEMMD_OK)
-        error = config_read_defaults(&load, environment);
+        error = config_read_defaults(&load);
     if (error == GEMMD_OK)
         error = config_check(&load);
     return error;

@@ -3,9 +3,9 @@
  *
  * One table (config_table.c) makes the flags, the environment names, the JSON keys and --help:
  * `--queue-requests N` is GEMMD_QUEUE_REQUESTS and "queue-requests". Repeatable options are
- * comma-separated in the environment and arrays in JSON; an empty variable counts as not set, and so
- * does null in JSON. Sizes take suffixes (64M, 2GiB; a bare number is bytes), times too (500ms, 10s,
- * 2m, 1h; a bare number is milliseconds).
+ * comma-separated in the environment and arrays in JSON; an empty variable counts as not set, and
+ * so does null in JSON. Sizes take suffixes (64M, 2GiB; a bare number is bytes), times too (500ms,
+ * 10s, 2m, 1h; a bare number is milliseconds).
  */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H

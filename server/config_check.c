@@ -44,13 +44,13 @@ static void derive(struct config_load *load)
             config->max_timeout_ms ? least(60000, config->max_timeout_ms) : 60000;
 }
 
-enum gemmd_error config_read_defaults(struct config_load *load, char *const environment[])
+enum gemmd_error config_read_defaults(struct config_load *load)
 {
     for (uint32_t i = 0; i < config_option_count; i++) {
         const struct config_option *option = &config_options[i];
         if (!option->standard || load->sources[i] != CONFIG_SOURCE_NONE)
             continue;
-        if (option->kind == CONFIG_KIND_ADDRESSES && listen_inherited_count(environment) > 0)
+        if (option->kind == CONFIG_KIND_ADDRESSES && listen_inherited_count() > 0)
             continue;
         enum gemmd_error error = config_set(load, option, CONFIG_SOURCE_DEFAULT, option->standard);
         if (error != GEMMD_OK)
@@ -94,9 +94,8 @@ enum gemmd_error config_check(struct config_load *load)
                            longest);
         return config_fault(load, option_named("timeout"), source_of(load, "timeout"),
                             "of %" PRIu64 " ms%s is longer than %s, %" PRIu64 " ms",
-                            config->default_timeout_ms,
-                            config->default_timeout_ms ? "" : " (none)", longest,
-                            config->max_timeout_ms);
+                            config->default_timeout_ms, config->default_timeout_ms ? "" : " (none)",
+                            longest, config->max_timeout_ms);
     }
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];

@@ -41,10 +41,10 @@ static enum gemmd_error read_member(struct config_load *load, const char *key, c
     const struct config_option *option = config_option_find(key, length);
     if (!option || !(option->sources & CONFIG_SOURCE_FILE)) {
         const char *nearest = option ? NULL : config_option_nearest(key, length);
-        return fault_set(load->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s is not an option%s%s%s%s",
-                         key, load->config->config_file,
-                         option ? " of the file" : "",
-                         nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+        return fault_set(
+            load->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s is not an option%s%s%s%s", key,
+            load->config->config_file, option ? " of the file" : "",
+            nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
     }
     if (json_is_null(value))
         return GEMMD_OK;
@@ -52,7 +52,8 @@ static enum gemmd_error read_member(struct config_load *load, const char *key, c
         return set_value(load, option, value);
     size_t index;
     const json_t *element;
-    json_array_foreach (value, index, element) {
+    json_array_foreach(value, index, element)
+    {
         enum gemmd_error error = set_value(load, option, element);
         if (error != GEMMD_OK)
             return error;
@@ -77,7 +78,8 @@ enum gemmd_error config_read_file(struct config_load *load, const char *path)
                           "%.80s must hold one JSON object with options by their names", path);
     const char *key;
     json_t *value;
-    json_object_foreach (root, key, value) {
+    json_object_foreach(root, key, value)
+    {
         if (error != GEMMD_OK)
             break;
         error = read_member(load, key, value);

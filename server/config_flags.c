@@ -48,7 +48,8 @@ static enum gemmd_error read_flag(struct config_load *load, int argc, char *cons
     if (!value && option->kind == CONFIG_KIND_SWITCH) {
         value = "true";
     } else if (!value) {
-        /* No value starts with "--"; one that seems to is the next flag, and this one's is missing. */
+        /* No value starts with "--"; one that seems to is the next flag, and this one's is missing.
+         */
         if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
             return config_fault(load, option, CONFIG_SOURCE_FLAG, "needs a value: --%s %s",
                                 option->name, option->placeholder);

@@ -31,7 +31,7 @@ enum gemmd_error config_read_flags(struct config_load *load, int argc, char *con
 enum gemmd_error config_read_environment(struct config_load *load, char *const environment[]);
 enum gemmd_error config_read_file(struct config_load *load, const char *path);
 /* Defaults of the table, then those that depend on other options. */
-enum gemmd_error config_read_defaults(struct config_load *load, char *const environment[]);
+enum gemmd_error config_read_defaults(struct config_load *load);
 /* Options that contradict each other. */
 enum gemmd_error config_check(struct config_load *load);
 

@@ -3,11 +3,12 @@
 
 #include "server/config_option.h"
 
-#define FIELD(name) .offset = offsetof(struct config, name), .size = sizeof(((struct config *)0)->name)
+#define FIELD(name)                                                                                \
+    .offset = offsetof(struct config, name), .size = sizeof(((struct config *)0)->name)
 
 enum {
-    EVERYWHERE = CONFIG_SOURCE_DEFAULT | CONFIG_SOURCE_FILE | CONFIG_SOURCE_ENVIRONMENT |
-                 CONFIG_SOURCE_FLAG,
+    EVERYWHERE =
+        CONFIG_SOURCE_DEFAULT | CONFIG_SOURCE_FILE | CONFIG_SOURCE_ENVIRONMENT | CONFIG_SOURCE_FLAG,
     NOT_IN_FILE = CONFIG_SOURCE_DEFAULT | CONFIG_SOURCE_ENVIRONMENT | CONFIG_SOURCE_FLAG,
     FLAG_ONLY = CONFIG_SOURCE_FLAG
 };
@@ -22,98 +23,100 @@ static const char *const backend_names[] = {"auto", "cuda", "cpu", NULL};
 static const char *const level_names[] = {"debug", "info", "warning", "error", NULL};
 static const char *const format_names[] = {"json", "text", NULL};
 
-#define OPTION(text, what, part) .name = text, .kind = what, .group = part, .sources = EVERYWHERE
+/* The head of an entry: where a setting stands is free, the others say it themselves. */
+#define OPTION(text, what, part) .name = text, .kind = what, .group = part
+#define SETTING(text, what, part) OPTION(text, what, part), .sources = EVERYWHERE
 
 const struct config_option config_options[] = {
-    {OPTION("listen", CONFIG_KIND_ADDRESSES, CONFIG_GROUP_LISTENING), FIELD(listen),
+    {SETTING("listen", CONFIG_KIND_ADDRESSES, CONFIG_GROUP_LISTENING), FIELD(listen),
      .standard = "127.0.0.1:8080", .placeholder = "ADDRESS", .private = true,
      .help = "Address to serve on, may be repeated: host:port, [v6]:port, unix:PATH or unix:@NAME "
              "(abstract). Port 0 takes a free one. Sockets passed by LISTEN_FDS replace the "
              "default and add to what is given."},
-    {OPTION("io-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(io_threads), .max = 256,
-     .standard = "0", .placeholder = "N",
+    {SETTING("io-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(io_threads),
+     .max = 256, .standard = "0", .placeholder = "N",
      .help = "Threads that read requests and write answers; 0: half of the cores, 1 to 16."},
-    {OPTION("max-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(max_connections),
+    {SETTING("max-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(max_connections),
      .min = 1, .max = 1000000, .standard = "8192", .placeholder = "N",
      .help = "Open connections in total."},
-    {OPTION("max-connections-per-address", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
+    {SETTING("max-connections-per-address", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
      FIELD(max_connections_per_address), .max = 1000000, .standard = "0", .placeholder = "N",
      .help = "Open connections from one IP address; 0: no limit. Unix sockets are not counted."},
-    {OPTION("connection-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING),
+    {SETTING("connection-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING),
      FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "64K",
      .placeholder = "SIZE",
      .help = "Buffer of each connection; larger suits large bodies, smaller suits many "
              "connections."},
-    {OPTION("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
+    {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
      .help = "Bearer tokens that are let in, one a line: TENANT:TOKEN or TOKEN. Without it "
              "everybody is."},
 
-    {OPTION("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
+    {SETTING("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
      .choices = backend_names, .standard = "auto", .placeholder = "NAME",
      .help = "What computes: auto (a GPU if there is one), cuda or cpu."},
-    {OPTION("devices", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(device), .max = 1023,
+    {SETTING("devices", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(device), .max = 1023,
      .standard = "0", .placeholder = "N", .help = "CUDA device number to use."},
-    {OPTION("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
+    {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
      .max = 64, .standard = "8", .placeholder = "N", .help = "Products in flight on the device."},
-    {OPTION("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
+    {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
      .help = "Threads that the CPU backend computes with; 0: all cores."},
-    {OPTION("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
+    {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
      .help = "Host memory, taken at start, that bodies and results lie in."},
-    {OPTION("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
+    {SETTING("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
      .help = "Device memory, taken at start; 0: half of what is free."},
 
-    {OPTION("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
+    {SETTING("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Longest request body. Default: 1GiB, or half of --pinned-bytes or --queue-bytes if "
              "that is less."},
-    {OPTION("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
+    {SETTING("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
      .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Largest result. Default: as for --max-body."},
-    {OPTION("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
+    {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help = "Requests accepted and not yet done; more are refused with 429."},
-    {OPTION("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes), .min = 1,
+    {SETTING("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of operands and results of these requests; more are refused with 429. Default: "
              "--pinned-bytes."},
 
-    {OPTION("timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(default_timeout_ms),
+    {SETTING("timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(default_timeout_ms),
      .max = TIME_MAX, .placeholder = "TIME",
      .help = "Deadline of a request that names none; 0: none. Default: 60s, or --max-timeout if "
              "that is less."},
-    {OPTION("max-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_timeout_ms),
+    {SETTING("max-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_timeout_ms),
      .max = TIME_MAX, .standard = "600s", .placeholder = "TIME",
      .help = "Longest deadline a request may name; 0: any."},
-    {OPTION("header-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(header_timeout_ms),
+    {SETTING("header-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(header_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "10s", .placeholder = "TIME",
      .help = "From connecting, or a request's first byte, to its last header."},
-    {OPTION("idle-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(idle_timeout_ms), .min = 1,
-     .max = TIME_MAX, .standard = "75s", .placeholder = "TIME",
+    {SETTING("idle-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(idle_timeout_ms),
+     .min = 1, .max = TIME_MAX, .standard = "75s", .placeholder = "TIME",
      .help = "How long a connection may wait for its next request."},
-    {OPTION("body-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(body_timeout_ms), .min = 1,
-     .max = TIME_MAX, .standard = "300s", .placeholder = "TIME",
+    {SETTING("body-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(body_timeout_ms),
+     .min = 1, .max = TIME_MAX, .standard = "300s", .placeholder = "TIME",
      .help = "How long a body may take to arrive."},
-    {OPTION("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
+    {SETTING("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
      .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
      .help = "Bytes a second that a body must average after its first 5 seconds; 0: none."},
-    {OPTION("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
+    {SETTING("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
      .max = TIME_MAX, .standard = "0", .placeholder = "TIME",
      .help = "After SIGTERM: how long to answer not ready and still accept."},
-    {OPTION("drain-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_timeout_ms),
+    {SETTING("drain-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_timeout_ms),
      .max = TIME_MAX, .standard = "30s", .placeholder = "TIME",
      .help = "Then: how long what was accepted may take to finish."},
 
-    {OPTION("log-level", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_level),
+    {SETTING("log-level", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_level),
      .choices = level_names, .standard = "info", .placeholder = "LEVEL", .private = true,
      .help = "Least level to log: debug, info, warning or error."},
-    {OPTION("log-format", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_format),
+    {SETTING("log-format", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_format),
      .choices = format_names, .standard = "json", .placeholder = "FORMAT", .private = true,
      .help = "Log lines as json or text."},
-    {OPTION("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
+    {SETTING("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
      .standard = "true", .private = true, .help = "Log a line for each request."},
     {OPTION("config", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(config_file),
      .sources = NOT_IN_FILE, .placeholder = "FILE", .private = true,
@@ -133,8 +136,10 @@ _Static_assert(sizeof(config_options) / sizeof(config_options[0]) <= CONFIG_OPTI
 const char *config_group_title(enum config_group group)
 {
     static const char *const titles[CONFIG_GROUP_COUNT] = {
-        [CONFIG_GROUP_LISTENING] = "Listening",        [CONFIG_GROUP_COMPUTING] = "Computing",
-        [CONFIG_GROUP_LIMITS] = "Limits",              [CONFIG_GROUP_TIMES] = "Times",
+        [CONFIG_GROUP_LISTENING] = "Listening",
+        [CONFIG_GROUP_COMPUTING] = "Computing",
+        [CONFIG_GROUP_LIMITS] = "Limits",
+        [CONFIG_GROUP_TIMES] = "Times",
         [CONFIG_GROUP_OPERATION] = "Logs and operation",
     };
     return titles[group];

@@ -39,7 +39,8 @@ static enum gemmd_error clear_path(const char *path, const struct sockaddr_stora
     int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (probe < 0)
         return io_fault(fault, "open a socket for", path);
-    bool stale = connect(probe, (const struct sockaddr *)name, length) != 0 && errno == ECONNREFUSED;
+    bool stale =
+        connect(probe, (const struct sockaddr *)name, length) != 0 && errno == ECONNREFUSED;
     close(probe);
     if (!stale)
         return fault_set(fault, GEMMD_ERR_IO, "listen",
@@ -119,19 +120,19 @@ void listen_close(struct listener *listener)
     listener->fd = -1;
 }
 
-void listen_peer_text(int fd, char out[LISTEN_PEER_MAX])
+void listen_peer_text(int fd, char *out, uint64_t capacity)
 {
     struct sockaddr_storage name;
     socklen_t length = sizeof(name);
     if (getpeername(fd, (struct sockaddr *)&name, &length) != 0) {
-        snprintf(out, LISTEN_PEER_MAX, "unknown");
+        snprintf(out, capacity, "unknown");
         return;
     }
     struct ucred peer;
     socklen_t peer_length = sizeof(peer);
     if (name.ss_family == AF_UNIX &&
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) == 0)
-        snprintf(out, LISTEN_PEER_MAX, "unix:pid=%d,uid=%u", (int)peer.pid, (unsigned)peer.uid);
+        snprintf(out, capacity, "unix:pid=%d,uid=%u", (int)peer.pid, (unsigned)peer.uid);
     else
-        listen_address_text(&name, length, out, LISTEN_PEER_MAX);
+        listen_address_text(&name, length, out, capacity);
 }

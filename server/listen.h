@@ -40,13 +40,15 @@ void listen_close(struct listener *listener);
 
 /* The sockets that the environment (LISTEN_PID, LISTEN_FDS; sd_listen_fds(3)) passes to this
  * process; 0 if none or if they are meant for another. */
-uint32_t listen_inherited_count(char *const environment[]);
-/* Takes them over. Every one must be a listening stream socket. */
-enum gemmd_error listen_inherit(char *const environment[], struct listener *listeners,
-                                uint32_t capacity, uint32_t *count, struct fault *fault);
+uint32_t listen_inherited_count(void);
+/* Takes them over, once. Every one must be a listening stream socket. After a failure `*count`
+ * says how many were taken. */
+enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
+                                struct fault *fault);
 
 /* Who is at the other end of an accepted connection, for the log: "192.0.2.1:40312",
- * "[2001:db8::1]:40312", "unix:pid=1,uid=0"; "unknown" if it can't be told. */
-void listen_peer_text(int fd, char out[LISTEN_PEER_MAX]);
+ * "[2001:db8::1]:40312", "unix:pid=1,uid=0"; "unknown" if it can't be told. LISTEN_PEER_MAX is
+ * always enough. */
+void listen_peer_text(int fd, char *out, uint64_t capacity);
 
 #endif

@@ -76,7 +76,8 @@ enum gemmd_error listen_address_resolve(const struct listen_address *address,
         size_t bytes = strlen(address->path);
         name->sun_family = AF_UNIX;
         memcpy(name->sun_path, address->path, bytes);
-        /* A path counts its terminator; an abstract name starts with one and is as long as given. */
+        /* A path counts its terminator; an abstract name starts with one and is as long as given.
+         */
         if (address->path[0] == '@')
             name->sun_path[0] = '\0';
         else

@@ -1,6 +1,7 @@
 /* listen_inherit.c - sockets passed by the starter: the protocol of sd_listen_fds(3). */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,20 +12,10 @@
 
 enum { FIRST_FD = 3 };
 
-static const char *variable(char *const environment[], const char *name)
+uint32_t listen_inherited_count(void)
 {
-    size_t length = strlen(name);
-    for (char *const *entry = environment; *entry; entry++) {
-        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
-            return *entry + length + 1;
-    }
-    return NULL;
-}
-
-uint32_t listen_inherited_count(char *const environment[])
-{
-    const char *pid_text = variable(environment, "LISTEN_PID");
-    const char *fds_text = variable(environment, "LISTEN_FDS");
+    const char *pid_text = getenv("LISTEN_PID");
+    const char *fds_text = getenv("LISTEN_FDS");
     uint64_t pid, fds;
     if (!pid_text || !fds_text || !number_u64(pid_text, &pid) || !number_u64(fds_text, &fds) ||
         pid != (uint64_t)getpid() || fds > UINT16_MAX)
@@ -58,11 +49,11 @@ static enum gemmd_error take(int fd, struct listener *listener, struct fault *fa
     return GEMMD_OK;
 }
 
-enum gemmd_error listen_inherit(char *const environment[], struct listener *listeners,
-                                uint32_t capacity, uint32_t *count, struct fault *fault)
+enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
+                                struct fault *fault)
 {
-    uint32_t promised = listen_inherited_count(environment);
-    const char *names = variable(environment, "LISTEN_FDNAMES");
+    uint32_t promised = listen_inherited_count();
+    const char *names = getenv("LISTEN_FDNAMES");
     *count = 0;
     if (promised > capacity)
         return fault_set(fault, GEMMD_ERR_USAGE, "listen",
@@ -75,8 +66,7 @@ enum gemmd_error listen_inherit(char *const environment[], struct listener *list
             return error;
         if (names) {
             size_t length = strcspn(names, ":");
-            memcpy(listener->name, names,
-                   length < LISTEN_NAME_MAX ? length : LISTEN_NAME_MAX - 1);
+            memcpy(listener->name, names, length < LISTEN_NAME_MAX ? length : LISTEN_NAME_MAX - 1);
             names = names[length] == ':' ? names + length + 1 : NULL;
         }
         *count = i + 1;
