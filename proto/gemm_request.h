@@ -2,9 +2,9 @@
  * gemm_request.h - what POST /gemm asks for: C = act(alpha*op(A)*op(B) + beta*C0 + bias).
  *
  * The way of a request: gemm_request_init, gemm_request_set for each parameter,
- * gemm_request_check once all are in, then one of the gemm_request_bind_... calls when the
- * body is there, which finds the operands in it. Nothing here allocates or does I/O; a
- * request is used by one thread at a time.
+ * gemm_request_check once all are in, then gemm_request_bind when the
+ * body is there, which finds the operands in it. Nothing here does I/O, and nothing allocates but
+ * the reading of a safetensors header; a request is used by one thread at a time.
  */
 #ifndef PROTO_GEMM_REQUEST_H
 #define PROTO_GEMM_REQUEST_H
@@ -86,5 +86,11 @@ enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format for
                                    struct fault *fault);
 
 const char *gemm_act_name(enum gemm_act act);
+
+/* Whether the parameter of that name was given. */
+bool gemm_request_given(const struct gemm_request *request, const char *name);
+/* Fills in `out` if it was not given and holds the types against what is offered (422).
+ * gemm_request_check does it once dtype is known; gemm_request_bind if the operands say it. */
+enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct fault *fault);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * npy.h - NumPy's .npy format (NEP 1), versions 1.0, 2.0 and 3.0.
  *
- * Reading makes a view onto the bytes; nothing is copied, nothing is evaluated. Object
- * arrays (pickles), structured types and big-endian data are refused with a sentence.
+ * Reading makes a view onto the bytes; nothing is copied, nothing is evaluated. Types that are not
+ * offered (pickled objects, structured types, big-endian data ...) are GEMMD_ERR_UNSUPPORTED,
+ * what is no .npy array is GEMMD_ERR_MALFORMED.
  */
 #ifndef PROTO_NPY_H
 #define PROTO_NPY_H
@@ -12,8 +13,10 @@
 #include "proto/error.h"
 #include "proto/tensor.h"
 
-/* No header that npy_header writes is longer. Headers are a multiple of 64 bytes long. */
-enum { NPY_HEADER_MAX = 256 };
+enum {
+    NPY_HEADER_LIMIT = 64 * 1024, /* longest dict that is read */
+    NPY_HEADER_MAX = 256          /* longest header that is written; a multiple of 64 bytes */
+};
 
 /* Reads one array from the front of `bytes`. `*consumed` is where the next one starts.
  * `carrier` says what a two-byte or one-byte type without a NumPy name means: "|V2" (or

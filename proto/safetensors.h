@@ -3,7 +3,8 @@
  *
  * Reading makes views onto the bytes. Refused with a sentence: headers that are too long,
  * too deep or not JSON, offsets that overlap, leave holes, run backwards or past the end,
- * sizes that do not match the shape, unknown types, duplicate names.
+ * sizes that do not match the shape, duplicate names (all GEMMD_ERR_MALFORMED), types that are not
+ * offered (GEMMD_ERR_UNSUPPORTED). "__metadata__" is checked and ignored.
  */
 #ifndef PROTO_SAFETENSORS_H
 #define PROTO_SAFETENSORS_H
@@ -24,11 +25,12 @@ struct safetensors_entry {
     struct tensor tensor;
 };
 
-/* Reads a whole file. At most `capacity` tensors; `*count` says how many there are. */
+/* Reads a whole file of at most `capacity` tensors; `*count` says how many there are. They are in
+ * the order of their data. Allocates while it parses: GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
                                     struct safetensors_entry *entries, uint32_t capacity,
                                     uint32_t *count, struct fault *fault);
-/* Writes length and header for `count` tensors whose bytes follow in this order; returns
+/* Writes length and header for `count` row-major tensors whose bytes follow in this order; returns
  * the length (a multiple of 64, padded with spaces), or 0 if it does not fit in `out`. */
 uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t count,
                             char out[SAFETENSORS_HEADER_MAX]);

@@ -1,0 +1,86 @@
+#include "proto/dtype.h"
+
+#include <string.h>
+
+/* What the list says. */
+static const struct {
+    const char *name, *safetensors, *npy;
+    uint32_t size;
+} entries[GEMMD_DTYPE_COUNT] = {
+#define X(NAME, name, bytes, safetensors, npy) {name, safetensors, npy, bytes},
+    GEMMD_DTYPE_MAP(X)
+#undef X
+};
+
+#define BIT(NAME) (1u << GEMMD_##NAME)
+
+/* What a product of each type of operands is summed in and can be returned as. */
+static const struct {
+    enum gemmd_dtype accumulator, default_out;
+    uint32_t outs;
+} products[GEMMD_DTYPE_COUNT] = {
+    [GEMMD_F64] = {GEMMD_F64, GEMMD_F64, BIT(F64)},
+    [GEMMD_F32] = {GEMMD_F32, GEMMD_F32, BIT(F32) | BIT(F16) | BIT(BF16)},
+    [GEMMD_F16] = {GEMMD_F32, GEMMD_F16, BIT(F16) | BIT(F32)},
+    [GEMMD_BF16] = {GEMMD_F32, GEMMD_BF16, BIT(BF16) | BIT(F32)},
+    [GEMMD_F8_E4M3] = {GEMMD_F32, GEMMD_BF16, BIT(BF16) | BIT(F16) | BIT(F32)},
+    [GEMMD_I8] = {GEMMD_I32, GEMMD_I32, BIT(I32) | BIT(F32)},
+    [GEMMD_I32] = {GEMMD_I32, GEMMD_I32, 0}, /* a result only */
+};
+
+uint32_t dtype_size(enum gemmd_dtype dtype)
+{
+    return entries[dtype].size;
+}
+
+const char *dtype_name(enum gemmd_dtype dtype)
+{
+    return entries[dtype].name;
+}
+
+const char *dtype_safetensors(enum gemmd_dtype dtype)
+{
+    return entries[dtype].safetensors;
+}
+
+const char *dtype_npy(enum gemmd_dtype dtype)
+{
+    return entries[dtype].npy;
+}
+
+bool dtype_from_name(const char *name, enum gemmd_dtype *dtype)
+{
+    for (unsigned i = 0; i < GEMMD_DTYPE_COUNT; i++) {
+        if (strcmp(entries[i].name, name) == 0) {
+            *dtype = (enum gemmd_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool dtype_from_safetensors(const char *name, enum gemmd_dtype *dtype)
+{
+    for (unsigned i = 0; i < GEMMD_DTYPE_COUNT; i++) {
+        if (strcmp(entries[i].safetensors, name) == 0) {
+            *dtype = (enum gemmd_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum gemmd_dtype dtype_accumulator(enum gemmd_dtype dtype)
+{
+    return products[dtype].accumulator;
+}
+
+enum gemmd_dtype dtype_default_out(enum gemmd_dtype dtype)
+{
+    return products[dtype].default_out;
+}
+
+bool dtype_offers_out(enum gemmd_dtype dtype, enum gemmd_dtype out)
+{
+    return (products[dtype].outs & 1u << out) != 0;
+}

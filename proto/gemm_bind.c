@@ -1,0 +1,355 @@
+/* Finding the operands of a product in a body: the second half of gemm_request.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/gemm_request.h"
+#include "proto/npy.h"
+#include "proto/size.h"
+
+enum { OPERANDS_MAX = 4 };
+
+/* An operand that the body does not hold has rank 0 (no operand is a scalar). */
+static bool is_there(const struct tensor *tensor)
+{
+    return tensor->rank > 0;
+}
+
+/* ---- raw: everything is known, only the length has to be right ---- */
+
+static bool carve(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t *dims,
+                  uint32_t rank, const unsigned char **at)
+{
+    if (!tensor_init(tensor, dtype, dims, rank, *at))
+        return false;
+    *at += tensor->bytes;
+    return true;
+}
+
+static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
+                                 uint64_t bytes, struct gemm_operands *operands,
+                                 struct fault *fault)
+{
+    const uint64_t batch = request->batch, m = request->m, n = request->n, k = request->k;
+    const uint64_t a[] = {batch, request->transa ? k : m, request->transa ? m : k};
+    const uint64_t b[] = {batch, request->transb ? n : k, request->transb ? k : n};
+    const uint64_t c0[] = {batch, m, n};
+    const uint32_t rank = batch > 1 ? 3 : 2;
+    const unsigned char *at = body;
+    uint64_t expected;
+
+    if (!gemm_request_raw_bytes(request, &expected))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the size of these operands does not fit in 64 bits");
+    if (bytes != expected)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
+                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
+                         bytes, m, n, k, batch, dtype_name(request->dtype),
+                         request->bias ? " with bias" : "", request->beta != 0 ? " and C0" : "",
+                         expected);
+    if ((request->a[0] == '\0' &&
+         !carve(&operands->a, request->dtype, a + (3 - rank), rank, &at)) ||
+        (request->b[0] == '\0' &&
+         !carve(&operands->b, request->dtype, b + (3 - rank), rank, &at)) ||
+        (request->bias && !carve(&operands->bias, request->out, &n, 1, &at)) ||
+        (request->beta != 0 && !carve(&operands->c0, request->out, c0 + (3 - rank), rank, &at)))
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL,
+                         "an operand's size changed while binding");
+    return GEMMD_OK;
+}
+
+/* ---- arrays with shapes and types of their own ---- */
+
+/* Settles the operands' type: what `dtype` said, else what the arrays say. */
+static enum gemmd_error settle_dtype(struct gemm_request *request, const struct tensor *a,
+                                     const struct tensor *b, struct fault *fault)
+{
+    const struct tensor *first = is_there(a) ? a : b;
+    if (is_there(a) && is_there(b) && a->dtype != b->dtype)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
+                         "A is of type %s and B of %s; they must be the same", dtype_name(a->dtype),
+                         dtype_name(b->dtype));
+    if (is_there(first)) {
+        if (gemm_request_given(request, "dtype") && first->dtype != request->dtype)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
+                             "dtype is %s and the arrays are of type %s; leave it out or make them "
+                             "agree",
+                             dtype_name(request->dtype), dtype_name(first->dtype));
+        if (first->dtype == GEMMD_I32)
+            return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
+                             "operands of i32 are not offered; f64, f32, f16, bf16, f8_e4m3 and i8 "
+                             "are");
+        request->dtype = first->dtype;
+    }
+    return gemm_request_settle_types(request, fault);
+}
+
+/* One dimension, as an array's shape says it, against what is known of it so far. */
+static enum gemmd_error settle_dim(const struct gemm_request *request, const char *name,
+                                   uint64_t *dim, uint64_t value, const char *array,
+                                   struct fault *fault)
+{
+    if (value < 1 || value > GEMM_DIM_MAX)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                         "%s is %" PRIu64 " by the shape of %s; it must be from 1 to %d", name,
+                         value, array, GEMM_DIM_MAX);
+    if (*dim == 0)
+        *dim = value;
+    if (*dim != value)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                         "%s is %" PRIu64 " by the shape of %s and %" PRIu64 " by %s", name, value,
+                         array, *dim,
+                         gemm_request_given(request, name) ? "the parameter" : "that of A");
+    return GEMMD_OK;
+}
+
+static void flip_matrix(struct tensor *tensor)
+{
+    uint32_t rows = tensor->rank - 2, cols = tensor->rank - 1;
+    uint64_t swapped = tensor->dims[rows];
+    tensor->dims[rows] = tensor->dims[cols];
+    tensor->dims[cols] = swapped;
+    tensor->fortran = false;
+}
+
+/* Takes batch and two dimensions from A or B. A column-major matrix is the row-major one of its
+ * transpose, which is free; only batches of several keep the flag. */
+static enum gemmd_error settle_matrix(struct gemm_request *request, struct tensor *tensor,
+                                      const char *array, bool *transposed, const char *rows_name,
+                                      uint64_t *rows, const char *cols_name, uint64_t *cols,
+                                      uint64_t *batch, struct fault *fault)
+{
+    if (!is_there(tensor))
+        return GEMMD_OK;
+    if (tensor->rank != 2 && tensor->rank != 3)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "%s has %" PRIu32 " dimensions; it must have 2, or 3 with the batch first",
+                         array, tensor->rank);
+    const uint64_t *dims = tensor->dims + (tensor->rank - 2);
+    enum gemmd_error code =
+        settle_dim(request, "batch", batch, tensor->rank == 3 ? tensor->dims[0] : 1, array, fault);
+    if (code == GEMMD_OK)
+        code = settle_dim(request, rows_name, rows, dims[*transposed ? 1 : 0], array, fault);
+    if (code == GEMMD_OK)
+        code = settle_dim(request, cols_name, cols, dims[*transposed ? 0 : 1], array, fault);
+    if (code == GEMMD_OK && tensor->fortran && *batch == 1) {
+        flip_matrix(tensor);
+        *transposed = !*transposed;
+    }
+    return code;
+}
+
+static enum gemmd_error settle_bias(const struct gemm_request *request, struct tensor *bias,
+                                    struct fault *fault)
+{
+    if (!is_there(bias))
+        return GEMMD_OK;
+    if (bias->dtype != request->out)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
+                         "bias is of type %s; it must be of the result's, %s",
+                         dtype_name(bias->dtype), dtype_name(request->out));
+    if ((bias->rank != 1 && (bias->rank != 2 || bias->dims[0] != 1)) ||
+        bias->dims[bias->rank - 1] != request->n)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
+                         "bias must be one vector of length n=%" PRIu64 ", of shape (n,) or (1, n)",
+                         request->n);
+    return tensor_init(bias, bias->dtype, &request->n, 1, bias->data)
+               ? GEMMD_OK
+               : fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the bias changed its size");
+}
+
+static enum gemmd_error settle_c0(const struct gemm_request *request, const struct tensor *c0,
+                                  struct fault *fault)
+{
+    if (!is_there(c0))
+        return GEMMD_OK;
+    if (c0->dtype != request->out)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         "C0 is of type %s; it must be of the result's, %s", dtype_name(c0->dtype),
+                         dtype_name(request->out));
+    bool batched = c0->rank == 3 && c0->dims[0] == request->batch;
+    bool plain = c0->rank == 2 && request->batch == 1;
+    if ((!batched && !plain) || c0->dims[c0->rank - 2] != request->m ||
+        c0->dims[c0->rank - 1] != request->n)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         "C0 must have the result's shape: m=%" PRIu64 ", n=%" PRIu64
+                         ", with batch=%" PRIu64 " before them if that is not 1",
+                         request->m, request->n, request->batch);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_operands *operands,
+                                      struct fault *fault)
+{
+    bool batch_given = gemm_request_given(request, "batch");
+    uint64_t batch = batch_given ? request->batch : 0;
+    enum gemmd_error code = settle_matrix(request, &operands->a, "A", &operands->transa, "m",
+                                          &request->m, "k", &request->k, &batch, fault);
+    if (code == GEMMD_OK)
+        code = settle_matrix(request, &operands->b, "B", &operands->transb, "k", &request->k, "n",
+                             &request->n, &batch, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (batch > 0)
+        request->batch = batch;
+    const char *missing = request->m == 0   ? "m"
+                          : request->n == 0 ? "n"
+                          : request->k == 0 ? "k"
+                                            : NULL;
+    if (missing != NULL)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
+                         "%s is missing; an operand that is not in the body does not say it",
+                         missing);
+    code = settle_bias(request, &operands->bias, fault);
+    if (code == GEMMD_OK)
+        code = settle_c0(request, &operands->c0, fault);
+    return code;
+}
+
+/* ---- npy: arrays one after another ---- */
+
+struct npy_body {
+    const unsigned char *at;
+    uint64_t left;
+    uint32_t taken, expected;
+};
+
+static enum gemmd_error next_array(struct npy_body *body, const char *array,
+                                   enum gemmd_dtype carrier, struct tensor *tensor,
+                                   struct fault *fault)
+{
+    uint64_t consumed = 0;
+    struct fault reason = {0};
+    if (body->left == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body holds %" PRIu32 " .npy arrays, %" PRIu32
+                         " are needed: %s is missing",
+                         body->taken, body->expected, array);
+    enum gemmd_error code = npy_decode(body->at, body->left, carrier, tensor, &consumed, &reason);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, reason.field, "%s: %s", array, reason.detail);
+    if (tensor->rank == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s is a scalar, not a matrix or vector",
+                         array);
+    body->at += consumed;
+    body->left -= consumed;
+    body->taken++;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error bind_npy(struct gemm_request *request, const void *bytes, uint64_t length,
+                                 struct gemm_operands *operands, struct fault *fault)
+{
+    const enum gemmd_dtype carrier =
+        gemm_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
+    const bool has_a = request->a[0] == '\0', has_b = request->b[0] == '\0';
+    const bool has_bias = request->bias, has_c0 = request->beta != 0;
+    struct npy_body body = {bytes, length, 0,
+                            (uint32_t)has_a + (uint32_t)has_b + (uint32_t)has_bias +
+                                (uint32_t)has_c0};
+    enum gemmd_error code = GEMMD_OK;
+
+    if (has_a)
+        code = next_array(&body, "A", carrier, &operands->a, fault);
+    if (code == GEMMD_OK && has_b)
+        code = next_array(&body, "B", carrier, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK && has_bias)
+        code = next_array(&body, "bias", request->out, &operands->bias, fault);
+    if (code == GEMMD_OK && has_c0)
+        code = next_array(&body, "C0", request->out, &operands->c0, fault);
+    if (code == GEMMD_OK && body.left > 0)
+        code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
+                         " (bias=1 adds a third, beta other than 0 adds C0)",
+                         length, body.expected, length - body.left);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
+/* ---- safetensors: arrays by name ---- */
+
+/* Moves the entry of that name into `tensor`; whether there is one. */
+static bool claim(struct safetensors_entry *entries, uint32_t count, const char *name,
+                  struct tensor *tensor)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(entries[i].name, name) == 0) {
+            *tensor = entries[i].tensor;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum gemmd_error check_names(const struct safetensors_entry *entries, uint32_t count,
+                                    struct fault *fault)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = entries[i].name;
+        if (strcmp(name, "a") != 0 && strcmp(name, "b") != 0 && strcmp(name, "bias") != 0 &&
+            strcmp(name, "c") != 0)
+            return fault_set(
+                fault, GEMMD_ERR_MALFORMED, NULL,
+                "safetensors: there is a tensor '%s'; those of /gemm are a, b, bias, c", name);
+        if (entries[i].tensor.rank == 0)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "safetensors: '%s' is a scalar, not a matrix or vector", name);
+    }
+    return GEMMD_OK;
+}
+
+static enum gemmd_error bind_safetensors(struct gemm_request *request, const void *bytes,
+                                         uint64_t length, struct gemm_operands *operands,
+                                         struct fault *fault)
+{
+    struct safetensors_entry entries[OPERANDS_MAX];
+    uint32_t count = 0;
+    enum gemmd_error code = safetensors_decode(bytes, length, entries, OPERANDS_MAX, &count, fault);
+    if (code == GEMMD_OK)
+        code = check_names(entries, count, fault);
+    if (code != GEMMD_OK)
+        return code;
+
+    bool has_a = claim(entries, count, "a", &operands->a);
+    bool has_b = claim(entries, count, "b", &operands->b);
+    bool has_bias = claim(entries, count, "bias", &operands->bias);
+    bool has_c0 = claim(entries, count, "c", &operands->c0);
+    if (has_a != (request->a[0] == '\0') || has_b != (request->b[0] == '\0'))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "safetensors: the tensors a and b must both be there, unless a parameter "
+                         "of the same name says where else the operand is");
+    if (has_bias != request->bias && gemm_request_given(request, "bias"))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
+                         has_bias ? "safetensors: there is a tensor 'bias' and bias=0 says there "
+                                    "is none"
+                                  : "safetensors: bias=1 needs a tensor 'bias'");
+    if (has_c0 != (request->beta != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         has_c0 ? "safetensors: there is a tensor 'c', which beta=0 leaves unused"
+                                : "safetensors: beta other than 0 needs a tensor 'c'");
+    request->bias = has_bias;
+    code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
+enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
+                                   const void *body, uint64_t bytes, struct gemm_operands *operands,
+                                   struct fault *fault)
+{
+    *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
+    switch (format) {
+    case FORMAT_RAW:
+        return bind_raw(request, body, bytes, operands, fault);
+    case FORMAT_NPY:
+        return bind_npy(request, body, bytes, operands, fault);
+    case FORMAT_SAFETENSORS:
+        return bind_safetensors(request, body, bytes, operands, fault);
+    }
+    return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "a body of no known format");
+}

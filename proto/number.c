@@ -1,0 +1,110 @@
+#include "proto/number.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/size.h"
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static const char *skip_digits(const char *text)
+{
+    while (is_digit(*text))
+        text++;
+    return text;
+}
+
+/* Reads the digits at the front of `*text`, at least one, and moves past them. */
+static bool read_digits(const char **text, uint64_t *out)
+{
+    const char *end = skip_digits(*text);
+    uint64_t value = 0;
+    if (end == *text)
+        return false;
+    for (const char *at = *text; at < end; at++)
+        if (!size_mul(value, 10, &value) || !size_add(value, (uint64_t)(*at - '0'), &value))
+            return false;
+    *text = end;
+    *out = value;
+    return true;
+}
+
+bool number_u64(const char *text, uint64_t *out)
+{
+    uint64_t value;
+    if (!read_digits(&text, &value) || *text != '\0')
+        return false;
+    *out = value;
+    return true;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with a digit before or after the point. */
+static bool is_decimal(const char *text)
+{
+    if (*text == '+' || *text == '-')
+        text++;
+    const char *end = skip_digits(text);
+    bool digits = end != text;
+    if (*end == '.') {
+        text = end + 1;
+        end = skip_digits(text);
+        digits = digits || end != text;
+    }
+    if (!digits)
+        return false;
+    if (*end == 'e' || *end == 'E') {
+        text = end + 1;
+        if (*text == '+' || *text == '-')
+            text++;
+        end = skip_digits(text);
+        if (end == text)
+            return false;
+    }
+    return *end == '\0';
+}
+
+bool number_f64(const char *text, double *out)
+{
+    if (!is_decimal(text))
+        return false;
+    /* The decimal point is a point whatever the program's locale says. The C library keeps
+     * this locale in static memory. */
+    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (c_locale == (locale_t)0)
+        return false;
+    double value = strtod_l(text, NULL, c_locale);
+    freelocale(c_locale);
+    if (!isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+bool number_flag(const char *text, bool *out)
+{
+    if ((text[0] != '0' && text[0] != '1') || text[1] != '\0')
+        return false;
+    *out = text[0] == '1';
+    return true;
+}
+
+bool number_bytes(const char *text, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    uint64_t value;
+    if (!read_digits(&text, &value))
+        return false;
+    if (*text != '\0') {
+        const char *unit = strchr(units, *text);
+        if (unit == NULL || (text[1] != '\0' && strcmp(text + 1, "iB") != 0) ||
+            !size_mul(value, 1024ull << 10 * (unit - units), &value))
+            return false;
+    }
+    *out = value;
+    return true;
+}

@@ -1,0 +1,129 @@
+#include "proto/tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+static const struct {
+    const char *name;
+    enum format format;
+} media_types[] = {
+    [FORMAT_RAW] = {"application/octet-stream", FORMAT_RAW},
+    [FORMAT_NPY] = {"application/x-npy", FORMAT_NPY},
+    [FORMAT_SAFETENSORS] = {"application/vnd.safetensors", FORMAT_SAFETENSORS},
+    {"application/x-www-form-urlencoded", FORMAT_RAW}, /* what curl --data-binary sends */
+};
+
+const char *format_media_type(enum format format)
+{
+    return media_types[format].name;
+}
+
+bool format_from_media_type(const char *media_type, enum format *format)
+{
+    media_type += strspn(media_type, " \t");
+    size_t length = strcspn(media_type, "; \t");
+    const char *rest = media_type + length + strspn(media_type + length, " \t");
+    if (*rest != '\0' && *rest != ';')
+        return false;
+    for (size_t i = 0; i < sizeof media_types / sizeof media_types[0]; i++) {
+        if (strlen(media_types[i].name) == length &&
+            strncasecmp(media_types[i].name, media_type, length) == 0) {
+            *format = media_types[i].format;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool tensor_init(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t *dims, uint32_t rank,
+                 const void *data)
+{
+    uint64_t bytes;
+    if (rank > TENSOR_MAX_RANK || !size_tensor_bytes(dtype, dims, rank, &bytes))
+        return false;
+    struct tensor view = {.dtype = dtype, .rank = rank, .data = data, .bytes = bytes};
+    for (uint32_t i = 0; i < rank; i++)
+        view.dims[i] = dims[i];
+    *tensor = view; /* last: dims may be the tensor's own */
+    return true;
+}
+
+/* One plane of a column-major tensor: element (i, j) lies at i + j * source_step and goes to
+ * i * out_step + j. Square tiles keep both sides in the cache. */
+static inline void transpose_plane(const unsigned char *source, unsigned char *out, uint64_t rows,
+                                   uint64_t cols, uint64_t source_step, uint64_t out_step,
+                                   size_t size)
+{
+    const uint64_t tile = 32;
+    for (uint64_t i0 = 0; i0 < rows; i0 += tile) {
+        uint64_t i1 = rows - i0 < tile ? rows : i0 + tile;
+        for (uint64_t j0 = 0; j0 < cols; j0 += tile) {
+            uint64_t j1 = cols - j0 < tile ? cols : j0 + tile;
+            for (uint64_t i = i0; i < i1; i++)
+                for (uint64_t j = j0; j < j1; j++)
+                    memcpy(out + (i * out_step + j) * size, source + (i + j * source_step) * size,
+                           size);
+        }
+    }
+}
+
+void tensor_copy_row_major(const struct tensor *tensor, void *out)
+{
+    if (tensor->bytes == 0)
+        return;
+    if (!tensor->fortran || tensor->rank < 2) {
+        memcpy(out, tensor->data, tensor->bytes);
+        return;
+    }
+    /* The first index is contiguous in the source and the last one in the result: their planes are
+     * transposed, one for each value of the indices between them. */
+    const uint32_t last = tensor->rank - 1;
+    const size_t size = dtype_size(tensor->dtype);
+    const uint64_t rows = tensor->dims[0], cols = tensor->dims[last];
+    const uint64_t elements = tensor->bytes / size;
+    const uint64_t source_step = elements / cols, out_step = elements / rows;
+    const uint64_t planes = elements / rows / cols;
+    for (uint64_t plane = 0; plane < planes; plane++) {
+        /* `plane` counts the middle indices in the source's order. */
+        uint64_t out_at = 0, left = plane, stride = out_step;
+        for (uint32_t d = 1; d < last; d++) {
+            stride /= tensor->dims[d];
+            out_at += left % tensor->dims[d] * stride;
+            left /= tensor->dims[d];
+        }
+        const unsigned char *source = (const unsigned char *)tensor->data + plane * rows * size;
+        unsigned char *target = (unsigned char *)out + out_at * size;
+        switch (size) { /* a constant size each, so that memcpy becomes one move */
+        case 1:
+            transpose_plane(source, target, rows, cols, source_step, out_step, 1);
+            break;
+        case 2:
+            transpose_plane(source, target, rows, cols, source_step, out_step, 2);
+            break;
+        case 4:
+            transpose_plane(source, target, rows, cols, source_step, out_step, 4);
+            break;
+        default:
+            transpose_plane(source, target, rows, cols, source_step, out_step, 8);
+            break;
+        }
+    }
+}
+
+void tensor_shape_text(const struct tensor *tensor, char *out, uint32_t capacity)
+{
+    uint32_t length = 0;
+    if (capacity == 0)
+        return;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < tensor->rank && length < capacity; i++) {
+        int written = snprintf(out + length, capacity - length, "%s%" PRIu64, i > 0 ? "," : "",
+                               tensor->dims[i]);
+        length += written > 0 ? (uint32_t)written : 0;
+    }
+}
