@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from problem import assert_problem
-from wire import Wire, exchange, request
 
 A = np.array([[0, 1], [2, 3]], np.float32)
 B = np.array([[4, 5], [6, 7]], np.float32)
