@@ -136,7 +136,7 @@ void config_value_expected(const struct config_option *option, char out[CONFIG_T
     char min[32], max[32];
     write_limit(option->kind, option->min, min);
     write_limit(option->kind, option->max, max);
-    snprintf(out, CONFIG_TEXT_MAX, "%s, from %s to %s", what, min, max);
+    snprintf(out, CONFIG_TEXT_MAX, "%s from %s to %s", what, min, max);
 }
 
 void config_value_store(struct config *config, const struct config_option *option, uint64_t value)
