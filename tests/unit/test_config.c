@@ -300,7 +300,7 @@ static const struct {
     {{"--no-access-log=true"}, "is not an option"},
     {{"--token-file="}, "--token-file is empty"},
     {{"--io-threads", "257"}, "is \"257\"; it takes a whole number from 0 to 256"},
-    {{"--connection-buffer", "1"}, "a size such as 64M or 2GiB, from 8KiB to 64MiB"},
+    {{"--connection-buffer", "1"}, "it takes a size from 8KiB to 64MiB, such as"},
     {{"--backend", "gpu"}, "one of auto, cuda, cpu"},
     {{"--config", "not-there.json"}, "not-there.json"},
 };
