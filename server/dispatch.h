@@ -17,7 +17,7 @@ struct dispatch;
 
 /* Starts the thread. All are borrowed and must outlive it. NULL if the thread can't start. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics *metrics);
+                                struct metrics_shard *shard);
 /* queue_close must have been called; waits until all accepted work is done and the thread has
  * ended. */
 void dispatch_stop(struct dispatch *dispatch);
