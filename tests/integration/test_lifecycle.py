@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -379,8 +380,14 @@ def test_text_log(start):
     assert any(line.get("text") and "/gemm" in line["message"] for line in daemon.lines)
 
 
-def test_closed_standard_output_does_not_stop_it(start):
-    daemon = start()
-    daemon.process.stdout.close()
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"], ids=["full", "closed"])
+def test_standard_output_that_takes_nothing(redirection, start, tmp_path):
+    path = str(tmp_path / "gemmd.sock")
+    start(listen=(f"unix:{path}",), ready=False,
+          wrapper=("bash", "-c", f'exec "$@" {redirection}', "bash"))
+    deadline = time.monotonic() + PATIENCE_S
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline, "it does not start"
+        time.sleep(0.02)
     for _ in range(3):
-        assert exchange(daemon.address, GOOD).body == RIGHT
+        assert exchange(path, GOOD).body == RIGHT
