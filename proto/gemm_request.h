@@ -89,6 +89,8 @@ const char *gemm_act_name(enum gemm_act act);
 
 /* Whether the parameter of that name was given. */
 bool gemm_request_given(const struct gemm_request *request, const char *name);
+/* The first of m, n and k that is not known yet; NULL if all are. */
+const char *gemm_request_missing_dim(const struct gemm_request *request);
 /* Fills in `out` if it was not given and holds the types against what is offered (422).
  * gemm_request_check does it once dtype is known; gemm_request_bind if the operands say it. */
 enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct fault *fault);
