@@ -359,6 +359,25 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
     return code;
 }
 
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault)
+{
+    operands->transa = request->transa;
+    operands->transb = request->transb;
+    request->bias = is_there(&operands->bias);
+    if (!is_there(&operands->a) || !is_there(&operands->b))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, is_there(&operands->a) ? "b" : "a",
+                         "an operand is missing; A and B are needed");
+    if (is_there(&operands->c0) != (request->beta != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         is_there(&operands->c0) ? "there is a C0, which beta=0 leaves unused"
+                                                 : "beta other than 0 needs a C0");
+    enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
 enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault)

@@ -89,6 +89,12 @@ enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format for
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault);
 
+/* As gemm_request_bind, for arrays that were found in places of their own: takes the tensors
+ * that are set in `operands` (rank 0: not there) and checks that all agree. The request's
+ * `bias` becomes whether there is one. */
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault);
+
 const char *gemm_act_name(enum gemm_act act);
 
 /* Whether the parameter of that name was given. */
