@@ -26,6 +26,24 @@ static bool carve(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t 
     return true;
 }
 
+enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
+                                              struct fault *fault)
+{
+    uint64_t expected;
+
+    if (!gemm_request_raw_bytes(request, &expected))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the size of these operands does not fit in 64 bits");
+    if (bytes != expected)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
+                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
+                         bytes, request->m, request->n, request->k, request->batch,
+                         dtype_name(request->dtype), request->bias ? " with bias" : "",
+                         request->beta != 0 ? " and C0" : "", expected);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
                                  uint64_t bytes, struct gemm_operands *operands,
                                  struct fault *fault)
@@ -36,18 +54,9 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
     const uint64_t c0[] = {batch, m, n};
     const uint32_t rank = batch > 1 ? 3 : 2;
     const unsigned char *at = body;
-    uint64_t expected;
-
-    if (!gemm_request_raw_bytes(request, &expected))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the size of these operands does not fit in 64 bits");
-    if (bytes != expected)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
-                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
-                         bytes, m, n, k, batch, dtype_name(request->dtype),
-                         request->bias ? " with bias" : "", request->beta != 0 ? " and C0" : "",
-                         expected);
+    enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
     if ((request->a[0] == '\0' &&
          !carve(&operands->a, request->dtype, a + (3 - rank), rank, &at)) ||
         (request->b[0] == '\0' &&
@@ -113,29 +122,37 @@ static void flip_matrix(struct tensor *tensor)
     tensor->fortran = false;
 }
 
-/* Takes batch and two dimensions from A or B. A column-major matrix is the row-major one of its
+/* A or B, and what its shape says: rows and columns of op(A) or op(B). */
+struct matrix {
+    const char *name;
+    struct tensor *tensor;
+    bool *transposed;
+    const char *dim_names[2];
+    uint64_t *dims[2];
+};
+
+/* Takes batch, rows and columns from the shape. A column-major matrix is the row-major one of its
  * transpose, which is free; only batches of several keep the flag. */
-static enum gemmd_error settle_matrix(struct gemm_request *request, struct tensor *tensor,
-                                      const char *array, bool *transposed, const char *rows_name,
-                                      uint64_t *rows, const char *cols_name, uint64_t *cols,
-                                      uint64_t *batch, struct fault *fault)
+static enum gemmd_error settle_matrix(const struct gemm_request *request,
+                                      const struct matrix *matrix, uint64_t *batch,
+                                      struct fault *fault)
 {
+    struct tensor *tensor = matrix->tensor;
     if (!is_there(tensor))
         return GEMMD_OK;
     if (tensor->rank != 2 && tensor->rank != 3)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "%s has %" PRIu32 " dimensions; it must have 2, or 3 with the batch first",
-                         array, tensor->rank);
-    const uint64_t *dims = tensor->dims + (tensor->rank - 2);
-    enum gemmd_error code =
-        settle_dim(request, "batch", batch, tensor->rank == 3 ? tensor->dims[0] : 1, array, fault);
-    if (code == GEMMD_OK)
-        code = settle_dim(request, rows_name, rows, dims[*transposed ? 1 : 0], array, fault);
-    if (code == GEMMD_OK)
-        code = settle_dim(request, cols_name, cols, dims[*transposed ? 0 : 1], array, fault);
-    if (code == GEMMD_OK && tensor->fortran && *batch == 1) {
+                         matrix->name, tensor->rank);
+    const uint64_t *shape = tensor->dims + (tensor->rank - 2);
+    const uint64_t problems = tensor->rank == 3 ? tensor->dims[0] : 1;
+    enum gemmd_error code = settle_dim(request, "batch", batch, problems, matrix->name, fault);
+    for (int i = 0; i < 2 && code == GEMMD_OK; i++)
+        code = settle_dim(request, matrix->dim_names[i], matrix->dims[i],
+                          shape[*matrix->transposed ? 1 - i : i], matrix->name, fault);
+    if (code == GEMMD_OK && tensor->fortran && problems == 1) {
         flip_matrix(tensor);
-        *transposed = !*transposed;
+        *matrix->transposed = !*matrix->transposed;
     }
     return code;
 }
@@ -182,21 +199,25 @@ static enum gemmd_error settle_c0(const struct gemm_request *request, const stru
 static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_operands *operands,
                                       struct fault *fault)
 {
-    bool batch_given = gemm_request_given(request, "batch");
-    uint64_t batch = batch_given ? request->batch : 0;
-    enum gemmd_error code = settle_matrix(request, &operands->a, "A", &operands->transa, "m",
-                                          &request->m, "k", &request->k, &batch, fault);
+    const struct tensor *a = &operands->a, *b = &operands->b;
+    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0;
+    if (is_there(a) && is_there(b) && a->rank != b->rank)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "A has %" PRIu32 " dimensions and B %" PRIu32
+                         "; both must have 2, or 3 with the batch first",
+                         a->rank, b->rank);
+    const struct matrix matrix_a = {
+        "A", &operands->a, &operands->transa, {"m", "k"}, {&request->m, &request->k}};
+    const struct matrix matrix_b = {
+        "B", &operands->b, &operands->transb, {"k", "n"}, {&request->k, &request->n}};
+    enum gemmd_error code = settle_matrix(request, &matrix_a, &batch, fault);
     if (code == GEMMD_OK)
-        code = settle_matrix(request, &operands->b, "B", &operands->transb, "k", &request->k, "n",
-                             &request->n, &batch, fault);
+        code = settle_matrix(request, &matrix_b, &batch, fault);
     if (code != GEMMD_OK)
         return code;
     if (batch > 0)
         request->batch = batch;
-    const char *missing = request->m == 0   ? "m"
-                          : request->n == 0 ? "n"
-                          : request->k == 0 ? "k"
-                                            : NULL;
+    const char *missing = gemm_request_missing_dim(request);
     if (missing != NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
                          "%s is missing; an operand that is not in the body does not say it",
@@ -333,6 +354,25 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
                                 : "safetensors: beta other than 0 needs a tensor 'c'");
     request->bias = has_bias;
     code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault)
+{
+    operands->transa = request->transa;
+    operands->transb = request->transb;
+    request->bias = is_there(&operands->bias);
+    if (!is_there(&operands->a) || !is_there(&operands->b))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, is_there(&operands->a) ? "b" : "a",
+                         "an operand is missing; A and B are needed");
+    if (is_there(&operands->c0) != (request->beta != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         is_there(&operands->c0) ? "there is a C0, which beta=0 leaves unused"
+                                                 : "beta other than 0 needs a C0");
+    enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;

@@ -221,6 +221,11 @@ bool gemm_request_given(const struct gemm_request *request, const char *name)
     return index < PARAMETER_COUNT && (request->given & 1u << index) != 0;
 }
 
+const char *gemm_request_missing_dim(const struct gemm_request *request)
+{
+    return request->m == 0 ? "m" : request->n == 0 ? "n" : request->k == 0 ? "k" : NULL;
+}
+
 /* Writes the result types that are offered for `dtype`: "f32, f16, bf16". */
 static void list_outs(enum gemmd_dtype dtype, char *text, size_t capacity)
 {
@@ -271,10 +276,7 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
                                     struct fault *fault)
 {
     if (format == FORMAT_RAW) {
-        const char *missing = request->m == 0   ? "m"
-                              : request->n == 0 ? "n"
-                              : request->k == 0 ? "k"
-                                                : NULL;
+        const char *missing = gemm_request_missing_dim(request);
         if (missing != NULL)
             return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
                              "%s is missing; raw bodies need m, n and k, each " DIM, missing);

@@ -42,7 +42,8 @@ const char *config_option_nearest(const char *name, size_t length)
         /* A name cut short ("queue-req", "h") is near too, whatever is missing. */
         if (candidate_length > length && memcmp(candidate, name, length) == 0)
             distance = 1;
-        if (distance < fewest) {
+        bool shorter = nearest && distance == fewest && candidate_length < strlen(nearest);
+        if (distance < fewest || shorter) {
             fewest = distance;
             nearest = candidate;
         }

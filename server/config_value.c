@@ -106,7 +106,7 @@ static void write_limit(enum config_kind kind, uint64_t value, char out[32])
 
 void config_value_expected(const struct config_option *option, char out[CONFIG_TEXT_MAX])
 {
-    const char *what = "";
+    const char *what = "", *examples = "";
     switch (option->kind) {
     case CONFIG_KIND_SWITCH:
         snprintf(out, CONFIG_TEXT_MAX, "true or false");
@@ -122,10 +122,12 @@ void config_value_expected(const struct config_option *option, char out[CONFIG_T
         what = "a whole number";
         break;
     case CONFIG_KIND_BYTES:
-        what = "a size such as 64M or 2GiB";
+        what = "a size";
+        examples = ", such as 64M or 2GiB";
         break;
     case CONFIG_KIND_TIME:
-        what = "a time such as 500ms, 10s or 2m";
+        what = "a time";
+        examples = ", such as 500ms, 10s or 2m";
         break;
     case CONFIG_KIND_TEXT:
     case CONFIG_KIND_ADDRESSES:
@@ -136,7 +138,7 @@ void config_value_expected(const struct config_option *option, char out[CONFIG_T
     char min[32], max[32];
     write_limit(option->kind, option->min, min);
     write_limit(option->kind, option->max, max);
-    snprintf(out, CONFIG_TEXT_MAX, "%s, from %s to %s", what, min, max);
+    snprintf(out, CONFIG_TEXT_MAX, "%s from %s to %s%s", what, min, max, examples);
 }
 
 void config_value_store(struct config *config, const struct config_option *option, uint64_t value)
