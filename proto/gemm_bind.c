@@ -47,6 +47,24 @@ bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
     return true;
 }
 
+enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
+                                              struct fault *fault)
+{
+    uint64_t expected;
+
+    if (!gemm_request_raw_bytes(request, &expected))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the size of these operands does not fit in 64 bits");
+    if (bytes != expected)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
+                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
+                         bytes, request->m, request->n, request->k, request->batch,
+                         dtype_name(request->dtype), request->bias ? " with bias" : "",
+                         request->beta != 0 ? " and C0" : "", expected);
+    return GEMMD_OK;
+}
+
 /* Points the operand at its bytes; returns where the next one's start. */
 static const unsigned char *place(struct tensor *tensor, const unsigned char *at)
 {
@@ -58,17 +76,10 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
                                  uint64_t bytes, struct gemm_operands *operands,
                                  struct fault *fault)
 {
-    uint64_t expected;
-    if (!gemm_request_raw_bytes(request, &expected) || !raw_operands(request, operands))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the size of these operands does not fit in 64 bits");
-    if (bytes != expected)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
-                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
-                         bytes, request->m, request->n, request->k, request->batch,
-                         dtype_name(request->dtype), request->bias ? " with bias" : "",
-                         request->beta != 0 ? " and C0" : "", expected);
+    enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    (void)raw_operands(request, operands); /* it fits, or its length would not have been right */
     const unsigned char *at = body;
     at = place(&operands->a, at);
     at = place(&operands->b, at);
@@ -365,6 +376,25 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
                                 : "safetensors: beta other than 0 needs a tensor 'c'");
     request->bias = has_bias;
     code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault)
+{
+    operands->transa = request->transa;
+    operands->transb = request->transb;
+    request->bias = is_there(&operands->bias);
+    if (!is_there(&operands->a) || !is_there(&operands->b))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, is_there(&operands->a) ? "b" : "a",
+                         "an operand is missing; A and B are needed");
+    if (is_there(&operands->c0) != (request->beta != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         is_there(&operands->c0) ? "there is a C0, which beta=0 leaves unused"
+                                                 : "beta other than 0 needs a C0");
+    enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;

@@ -1,10 +1,11 @@
 /*
  * config.h - the daemon's options: flag > GEMMD_... environment > --config JSON file > default.
  *
- * One table makes the flags, the environment names, the JSON keys, --help and the man page's option
- * list: `--queue-requests N` is GEMMD_QUEUE_REQUESTS and "queue-requests". Repeatable options are
- * comma-separated in the environment and arrays in JSON. Sizes take suffixes (64M, 2GiB), times are
- * in the unit the name says.
+ * One table (config_table.c) makes the flags, the environment names, the JSON keys and --help:
+ * `--queue-requests N` is GEMMD_QUEUE_REQUESTS and "queue-requests". Repeatable options are
+ * comma-separated in the environment and arrays in JSON; an empty variable counts as not set, and
+ * so does null in JSON. Sizes take suffixes (64M, 2GiB; a bare number is bytes), times too (500ms,
+ * 10s, 2m, 1h; a bare number is milliseconds).
  */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
@@ -65,7 +66,11 @@ enum gemmd_error config_load(struct config *config, int argc, char *const argv[]
 void config_free(struct config *config);
 
 void config_print_help(FILE *out);
-/* The limits in force as a new JSON object, for /info and --check-config. */
+/* Every option in force as a new JSON object, for --check-config: sizes in bytes, times in
+ * milliseconds. The object is itself a valid --config file. NULL: out of memory. */
 json_t *config_to_json(const struct config *config);
+/* The same without addresses, file names and logging, for /info: nothing that only the host's owner
+ * should know. */
+json_t *config_limits_to_json(const struct config *config);
 
 #endif

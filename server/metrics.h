@@ -38,6 +38,7 @@ struct metrics_gauges {
     uint64_t queue_bytes, queue_capacity_bytes, queue_capacity_requests;
     uint64_t pinned_used_bytes, pinned_capacity_bytes;
     uint64_t device_used_bytes, device_capacity_bytes;
+    uint64_t log_dropped_lines;
 };
 
 struct metrics_identity { /* borrowed strings, for gemmd_build_info; they live as long as the
@@ -51,7 +52,8 @@ void metrics_destroy(struct metrics *metrics);
 struct metrics_shard *metrics_shard(struct metrics *metrics,
                                     uint32_t index); /* borrowed; one writer thread each */
 
-/* One request is over. `dtype` is GEMMD_DTYPE_COUNT where it isn't known (label ""). */
+/* One request is over. `dtype` is GEMMD_DTYPE_COUNT where it isn't known (label ""). Codes that
+ * have no HTTP status (the client left before an answer) count as code="none". */
 void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes);

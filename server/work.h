@@ -33,9 +33,13 @@ struct work {
     uint64_t queued_ns, started_ns, done_ns; /* monotonic clock */
     uint64_t h2d_ns, kernel_ns, d2h_ns;      /* durations */
 
-    /* Called exactly once, from the dispatch thread (or from queue_expire's caller, or the
-     * verifier's thread). Must not block. */
+    /* Called exactly once, from the dispatch or the verifier's thread, or by the caller of
+     * queue_expire, queue_fail_all or (after the latter) queue_push. Must not block. */
     void (*done)(struct work *work);
 };
+
+/* Calls `done`; done_ns is set. A result that comes after the deadline is dropped: the work fails
+ * with GEMMD_ERR_DEADLINE. */
+void work_end(struct work *work);
 
 #endif

@@ -130,16 +130,12 @@ static void spell_safetensors(struct body *body, const char *spelling)
     append(body, data.bytes, data.length);
 }
 
-/* Sets, checks and binds a copy of exactly the body's length, so that a sanitizer sees any read
- * past its end. The copy, which the operands look at, is *exact. */
-static enum gemmd_error bind(struct gemm_request *request, const char *query, enum format format,
-                             const struct body *body, struct gemm_operands *operands,
-                             unsigned char **exact, struct fault *fault)
+static enum gemmd_error set(struct gemm_request *request, const char *query, enum format format,
+                            struct fault *fault)
 {
     char text[256], *rest = text;
     enum gemmd_error code = GEMMD_OK;
     *fault = (struct fault){.code = GEMMD_OK};
-    *exact = NULL;
     snprintf(text, sizeof text, "%s", query);
     gemm_request_init(request);
     for (char *pair = strsep(&rest, "&"); code == GEMMD_OK && pair != NULL && *pair != '\0';
@@ -147,8 +143,17 @@ static enum gemmd_error bind(struct gemm_request *request, const char *query, en
         char *name = strsep(&pair, "=");
         code = gemm_request_set(request, name, pair, fault);
     }
-    if (code == GEMMD_OK)
-        code = gemm_request_check(request, format, fault);
+    return code != GEMMD_OK ? code : gemm_request_check(request, format, fault);
+}
+
+/* Sets, checks and binds a copy of exactly the body's length, so that a sanitizer sees any read
+ * past its end. The copy, which the operands look at, is *exact. */
+static enum gemmd_error bind(struct gemm_request *request, const char *query, enum format format,
+                             const struct body *body, struct gemm_operands *operands,
+                             unsigned char **exact, struct fault *fault)
+{
+    *exact = NULL;
+    enum gemmd_error code = set(request, query, format, fault);
     if (code != GEMMD_OK)
         return code;
     *exact = malloc(body->length > 0 ? body->length : 1);
@@ -447,6 +452,46 @@ START_TEST(raw_sizes_past_64_bits_are_too_large)
 }
 END_TEST
 
+/* ---- arrays from places of their own ---- */
+
+static const struct {
+    const char *query;
+    bool a, b, bias, c0;
+    enum gemmd_error code;
+    const char *field;
+} tensors[] = {
+    {"", 1, 1, 0, 0, GEMMD_OK, ""},
+    {"beta=1", 1, 1, 1, 1, GEMMD_OK, ""},
+    {"", 0, 1, 0, 0, GEMMD_ERR_MALFORMED, "a"},
+    {"", 1, 0, 0, 0, GEMMD_ERR_MALFORMED, "b"},
+    {"", 1, 1, 0, 1, GEMMD_ERR_MALFORMED, "beta"},
+    {"beta=1", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "beta"},
+    {"k=4", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "k"},
+    {"dtype=bf16", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "dtype"},
+};
+
+START_TEST(tensors_are_bound_by_the_same_rules)
+{
+    static unsigned char a[24], b[48], bias[16], c0[32];
+    struct gemm_request request;
+    struct gemm_operands operands = {.transa = false};
+    struct fault fault = {.code = GEMMD_OK};
+    const uint64_t dims[] = {2, 3, 4}, c_dims[] = {2, 4};
+    ck_assert(!tensors[_i].a || tensor_init(&operands.a, GEMMD_F32, dims, 2, a));
+    ck_assert(!tensors[_i].b || tensor_init(&operands.b, GEMMD_F32, dims + 1, 2, b));
+    ck_assert(!tensors[_i].bias || tensor_init(&operands.bias, GEMMD_F32, dims + 2, 1, bias));
+    ck_assert(!tensors[_i].c0 || tensor_init(&operands.c0, GEMMD_F32, c_dims, 2, c0));
+    ck_assert_uint_eq(set(&request, tensors[_i].query, FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), tensors[_i].code);
+    ck_assert_str_eq(fault.field, tensors[_i].field);
+    if (tensors[_i].code == GEMMD_OK) {
+        ck_assert(request.m == 2 && request.n == 4 && request.k == 3 && request.batch == 1);
+        ck_assert_int_eq(request.bias, tensors[_i].bias);
+        ck_assert_ptr_eq(operands.b.data, b);
+    }
+}
+END_TEST
+
 /* ---- any body cut short or grown ---- */
 
 START_TEST(truncated_at_every_byte)
@@ -481,6 +526,7 @@ int main(void)
     tcase_add_loop_test(tests, raw_bodies_are_cut_up_in_order, 0, COUNT(raw));
     tcase_add_loop_test(tests, raw_bodies_of_another_length_are_refused, 0, COUNT(raw));
     tcase_add_test(tests, raw_sizes_past_64_bits_are_too_large);
+    tcase_add_loop_test(tests, tensors_are_bound_by_the_same_rules, 0, COUNT(tensors));
     tcase_add_loop_test(tests, truncated_at_every_byte, 0, 2);
     Suite *suite = suite_create("gemm_bind");
     suite_add_tcase(suite, tests);

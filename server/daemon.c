@@ -1,0 +1,187 @@
+#include "server/daemon.h"
+
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "server/acceptor.h"
+#include "server/clock.h"
+#include "server/io_thread.h"
+#include "server/peer_counts.h"
+
+uint32_t daemon_shard_dispatch(const struct daemon *daemon)
+{
+    return daemon->io_thread_count;
+}
+
+uint32_t daemon_shard_main(const struct daemon *daemon)
+{
+    return daemon->io_thread_count + 1;
+}
+
+/* auto: the GPU if the host has a driver for one, and only then; a GPU that does not answer
+ * is a failure, not a reason to compute a hundred times slower. */
+static enum gemmd_error choose_backend(const struct config *config, enum gemm_backend *backend,
+                                       struct fault *fault)
+{
+    uint32_t count = 0;
+    *backend = GEMM_BACKEND_CPU;
+    if (config->backend == CONFIG_BACKEND_CPU)
+        return GEMMD_OK;
+    enum gemmd_error code = device_count(GEMM_BACKEND_CUDA, &count, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (count > 0)
+        *backend = GEMM_BACKEND_CUDA;
+    else if (config->backend == CONFIG_BACKEND_CUDA)
+        return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "backend",
+                         "there is no CUDA device (or this build has no CUDA)");
+    return GEMMD_OK;
+}
+
+static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
+{
+    const struct config *config = &daemon->config;
+    enum gemm_backend backend;
+    enum gemmd_error code = choose_backend(config, &backend, fault);
+    if (code != GEMMD_OK)
+        return code;
+    struct device_options options = {
+        .backend = backend,
+        .index = config->device,
+        .streams = config->streams,
+        .cpu_threads = config->cpu_threads,
+        .memory_bytes = config->device_bytes,
+    };
+    code = device_open(&options, &daemon->device, fault);
+    if (code != GEMMD_OK)
+        return code;
+    daemon->pinned_bytes = config->pinned_bytes;
+    daemon->pinned = device_host_alloc(backend, daemon->pinned_bytes, fault);
+    if (daemon->pinned == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    daemon->pool = pool_create(daemon->pinned, daemon->pinned_bytes);
+    daemon->queue = queue_create(config->queue_requests, config->queue_bytes);
+    if (daemon->pool == NULL || daemon->queue == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
+
+    const struct device_info *info = device_info(daemon->device);
+    struct metrics_identity identity = {
+        .version = GEMMD_VERSION,
+        .revision = GEMMD_REVISION,
+        .backend = backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
+        .library = gemm_backend_library(backend),
+        .mhd = MHD_get_version(),
+        .arch = info->arch,
+    };
+    daemon->metrics = metrics_create(daemon->io_thread_count + 2, &identity);
+    if (daemon->metrics == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
+    daemon->dispatch =
+        dispatch_start(daemon->device, daemon->queue,
+                       metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)));
+    if (daemon->dispatch == NULL)
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
+    log_event(daemon->log, CONFIG_LOG_INFO, "computing on %s (%s, %s)", info->name,
+              identity.backend, identity.library);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error start_io_threads(struct daemon *daemon, struct fault *fault)
+{
+    uint32_t wanted = daemon->io_thread_count;
+    daemon->io_thread_count = 0;
+    daemon->io_threads = calloc(wanted, sizeof *daemon->io_threads);
+    if (daemon->io_threads == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for I/O threads");
+    for (uint32_t i = 0; i < wanted; i++) {
+        enum gemmd_error code = io_thread_start(daemon, i, &daemon->io_threads[i], fault);
+        if (code != GEMMD_OK)
+            return code;
+        daemon->io_thread_count++;
+    }
+    return GEMMD_OK;
+}
+
+static uint32_t default_io_threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long threads = cores < 2 ? 1 : cores / 2;
+    return (uint32_t)(threads > 16 ? 16 : threads);
+}
+
+enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
+{
+    const struct config *config = &daemon->config;
+    daemon->started_ns = clock_now_ns();
+    daemon->io_thread_count = config->io_threads != 0 ? config->io_threads : default_io_threads();
+    if (config->token_file != NULL) {
+        enum gemmd_error code = tokens_load(config->token_file, &daemon->tokens, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    daemon->peers =
+        peer_counts_create(config->max_connections_per_address, config->max_connections);
+    if (daemon->peers == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
+    /* Listening first: an address in use is found out before a GPU is taken. */
+    enum gemmd_error code = acceptor_create(daemon, &daemon->acceptor, fault);
+    if (code == GEMMD_OK)
+        code = start_device(daemon, fault);
+    if (code == GEMMD_OK)
+        code = start_io_threads(daemon, fault);
+    return code;
+}
+
+void daemon_run(struct daemon *daemon)
+{
+    acceptor_run(daemon->acceptor);
+}
+
+void daemon_stop(struct daemon *daemon)
+{
+    /* Whoever is still suspended is answered (waiting work with an error, running work when it
+     * is done), because libmicrohttpd cannot stop with suspended connections. */
+    if (daemon->queue != NULL) {
+        queue_close(daemon->queue);
+        queue_fail_all(daemon->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
+    }
+    if (daemon->dispatch != NULL)
+        dispatch_stop(daemon->dispatch);
+    for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
+        io_thread_stop(daemon->io_threads[i]);
+    free(daemon->io_threads);
+    acceptor_destroy(daemon->acceptor);
+    peer_counts_destroy(daemon->peers);
+    metrics_destroy(daemon->metrics);
+    queue_destroy(daemon->queue);
+    pool_destroy(daemon->pool);
+    if (daemon->pinned != NULL)
+        device_host_free(device_info(daemon->device)->backend, daemon->pinned,
+                         daemon->pinned_bytes);
+    if (daemon->device != NULL)
+        device_close(daemon->device);
+    tokens_free(daemon->tokens);
+}
+
+struct metrics_gauges daemon_gauges(struct daemon *daemon)
+{
+    struct queue_state queue = queue_state(daemon->queue);
+    struct arena *arena = device_arena(daemon->device);
+    enum daemon_stage stage = atomic_load(&daemon->stage);
+    return (struct metrics_gauges){
+        .requests_waiting = queue.waiting,
+        .requests_running = device_in_flight(daemon->device),
+        .connections = atomic_load(&daemon->connections),
+        .ready = stage == DAEMON_SERVING && !device_lost(daemon->device),
+        .draining = stage != DAEMON_SERVING,
+        .queue_bytes = queue.reserved_bytes,
+        .queue_capacity_bytes = daemon->config.queue_bytes,
+        .queue_capacity_requests = daemon->config.queue_requests,
+        .pinned_used_bytes = pool_used_bytes(daemon->pool),
+        .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
+        .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
+        .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
+    };
+}

@@ -1,0 +1,71 @@
+/*
+ * daemon.h - what the daemon is made of. Made by main in this order, taken down in reverse;
+ * everybody else borrows it.
+ */
+#ifndef SERVER_DAEMON_H
+#define SERVER_DAEMON_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/config.h"
+#include "server/device.h"
+#include "server/dispatch.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/pool.h"
+#include "server/queue.h"
+#include "server/tokens.h"
+
+struct acceptor;
+struct io_thread;
+struct lingering;
+struct peer_counts;
+
+enum daemon_stage {
+    DAEMON_SERVING,
+    DAEMON_DRAINING, /* not ready any more, but still accepting (--drain-delay) */
+    DAEMON_CLOSING   /* no new connections, no new work; what was accepted is finished */
+};
+
+struct daemon {
+    struct config config;
+    struct log *log;
+    struct metrics *metrics;
+    struct tokens *tokens; /* NULL: no authentication */
+
+    struct device *device;
+    void *pinned; /* the pool's memory */
+    uint64_t pinned_bytes;
+    struct pool *pool;
+    struct queue *queue;
+    struct dispatch *dispatch;
+
+    struct io_thread **io_threads;
+    uint32_t io_thread_count;
+    struct peer_counts *peers;
+    struct lingering *lingering;
+    struct acceptor *acceptor;
+
+    _Atomic enum daemon_stage stage;
+    atomic_uint connections;     /* open ones */
+    atomic_uint active_requests; /* from their first header to their last byte sent */
+    uint64_t started_ns;
+};
+
+/* Takes memory, opens the device and starts the threads as `daemon->config` says. On failure
+ * everything taken is given back. */
+enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault);
+/* Serves until SIGTERM or SIGINT, then drains. */
+void daemon_run(struct daemon *daemon);
+void daemon_stop(struct daemon *daemon);
+
+/* Whose metrics shard is whose: I/O threads have 0 ... io_thread_count-1. */
+uint32_t daemon_shard_dispatch(const struct daemon *daemon);
+uint32_t daemon_shard_main(const struct daemon *daemon);
+
+/* What /metrics reads at scrape time. Any thread. */
+struct metrics_gauges daemon_gauges(struct daemon *daemon);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * gemmd - the daemon. Reads its options, starts, serves, drains.
+ * Exit status: 0 after a drain (or --help and the like), 1 if it could not start or its device
+ * was lost, 2 for wrong options.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/daemon.h"
+
+extern char **environ;
+
+static int print_config(const struct config *config)
+{
+    json_t *json = config_to_json(config);
+    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(2));
+    json_decref(json);
+    if (text == NULL)
+        return EXIT_FAILURE;
+    puts(text);
+    free(text);
+    return EXIT_SUCCESS;
+}
+
+static int serve(struct daemon *daemon)
+{
+    struct fault fault = {.code = GEMMD_OK};
+    int status = EXIT_SUCCESS;
+    daemon->log = log_create(daemon->config.log_level, daemon->config.log_format);
+    if (daemon->log == NULL)
+        return EXIT_FAILURE;
+    if (daemon_start(daemon, &fault) == GEMMD_OK) {
+        daemon_run(daemon);
+        log_event(daemon->log, CONFIG_LOG_INFO, "drained");
+        if (device_lost(daemon->device))
+            status = EXIT_FAILURE;
+    } else {
+        log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s", fault.detail);
+        fprintf(stderr, "gemmd: %s\n", fault.detail);
+        status = EXIT_FAILURE;
+    }
+    daemon_stop(daemon);
+    log_destroy(daemon->log);
+    return status;
+}
+
+int main(int argc, char *argv[])
+{
+    static struct daemon daemon; /* zeroed */
+    struct fault fault;
+    int status = EXIT_SUCCESS;
+
+    signal(SIGPIPE, SIG_IGN);
+    if (config_load(&daemon.config, argc, argv, environ, &fault) != GEMMD_OK) {
+        fprintf(stderr, "gemmd: %s\n", fault.detail);
+        config_free(&daemon.config);
+        return 2;
+    }
+    switch (daemon.config.action) {
+    case CONFIG_HELP:
+        config_print_help(stdout);
+        break;
+    case CONFIG_VERSION:
+        puts("gemmd " GEMMD_VERSION " (" GEMMD_REVISION ")");
+        break;
+    case CONFIG_CHECK:
+        status = print_config(&daemon.config);
+        break;
+    case CONFIG_RUN:
+        status = serve(&daemon);
+        break;
+    }
+    config_free(&daemon.config);
+    return status;
+}
