@@ -24,7 +24,7 @@ static const char *const level_names[] = {"debug", "info", "warning", "error", N
 static const char *const format_names[] = {"json", "text", NULL};
 
 /* The head of an entry: where a setting stands is free, the others say it themselves. */
-#define OPTION(text, what, part) .name = text, .kind = what, .group = part
+#define OPTION(text, what, part) .name = (text), .kind = (what), .group = (part)
 #define SETTING(text, what, part) OPTION(text, what, part), .sources = EVERYWHERE
 
 const struct config_option config_options[] = {
@@ -50,7 +50,7 @@ const struct config_option config_options[] = {
     {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
      .help = "Bearer tokens that are let in, one a line: TENANT:TOKEN or TOKEN. Without it "
-             "everybody is."},
+             "everybody is let in."},
 
     {SETTING("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
      .choices = backend_names, .standard = "auto", .placeholder = "NAME",

@@ -24,7 +24,7 @@ static void write_file(const char *path, const char *text)
 
 static void temporary(char path[32], const char *text)
 {
-    strcpy(path, "test_config.XXXXXX");
+    snprintf(path, 32, "test_config.XXXXXX");
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
     close(fd);
@@ -272,7 +272,7 @@ static enum gemmd_error load_flags(struct config *config, const char *const flag
     char copies[8][128];
     char *argv[9], *environment[] = {NULL};
     int argc = 1;
-    strcpy(copies[0], "gemmd");
+    snprintf(copies[0], sizeof(copies[0]), "gemmd");
     argv[0] = copies[0];
     for (int i = 0; flags[i]; i++, argc++) {
         snprintf(copies[argc], sizeof(copies[argc]), "%s", flags[i]);
@@ -407,9 +407,10 @@ END_TEST
 
 START_TEST(too_many_addresses)
 {
-    char variable[1024] = "GEMMD_LISTEN=unix:0", program[] = "gemmd";
+    char variable[1024], program[] = "gemmd";
+    size_t length = (size_t)snprintf(variable, sizeof(variable), "GEMMD_LISTEN=unix:0");
     for (int i = 1; i <= CONFIG_LISTEN_MAX; i++)
-        strcat(variable, ",unix:x");
+        length += (size_t)snprintf(variable + length, sizeof(variable) - length, ",unix:%d", i);
     char *argv[] = {program, NULL}, *environment[] = {variable, NULL};
     struct config config;
     struct fault fault = {0};
