@@ -26,6 +26,24 @@ static bool carve(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t 
     return true;
 }
 
+enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
+                                              struct fault *fault)
+{
+    uint64_t expected;
+
+    if (!gemm_request_raw_bytes(request, &expected))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the size of these operands does not fit in 64 bits");
+    if (bytes != expected)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
+                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
+                         bytes, request->m, request->n, request->k, request->batch,
+                         dtype_name(request->dtype), request->bias ? " with bias" : "",
+                         request->beta != 0 ? " and C0" : "", expected);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
                                  uint64_t bytes, struct gemm_operands *operands,
                                  struct fault *fault)
@@ -36,18 +54,9 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
     const uint64_t c0[] = {batch, m, n};
     const uint32_t rank = batch > 1 ? 3 : 2;
     const unsigned char *at = body;
-    uint64_t expected;
-
-    if (!gemm_request_raw_bytes(request, &expected))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the size of these operands does not fit in 64 bits");
-    if (bytes != expected)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
-                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
-                         bytes, m, n, k, batch, dtype_name(request->dtype),
-                         request->bias ? " with bias" : "", request->beta != 0 ? " and C0" : "",
-                         expected);
+    enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
     if ((request->a[0] == '\0' &&
          !carve(&operands->a, request->dtype, a + (3 - rank), rank, &at)) ||
         (request->b[0] == '\0' &&
@@ -345,6 +354,25 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
                                 : "safetensors: beta other than 0 needs a tensor 'c'");
     request->bias = has_bias;
     code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault)
+{
+    operands->transa = request->transa;
+    operands->transb = request->transb;
+    request->bias = is_there(&operands->bias);
+    if (!is_there(&operands->a) || !is_there(&operands->b))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, is_there(&operands->a) ? "b" : "a",
+                         "an operand is missing; A and B are needed");
+    if (is_there(&operands->c0) != (request->beta != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         is_there(&operands->c0) ? "there is a C0, which beta=0 leaves unused"
+                                                 : "beta other than 0 needs a C0");
+    enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;

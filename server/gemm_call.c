@@ -105,28 +105,25 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
     return GEMMD_OK;
 }
 
-/* The body's length in bytes, or a refusal, from what the headers say. */
+/* The body's length in bytes (0 if it is not known), or a refusal, from what the headers say. */
 static enum gemmd_error check_length(const struct gemm_call *call, const struct config *config,
                                      struct gemm_body_length length, uint64_t *expected,
                                      struct fault *fault)
 {
+    *expected = length.known ? length.bytes : 0;
     if (call->body_format == FORMAT_RAW) {
         if (!gemm_request_raw_bytes(&call->request, expected))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                              "the operands' size does not fit in 64 bits; the limit is %" PRIu64
                              " bytes",
                              config->max_body_bytes);
-        if (*expected > config->max_body_bytes)
-            return too_large(fault, "the body", *expected, config->max_body_bytes);
-        if (length.known && length.bytes != *expected)
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "the body is %" PRIu64 " bytes long; the operands are %" PRIu64,
-                             length.bytes, *expected);
-        return GEMMD_OK;
+        if (*expected <= config->max_body_bytes && length.known)
+            return gemm_request_check_raw_bytes(&call->request, length.bytes, fault);
+    } else if (length.known && length.bytes == 0) {
+        struct gemm_request request = call->request;
+        struct gemm_operands none;
+        return gemm_request_bind(&request, call->body_format, "", 0, &none, fault);
     }
-    *expected = length.known ? length.bytes : 0;
-    if (length.known && length.bytes == 0)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the body is empty");
     if (*expected > config->max_body_bytes)
         return too_large(fault, "the body", *expected, config->max_body_bytes);
     return GEMMD_OK;
@@ -196,7 +193,7 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
     if (needed > call->body_capacity) {
         if (call->body_format == FORMAT_RAW)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "the body is longer than the operands' %" PRIu64 " bytes",
+                             "the body has more than the %" PRIu64 " bytes that the operands take",
                              call->body_capacity);
         enum gemmd_error code = grow_body(call, daemon, needed, fault);
         if (code != GEMMD_OK)

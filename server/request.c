@@ -91,15 +91,29 @@ void request_wake(struct request *request)
     MHD_resume_connection(request->mhd);
 }
 
+static bool has_body(const struct request *request)
+{
+    return request->chunked || request->content_length > 0;
+}
+
 static void begin(struct request *request, const char *url, const char *method)
+{
+    if (route_find(request, url, method) != GEMMD_OK)
+        request_refuse(request);
+    else
+        request->endpoint->begin(request);
+}
+
+static void take_headers(struct request *request, const char *url, const char *method)
 {
     snprintf(request->method, sizeof request->method, "%s", method);
     choose_id(request);
-    if (guard_headers(request) != GEMMD_OK || route_find(request, url, method) != GEMMD_OK) {
+    if (guard_headers(request) != GEMMD_OK)
         request_refuse(request);
-        return;
-    }
-    request->endpoint->begin(request);
+    else if (has_body(request))
+        begin(request, url, method);
+    else
+        request->state = REQUEST_BODILESS;
 }
 
 /* More of the body. False if the connection has to be closed. */
@@ -149,6 +163,9 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
 
     switch (request->state) {
     case REQUEST_HEADERS:
+        take_headers(request, url, method);
+        return MHD_YES;
+    case REQUEST_BODILESS:
         begin(request, url, method);
         return MHD_YES;
     case REQUEST_RECEIVING:

@@ -3,6 +3,8 @@
  *
  * The states, in order; every request is in its I/O thread's hands but for WORKING:
  *   HEADERS     the first line has arrived
+ *   BODILESS    the headers are in and no body follows. An answer given at the headers makes
+ *               libmicrohttpd close the connection, so these wait for its next call
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
@@ -23,6 +25,7 @@
 
 enum request_state {
     REQUEST_HEADERS,
+    REQUEST_BODILESS,
     REQUEST_RECEIVING,
     REQUEST_DISCARDING,
     REQUEST_WORKING,

@@ -13,7 +13,7 @@ void respond(struct request *request, int status, struct MHD_Response *response,
     request->response_bytes = length;
     request->sending_ns = clock_now_ns();
     /* Answered at the headers with a body on its way: libmicrohttpd will close. */
-    if (request->state == REQUEST_HEADERS && (request->chunked || request->content_length > 0))
+    if (request->state == REQUEST_HEADERS)
         request->connection->linger = true;
     request->state = REQUEST_ANSWERED;
     if (response == NULL) {
