@@ -50,7 +50,7 @@ const struct config_option config_options[] = {
     {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
      .help = "Bearer tokens that are let in, one a line: TENANT:TOKEN or TOKEN. Without it "
-             "everybody is."},
+             "everybody is let in."},
 
     {SETTING("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
      .choices = backend_names, .standard = "auto", .placeholder = "NAME",
