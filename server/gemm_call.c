@@ -193,7 +193,7 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
     if (needed > call->body_capacity) {
         if (call->body_format == FORMAT_RAW)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "the body is longer than the operands' %" PRIu64 " bytes",
+                             "the body has more than the %" PRIu64 " bytes that the operands take",
                              call->body_capacity);
         enum gemmd_error code = grow_body(call, daemon, needed, fault);
         if (code != GEMMD_OK)
