@@ -61,7 +61,7 @@ static void check_wrong(struct gemm_problem *problem)
     uint64_t row, column;
     uint32_t size = dtype_size(problem->out);
     compute(problem);
-    for (uint64_t i = 0; i < KNOWN_ANSWER_M * KNOWN_ANSWER_N; i++) {
+    for (uint64_t i = 0; i < KNOWN_ANSWER_M * KNOWN_ANSWER_N; i += 13) {
         unsigned char *element = (unsigned char *)problem->c + i * size;
         *element ^= 1;
         ck_assert(!known_answer_check(problem, &row, &column));
