@@ -145,7 +145,7 @@ if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --access
     for test in gemm_numpy kernels formats bad_parameters bad_bodies framing http digits; do
         tests+=("tests/integration/test_$test.py")
     done
-    timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests -p no:cacheprovider \
+    timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
         --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
         >"$out/correctness.log" 2>&1
     status=$?

@@ -116,7 +116,7 @@ def test_chunked_of_wrong_length(body, address):
     data = chunked(body) if body else b"0\r\n\r\n"
     answer = exchange(address, request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked")],
                                        data))
-    assert_problem(answer, 400, rf"{len(body)} bytes|more than")
+    assert_problem(answer, 400, rf"{len(body)} bytes|longer than")
 
 
 @pytest.mark.parametrize("data", [b"zz\r\n", b"-5\r\nabcde\r\n0\r\n\r\n",
@@ -143,11 +143,11 @@ def test_not_http(data, address):
     """Refused or ended; never answered with a 2xx, never a hang."""
     with Wire(address) as wire:
         wire.try_to_send(data)
-        wire.socket.shutdown(socket.SHUT_WR)
         try:
+            wire.socket.shutdown(socket.SHUT_WR)
             assert wire.receive().status >= 400
-        except ConnectionResetError:
-            pass
+        except OSError:
+            pass  # it is ended already
 
 
 @pytest.mark.parametrize("sent", [0, 1, 16, 31])
