@@ -46,7 +46,9 @@ static enum gemmd_error read_flag(struct config_load *load, int argc, char *cons
         return GEMMD_OK;
     }
     if (!value && option->kind == CONFIG_KIND_SWITCH) {
-        value = "true";
+        uint64_t ignored;
+        bool follows = *i + 1 < argc && config_value_read(option, argv[*i + 1], &ignored);
+        value = follows ? argv[++*i] : "true";
     } else if (!value) {
         /* No value starts with "--"; one that seems to is the next flag, and this one's is missing.
          */

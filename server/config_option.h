@@ -50,17 +50,17 @@ enum config_source {
 
 struct config_option {
     const char *name;
-    enum config_kind kind;
-    enum config_group group;
-    uint32_t sources;           /* config_source bits */
-    size_t offset, size;        /* of the field in struct config; numbers have 4 or 8 bytes */
-    uint64_t min, max;          /* of numbers, bytes, milliseconds */
-    const char *const *choices; /* NULL-terminated */
+    const char *help;           /* sentences, without default and unit */
+    const char *placeholder;    /* what --help calls the value; NULL for switches and actions */
     const char *standard;       /* default, as a user would write it; NULL: not set, or computed
                                    from other options (config_check.c), as `help` then says */
-    const char *placeholder;    /* what --help calls the value; NULL for switches and actions */
-    const char *help;           /* sentences, without default and unit */
-    bool private;               /* left out of /info */
+    const char *const *choices; /* NULL-terminated */
+    uint64_t min, max;          /* of numbers, bytes, milliseconds */
+    size_t offset, size;        /* of the field in struct config; numbers have 4 or 8 bytes */
+    enum config_kind kind;
+    enum config_group group;
+    uint32_t sources; /* config_source bits */
+    bool private;     /* left out of /info */
 };
 
 extern const struct config_option config_options[];

@@ -24,7 +24,7 @@ static const char *const level_names[] = {"debug", "info", "warning", "error", N
 static const char *const format_names[] = {"json", "text", NULL};
 
 /* The head of an entry: where a setting stands is free, the others say it themselves. */
-#define OPTION(text, what, part) .name = text, .kind = what, .group = part
+#define OPTION(text, what, part) .name = (text), .kind = (what), .group = (part)
 #define SETTING(text, what, part) OPTION(text, what, part), .sources = EVERYWHERE
 
 const struct config_option config_options[] = {

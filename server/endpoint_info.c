@@ -86,7 +86,7 @@ static void info_begin(struct request *request)
         gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
         (double)(clock_now_ns() - daemon->started_ns) * 1e-9, "devices",
         device_json(info, daemon->device), "kernels", kernels_json(info->backend), "select_version",
-        gemm_select_version(), "limits", config_to_json(&daemon->config));
+        gemm_select_version(), "limits", config_limits_to_json(&daemon->config));
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     if (text == NULL)

@@ -53,7 +53,7 @@ static enum gemmd_error clear_path(const char *path, const struct sockaddr_stora
 enum gemmd_error listen_open(const char *text, struct listener *listener, struct fault *fault)
 {
     struct listen_address address;
-    struct sockaddr_storage name;
+    struct sockaddr_storage name = {0};
     socklen_t length;
     memset(listener, 0, sizeof(*listener));
     listener->fd = -1;
@@ -122,7 +122,7 @@ void listen_close(struct listener *listener)
 
 void listen_peer_text(int fd, char *out, uint64_t capacity)
 {
-    struct sockaddr_storage name;
+    struct sockaddr_storage name = {0};
     socklen_t length = sizeof(name);
     if (getpeername(fd, (struct sockaddr *)&name, &length) != 0) {
         snprintf(out, capacity, "unknown");

@@ -27,7 +27,7 @@ static enum gemmd_error take(int fd, struct listener *listener, struct fault *fa
 {
     int type = 0, accepting = 0;
     socklen_t length = sizeof(int), name_length = sizeof(struct sockaddr_storage);
-    struct sockaddr_storage name;
+    struct sockaddr_storage name = {0};
     int status_flags = fcntl(fd, F_GETFL), fd_flags = fcntl(fd, F_GETFD);
 
     if (status_flags < 0 || fd_flags < 0)

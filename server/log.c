@@ -5,10 +5,14 @@
  * it, so it is left alone. Instead a pipe, socket or terminal is asked with poll(2) first: one that
  * is writable takes a line of PIPE_BUF bytes without blocking. The lock keeps two threads from both
  * taking the same room for theirs.
+ *
+ * The output is a descriptor of the log's own: were standard output closed, its number would be
+ * given to the next connection, which would then be sent the log.
  */
 #include "server/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -25,6 +29,7 @@ enum { MESSAGE_BUDGET = 3500, MESSAGE_MAX = 4096 };
 struct log {
     enum config_log_level level;
     enum config_log_format format;
+    int output; /* -1: there is none */
     bool waits; /* the output is not a file: it may have to wait for a reader */
     pthread_mutex_t lock;
     _Atomic uint64_t dropped;
@@ -35,10 +40,11 @@ struct log *log_create(enum config_log_level level, enum config_log_format forma
     struct log *log = calloc(1, sizeof(*log));
     if (!log)
         return NULL;
-    struct stat output;
+    struct stat status;
     log->level = level;
     log->format = format;
-    log->waits = fstat(STDOUT_FILENO, &output) != 0 || !S_ISREG(output.st_mode);
+    log->output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    log->waits = fstat(log->output, &status) != 0 || !S_ISREG(status.st_mode);
     pthread_mutex_init(&log->lock, NULL);
     return log;
 }
@@ -47,18 +53,20 @@ void log_destroy(struct log *log)
 {
     if (!log)
         return;
+    if (log->output >= 0)
+        close(log->output);
     pthread_mutex_destroy(&log->lock);
     free(log);
 }
 
 static bool write_now(const struct log *log, const struct log_line *line)
 {
-    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    struct pollfd output = {.fd = log->output, .events = POLLOUT};
     if (log->waits && (poll(&output, 1, 0) != 1 || !(output.revents & POLLOUT)))
         return false;
     ssize_t written;
     do
-        written = write(STDOUT_FILENO, line->text, line->length);
+        written = write(log->output, line->text, line->length);
     while (written < 0 && errno == EINTR);
     return written == (ssize_t)line->length;
 }
@@ -86,14 +94,9 @@ void log_event(struct log *log, enum config_log_level level, const char *format,
     va_end(arguments);
 
     struct log_line line;
-    line.length = 0;
+    log_line_begin(&line, log->format, level);
     if (log->format == CONFIG_LOG_JSON)
-        log_line_add(&line, "{\"time\":\"");
-    log_line_time(&line);
-    if (log->format == CONFIG_LOG_JSON)
-        log_line_add(&line, "\",\"level\":\"%s\",\"message\":\"", log_level_name(level));
-    else
-        log_line_add(&line, " %-7s ", log_level_name(level));
+        log_line_add(&line, "\"message\":\"");
     log_line_escape(&line, message, MESSAGE_BUDGET);
     if (log->format == CONFIG_LOG_JSON)
         log_line_add(&line, "\"}");
@@ -106,7 +109,6 @@ void log_access(struct log *log, const struct log_access *entry)
     if (level < log->level)
         return;
     struct log_line line;
-    line.length = 0;
     log_line_access(&line, log->format, level, entry);
     finish(log, &line);
 }

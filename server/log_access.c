@@ -1,7 +1,4 @@
 /* log_access.c - what a line about one request says, in both formats. */
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "server/log_line.h"
 
 /* How much of each string is logged; only path, id and kernel come from outside. Together they fit
@@ -12,33 +9,37 @@ static void string_member(struct log_line *line, const char *name, const char *v
 {
     if (!value)
         return;
-    log_line_add(line, ",\"%s\":\"", name);
+    log_line_add(line, ",\"");
+    log_line_add(line, name);
+    log_line_add(line, "\":\"");
     log_line_escape(line, value, budget);
     log_line_add(line, "\"");
 }
 
 static void number_member(struct log_line *line, const char *name, uint64_t value)
 {
-    log_line_add(line, ",\"%s\":%" PRIu64, name, value);
+    log_line_add(line, ",\"");
+    log_line_add(line, name);
+    log_line_add(line, "\":");
+    log_line_number(line, value);
 }
 
 static void time_member(struct log_line *line, const char *name, uint64_t ns)
 {
-    log_line_add(line, ",\"%s_ms\":", name);
+    log_line_add(line, ",\"");
+    log_line_add(line, name);
+    log_line_add(line, "_ms\":");
     log_line_milliseconds(line, ns);
 }
 
-static void add_json(struct log_line *line, enum config_log_level level,
-                     const struct log_access *entry)
+static void add_json(struct log_line *line, const struct log_access *entry)
 {
-    log_line_add(line, "{\"time\":\"");
-    log_line_time(line);
-    log_line_add(line, "\",\"level\":\"%s\",\"message\":\"request\"", log_level_name(level));
+    log_line_add(line, "\"message\":\"request\"");
     string_member(line, "request_id", entry->request_id, ID_BUDGET);
     string_member(line, "peer", entry->peer, WORD_BUDGET);
     string_member(line, "method", entry->method, WORD_BUDGET);
     string_member(line, "path", entry->path, PATH_BUDGET);
-    log_line_add(line, ",\"status\":%d", entry->status);
+    number_member(line, "status", (uint64_t)entry->status);
     string_member(line, "error", entry->error, WORD_BUDGET);
     string_member(line, "op", entry->op, WORD_BUDGET);
     if (entry->op) {
@@ -68,34 +69,47 @@ static void word(struct log_line *line, const char *name, const char *value, siz
 {
     if (!value)
         return;
-    log_line_add(line, " %s=", name);
+    log_line_add(line, " ");
+    log_line_add(line, name);
+    log_line_add(line, "=");
     log_line_escape(line, value, budget);
 }
 
 static void time_word(struct log_line *line, const char *name, uint64_t ns)
 {
-    log_line_add(line, " %s=", name);
+    log_line_add(line, " ");
+    log_line_add(line, name);
+    log_line_add(line, "=");
     log_line_milliseconds(line, ns);
 }
 
-static void add_text(struct log_line *line, enum config_log_level level,
-                     const struct log_access *entry)
+static void number_word(struct log_line *line, const char *name, uint64_t value)
 {
-    log_line_time(line);
-    log_line_add(line, " %-7s ", log_level_name(level));
+    log_line_add(line, " ");
+    log_line_add(line, name);
+    log_line_add(line, "=");
+    log_line_number(line, value);
+}
+
+static void add_text(struct log_line *line, const struct log_access *entry)
+{
     log_line_escape(line, entry->method ? entry->method : "-", WORD_BUDGET);
     log_line_add(line, " ");
     log_line_escape(line, entry->path ? entry->path : "-", PATH_BUDGET);
-    log_line_add(line, " %d ", entry->status);
+    log_line_add(line, " ");
+    log_line_number(line, (uint64_t)entry->status);
+    log_line_add(line, " ");
     log_line_milliseconds(line, entry->total_ns);
     log_line_add(line, "ms");
     word(line, "error", entry->error, WORD_BUDGET);
     if (entry->op) {
-        log_line_add(line, " m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64 " batch=%" PRIu64, entry->m,
-                     entry->n, entry->k, entry->batch);
+        number_word(line, "m", entry->m);
+        number_word(line, "n", entry->n);
+        number_word(line, "k", entry->k);
+        number_word(line, "batch", entry->batch);
         word(line, "dtype", entry->dtype, WORD_BUDGET);
         word(line, "kernel", entry->kernel, WORD_BUDGET);
-        log_line_add(line, " shared=%" PRIu32, entry->shared);
+        number_word(line, "shared", entry->shared);
         time_word(line, "receive", entry->receive_ns);
         time_word(line, "queue", entry->queue_ns);
         time_word(line, "h2d", entry->h2d_ns);
@@ -103,7 +117,8 @@ static void add_text(struct log_line *line, enum config_log_level level,
         time_word(line, "d2h", entry->d2h_ns);
         time_word(line, "send", entry->send_ns);
     }
-    log_line_add(line, " in=%" PRIu64 " out=%" PRIu64, entry->request_bytes, entry->response_bytes);
+    number_word(line, "in", entry->request_bytes);
+    number_word(line, "out", entry->response_bytes);
     word(line, "peer", entry->peer, WORD_BUDGET);
     word(line, "id", entry->request_id, ID_BUDGET);
 }
@@ -111,8 +126,9 @@ static void add_text(struct log_line *line, enum config_log_level level,
 void log_line_access(struct log_line *line, enum config_log_format format,
                      enum config_log_level level, const struct log_access *entry)
 {
+    log_line_begin(line, format, level);
     if (format == CONFIG_LOG_JSON)
-        add_json(line, level, entry);
+        add_json(line, entry);
     else
-        add_text(line, level, entry);
+        add_text(line, entry);
 }

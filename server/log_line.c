@@ -1,8 +1,6 @@
 /* log_line.c - escaping, times and numbers of a log line. */
 #include "server/log_line.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,15 +13,27 @@ static void add_bytes(struct log_line *line, const char *bytes, size_t length)
     line->length += length;
 }
 
-void log_line_add(struct log_line *line, const char *format, ...)
+void log_line_add(struct log_line *line, const char *text)
 {
-    char text[256];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        add_bytes(line, text, (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1);
+    add_bytes(line, text, strlen(text));
+}
+
+/* printf is most of a line's time if it writes every number of it. */
+static void add_digits(struct log_line *line, uint64_t value, size_t least)
+{
+    char digits[20], *first = digits + sizeof(digits);
+    size_t count = 0;
+    do {
+        *--first = (char)('0' + value % 10);
+        value /= 10;
+        count++;
+    } while (value > 0 || count < least);
+    add_bytes(line, first, count);
+}
+
+void log_line_number(struct log_line *line, uint64_t value)
+{
+    add_digits(line, value, 1);
 }
 
 /* The length of the UTF-8 sequence at `text`, or 0 if there is none (RFC 3629: no surrogates, no
@@ -89,33 +99,40 @@ void log_line_escape(struct log_line *line, const char *text, size_t budget)
     }
 }
 
-void log_line_time(struct log_line *line)
+static void add_time(struct log_line *line)
 {
     struct timespec now;
     struct tm utc;
+    char text[64];
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
-    log_line_add(line, "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", utc.tm_year + 1900, utc.tm_mon + 1,
-                 utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000);
+    snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", utc.tm_year + 1900,
+             utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000);
+    log_line_add(line, text);
+}
+
+void log_line_begin(struct log_line *line, enum config_log_format format,
+                    enum config_log_level level)
+{
+    static const char *const names[] = {"debug", "info", "warning", "error"};
+    static const char *const columns[] = {" debug   ", " info    ", " warning ", " error   "};
+    line->length = 0;
+    if (format == CONFIG_LOG_TEXT) {
+        add_time(line);
+        log_line_add(line, columns[level]);
+        return;
+    }
+    log_line_add(line, "{\"time\":\"");
+    add_time(line);
+    log_line_add(line, "\",\"level\":\"");
+    log_line_add(line, names[level]);
+    log_line_add(line, "\",");
 }
 
 void log_line_milliseconds(struct log_line *line, uint64_t ns)
 {
     uint64_t us = ns / 1000 + (ns % 1000 >= 500);
-    log_line_add(line, "%" PRIu64 ".%03" PRIu64, us / 1000, us % 1000);
-}
-
-const char *log_level_name(enum config_log_level level)
-{
-    switch (level) {
-    case CONFIG_LOG_DEBUG:
-        return "debug";
-    case CONFIG_LOG_INFO:
-        return "info";
-    case CONFIG_LOG_WARNING:
-        return "warning";
-    case CONFIG_LOG_ERROR:
-        return "error";
-    }
-    return "info";
+    add_digits(line, us / 1000, 1);
+    log_line_add(line, ".");
+    add_digits(line, us % 1000, 3);
 }

@@ -22,19 +22,21 @@ struct log_line {
     char text[LOG_LINE_MAX];
 };
 
-/* Literal text; printf's formats for numbers and our own words. */
-void log_line_add(struct log_line *line, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Our own words, not escaped. */
+void log_line_add(struct log_line *line, const char *text);
+void log_line_number(struct log_line *line, uint64_t value);
 /* Escaped text without quotes, at most `budget` bytes of it; longer text is cut and ends in "...".
  */
 void log_line_escape(struct log_line *line, const char *text, size_t budget);
-/* "2026-11-21T10:00:00.123456Z" */
-void log_line_time(struct log_line *line);
+/* Starts a line with the time and the level:
+ * `{"time":"2026-11-21T10:00:00.123456Z","level":"info",` or `2026-11-21T10:00:00.123456Z info `.
+ */
+void log_line_begin(struct log_line *line, enum config_log_format format,
+                    enum config_log_level level);
 /* A duration in milliseconds with three decimals. */
 void log_line_milliseconds(struct log_line *line, uint64_t ns);
-const char *log_level_name(enum config_log_level level);
 
-/* One request in the log's format, without the line's end. */
+/* A whole line about one request, without the line's end. */
 void log_line_access(struct log_line *line, enum config_log_format format,
                      enum config_log_level level, const struct log_access *entry);
 

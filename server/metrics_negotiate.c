@@ -29,6 +29,16 @@ static char *trim(char *text)
     return text;
 }
 
+/* False if it is longer than any word of ours. */
+static bool copy_word(char out[TYPE_MAX], const char *word)
+{
+    size_t length = strlen(word);
+    if (length >= TYPE_MAX)
+        return false;
+    memcpy(out, word, length + 1);
+    return true;
+}
+
 /* One element of the list, "type/subtype;version=1.0.0;q=0.5". False if it is no use. */
 static bool parse_range(const char *text, size_t length, struct media_range *range)
 {
@@ -38,18 +48,16 @@ static bool parse_range(const char *text, size_t length, struct media_range *ran
     memcpy(copy, text, length);
     copy[length] = '\0';
 
-    const char *type = trim(strsep(&rest, ";"));
-    if (strlen(type) >= TYPE_MAX)
-        return false;
     *range = (struct media_range){.quality = 1};
-    strcpy(range->type, type);
+    if (!copy_word(range->type, trim(strsep(&rest, ";"))))
+        return false;
     while (rest) {
         char *value = strsep(&rest, ";"), *name = trim(strsep(&value, "="));
         value = value ? trim(value) : "";
         if (strcasecmp(name, "q") == 0 && !number_f64(value, &range->quality))
             return false;
-        if (strcasecmp(name, "version") == 0 && strlen(value) < TYPE_MAX)
-            strcpy(range->version, value);
+        if (strcasecmp(name, "version") == 0 && !copy_word(range->version, value))
+            return false;
     }
     return true;
 }

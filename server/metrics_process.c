@@ -2,13 +2,14 @@
 #include "server/metrics_process.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "proto/number.h"
 
 struct process_stat {
     uint64_t threads, start_ticks, virtual_bytes, resident_pages;
@@ -24,12 +25,20 @@ static bool read_stat(struct process_stat *stat)
     fclose(file);
     text[length] = '\0';
     /* The second field is the program's name, in parentheses, with whatever it likes in it. */
-    const char *rest = strrchr(text, ')');
-    return rest && sscanf(rest + 1,
-                          " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d"
-                          " %" SCNu64 " %*d %" SCNu64 " %" SCNu64 " %" SCNu64,
-                          &stat->threads, &stat->start_ticks, &stat->virtual_bytes,
-                          &stat->resident_pages) == 4;
+    char *rest = strrchr(text, ')');
+    for (int field = 2; rest; field++) {
+        const char *word = strsep(&rest, " ");
+        uint64_t *wanted = field == 20   ? &stat->threads
+                           : field == 22 ? &stat->start_ticks
+                           : field == 23 ? &stat->virtual_bytes
+                           : field == 24 ? &stat->resident_pages
+                                         : NULL;
+        if (wanted && !number_u64(word, wanted))
+            return false;
+        if (field == 24)
+            return true;
+    }
+    return false;
 }
 
 static uint64_t count_fds(void)

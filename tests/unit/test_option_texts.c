@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "server/config_option.h"
+#include "tests/unit/command.h"
 
 #define MAN_PAGE GEMMD_SOURCE_DIR "/server/gemmd.8"
 #define BASH GEMMD_SOURCE_DIR "/deploy/completion/gemmd.bash"
@@ -84,10 +85,10 @@ START_TEST(completions_offer_every_option_and_choice)
         ck_assert_msg(found, "%s lacks %s", files[i], flag);
 
         char choices[128] = "";
-        for (uint32_t c = 0; option->choices && option->choices[c]; c++) {
-            strcat(choices, c ? " " : "");
-            strcat(choices, option->choices[c]);
-        }
+        size_t used = 0;
+        for (uint32_t c = 0; option->choices && option->choices[c]; c++)
+            used += (size_t)snprintf(choices + used, sizeof(choices) - used, "%s%s", c ? " " : "",
+                                     option->choices[c]);
         ck_assert_msg(strstr(text, choices), "%s lacks the choices %s", files[i], choices);
         free(text);
     }
@@ -127,15 +128,13 @@ static const struct {
 
 START_TEST(bash_completes)
 {
-    char command[1024], offered[256] = "";
-    snprintf(command, sizeof(command),
-             "bash -c 'source \"$1\"; COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); "
-             "_gemmd; echo \"${COMPREPLY[*]}\"' - '" BASH "'",
+    char script[512], offered[256];
+    snprintf(script, sizeof(script),
+             "source \"$0\"; COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _gemmd; "
+             "echo \"${COMPREPLY[*]}\"",
              completions[_i].words);
-    FILE *bash = popen(command, "r");
-    ck_assert_ptr_nonnull(bash);
-    ck_assert_ptr_nonnull(fgets(offered, sizeof(offered), bash));
-    ck_assert_int_eq(pclose(bash), 0);
+    const char *const bash[] = {"bash", "-c", script, files[1], NULL};
+    ck_assert_int_eq(command_run(bash, -1, offered, sizeof(offered)), 0);
     offered[strcspn(offered, "\n")] = '\0';
     ck_assert_str_eq(offered, completions[_i].offered);
 }
