@@ -18,8 +18,8 @@ struct fault;
 struct io_thread;
 
 enum connection_phase {
-    CONNECTION_IDLE,    /* between requests, or before the first */
-    CONNECTION_HEADERS, /* a request line has arrived */
+    CONNECTION_IDLE,    /* between requests */
+    CONNECTION_HEADERS, /* new, or a request line has arrived */
     CONNECTION_BODY,    /* the body is arriving */
     CONNECTION_WORKING, /* queued or computing: the request's own deadline rules */
     CONNECTION_SENDING, /* the answer is leaving */
