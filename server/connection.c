@@ -59,7 +59,6 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
             past(since, atomic_load(&daemon->stage) == DAEMON_CLOSING ? 1 : config->idle_timeout_ms,
                  now_ns);
         break;
-    case CONNECTION_FRESH:
     case CONNECTION_HEADERS:
         late = past(since, config->header_timeout_ms, now_ns);
         if (late)

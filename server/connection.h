@@ -18,12 +18,11 @@ struct fault;
 struct io_thread;
 
 enum connection_phase {
-    CONNECTION_FRESH,   /* no request line has arrived yet */
-    CONNECTION_HEADERS, /* a request line has arrived */
+    CONNECTION_IDLE,    /* between requests */
+    CONNECTION_HEADERS, /* new, or a request line has arrived */
     CONNECTION_BODY,    /* the body is arriving */
     CONNECTION_WORKING, /* queued or computing: the request's own deadline rules */
     CONNECTION_SENDING, /* the answer is leaving */
-    CONNECTION_IDLE,    /* between requests */
     CONNECTION_EXPIRED  /* ended by the watchdog */
 };
 

@@ -24,6 +24,7 @@ static void connection_open(struct io_thread *thread, struct MHD_Connection *mhd
     connection->thread = thread;
     connection->fd = info->connect_fd;
     atomic_init(&connection->since_ns, clock_now_ns());
+    atomic_init(&connection->phase, CONNECTION_HEADERS);
     listen_peer_text(connection->fd, connection->peer, sizeof connection->peer);
     socklen_t length = sizeof connection->peer_address;
     (void)getpeername(connection->fd, (struct sockaddr *)&connection->peer_address, &length);
