@@ -382,7 +382,7 @@ START_TEST(threads_lose_and_double_nothing)
             expired += items[i][j].work.status == GEMMD_ERR_DEADLINE;
         }
     }
-    ck_assert_uint_eq(popped + expired, PRODUCERS * EACH);
+    ck_assert_uint_eq(popped + expired, (uint64_t)PRODUCERS * EACH);
     struct queue_state state = queue_state(queue);
     ck_assert_uint_eq(state.reserved, 0);
     ck_assert_uint_eq(state.reserved_bytes, 0);
