@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "server/device_ops.h"
+#include "server/device/device_ops.h"
 
 /* What a look at a work that was submitted finds. */
 enum simulated_event {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/config_option.h"
+#include "server/config/config_option.h"
 
 enum { FLAG, ENVIRONMENT, IN_FILE, SOURCES };
 static const char *const source_names[SOURCES] = {"flag", "environment", "file"};
@@ -293,6 +293,7 @@ static const struct {
     {{"--"}, "is not an option"},
     {{""}, "is not expected"},
     {{"serve"}, "\"serve\" is not expected"},
+    {{"--access-log", "maybe"}, "\"maybe\" is not expected"},
     {{"--listen"}, "--listen needs a value: --listen ADDRESS"},
     {{"--token-file", "--check-config"}, "--token-file needs a value"},
     {{"--check-config=yes"}, "--check-config takes no value"},
@@ -443,6 +444,31 @@ START_TEST(inherited_sockets_replace_the_default_address)
 }
 END_TEST
 
+static const struct {
+    const char *flags[4];
+    bool on;
+} switch_cases[] = {
+    {{"--access-log"}, true},
+    {{"--no-access-log"}, false},
+    {{"--access-log=off"}, false},
+    {{"--access-log", "false"}, false},
+    {{"--access-log", "true"}, true},
+    {{"--access-log", "--no-access-log"}, false},
+    {{"--no-access-log", "--access-log"}, true},
+    {{"--no-access-log", "--streams", "3"}, false},
+};
+
+START_TEST(switches)
+{
+    struct config config;
+    struct fault fault = {0};
+    ck_assert_msg(load_flags(&config, switch_cases[_i].flags, &fault) == GEMMD_OK, "%s",
+                  fault.detail);
+    ck_assert_int_eq(config.access_log, switch_cases[_i].on);
+    config_free(&config);
+}
+END_TEST
+
 START_TEST(actions)
 {
     struct config config;
@@ -576,6 +602,7 @@ int main(void)
     tcase_add_test(tests, repeated_listen);
     tcase_add_test(tests, too_many_addresses);
     tcase_add_test(tests, inherited_sockets_replace_the_default_address);
+    tcase_add_loop_test(tests, switches, 0, COUNT(switch_cases));
     tcase_add_test(tests, actions);
     tcase_add_test(tests, help_and_version_need_nothing_else_to_be_right);
     tcase_add_test(tests, config_file_by_flag_and_environment);

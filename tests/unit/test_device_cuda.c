@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "proto/dtype.h"
-#include "server/device.h"
-#include "server/known_answer.h"
+#include "server/device/device.h"
+#include "server/device/known_answer.h"
 
 enum { STREAMS = 3, LARGE = 2048 };
 

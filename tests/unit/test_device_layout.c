@@ -1,8 +1,8 @@
-/* server/device_layout.c: where the parts of a problem lie in device memory. */
+/* server/device/device_layout.c: where the parts of a problem lie in device memory. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/device_layout.h"
+#include "server/device/device_layout.h"
 
 static const uint64_t WORKSPACE = 1000;
 static const uint64_t F16 = 2, F32 = 4; /* bytes an element */

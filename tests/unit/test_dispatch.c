@@ -1,4 +1,4 @@
-/* server/dispatch.c (with probe.c and verifier.c) over a simulated device. */
+/* server/work/dispatch.c (with probe.c and verifier.c) over a simulated device. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "kernels/freivalds.h"
 #include "server/clock.h"
-#include "server/dispatch.h"
+#include "server/work/dispatch.h"
 #include "simulated_device.h"
 
 enum { ITEMS_MAX = 64, PROBE_MS = 60000, PRODUCERS = 3, EACH = 500 };

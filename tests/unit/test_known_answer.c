@@ -1,9 +1,9 @@
-/* server/known_answer.c: the answers agree with a kernel's, and no wrong element passes. */
+/* server/device/known_answer.c: the answers agree with a kernel's, and no wrong element passes. */
 #include <check.h>
 #include <stdlib.h>
 
 #include "proto/dtype.h"
-#include "server/known_answer.h"
+#include "server/device/known_answer.h"
 
 static _Alignas(256) unsigned char memory[KNOWN_ANSWER_BYTES];
 

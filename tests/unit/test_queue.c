@@ -1,4 +1,4 @@
-/* server/queue.c: order, exact limits, expiry, failing, closing, threads. */
+/* server/work/queue.c: order, exact limits, expiry, failing, closing, threads. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/clock.h"
-#include "server/queue.h"
+#include "server/work/queue.h"
 
 enum { PRODUCERS = 3, EACH = 2000 };
 
