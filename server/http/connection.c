@@ -13,13 +13,11 @@ static const uint64_t NS_PER_MS = 1000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
-    enum connection_phase before = atomic_load(&connection->phase);
-    atomic_store(&connection->since_ns, now_ns);
-    atomic_store(&connection->moved_bytes, 0);
-    do {
-        if (before == CONNECTION_EXPIRED)
-            return false;
-    } while (!atomic_compare_exchange_weak(&connection->phase, &before, phase));
+    if (connection->phase == CONNECTION_EXPIRED)
+        return false;
+    connection->phase = phase;
+    connection->since_ns = now_ns;
+    connection->moved_bytes = 0;
     return true;
 }
 
@@ -46,14 +44,11 @@ void connection_send_fault(int fd, const struct fault *fault)
 void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
 {
     const struct config *config = &daemon->config;
-    enum connection_phase phase = atomic_load(&connection->phase);
-    uint64_t since = atomic_load(&connection->since_ns);
-    uint64_t moved = atomic_load(&connection->moved_bytes);
-    uint64_t deadline = atomic_load(&connection->deadline_ns);
+    uint64_t since = connection->since_ns;
     struct fault fault = {.code = GEMMD_OK};
     bool late = false;
 
-    switch (phase) {
+    switch (connection->phase) {
     case CONNECTION_IDLE:
         late =
             past(since, atomic_load(&daemon->stage) == DAEMON_CLOSING ? 1 : config->idle_timeout_ms,
@@ -67,7 +62,7 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
                       config->header_timeout_ms);
         break;
     case CONNECTION_BODY:
-        if (deadline != 0 && now_ns > deadline) {
+        if (connection->deadline_ns != 0 && now_ns > connection->deadline_ns) {
             late = true;
             fault_set(&fault, GEMMD_ERR_DEADLINE, "timeout_ms",
                       "the deadline passed while the body was arriving");
@@ -76,7 +71,8 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
         } else if (config->min_body_rate != 0 && now_ns > since + RATE_GRACE_NS &&
-                   (double)moved * 1e9 < (double)config->min_body_rate * (double)(now_ns - since)) {
+                   (double)connection->moved_bytes * 1e9 <
+                       (double)config->min_body_rate * (double)(now_ns - since)) {
             late = true;
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body arrived at less than %" PRIu64 " bytes a second",
@@ -90,8 +86,9 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
     case CONNECTION_EXPIRED:
         break;
     }
-    if (!late || !atomic_compare_exchange_strong(&connection->phase, &phase, CONNECTION_EXPIRED))
+    if (!late)
         return;
+    connection->phase = CONNECTION_EXPIRED;
     if (fault.code != GEMMD_OK)
         connection_send_fault(connection->fd, &fault);
     shutdown(connection->fd, SHUT_RDWR);

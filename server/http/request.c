@@ -16,13 +16,27 @@
  * connection; longer ones cost less as a new connection. */
 static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
 
+/* One writer, so that no read-modify-write is needed. */
+static void count_active(struct io_thread *thread, int change)
+{
+    unsigned now = atomic_load_explicit(&thread->active_requests, memory_order_relaxed);
+    atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
+}
+
+static void resume(struct inbox_message *message)
+{
+    struct request *request = INBOX_OWNER(message, struct request, woken);
+    request->state = REQUEST_READY;
+    MHD_resume_connection(request->mhd);
+}
+
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct io_thread *thread = cls;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct connection *connection = info->socket_context;
-    struct request *request = connection == NULL ? NULL : calloc(1, sizeof *request);
+    struct request *request = calloc(1, sizeof *request);
     if (request == NULL)
         return NULL; /* request_handle closes the connection */
     request->daemon = thread->daemon;
@@ -31,7 +45,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->mhd = mhd;
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
-    atomic_fetch_add(&thread->daemon->active_requests, 1);
+    count_active(thread, 1);
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
     return request;
 }
@@ -75,20 +89,20 @@ void request_refuse(struct request *request)
 void request_receive(struct request *request)
 {
     request->state = REQUEST_RECEIVING;
-    atomic_store(&request->connection->deadline_ns, request->gemm.deadline_ns);
+    request->connection->deadline_ns = request->gemm.deadline_ns;
     connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
 }
 
 void request_suspend(struct request *request)
 {
     request->state = REQUEST_WORKING;
+    request->woken.act = resume;
     MHD_suspend_connection(request->mhd);
 }
 
 void request_wake(struct request *request)
 {
-    request->state = REQUEST_READY;
-    MHD_resume_connection(request->mhd);
+    inbox_post(&request->thread->inbox, &request->woken);
 }
 
 static bool has_body(const struct request *request)
@@ -121,7 +135,7 @@ static bool receive(struct request *request, const char *bytes, size_t length)
 {
     struct connection *connection = request->connection;
     request->received_bytes += length;
-    atomic_store_explicit(&connection->moved_bytes, request->received_bytes, memory_order_relaxed);
+    connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
         if (request->endpoint->chunk(request, bytes, length))
             return true;
@@ -175,7 +189,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
             *upload_data_size = 0;
             return keep ? MHD_YES : MHD_NO;
         }
-        /* The watchdog may have answered already; then there is nobody to compute for. */
+        /* connection_check may have answered already; then there is nobody to compute for. */
         if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
             return MHD_NO;
         finish_body(request);
@@ -246,8 +260,8 @@ static void note_end(struct request *request)
 {
     if (request->state == REQUEST_DISCARDING && request->status != 0)
         return; /* we did, in `receive` */
-    if (atomic_load(&request->connection->phase) == CONNECTION_EXPIRED) {
-        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* the watchdog */
+    if (request->connection->phase == CONNECTION_EXPIRED) {
+        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* connection_check */
         request->status = error_status(GEMMD_ERR_SLOW_CLIENT);
         return;
     }
@@ -273,8 +287,8 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
         log_request(request, now_ns);
     if (request->endpoint != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
-    atomic_store(&request->connection->deadline_ns, 0);
+    request->connection->deadline_ns = 0;
     connection_enter(request->connection, CONNECTION_IDLE, now_ns);
-    atomic_fetch_sub(&request->daemon->active_requests, 1);
+    count_active(request->thread, -1);
     free(request);
 }

@@ -9,7 +9,7 @@
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
  *   WORKING     suspended; the queue and the dispatch thread own request->gemm.work
- *   READY       the work is done; the I/O thread was woken and answers next
+ *   READY       the work is done; libmicrohttpd calls next, and the answer is given
  *   ANSWERED    the answer is with libmicrohttpd
  */
 #ifndef SERVER_HTTP_REQUEST_H
@@ -60,6 +60,7 @@ struct request {
     struct MHD_Connection *mhd;
     const struct endpoint *endpoint; /* NULL until routed */
     enum request_state state;
+    struct inbox_message woken; /* while WORKING: to its I/O thread, when the work is done */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
     char method[16];
