@@ -87,7 +87,8 @@ struct gemmd_client {
     struct request_list requests;
     struct request_list queued, running, done;
     uint32_t running_count, queued_count;
-    uint64_t check_us; /* when a deadline, a rest or a stall is due at the earliest */
+    uint64_t done_count; /* requests that were ever done */
+    uint64_t check_us;   /* when a deadline, a rest or a stall is due at the earliest */
     struct transfer *idle, *idle_bulk; /* transfers for small and large bodies, to be used again */
     uint32_t idle_bulk_count;
 };

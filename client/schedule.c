@@ -37,6 +37,7 @@ static void finish(struct gemmd_request *request)
     request->done_us = loop_now_us();
     request->error.attempts = request->attempts;
     TAILQ_INSERT_TAIL(&request->client->done, request, of_state);
+    request->client->done_count++;
 }
 
 static void attempt(struct gemmd_request *request, uint64_t now_us)
@@ -190,9 +191,15 @@ void schedule_submit(struct gemmd_request *request)
 
 void schedule_turn(struct gemmd_client *client, uint64_t until_us)
 {
+    uint64_t done_before = client->done_count;
     check_times(client);
     start_queued(client);
-    loop_turn(&client->loop, client->check_us < until_us ? client->check_us : until_us);
+    if (client->check_us < until_us)
+        until_us = client->check_us;
+    /* Whoever waits for what is done now must not wait for anything else. */
+    if (client->done_count != done_before)
+        until_us = 0;
+    loop_turn(&client->loop, until_us);
     reap(client);
     start_queued(client);
 }

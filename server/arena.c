@@ -39,8 +39,7 @@ struct arena {
     struct range *ranges; /* [units] */
 };
 
-struct class
-{
+struct size_class {
     uint32_t first, second;
 };
 
@@ -49,33 +48,34 @@ static uint32_t highest_bit(uint32_t value)
     return 31u - (uint32_t)__builtin_clz(value);
 }
 
-static struct class class_of(uint32_t units)
+static struct size_class class_of(uint32_t units)
 {
     if (units < SECOND_COUNT)
-        return (struct class){0, units};
+        return (struct size_class){0, units};
     uint32_t bit = highest_bit(units);
-    return (struct class){bit - SECOND_BITS + 1, (units >> (bit - SECOND_BITS)) - SECOND_COUNT};
+    return (struct size_class){bit - SECOND_BITS + 1,
+                               (units >> (bit - SECOND_BITS)) - SECOND_COUNT};
 }
 
 static void list_insert(struct arena *arena, uint32_t start)
 {
     struct range *range = &arena->ranges[start];
-    struct class class = class_of(range->units);
-    uint32_t *head = &arena->heads[class.first][class.second];
+    struct size_class at = class_of(range->units);
+    uint32_t *head = &arena->heads[at.first][at.second];
     range->next = *head;
     range->previous = NONE;
     if (*head != NONE)
         arena->ranges[*head].previous = start;
     *head = start;
-    arena->first_map |= 1u << class.first;
-    arena->second_map[class.first] |= 1u << class.second;
+    arena->first_map |= 1u << at.first;
+    arena->second_map[at.first] |= 1u << at.second;
 }
 
 static void list_remove(struct arena *arena, uint32_t start)
 {
     struct range *range = &arena->ranges[start];
-    struct class class = class_of(range->units);
-    uint32_t *head = &arena->heads[class.first][class.second];
+    struct size_class at = class_of(range->units);
+    uint32_t *head = &arena->heads[at.first][at.second];
     if (range->next != NONE)
         arena->ranges[range->next].previous = range->previous;
     if (range->previous != NONE)
@@ -83,36 +83,36 @@ static void list_remove(struct arena *arena, uint32_t start)
     else
         *head = range->next;
     if (*head == NONE) {
-        arena->second_map[class.first] &= ~(1u << class.second);
-        if (arena->second_map[class.first] == 0)
-            arena->first_map &= ~(1u << class.first);
+        arena->second_map[at.first] &= ~(1u << at.second);
+        if (arena->second_map[at.first] == 0)
+            arena->first_map &= ~(1u << at.first);
     }
     range->next = IN_USE;
 }
 
-/* The head of the smallest class that is not empty and not below `class`, or NONE. */
-static uint32_t head_at_least(const struct arena *arena, struct class class)
+/* The head of the smallest class that is not empty and not below `at`, or NONE. */
+static uint32_t head_at_least(const struct arena *arena, struct size_class at)
 {
-    uint32_t second = arena->second_map[class.first] & (UINT32_MAX << class.second);
+    uint32_t second = arena->second_map[at.first] & (UINT32_MAX << at.second);
     if (second == 0) {
-        uint32_t first = arena->first_map & (UINT32_MAX << class.first << 1);
+        uint32_t first = arena->first_map & (UINT32_MAX << at.first << 1);
         if (first == 0)
             return NONE;
-        class.first = (uint32_t)__builtin_ctz(first);
-        second = arena->second_map[class.first];
+        at.first = (uint32_t)__builtin_ctz(first);
+        second = arena->second_map[at.first];
     }
-    return arena->heads[class.first][__builtin_ctz(second)];
+    return arena->heads[at.first][__builtin_ctz(second)];
 }
 
 /* A free range of at least `units`. Rounded up to the next class's lower bound, so that any range
  * from there on is large enough; in the class below, some are and some are not. */
 static uint32_t find(const struct arena *arena, uint32_t units)
 {
-    struct class own = class_of(units);
+    struct size_class own = class_of(units);
     if (units < SECOND_COUNT)
         return head_at_least(arena, own);
     uint32_t step = 1u << (highest_bit(units) - SECOND_BITS);
-    struct class enough = class_of(units + step - 1);
+    struct size_class enough = class_of(units + step - 1);
     uint32_t start = enough.first < FIRST_COUNT ? head_at_least(arena, enough) : NONE;
     if (start != NONE)
         return start;

@@ -34,6 +34,11 @@ static void wake(void *queue)
     queue_wake(queue);
 }
 
+static struct work *next_work(struct dispatch *dispatch)
+{
+    return device_has_room(dispatch->device) ? queue_pop(dispatch->queue, 0) : NULL;
+}
+
 /* Takes what waits for as long as there is room. `work` (may be NULL) is already taken. */
 static bool feed(struct dispatch *dispatch, struct work *work)
 {
@@ -42,11 +47,11 @@ static bool feed(struct dispatch *dispatch, struct work *work)
         device_submit_probe(dispatch->device, probe_begin(dispatch->probe));
         moved = true;
     }
-    while (work != NULL ||
-           (device_has_room(dispatch->device) && (work = queue_pop(dispatch->queue, 0)) != NULL)) {
+    if (work == NULL)
+        work = next_work(dispatch);
+    for (; work != NULL; work = next_work(dispatch)) {
         device_submit(dispatch->device, work);
         metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
-        work = NULL;
         moved = true;
     }
     return moved;

@@ -6,6 +6,7 @@
 #include "proto/dtype.h"
 
 enum { M = KNOWN_ANSWER_M, N = KNOWN_ANSWER_N, K = KNOWN_ANSWER_K };
+enum { A_BYTES = M * K * 8, B_BYTES = K * N * 8 }; /* in the widest type */
 
 /* -2 ... 2, so that no sum is beyond 4 K = 128: exact in bf16's 8 bits too. */
 static int a_at(int row, int column)
@@ -71,35 +72,38 @@ static uint64_t bits_of(int value, enum gemmd_dtype dtype)
            (exponent + bias) << layout.mantissa_bits | fraction;
 }
 
-/* Little-endian, as everything that travels. */
-static void store(unsigned char *matrix, uint64_t index, int value, enum gemmd_dtype dtype)
+static unsigned char *element(void *matrix, int index, enum gemmd_dtype dtype)
 {
-    uint32_t size = dtype_size(dtype);
-    uint64_t bits = bits_of(value, dtype);
-    for (uint32_t i = 0; i < size; i++)
-        matrix[index * size + i] = (unsigned char)(bits >> (8 * i));
+    return (unsigned char *)matrix + (size_t)index * dtype_size(dtype);
 }
 
-static bool holds(const unsigned char *matrix, uint64_t index, int value, enum gemmd_dtype dtype)
+/* Little-endian, as everything that travels. */
+static void store(unsigned char *to, int value, enum gemmd_dtype dtype)
+{
+    uint64_t bits = bits_of(value, dtype);
+    for (uint32_t i = 0; i < dtype_size(dtype); i++)
+        to[i] = (unsigned char)(bits >> (8 * i));
+}
+
+static bool holds(const unsigned char *at, int value, enum gemmd_dtype dtype)
 {
     uint32_t size = dtype_size(dtype);
     unsigned char expected[8];
-    store(expected, 0, value, dtype);
-    if (memcmp(matrix + index * size, expected, size) == 0)
+    store(expected, value, dtype);
+    if (memcmp(at, expected, size) == 0)
         return true;
     /* The other zero is as right as this one. */
     struct layout layout;
     expected[size - 1] ^= 0x80;
-    return value == 0 && floating_layout(dtype, &layout) &&
-           memcmp(matrix + index * size, expected, size) == 0;
+    return value == 0 && floating_layout(dtype, &layout) && memcmp(at, expected, size) == 0;
 }
 
 void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enum gemmd_dtype out,
                        bool transa, bool transb, void *memory)
 {
-    unsigned char *a = memory, *b = a + M * K * 8, *c = b + K * N * 8;
-    _Static_assert((M * K + K * N + M * N) * 8 <= KNOWN_ANSWER_BYTES, "operands and result fit");
-    _Static_assert(M * K * 8 % 256 == 0 && K * N * 8 % 256 == 0, "every part is aligned");
+    unsigned char *a = memory, *b = a + A_BYTES, *c = b + B_BYTES;
+    _Static_assert(A_BYTES + B_BYTES + M * N * 8 <= KNOWN_ANSWER_BYTES, "operands and result fit");
+    _Static_assert(A_BYTES % 256 == 0 && B_BYTES % 256 == 0, "every part is aligned");
 
     *problem = (struct gemm_problem){
         .dtype = dtype,
@@ -118,18 +122,18 @@ void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enu
     gemm_problem_contiguous(problem);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < K; j++)
-            store(a, (uint64_t)(transa ? j * M + i : i * K + j), a_at(i, j), dtype);
+            store(element(a, transa ? j * M + i : i * K + j, dtype), a_at(i, j), dtype);
     for (int i = 0; i < K; i++)
         for (int j = 0; j < N; j++)
-            store(b, (uint64_t)(transb ? j * K + i : i * N + j), b_at(i, j), dtype);
-    memset(c, 0xff, (size_t)(M * N) * dtype_size(out));
+            store(element(b, transb ? j * K + i : i * N + j, dtype), b_at(i, j), dtype);
+    memset(c, 0xff, (size_t)M * N * dtype_size(out));
 }
 
 bool known_answer_check(const struct gemm_problem *problem, uint64_t *row, uint64_t *column)
 {
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++)
-            if (!holds(problem->c, (uint64_t)(i * N + j), c_at(i, j), problem->out)) {
+            if (!holds(element(problem->c, i * N + j, problem->out), c_at(i, j), problem->out)) {
                 *row = (uint64_t)i;
                 *column = (uint64_t)j;
                 return false;

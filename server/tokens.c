@@ -52,7 +52,7 @@ static const char *add_line(struct tokens *tokens, const char *line)
     if (colon && !is_tenant(line, tenant_length))
         return "a tenant is 1 to 63 of A-Z a-z 0-9 . _ -";
     if (!is_token(text, length))
-        return "a token is 16 to 255 of A-Z a-z 0-9 - . _ ~ + / (and = at its end)";
+        return "a token is 8 to 255 of A-Z a-z 0-9 - . _ ~ + / (and = at its end)";
     if (tokens->count == TOKENS_MAX)
         return "there are more than 1024 tokens";
 
@@ -64,7 +64,7 @@ static const char *add_line(struct tokens *tokens, const char *line)
     else
         memcpy(entry->tenant, "default", sizeof("default"));
     for (uint32_t i = 0; i < tokens->count; i++) {
-        if (same(tokens->entries[i].text, entry->text))
+        if (memcmp(tokens->entries[i].text, entry->text, sizeof(entry->text)) == 0)
             return "this token is there already";
     }
     tokens->count++;

@@ -15,7 +15,7 @@
 
 enum {
     TOKENS_MAX = 1024,
-    TOKEN_LENGTH_MIN = 16, /* shorter ones can be guessed */
+    TOKEN_LENGTH_MIN = 8, /* shorter ones are a slip, or soon guessed */
     TOKEN_LENGTH_MAX = 255,
     TENANT_LENGTH_MAX = 63
 };

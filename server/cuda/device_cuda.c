@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/clock.h"
+#include "proto/dtype.h"
 #include "server/device_layout.h"
 #include "server/device_ops.h"
 
@@ -214,6 +214,73 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *work)
     return true;
 }
 
+/* --- warming up --- */
+
+/* Enqueues what "auto" chooses for a shape, on whatever lies in device memory. */
+static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
+                                 struct fault *fault)
+{
+    struct slot *slot = &cuda->slots[0];
+    const struct gemm_kernel *kernel;
+    struct device_layout layout;
+    gemm_problem_contiguous(&problem);
+    if (gemm_select(GEMM_BACKEND_CUDA, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
+        !device_layout(&problem, kernel, &layout) ||
+        layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
+        return GEMMD_OK;
+    struct gemm_problem there = on_device(&problem, cuda->memory, &layout);
+    enum gemmd_error code =
+        kernel->run(slot->context, &there, cuda->memory + layout.workspace.offset);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, NULL, "the kernel %s (%s to %s) does not start: %s",
+                         kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
+                         cudaGetErrorString(cudaGetLastError()));
+    return GEMMD_OK;
+}
+
+static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
+                                   enum gemmd_dtype out, struct fault *fault)
+{
+    /* Small, middling and large; even and odd, for which libraries have code of their own. */
+    static const uint64_t sides[] = {31, 64, 255, 512, 1023, 2048};
+    static const char present;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < sizeof sides / sizeof sides[0]; i++)
+        for (uint32_t variant = 0; variant < 16 && code == GEMMD_OK; variant++) {
+            struct gemm_problem problem = {.dtype = dtype,
+                                           .out = out,
+                                           .transa = variant & 1,
+                                           .transb = variant & 2,
+                                           .m = variant & 4 ? 1 : sides[i],
+                                           .n = sides[i],
+                                           .k = sides[i],
+                                           .batch = 1,
+                                           .alpha = 1};
+            if (variant & 8) {
+                problem.beta = 1;
+                problem.bias = problem.c0 = &present;
+                problem.act = GEMM_ACT_RELU;
+            }
+            code = warm_one(cuda, problem, fault);
+        }
+    return code;
+}
+
+/* A kernel's code is loaded when it is first launched, and libraries have many: the first request
+ * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
+static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        for (int out = 0; out < GEMMD_DTYPE_COUNT && code == GEMMD_OK; out++)
+            if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
+                code = warm_types(cuda, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, fault);
+    cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
+    if (code == GEMMD_OK && error != cudaSuccess)
+        code = open_failed(fault, "running every kernel once", error);
+    return code;
+}
+
 /* --- opening and closing --- */
 
 static void close_slot(struct slot *slot)
@@ -361,6 +428,8 @@ enum gemmd_error device_cuda_open(const struct device_options *options, struct d
         code = open_slots(cuda, fault);
     if (code == GEMMD_OK)
         code = open_memory(cuda, options->memory_bytes, fault);
+    if (code == GEMMD_OK)
+        code = warm(cuda, fault);
     if (code != GEMMD_OK) {
         cuda_close(&cuda->base);
         return code;
