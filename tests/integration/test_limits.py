@@ -161,6 +161,22 @@ def refused(address):
     return True
 
 
+def let_in(address):
+    """A new connection that has been answered; earlier ones may be seen to end a little late."""
+    deadline = time.monotonic() + 30
+    while True:
+        wire = Wire(address)
+        try:
+            wire.send(GOOD)
+            if wire.receive().status == 200:
+                return wire
+        except ConnectionResetError:
+            pass
+        wire.socket.close()
+        assert time.monotonic() < deadline, "no connection is let in"
+        time.sleep(0.02)
+
+
 def wait_until(condition, what):
     deadline = time.monotonic() + 30
     while not condition():
@@ -174,14 +190,8 @@ def test_connection_limit(start):
     wires = []
     try:
         for _ in range(8):
-            wire = Wire(daemon.address)
-            wires.append(wire)
-            wire.send(GOOD)
-            try:
-                wire.receive()
-            except ConnectionResetError:
-                pass
-        wait_until(lambda: refused(daemon.address), "more connections than the limit are taken")
+            wires.append(let_in(daemon.address))
+        assert refused(daemon.address), "more connections than the limit are taken"
         wires[0].send(GOOD)
         assert wires[0].receive().body == RIGHT, "one within the limit"
         wires.pop().socket.close()
@@ -195,12 +205,11 @@ def test_connection_limit(start):
 def test_connection_limit_per_address(start):
     daemon = start("--max-connections-per-address", "2")
     daemon.session.close()
-    wait_until(lambda: not refused(daemon.address), "the probe's connection does not end")
-    with Wire(daemon.address) as one, Wire(daemon.address) as two:
+    with let_in(daemon.address) as one, let_in(daemon.address) as two:
+        assert refused(daemon.address)
         for wire in (one, two):
             wire.send(GOOD)
             assert wire.receive().body == RIGHT
-        assert refused(daemon.address)
         # Another address of the same machine has its own count.
         with socket.create_connection(daemon.address, source_address=("127.0.0.2", 0)) as other:
             other.sendall(request("GET", "/livez"))
@@ -305,7 +314,7 @@ def test_deadline_longer_than_the_longest(start):
 def test_deadline_passes_in_the_queue(start):
     """A request waits behind a long one until its time is up: 504, and it was not computed."""
     daemon = start("--streams", "1", "--cpu-threads", "1")
-    size = 3000
+    size = 800
     long_body = np.ones(2 * size * size, np.float32).tobytes()
     target = f"/gemm?m={size}&n={size}&k={size}&kernel=naive"
     with Wire(daemon.address) as wire, Wire(daemon.address) as late:
@@ -323,18 +332,18 @@ def running(daemon):
 
 def test_tokens(start, tmp_path):
     tokens = tmp_path / "tokens"
-    tokens.write_text("alice:s3cret-token\nplain-token\n")
+    tokens.write_text("alice:a-secret-of-alice\na-plain-secret-01\n")
     tokens.chmod(0o600)
     daemon = start("--token-file", tokens, ready=False).wait_until_listening().wait_until_ready()
     body = request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY)
     answer = exchange(daemon.address, body)
     assert_problem(answer, 401, "Bearer")
     assert answer.headers["www-authenticate"] == "Bearer"
-    for wrong in ("Bearer nonsense", "Bearer s3cret-toke", "Bearer s3cret-tokenx", "Basic YTpi",
-                  "s3cret-token", "Bearer", "Bearer alice:s3cret-token"):
+    for wrong in ("Bearer nonsense", "Bearer a-secret-of-alic", "Bearer a-secret-of-alicex",
+                  "Basic YTpi", "a-secret-of-alice", "Bearer", "Bearer alice:a-secret-of-alice"):
         data = body.replace(b"Host:", b"Authorization: " + wrong.encode() + b"\r\nHost:")
         assert_problem(exchange(daemon.address, data), 401)
-    for right in ("Bearer s3cret-token", "bearer plain-token"):
+    for right in ("Bearer a-secret-of-alice", "bearer a-plain-secret-01"):
         data = body.replace(b"Host:", b"Authorization: " + right.encode() + b"\r\nHost:")
         assert exchange(daemon.address, data).body == RIGHT
     for path in ("/livez", "/readyz"):

@@ -125,7 +125,7 @@ END_TEST
 static char *read_file(const char *path)
 {
     char full[512], *text = calloc(1, 65536);
-    snprintf(full, sizeof full, "%s/%s", CLIENT_DIR, path);
+    snprintf(full, sizeof full, "%s/client/%s", GEMMD_SOURCE_DIR, path);
     FILE *file = fopen(full, "r");
     ck_assert_msg(file != NULL && text != NULL, "%s cannot be read", full);
     size_t length = fread(text, 1, 65535, file);
