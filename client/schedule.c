@@ -37,6 +37,7 @@ static void finish(struct gemmd_request *request)
     request->done_us = loop_now_us();
     request->error.attempts = request->attempts;
     TAILQ_INSERT_TAIL(&request->client->done, request, of_state);
+    request->client->done_count++;
 }
 
 static void attempt(struct gemmd_request *request, uint64_t now_us)
@@ -69,7 +70,7 @@ static void start_queued(struct gemmd_client *client)
 static bool may_repeat(const struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
-    return error->retriable && request->attempts <= request->retries &&
+    return error->retriable && request->repeats_left > 0 &&
            (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
 }
 
@@ -82,9 +83,17 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
         return;
     }
     uint64_t resume_us = UINT64_MAX;
-    if (may_repeat(request))
+    if (request->stale) {
+        /* Nobody's failure, and no repeat: the daemon closes what is idle for long. */
+        request->stale = false;
+        request->fresh = true;
+        resume_us = 0;
+    } else if (may_repeat(request)) {
+        request->repeats_left--;
+        request->fresh = false;
         resume_us = loop_now_us() +
                     backoff_us(request->attempts, request->error.retry_after_ms, &client->random);
+    }
     if (resume_us >= request->deadline_us) {
         finish(request);
         return;
@@ -190,9 +199,15 @@ void schedule_submit(struct gemmd_request *request)
 
 void schedule_turn(struct gemmd_client *client, uint64_t until_us)
 {
+    uint64_t done_before = client->done_count;
     check_times(client);
     start_queued(client);
-    loop_turn(&client->loop, client->check_us < until_us ? client->check_us : until_us);
+    if (client->check_us < until_us)
+        until_us = client->check_us;
+    /* Whoever waits for what is done now must not wait for anything else. */
+    if (client->done_count != done_before)
+        until_us = 0;
+    loop_turn(&client->loop, until_us);
     reap(client);
     start_queued(client);
 }

@@ -17,12 +17,33 @@ static bool is_there(const struct tensor *tensor)
 
 /* ---- raw: everything is known, only the length has to be right ---- */
 
-static bool carve(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t *dims,
-                  uint32_t rank, const unsigned char **at)
+/* The operands that a raw body holds, without their data. False on overflow. */
+static bool raw_operands(const struct gemm_request *request, struct gemm_operands *operands)
 {
-    if (!tensor_init(tensor, dtype, dims, rank, *at))
+    const uint64_t batch = request->batch, m = request->m, n = request->n, k = request->k;
+    const uint64_t a[] = {batch, request->transa ? k : m, request->transa ? m : k};
+    const uint64_t b[] = {batch, request->transb ? n : k, request->transb ? k : n};
+    const uint64_t c0[] = {batch, m, n};
+    const uint32_t rank = batch > 1 ? 3 : 2, skip = 3 - rank;
+    *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
+    return (request->a[0] != '\0' ||
+            tensor_init(&operands->a, request->dtype, a + skip, rank, NULL)) &&
+           (request->b[0] != '\0' ||
+            tensor_init(&operands->b, request->dtype, b + skip, rank, NULL)) &&
+           (!request->bias || tensor_init(&operands->bias, request->out, &n, 1, NULL)) &&
+           (request->beta == 0 || tensor_init(&operands->c0, request->out, c0 + skip, rank, NULL));
+}
+
+bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
+{
+    struct gemm_operands operands;
+    uint64_t total;
+    if (!raw_operands(request, &operands) ||
+        !size_add(operands.a.bytes, operands.b.bytes, &total) ||
+        !size_add(total, operands.bias.bytes, &total) ||
+        !size_add(total, operands.c0.bytes, &total))
         return false;
-    *at += tensor->bytes;
+    *out = total;
     return true;
 }
 
@@ -44,27 +65,26 @@ enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request
     return GEMMD_OK;
 }
 
+/* Points the operand at its bytes; returns where the next one's start. */
+static const unsigned char *place(struct tensor *tensor, const unsigned char *at)
+{
+    tensor->data = is_there(tensor) ? at : NULL;
+    return at + tensor->bytes;
+}
+
 static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
                                  uint64_t bytes, struct gemm_operands *operands,
                                  struct fault *fault)
 {
-    const uint64_t batch = request->batch, m = request->m, n = request->n, k = request->k;
-    const uint64_t a[] = {batch, request->transa ? k : m, request->transa ? m : k};
-    const uint64_t b[] = {batch, request->transb ? n : k, request->transb ? k : n};
-    const uint64_t c0[] = {batch, m, n};
-    const uint32_t rank = batch > 1 ? 3 : 2;
-    const unsigned char *at = body;
     enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    if ((request->a[0] == '\0' &&
-         !carve(&operands->a, request->dtype, a + (3 - rank), rank, &at)) ||
-        (request->b[0] == '\0' &&
-         !carve(&operands->b, request->dtype, b + (3 - rank), rank, &at)) ||
-        (request->bias && !carve(&operands->bias, request->out, &n, 1, &at)) ||
-        (request->beta != 0 && !carve(&operands->c0, request->out, c0 + (3 - rank), rank, &at)))
-        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL,
-                         "an operand's size changed while binding");
+    (void)raw_operands(request, operands); /* it fits, or its length would not have been right */
+    const unsigned char *at = body;
+    at = place(&operands->a, at);
+    at = place(&operands->b, at);
+    at = place(&operands->bias, at);
+    place(&operands->c0, at);
     return GEMMD_OK;
 }
 
@@ -171,9 +191,11 @@ static enum gemmd_error settle_bias(const struct gemm_request *request, struct t
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
                          "bias must be one vector of length n=%" PRIu64 ", of shape (n,) or (1, n)",
                          request->n);
-    return tensor_init(bias, bias->dtype, &request->n, 1, bias->data)
-               ? GEMMD_OK
-               : fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the bias changed its size");
+    /* Both shapes, in either order, are the same bytes. */
+    bias->rank = 1;
+    bias->dims[0] = request->n;
+    bias->fortran = false;
+    return GEMMD_OK;
 }
 
 static enum gemmd_error settle_c0(const struct gemm_request *request, const struct tensor *c0,
@@ -383,13 +405,9 @@ enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format for
                                    struct fault *fault)
 {
     *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
-    switch (format) {
-    case FORMAT_RAW:
-        return bind_raw(request, body, bytes, operands, fault);
-    case FORMAT_NPY:
+    if (format == FORMAT_NPY)
         return bind_npy(request, body, bytes, operands, fault);
-    case FORMAT_SAFETENSORS:
+    if (format == FORMAT_SAFETENSORS)
         return bind_safetensors(request, body, bytes, operands, fault);
-    }
-    return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "a body of no known format");
+    return bind_raw(request, body, bytes, operands, fault);
 }

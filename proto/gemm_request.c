@@ -291,28 +291,6 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
     return GEMMD_OK;
 }
 
-bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
-{
-    const uint64_t a[] = {request->batch, request->m, request->k};
-    const uint64_t b[] = {request->batch, request->k, request->n};
-    const uint64_t c0[] = {request->batch, request->m, request->n};
-    uint64_t bytes, total = 0;
-    if (request->a[0] == '\0' &&
-        (!size_tensor_bytes(request->dtype, a, 3, &bytes) || !size_add(total, bytes, &total)))
-        return false;
-    if (request->b[0] == '\0' &&
-        (!size_tensor_bytes(request->dtype, b, 3, &bytes) || !size_add(total, bytes, &total)))
-        return false;
-    if (request->bias && (!size_tensor_bytes(request->out, &request->n, 1, &bytes) ||
-                          !size_add(total, bytes, &total)))
-        return false;
-    if (request->beta != 0 &&
-        (!size_tensor_bytes(request->out, c0, 3, &bytes) || !size_add(total, bytes, &total)))
-        return false;
-    *out = total;
-    return true;
-}
-
 bool gemm_request_result_bytes(const struct gemm_request *request, uint64_t *out)
 {
     const uint64_t dims[] = {request->batch, request->m, request->n};

@@ -140,12 +140,12 @@ ready() {
 }
 
 section "correctness over HTTP"
-if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --access-log false && ready; then
+if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
     tests=()
     for test in gemm_numpy kernels formats bad_parameters bad_bodies framing http digits; do
         tests+=("tests/integration/test_$test.py")
     done
-    timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests -p no:cacheprovider \
+    timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
         --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
         >"$out/correctness.log" 2>&1
     status=$?
@@ -199,7 +199,7 @@ median() { sort -g | sed -n 2p; } # of three
 measure() {
     local size=$1 connections=$2 buffer=$3 body=$scratch/$1.f32
     local bytes=$((2 * size * size * 4)) answer=$((size * size * 4)) own_pid own their_pid theirs
-    serve "$scratch/own.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --access-log false \
+    serve "$scratch/own.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log \
         --connection-buffer "$buffer" --pinned-bytes 4G || return 1
     own_pid=$pid own=$address
     ready || return 1

@@ -116,10 +116,6 @@ class Daemon:
         host, port = self.address
         return f"http://{host}:{port}" if ":" not in host else f"http://[{host}]:{port}"
 
-    def rss_bytes(self):
-        with open(f"/proc/{self.pid}/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

@@ -32,12 +32,12 @@ def goes_on(post):
 @pytest.mark.parametrize("length", [0, 1, 31, 33, 64, 4096])
 def test_raw_of_wrong_length(length, post):
     body = (RAW * 200)[:length]
-    assert_problem(post(GOOD, body), 400, rf"{length} bytes.* take 32")
+    assert_problem(post(GOOD, body), 400, rf"{length} bytes.*take 32")
 
 
 @pytest.mark.parametrize("extra", [{"bias": 1}, {"beta": 1}, {"batch": 2}])
 def test_raw_without_an_operand(extra, post):
-    assert_problem(post({**GOOD, **extra}, RAW), 400, r"32 bytes.* take \d+")
+    assert_problem(post({**GOOD, **extra}, RAW), 400, r"32 bytes.*take \d+")
 
 
 # ---- npy ----------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def npy_with(header, data=b"", version=1, length=None):
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }\n"
 
 BAD_NPY = {
-    "empty": (b"", 400, "missing"),
+    "empty": (b"", 400, "A is missing"),
     "only A": (npy(A), 400, "B is missing"),
     "surplus": (npy(A) + npy(B) + b"\0", 400, "arrays take"),
     "a third array": (npy(A) + npy(B) + npy(A), 400, "arrays take"),

@@ -90,8 +90,8 @@ def test_unknown(name, post, url, session):
 
 @pytest.mark.parametrize("parameters, field, says", [
     ({"out": "i32"}, "out", "f32, f16, bf16"),
-    ({"dtype": "f16", "out": "bf16"}, "out", "f16, f32"),
-    ({"dtype": "bf16", "out": "f16"}, "out", "bf16, f32"),
+    ({"dtype": "f16", "out": "bf16"}, "out", "f32, f16"),
+    ({"dtype": "bf16", "out": "f16"}, "out", "f32, bf16"),
     ({"dtype": "f64", "out": "f32"}, "out", "f64"),
     ({"dtype": "f8_e4m3", "out": "f64"}, "out", "bf16"),
     ({"dtype": "i8", "out": "f64"}, "out", "f32"),

@@ -247,6 +247,9 @@ def test_openapi(url, session):
     document = session.get(f"{url}/openapi.json").json()
     assert document["openapi"].startswith("3.")
     assert "post" in document["paths"]["/gemm"]
-    described = {parameter.get("name") for parameter in document["paths"]["/gemm"]["post"].get(
-        "parameters", [])}
+    described = set()
+    for parameter in document["paths"]["/gemm"]["post"]["parameters"]:
+        for name in parameter.get("$ref", "#").split("/")[1:]:
+            parameter = document[name] if name in document else parameter[name]
+        described.add(parameter["name"])
     assert {"m", "n", "k", "dtype", "out", "alpha", "beta", "act", "kernel"} <= described

@@ -264,12 +264,12 @@ def test_accepted_work_is_finished(start):
 
 
 def test_running_work_is_finished(start):
-    size = 1200
+    size = 400
     random = np.random.default_rng(1)
     body = random.uniform(-1, 1, 2 * size * size).astype(np.float32).tobytes()
     data = request("POST", f"/gemm?m={size}&n={size}&k={size}&kernel=naive",
                    [OCTETS, ("Content-Length", len(body))], body)
-    daemon = start()
+    daemon = start("--drain-timeout", "600s")
     expected = exchange(daemon.address, data).body
     wires = [Wire(daemon.address) for _ in range(4)]
     try:
@@ -367,7 +367,7 @@ def test_log_lines_cannot_be_forged(start):
 
 
 def test_no_access_log(start):
-    daemon = start("--access-log", "false")
+    daemon = start("--no-access-log")
     exchange(daemon.address, GOOD)
     daemon.stop()
     assert not any("method" in line for line in daemon.lines)

@@ -6,46 +6,16 @@
 #include <string.h>
 
 #include "fake_http.h"
+#include "product_case.h"
 
-enum { M = 2, N = 3, K = 4, C_BYTES = M * N * 4 };
-
-static const float a[M * K] = {1, 2, 3, 4, 5, 6, 7, 8};
-static const float b[K * N] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1};
-static const float bias[N] = {10, 20, 30};
-static const float c0[M * N] = {100, 200, 300, 400, 500, 600};
-static const float product[M * N] = {0.5f, 1.5f, 2.5f, 3.5f, 4.5f, 5.5f};
-
-static struct gemmd_gemm small_gemm(void)
-{
-    struct gemmd_gemm gemm;
-    gemmd_gemm_init(&gemm, sizeof gemm);
-    gemm.m = M;
-    gemm.n = N;
-    gemm.k = K;
-    gemm.a = a;
-    gemm.b = b;
-    return gemm;
-}
-
-static struct gemmd_client *client_of(const struct fake_server *server)
-{
-    struct gemmd_options options;
-    struct gemmd_error_info error;
-    gemmd_options_init(&options, sizeof options);
-    options.url = fake_url(server);
-    options.token = "secret";
-    options.retries = 0;
-    struct gemmd_client *client = gemmd_client_new(&options, &error);
-    ck_assert_msg(client != NULL, "%s", error.message);
-    return client;
-}
+enum { M = CASE_M, N = CASE_N, K = CASE_K, C_BYTES = CASE_C_BYTES };
 
 /* One product against one act. */
 static enum gemmd_error run_gemm(const struct fake_act *act, const struct gemmd_gemm *gemm,
                                  struct gemmd_result *result, struct gemmd_error_info *error)
 {
     struct fake_server *server = fake_start(act, 1);
-    struct gemmd_client *client = client_of(server);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
     enum gemmd_error code = gemmd_gemm(client, gemm, result, error);
     gemmd_client_free(client);
     fake_stop(server);
@@ -56,11 +26,11 @@ static enum gemmd_error run_gemm(const struct fake_act *act, const struct gemmd_
 static enum gemmd_error run_head(const char *head, struct gemmd_error_info *error)
 {
     struct fake_act act = {.head = head,
-                           .payload = product,
-                           .payload_bytes = sizeof product,
+                           .payload = case_product,
+                           .payload_bytes = sizeof case_product,
                            .take_bytes = FAKE_ALL,
                            .then = FAKE_CLOSE};
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = run_gemm(&act, &gemm, &result, error);
@@ -73,19 +43,19 @@ START_TEST(sends_operands_in_order_and_takes_the_result)
 {
     char head[FAKE_HEAD_MAX];
     struct fake_act act = {.head = fake_gemm_head(head, M, N, "f32", C_BYTES),
-                           .payload = product,
-                           .payload_bytes = sizeof product,
+                           .payload = case_product,
+                           .payload_bytes = sizeof case_product,
                            .take_bytes = FAKE_ALL};
     struct fake_server *server = fake_start(&act, 1);
-    struct gemmd_client *client = client_of(server);
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_error_info error;
     struct gemmd_result result;
     float c[M * N];
     gemm.c = c;
     gemm.c_bytes = sizeof c;
-    gemm.bias = bias;
-    gemm.c0 = c0;
+    gemm.bias = case_bias;
+    gemm.c0 = case_c0;
     gemm.alpha = 0.5;
     gemm.beta = -2;
     gemm.transb = 1;
@@ -98,7 +68,7 @@ START_TEST(sends_operands_in_order_and_takes_the_result)
     enum gemmd_error code = gemmd_gemm(client, &gemm, &result, &error);
     ck_assert_msg(code == GEMMD_OK, "%s", error.message);
     ck_assert_int_eq(error.code, GEMMD_OK);
-    ck_assert_mem_eq(c, product, sizeof product);
+    ck_assert_mem_eq(c, case_product, sizeof case_product);
     ck_assert_ptr_eq(result.data, c);
     ck_assert_uint_eq(result.bytes, C_BYTES);
     ck_assert_uint_eq(result.rank, 2);
@@ -122,12 +92,14 @@ START_TEST(sends_operands_in_order_and_takes_the_result)
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nX-Request-Id: mine\r\n"));
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nContent-Type: application/octet-stream\r\n"));
     ck_assert_ptr_null(strstr(request->head, "Expect"));
-    ck_assert_uint_eq(request->body_bytes, sizeof a + sizeof b + sizeof bias + sizeof c0);
+    ck_assert_uint_eq(request->body_bytes,
+                      sizeof case_a + sizeof case_b + sizeof case_bias + sizeof case_c0);
     const unsigned char *at = request->body;
-    ck_assert_mem_eq(at, a, sizeof a);
-    ck_assert_mem_eq(at + sizeof a, b, sizeof b);
-    ck_assert_mem_eq(at + sizeof a + sizeof b, bias, sizeof bias);
-    ck_assert_mem_eq(at + sizeof a + sizeof b + sizeof bias, c0, sizeof c0);
+    ck_assert_mem_eq(at, case_a, sizeof case_a);
+    ck_assert_mem_eq(at + sizeof case_a, case_b, sizeof case_b);
+    ck_assert_mem_eq(at + sizeof case_a + sizeof case_b, case_bias, sizeof case_bias);
+    ck_assert_mem_eq(at + sizeof case_a + sizeof case_b + sizeof case_bias, case_c0,
+                     sizeof case_c0);
     fake_free(server);
 }
 END_TEST
@@ -136,16 +108,16 @@ START_TEST(allocates_a_result)
 {
     char head[FAKE_HEAD_MAX];
     struct fake_act act = {.head = fake_gemm_head(head, M, N, "f32", C_BYTES),
-                           .payload = product,
-                           .payload_bytes = sizeof product,
+                           .payload = case_product,
+                           .payload_bytes = sizeof case_product,
                            .take_bytes = FAKE_ALL};
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_error_info error;
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     ck_assert_int_eq(run_gemm(&act, &gemm, &result, &error), GEMMD_OK);
     ck_assert_ptr_nonnull(result.data);
-    ck_assert_mem_eq(result.data, product, sizeof product);
+    ck_assert_mem_eq(result.data, case_product, sizeof case_product);
     gemmd_free(result.data);
 }
 END_TEST
@@ -154,12 +126,12 @@ START_TEST(keeps_connections_alive)
 {
     char head[FAKE_HEAD_MAX];
     struct fake_act act = {.head = fake_gemm_head(head, M, N, "f32", C_BYTES),
-                           .payload = product,
-                           .payload_bytes = sizeof product,
+                           .payload = case_product,
+                           .payload_bytes = sizeof case_product,
                            .take_bytes = FAKE_ALL};
     struct fake_server *server = fake_start(&act, 1);
-    struct gemmd_client *client = client_of(server);
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_error_info error;
     float c[M * N];
     gemm.c = c;
@@ -183,7 +155,7 @@ START_TEST(reads_problem_documents)
     char head[256];
     struct fake_act act = {
         .head = head, .payload = problem, .payload_bytes = strlen(problem), .take_bytes = FAKE_ALL};
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_result result;
     struct gemmd_error_info error;
     gemmd_result_init(&result, sizeof result);
@@ -243,7 +215,7 @@ START_TEST(refuses_a_body_of_another_length)
                            .payload_bytes = C_BYTES + (size_t)_i,
                            .take_bytes = FAKE_ALL,
                            .then = FAKE_CLOSE};
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = run_gemm(&act, &gemm, &result, &error);
@@ -257,11 +229,13 @@ START_TEST(wants_a_verified_result_if_it_asked_for_one)
     char head[FAKE_HEAD_MAX], verified[FAKE_HEAD_MAX * 2];
     fake_gemm_head(head, M, N, "f32", C_BYTES);
     snprintf(verified, sizeof verified, "%s\r\nGemmd-Verify: pass; residual=0.125", head);
-    struct fake_act plain = {
-        .head = head, .payload = product, .payload_bytes = sizeof product, .take_bytes = FAKE_ALL};
+    struct fake_act plain = {.head = head,
+                             .payload = case_product,
+                             .payload_bytes = sizeof case_product,
+                             .take_bytes = FAKE_ALL};
     struct fake_act passed = plain;
     passed.head = verified;
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_result result;
     struct gemmd_error_info error;
     gemm.verify = GEMMD_VERIFY_FREIVALDS;
@@ -355,7 +329,7 @@ static const struct {
 
 START_TEST(refuses_bad_arguments_before_sending)
 {
-    struct gemmd_gemm gemm = small_gemm();
+    struct gemmd_gemm gemm = case_gemm();
     struct gemmd_error_info error;
     struct gemmd_options options;
     gemmd_options_init(&options, sizeof options);

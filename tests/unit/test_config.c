@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/config_option.h"
+#include "server/config/config_option.h"
 
 enum { FLAG, ENVIRONMENT, IN_FILE, SOURCES };
 static const char *const source_names[SOURCES] = {"flag", "environment", "file"};
@@ -24,7 +24,7 @@ static void write_file(const char *path, const char *text)
 
 static void temporary(char path[32], const char *text)
 {
-    strcpy(path, "test_config.XXXXXX");
+    snprintf(path, 32, "test_config.XXXXXX");
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
     close(fd);
@@ -272,7 +272,7 @@ static enum gemmd_error load_flags(struct config *config, const char *const flag
     char copies[8][128];
     char *argv[9], *environment[] = {NULL};
     int argc = 1;
-    strcpy(copies[0], "gemmd");
+    snprintf(copies[0], sizeof(copies[0]), "gemmd");
     argv[0] = copies[0];
     for (int i = 0; flags[i]; i++, argc++) {
         snprintf(copies[argc], sizeof(copies[argc]), "%s", flags[i]);
@@ -293,6 +293,7 @@ static const struct {
     {{"--"}, "is not an option"},
     {{""}, "is not expected"},
     {{"serve"}, "\"serve\" is not expected"},
+    {{"--access-log", "maybe"}, "\"maybe\" is not expected"},
     {{"--listen"}, "--listen needs a value: --listen ADDRESS"},
     {{"--token-file", "--check-config"}, "--token-file needs a value"},
     {{"--check-config=yes"}, "--check-config takes no value"},
@@ -407,9 +408,10 @@ END_TEST
 
 START_TEST(too_many_addresses)
 {
-    char variable[1024] = "GEMMD_LISTEN=unix:0", program[] = "gemmd";
+    char variable[1024], program[] = "gemmd";
+    size_t length = (size_t)snprintf(variable, sizeof(variable), "GEMMD_LISTEN=unix:0");
     for (int i = 1; i <= CONFIG_LISTEN_MAX; i++)
-        strcat(variable, ",unix:x");
+        length += (size_t)snprintf(variable + length, sizeof(variable) - length, ",unix:%d", i);
     char *argv[] = {program, NULL}, *environment[] = {variable, NULL};
     struct config config;
     struct fault fault = {0};
@@ -439,6 +441,31 @@ START_TEST(inherited_sockets_replace_the_default_address)
     config_free(&config);
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
+}
+END_TEST
+
+static const struct {
+    const char *flags[4];
+    bool on;
+} switch_cases[] = {
+    {{"--access-log"}, true},
+    {{"--no-access-log"}, false},
+    {{"--access-log=off"}, false},
+    {{"--access-log", "false"}, false},
+    {{"--access-log", "true"}, true},
+    {{"--access-log", "--no-access-log"}, false},
+    {{"--no-access-log", "--access-log"}, true},
+    {{"--no-access-log", "--streams", "3"}, false},
+};
+
+START_TEST(switches)
+{
+    struct config config;
+    struct fault fault = {0};
+    ck_assert_msg(load_flags(&config, switch_cases[_i].flags, &fault) == GEMMD_OK, "%s",
+                  fault.detail);
+    ck_assert_int_eq(config.access_log, switch_cases[_i].on);
+    config_free(&config);
 }
 END_TEST
 
@@ -575,6 +602,7 @@ int main(void)
     tcase_add_test(tests, repeated_listen);
     tcase_add_test(tests, too_many_addresses);
     tcase_add_test(tests, inherited_sockets_replace_the_default_address);
+    tcase_add_loop_test(tests, switches, 0, COUNT(switch_cases));
     tcase_add_test(tests, actions);
     tcase_add_test(tests, help_and_version_need_nothing_else_to_be_right);
     tcase_add_test(tests, config_file_by_flag_and_environment);

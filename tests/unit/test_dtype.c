@@ -1,7 +1,7 @@
 /* The element types and the table of what may become what. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "proto/dtype.h"
 
@@ -51,12 +51,11 @@ START_TEST(results_follow_the_table)
 {
     enum gemmd_dtype dtype = table[_i].dtype;
     char outs[64] = "";
-    for (unsigned out = 0; out < GEMMD_DTYPE_COUNT; out++) {
-        if (dtype_offers_out(dtype, (enum gemmd_dtype)out)) {
-            strcat(outs, outs[0] != '\0' ? " " : "");
-            strcat(outs, dtype_name((enum gemmd_dtype)out));
-        }
-    }
+    size_t length = 0;
+    for (unsigned out = 0; out < GEMMD_DTYPE_COUNT; out++)
+        if (dtype_offers_out(dtype, (enum gemmd_dtype)out))
+            length += (size_t)snprintf(outs + length, sizeof outs - length, "%s%s",
+                                       length > 0 ? " " : "", dtype_name((enum gemmd_dtype)out));
     ck_assert_str_eq(outs, table[_i].outs);
     ck_assert_uint_eq(dtype_accumulator(dtype), table[_i].accumulator);
     ck_assert_uint_eq(dtype_default_out(dtype), table[_i].default_out);

@@ -52,12 +52,12 @@ static struct spelled spell(char *word)
     char *equals = strchr(word, '=');
     if (equals != NULL) {
         *equals = '\0';
-        strcpy(array.name, word);
+        snprintf(array.name, sizeof array.name, "%s", word);
         word = equals + 1;
     }
     char *shape = strchr(word, ':');
     *shape++ = '\0';
-    strcpy(array.type, word);
+    snprintf(array.type, sizeof array.type, "%s", word);
     array.bytes = dtype_from_name(word, &dtype) ? dtype_size(dtype)
                                                 : (uint64_t)(word[strlen(word) - 1] - '0');
     while (*shape != '\0' && *shape != 'f') {
@@ -122,12 +122,28 @@ static void spell_safetensors(struct body *body, const char *spelling)
                  data.length, data.length + array.bytes);
         append_filling(&data, ++number, array.bytes);
     }
-    strcat(header, "}");
-    const uint64_t length = strlen(header);
+    uint64_t length = strlen(header);
+    header[length++] = '}';
     for (uint32_t i = 0; i < 8; i++)
         append(body, (unsigned char[]){(unsigned char)(length >> 8 * i)}, 1);
     append(body, header, length);
     append(body, data.bytes, data.length);
+}
+
+static enum gemmd_error set(struct gemm_request *request, const char *query, enum format format,
+                            struct fault *fault)
+{
+    char text[256], *rest = text;
+    enum gemmd_error code = GEMMD_OK;
+    *fault = (struct fault){.code = GEMMD_OK};
+    snprintf(text, sizeof text, "%s", query);
+    gemm_request_init(request);
+    for (char *pair = strsep(&rest, "&"); code == GEMMD_OK && pair != NULL && *pair != '\0';
+         pair = strsep(&rest, "&")) {
+        char *name = strsep(&pair, "=");
+        code = gemm_request_set(request, name, pair, fault);
+    }
+    return code != GEMMD_OK ? code : gemm_request_check(request, format, fault);
 }
 
 /* Sets, checks and binds a copy of exactly the body's length, so that a sanitizer sees any read
@@ -136,19 +152,8 @@ static enum gemmd_error bind(struct gemm_request *request, const char *query, en
                              const struct body *body, struct gemm_operands *operands,
                              unsigned char **exact, struct fault *fault)
 {
-    char text[256], *rest = text;
-    enum gemmd_error code = GEMMD_OK;
-    *fault = (struct fault){.code = GEMMD_OK};
     *exact = NULL;
-    snprintf(text, sizeof text, "%s", query);
-    gemm_request_init(request);
-    for (char *pair = strsep(&rest, "&"); code == GEMMD_OK && pair != NULL && *pair != '\0';
-         pair = strsep(&rest, "&")) {
-        char *name = strsep(&pair, "=");
-        code = gemm_request_set(request, name, pair, fault);
-    }
-    if (code == GEMMD_OK)
-        code = gemm_request_check(request, format, fault);
+    enum gemmd_error code = set(request, query, format, fault);
     if (code != GEMMD_OK)
         return code;
     *exact = malloc(body->length > 0 ? body->length : 1);
@@ -270,82 +275,81 @@ END_TEST
 
 static const struct {
     enum format format;
-    const char *query, *body;
     enum gemmd_error code;
-    const char *field, *says;
+    const char *query, *body, *field, *says;
 } wrong[] = {
     /* number of arrays */
-    {FORMAT_NPY, "", "", GEMMD_ERR_MALFORMED, "", "A is missing"},
-    {FORMAT_NPY, "", "f32:2x3", GEMMD_ERR_MALFORMED, "", "B is missing"},
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "", "bias is missing"},
-    {FORMAT_NPY, "beta=1", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "", "C0 is missing"},
-    {FORMAT_NPY, "", "f32:2x3 f32:3x4 f32:4", GEMMD_ERR_MALFORMED, "", "take"},
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4 f32:4 f32:2x4", GEMMD_ERR_MALFORMED, "", "take"},
-    {FORMAT_NPY, "a=w&m=2", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "", "take"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "", "", "A is missing"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x3", "", "B is missing"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4", "", "bias is missing"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4", "", "C0 is missing"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x3 f32:3x4 f32:4", "", "take"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f32:4 f32:2x4", "", "take"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "a=w&m=2", "f32:2x3 f32:3x4", "", "take"},
     /* dimensions */
-    {FORMAT_NPY, "", "f32:6 f32:4", GEMMD_ERR_MALFORMED, "", "A has 1 dimensions"},
-    {FORMAT_NPY, "", "f32:2x3 f32:1x1x3x4", GEMMD_ERR_MALFORMED, "", "and B 4"},
-    {FORMAT_NPY, "", "f32: f32:3x4", GEMMD_ERR_MALFORMED, "", "scalar"},
-    {FORMAT_NPY, "", "f32:2x3 f32:2x4", GEMMD_ERR_MALFORMED, "k", "by that of A"},
-    {FORMAT_NPY, "transb=1", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "k", "by that of A"},
-    {FORMAT_NPY, "m=3", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "m", "by the parameter"},
-    {FORMAT_NPY, "n=3", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "n", "by the parameter"},
-    {FORMAT_NPY, "k=2", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "k", "by the parameter"},
-    {FORMAT_NPY, "batch=2", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "batch", "by the parameter"},
-    {FORMAT_NPY, "batch=1", "f32:2x2x3 f32:2x3x4", GEMMD_ERR_MALFORMED, "batch", "the parameter"},
-    {FORMAT_NPY, "", "f32:2x2x3 f32:3x3x4", GEMMD_ERR_MALFORMED, "batch", "by that of A"},
-    {FORMAT_NPY, "", "f32:2x2x3 f32:3x4", GEMMD_ERR_MALFORMED, "", "and B 2"},
-    {FORMAT_NPY, "", "f32:1x2x3 f32:3x4", GEMMD_ERR_MALFORMED, "", "and B 2"},
-    {FORMAT_NPY, "", "f32:0x3 f32:3x4", GEMMD_ERR_MALFORMED, "m", "from 1 to"},
-    {FORMAT_NPY, "", "f32:2x0 f32:0x4", GEMMD_ERR_MALFORMED, "k", "from 1 to"},
-    {FORMAT_NPY, "", "f32:0x2x3 f32:0x3x4", GEMMD_ERR_MALFORMED, "batch", "from 1 to"},
-    {FORMAT_NPY, "", "f32:2147483648x0 f32:0x4", GEMMD_ERR_MALFORMED, "m", "2147483648"},
-    {FORMAT_NPY, "", "f32:9223372036854775808x0 f32:0x4", GEMMD_ERR_MALFORMED, "m",
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:6 f32:4", "", "A has 1 dimensions"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x3 f32:1x1x3x4", "", "and B 4"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32: f32:3x4", "", "scalar"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x3 f32:2x4", "k", "by that of A"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "transb=1", "f32:2x3 f32:3x4", "k", "by that of A"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "m=3", "f32:2x3 f32:3x4", "m", "by the parameter"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "n=3", "f32:2x3 f32:3x4", "n", "by the parameter"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "k=2", "f32:2x3 f32:3x4", "k", "by the parameter"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "batch=2", "f32:2x3 f32:3x4", "batch", "by the parameter"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "batch=1", "f32:2x2x3 f32:2x3x4", "batch", "the parameter"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x2x3 f32:3x3x4", "batch", "by that of A"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x2x3 f32:3x4", "", "and B 2"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:1x2x3 f32:3x4", "", "and B 2"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:0x3 f32:3x4", "m", "from 1 to"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x0 f32:0x4", "k", "from 1 to"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:0x2x3 f32:0x3x4", "batch", "from 1 to"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2147483648x0 f32:0x4", "m", "2147483648"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:9223372036854775808x0 f32:0x4", "m",
      "9223372036854775808"},
-    {FORMAT_NPY, "a=w", "f32:3x4", GEMMD_ERR_MALFORMED, "m", "m is missing"},
-    {FORMAT_NPY, "a=w&b=v&m=1&n=1", "", GEMMD_ERR_MALFORMED, "k", "k is missing"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "a=w", "f32:3x4", "m", "m is missing"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "a=w&b=v&m=1&n=1", "", "k", "k is missing"},
     /* types */
-    {FORMAT_NPY, "", "f32:2x3 f64:3x4", GEMMD_ERR_MALFORMED, "dtype", "B of f64"},
-    {FORMAT_NPY, "dtype=f64", "f32:2x3 f32:3x4", GEMMD_ERR_MALFORMED, "dtype", "f64"},
-    {FORMAT_NPY, "dtype=f16", "|V2:2x3 |V2:3x4", GEMMD_ERR_MALFORMED, "dtype", "bf16"},
-    {FORMAT_NPY, "", "<u2:2x3 <u2:3x4", GEMMD_ERR_UNSUPPORTED, "", "A: "},
-    {FORMAT_NPY, "", "f32:2x3 >f4:3x4", GEMMD_ERR_UNSUPPORTED, "", "big-endian"},
-    {FORMAT_NPY, "", "i32:2x3 i32:3x4", GEMMD_ERR_UNSUPPORTED, "dtype", "i32"},
-    {FORMAT_NPY, "out=i32", "f32:2x3 f32:3x4", GEMMD_ERR_UNSUPPORTED, "out", "f32, f16, bf16"},
-    {FORMAT_NPY, "precision=tf32", "f64:2x3 f64:3x4", GEMMD_ERR_UNSUPPORTED, "precision", "f32"},
-    {FORMAT_NPY, "alpha=0.5", "i8:2x3 i8:3x4", GEMMD_ERR_UNSUPPORTED, "alpha", "whole"},
-    {FORMAT_NPY, "act=gelu", "i8:2x3 i8:3x4", GEMMD_ERR_UNSUPPORTED, "act", "relu"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "", "f32:2x3 f64:3x4", "dtype", "B of f64"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "dtype=f64", "f32:2x3 f32:3x4", "dtype", "f64"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "dtype=f16", "|V2:2x3 |V2:3x4", "dtype", "bf16"},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "", "<u2:2x3 <u2:3x4", "", "A: "},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "", "f32:2x3 >f4:3x4", "", "big-endian"},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "", "i32:2x3 i32:3x4", "dtype", "i32"},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "out=i32", "f32:2x3 f32:3x4", "out", "f32, f16, bf16"},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "precision=tf32", "f64:2x3 f64:3x4", "precision", "f32"},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "alpha=0.5", "i8:2x3 i8:3x4", "alpha", "whole"},
+    {FORMAT_NPY, GEMMD_ERR_UNSUPPORTED, "act=gelu", "i8:2x3 i8:3x4", "act", "relu"},
     /* bias and C0 */
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4 f64:4", GEMMD_ERR_MALFORMED, "bias", "f64"},
-    {FORMAT_NPY, "bias=1", "bf16:2x3 bf16:3x4 f32:4", GEMMD_ERR_MALFORMED, "bias", "f32"},
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4 f32:3", GEMMD_ERR_MALFORMED, "bias", "n=4"},
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4 f32:4x1", GEMMD_ERR_MALFORMED, "bias", "(1, n)"},
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4 f32:2x4", GEMMD_ERR_MALFORMED, "bias", "(1, n)"},
-    {FORMAT_NPY, "bias=1", "f32:2x3 f32:3x4 f32:1x1x4", GEMMD_ERR_MALFORMED, "bias", "(n,)"},
-    {FORMAT_NPY, "beta=1", "f32:2x3 f32:3x4 f16:2x4", GEMMD_ERR_MALFORMED, "beta", "f16"},
-    {FORMAT_NPY, "beta=1", "f32:2x3 f32:3x4 f32:4x2", GEMMD_ERR_MALFORMED, "beta", "m=2, n=4"},
-    {FORMAT_NPY, "beta=1", "f32:2x3 f32:3x4 f32:8", GEMMD_ERR_MALFORMED, "beta", "m=2, n=4"},
-    {FORMAT_NPY, "beta=1", "f32:5x2x3 f32:5x3x4 f32:2x4", GEMMD_ERR_MALFORMED, "beta", "batch=5"},
-    {FORMAT_NPY, "beta=1", "f32:2x3 f32:3x4 f32:2x2x4", GEMMD_ERR_MALFORMED, "beta", "batch=1"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f64:4", "bias", "f64"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "bf16:2x3 bf16:3x4 f32:4", "bias", "f32"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f32:3", "bias", "n=4"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f32:4x1", "bias", "(1, n)"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f32:2x4", "bias", "(1, n)"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f32:1x1x4", "bias", "(n,)"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f16:2x4", "beta", "f16"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:4x2", "beta", "m=2, n=4"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:8", "beta", "m=2, n=4"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:5x2x3 f32:5x3x4 f32:2x4", "beta", "batch=5"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:2x2x4", "beta", "batch=1"},
     /* safetensors: names */
-    {FORMAT_SAFETENSORS, "", "", GEMMD_ERR_MALFORMED, "", "a and b"},
-    {FORMAT_SAFETENSORS, "", "a=f32:2x3", GEMMD_ERR_MALFORMED, "", "a and b"},
-    {FORMAT_SAFETENSORS, "a=w&m=2", "a=f32:2x3 b=f32:3x4", GEMMD_ERR_MALFORMED, "", "a and b"},
-    {FORMAT_SAFETENSORS, "", "A=f32:2x3 b=f32:3x4", GEMMD_ERR_MALFORMED, "", "'A'"},
-    {FORMAT_SAFETENSORS, "", "a=f32:2x3 b=f32:3x4 x=f32:1", GEMMD_ERR_MALFORMED, "", "'x'"},
-    {FORMAT_SAFETENSORS, "bias=1", "a=f32:2x3 b=f32:3x4", GEMMD_ERR_MALFORMED, "bias", "bias=1"},
-    {FORMAT_SAFETENSORS, "bias=0", "a=f32:2x3 b=f32:3x4 bias=f32:4", GEMMD_ERR_MALFORMED, "bias",
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "", "", "a and b"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "a=f32:2x3", "", "a and b"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "a=w&m=2", "a=f32:2x3 b=f32:3x4", "", "a and b"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "A=f32:2x3 b=f32:3x4", "", "'A'"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "a=f32:2x3 b=f32:3x4 x=f32:1", "", "'x'"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "bias=1", "a=f32:2x3 b=f32:3x4", "bias", "bias=1"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "bias=0", "a=f32:2x3 b=f32:3x4 bias=f32:4", "bias",
      "bias=0"},
-    {FORMAT_SAFETENSORS, "", "a=f32:2x3 b=f32:3x4 c=f32:2x4", GEMMD_ERR_MALFORMED, "beta",
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "a=f32:2x3 b=f32:3x4 c=f32:2x4", "beta",
      "beta=0"},
-    {FORMAT_SAFETENSORS, "beta=0", "a=f32:2x3 b=f32:3x4 c=f32:2x4", GEMMD_ERR_MALFORMED, "beta",
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "beta=0", "a=f32:2x3 b=f32:3x4 c=f32:2x4", "beta",
      "beta=0"},
-    {FORMAT_SAFETENSORS, "beta=1", "a=f32:2x3 b=f32:3x4", GEMMD_ERR_MALFORMED, "beta",
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "beta=1", "a=f32:2x3 b=f32:3x4", "beta",
      "needs a tensor 'c'"},
-    {FORMAT_SAFETENSORS, "", "a=f32: b=f32:3x4", GEMMD_ERR_MALFORMED, "", "scalar"},
-    {FORMAT_SAFETENSORS, "", "a=f32:2x3 b=f32:2x4", GEMMD_ERR_MALFORMED, "k", "by that of A"},
-    {FORMAT_SAFETENSORS, "dtype=bf16", "a=f32:2x3 b=f32:3x4", GEMMD_ERR_MALFORMED, "dtype", "bf16"},
-    {FORMAT_SAFETENSORS, "", "a=I64:2x3 b=f32:3x4", GEMMD_ERR_UNSUPPORTED, "", "I64"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "a=f32: b=f32:3x4", "", "scalar"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "", "a=f32:2x3 b=f32:2x4", "k", "by that of A"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_MALFORMED, "dtype=bf16", "a=f32:2x3 b=f32:3x4", "dtype", "bf16"},
+    {FORMAT_SAFETENSORS, GEMMD_ERR_UNSUPPORTED, "", "a=I64:2x3 b=f32:3x4", "", "I64"},
 };
 
 START_TEST(wrong_bodies_are_refused)
@@ -448,6 +452,46 @@ START_TEST(raw_sizes_past_64_bits_are_too_large)
 }
 END_TEST
 
+/* ---- arrays from places of their own ---- */
+
+static const struct {
+    const char *query;
+    bool a, b, bias, c0;
+    enum gemmd_error code;
+    const char *field;
+} tensors[] = {
+    {"", 1, 1, 0, 0, GEMMD_OK, ""},
+    {"beta=1", 1, 1, 1, 1, GEMMD_OK, ""},
+    {"", 0, 1, 0, 0, GEMMD_ERR_MALFORMED, "a"},
+    {"", 1, 0, 0, 0, GEMMD_ERR_MALFORMED, "b"},
+    {"", 1, 1, 0, 1, GEMMD_ERR_MALFORMED, "beta"},
+    {"beta=1", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "beta"},
+    {"k=4", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "k"},
+    {"dtype=bf16", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "dtype"},
+};
+
+START_TEST(tensors_are_bound_by_the_same_rules)
+{
+    static unsigned char a[24], b[48], bias[16], c0[32];
+    struct gemm_request request;
+    struct gemm_operands operands = {.transa = false};
+    struct fault fault = {.code = GEMMD_OK};
+    const uint64_t dims[] = {2, 3, 4}, c_dims[] = {2, 4};
+    ck_assert(!tensors[_i].a || tensor_init(&operands.a, GEMMD_F32, dims, 2, a));
+    ck_assert(!tensors[_i].b || tensor_init(&operands.b, GEMMD_F32, dims + 1, 2, b));
+    ck_assert(!tensors[_i].bias || tensor_init(&operands.bias, GEMMD_F32, dims + 2, 1, bias));
+    ck_assert(!tensors[_i].c0 || tensor_init(&operands.c0, GEMMD_F32, c_dims, 2, c0));
+    ck_assert_uint_eq(set(&request, tensors[_i].query, FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), tensors[_i].code);
+    ck_assert_str_eq(fault.field, tensors[_i].field);
+    if (tensors[_i].code == GEMMD_OK) {
+        ck_assert(request.m == 2 && request.n == 4 && request.k == 3 && request.batch == 1);
+        ck_assert_int_eq(request.bias, tensors[_i].bias);
+        ck_assert_ptr_eq(operands.b.data, b);
+    }
+}
+END_TEST
+
 /* ---- any body cut short or grown ---- */
 
 START_TEST(truncated_at_every_byte)
@@ -482,6 +526,7 @@ int main(void)
     tcase_add_loop_test(tests, raw_bodies_are_cut_up_in_order, 0, COUNT(raw));
     tcase_add_loop_test(tests, raw_bodies_of_another_length_are_refused, 0, COUNT(raw));
     tcase_add_test(tests, raw_sizes_past_64_bits_are_too_large);
+    tcase_add_loop_test(tests, tensors_are_bound_by_the_same_rules, 0, COUNT(tensors));
     tcase_add_loop_test(tests, truncated_at_every_byte, 0, 2);
     Suite *suite = suite_create("gemm_bind");
     suite_add_tcase(suite, tests);

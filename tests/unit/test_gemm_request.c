@@ -316,16 +316,17 @@ static const struct {
     const char *query;
     uint64_t body, result;
 } sizes[] = {
-    {"m=2&n=3&k=5", 4 * (2 * 5 + 5 * 3), 4 * 2 * 3},
-    {"m=2&n=3&k=5&transa=1&transb=1", 4 * (2 * 5 + 5 * 3), 4 * 2 * 3},
-    {"m=2&n=3&k=5&dtype=f64&batch=7", 7 * 8 * (2 * 5 + 5 * 3), 7 * 8 * 2 * 3},
-    {"m=2&n=3&k=5&dtype=bf16&out=f32&bias=1&batch=7", 7 * 2 * (2 * 5 + 5 * 3) + 4 * 3, 7 * 4 * 6},
-    {"m=2&n=3&k=5&dtype=i8&beta=2&bias=1&batch=2", 2 * (10 + 15) + 4 * 3 + 2 * 4 * 6, 2 * 4 * 6},
-    {"m=2&n=3&k=5&beta=-0", 4 * (2 * 5 + 5 * 3), 4 * 2 * 3},
-    {"m=2&n=3&k=5&a=x", 4 * 5 * 3, 4 * 2 * 3},
-    {"m=2&n=3&k=5&a=x&b=y&bias=1", 4 * 3, 4 * 2 * 3},
-    {"m=2147483647&n=1&k=2147483647&dtype=i8", 2147483647ull * 2147483647ull + 2147483647ull,
-     4 * 2147483647ull},
+    {"m=2&n=3&k=5", 4ul * (10 + 15), 4ul * 6},
+    {"m=2&n=3&k=5&transa=1&transb=1", 4ul * (10 + 15), 4ul * 6},
+    {"m=2&n=3&k=5&dtype=f64&batch=7", 7ul * 8 * (10 + 15), 7ul * 8 * 6},
+    {"m=2&n=3&k=5&dtype=bf16&out=f32&bias=1&batch=7", 7ul * 2 * (10 + 15) + 4ul * 3, 7ul * 4 * 6},
+    {"m=2&n=3&k=5&dtype=i8&beta=2&bias=1&batch=2", 2ul * (10 + 15) + 4ul * 3 + 2ul * 4 * 6,
+     2ul * 4 * 6},
+    {"m=2&n=3&k=5&beta=-0", 4ul * (10 + 15), 4ul * 6},
+    {"m=2&n=3&k=5&a=x", 4ul * 15, 4ul * 6},
+    {"m=2&n=3&k=5&a=x&b=y&bias=1", 4ul * 3, 4ul * 6},
+    {"m=2147483647&n=1&k=2147483647&dtype=i8", 2147483647ul * 2147483647ul + 2147483647ul,
+     4ul * 2147483647ul},
 };
 
 START_TEST(raw_bodies_have_one_length)

@@ -38,26 +38,28 @@ static void check_text(const char *text)
     json_decref(got);
 }
 
-START_TEST(all_pairs_of_bytes)
+/* Every byte, before the first and last bytes of every class. */
+START_TEST(pairs_of_bytes)
 {
-    for (int second = 0; second < 256; second++)
-        check_text((const char[]){(char)_i, (char)second, '\0'});
+    static const unsigned char seconds[] = {0x00, 0x01, 0x1F, 0x20, 0x22, 0x41, 0x5C, 0x7E,
+                                            0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0,
+                                            0xC2, 0xDF, 0xE0, 0xED, 0xF0, 0xF4, 0xF5, 0xFF};
+    for (size_t second = 0; second < sizeof seconds; second++)
+        check_text((const char[]){(char)_i, (char)seconds[second], '\0'});
 }
 END_TEST
 
 /* The bounds of every form of sequence, and their neighbours. */
 START_TEST(sequences_of_three_and_four)
 {
-    static const unsigned char edges[] = {0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0,
-                                          0xBF, 0xC0, 0xC2, 0xE0, 0xFF, 0x00};
-    for (size_t second = 0; second < sizeof edges; second++)
-        for (size_t third = 0; third < sizeof edges; third++)
-            for (size_t fourth = 0; fourth < sizeof edges; fourth++) {
-                if (is_control((char)edges[third]) || is_control((char)edges[fourth]))
-                    continue;
-                check_text((const char[]){(char)_i, (char)edges[second], (char)edges[third],
-                                          (char)edges[fourth], '\0'});
-            }
+    static const unsigned char seconds[] = {0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0,
+                                            0xBF, 0xC0, 0xC2, 0xE0, 0xFF, 0x00};
+    static const unsigned char others[] = {0x41, 0x80, 0xBF, 0xC0, 0x00};
+    for (size_t second = 0; second < sizeof seconds; second++)
+        for (size_t third = 0; third < sizeof others; third++)
+            for (size_t fourth = 0; fourth < sizeof others; fourth++)
+                check_text((const char[]){(char)_i, (char)seconds[second], (char)others[third],
+                                          (char)others[fourth], '\0'});
 }
 END_TEST
 
@@ -95,7 +97,7 @@ END_TEST
 int main(void)
 {
     TCase *tests = tcase_create("json_text");
-    tcase_add_loop_test(tests, all_pairs_of_bytes, 1, 256);
+    tcase_add_loop_test(tests, pairs_of_bytes, 1, 256);
     tcase_add_loop_test(tests, sequences_of_three_and_four, 0xC0, 0x100);
     tcase_add_test(tests, a_string_grows_threefold_at_most);
     tcase_add_test(tests, overflow_is_remembered);

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/listen.h"
+#include "server/net/listen.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 
@@ -65,10 +65,15 @@ START_TEST(refuses_long_names)
     address[5 + 107] = '\0';
     ck_assert_int_eq(listen_check(address, NULL), GEMMD_OK);
     memset(address, 'a', 500);
-    strcpy(address + 500, ":80");
+    memcpy(address + 500, ":80", sizeof(":80"));
     ck_assert_int_eq(listen_check(address, NULL), GEMMD_ERR_USAGE);
 }
 END_TEST
+
+static uint16_t port_of(const char *address)
+{
+    return (uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10);
+}
 
 /* Connects to an address as listen_open reports it; -1 and errno if that fails. */
 static int connect_to(const char *address)
@@ -86,13 +91,13 @@ static int connect_to(const char *address)
         struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&name;
         v6->sin6_family = AF_INET6;
         v6->sin6_addr = in6addr_loopback;
-        v6->sin6_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+        v6->sin6_port = htons(port_of(address));
         length = sizeof(*v6);
     } else {
         struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&name;
         v4->sin_family = AF_INET;
         v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        v4->sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+        v4->sin_port = htons(port_of(address));
         length = sizeof(*v4);
     }
     int fd = socket(name.ss_family, SOCK_STREAM, 0);
@@ -153,7 +158,7 @@ END_TEST
 START_TEST(port_zero_becomes_the_real_port)
 {
     struct listener listener = open_listener("127.0.0.1:0");
-    ck_assert_int_gt(atoi(strrchr(listener.address, ':') + 1), 0);
+    ck_assert_uint_gt(port_of(listener.address), 0);
     struct listener second;
     struct fault fault = {0};
     ck_assert_int_eq(listen_open(listener.address, &second, &fault), GEMMD_ERR_IO);
@@ -176,7 +181,7 @@ END_TEST
 
 static void in_new_directory(char path[32])
 {
-    strcpy(path, "test_listen.XXXXXX");
+    snprintf(path, 32, "test_listen.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(path));
     ck_assert_int_eq(chdir(path), 0);
 }

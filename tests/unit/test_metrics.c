@@ -12,8 +12,9 @@
 
 #include "proto/dtype.h"
 #include "proto/error.h"
-#include "server/metrics.h"
-#include "server/metrics_shard.h"
+#include "server/observe/metrics.h"
+#include "server/observe/metrics_shard.h"
+#include "tests/unit/command.h"
 
 static const struct metrics_identity identity = {.version = "1.2.3",
                                                  .revision = "abc",
@@ -287,19 +288,15 @@ START_TEST(promtool_finds_nothing)
     struct metrics *metrics = metrics_create(1, &identity);
     metrics_batch(metrics_shard(metrics, 0), 3, 1e18 + 0.5, 12345);
     char *text = expose_text(metrics);
-    char path[] = "test_metrics.XXXXXX", command[128], said[512] = "";
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    snprintf(command, sizeof(command), "promtool check metrics <%s 2>&1", path);
-    FILE *promtool = popen(command, "r");
-    ck_assert_ptr_nonnull(promtool);
-    size_t length = fread(said, 1, sizeof(said) - 1, promtool);
-    int status = pclose(promtool);
-    unlink(path);
-    ck_assert_msg(status == 0 && length == 0, "promtool (of Prometheus): status %d, %s", status,
-                  said);
+    FILE *input = tmpfile();
+    ck_assert_ptr_nonnull(input);
+    ck_assert_int_ge(fputs(text, input), 0);
+    rewind(input);
+    const char *const promtool[] = {"promtool", "check", "metrics", NULL};
+    char said[512];
+    int status = command_run(promtool, fileno(input), said, sizeof(said));
+    fclose(input);
+    ck_assert_msg(status == 0 && !said[0], "promtool (of Prometheus): status %d, %s", status, said);
     free(text);
     metrics_destroy(metrics);
 }

@@ -99,8 +99,14 @@ static void follow_references(json_t *value)
     json_t *member;
     size_t index;
     resolve(value); /* fails if it leads nowhere */
-    json_object_foreach(value, key, member) follow_references(member);
-    json_array_foreach(value, index, member) follow_references(member);
+    json_object_foreach(value, key, member)
+    {
+        follow_references(member);
+    }
+    json_array_foreach(value, index, member)
+    {
+        follow_references(member);
+    }
 }
 
 START_TEST(references_lead_somewhere)
@@ -114,13 +120,19 @@ static void check_values(const char *name, json_t *schema)
     struct gemm_request request;
     json_t *values = json_object_get(schema, "enum"), *value;
     size_t index;
-    json_array_foreach(values, index, value) ck_assert_msg(
-        set_one(&request, name, value) == GEMMD_OK, "%s does not take value %zu", name, index);
+    json_array_foreach(values, index, value)
+    {
+        ck_assert_msg(set_one(&request, name, value) == GEMMD_OK, "%s does not take value %zu",
+                      name, index);
+    }
     /* No dtype that the code knows is left out. */
     for (unsigned i = 0; i < GEMMD_DTYPE_COUNT; i++) {
         json_t *dtype = json_string(dtype_name((enum gemmd_dtype)i));
         bool listed = false;
-        json_array_foreach(values, index, value) listed = listed || json_equal(value, dtype);
+        json_array_foreach(values, index, value)
+        {
+            listed = listed || json_equal(value, dtype);
+        }
         if ((strcmp(name, "dtype") == 0 || strcmp(name, "out") == 0) && !listed)
             ck_assert_msg(set_one(&request, name, dtype) != GEMMD_OK, "%s takes %s, unlisted", name,
                           dtype_name((enum gemmd_dtype)i));
@@ -219,7 +231,7 @@ START_TEST(statuses_are_those_of_the_list)
     {
         bool known = strcmp(status, "default") == 0;
         for (unsigned code = 0; code < GEMMD_ERR_COUNT; code++)
-            known = known || atoi(status) == error_status((enum gemmd_error)code);
+            known = known || strtol(status, NULL, 10) == error_status((enum gemmd_error)code);
         ck_assert_msg(known, "no error has status %s", status);
     }
     static const enum gemmd_error of_gemm[] = {
@@ -248,9 +260,13 @@ START_TEST(problem_documents_fit_their_schema)
     const char *key;
     required = at("|components|schemas|Problem|required");
     json_array_foreach(required, index, member)
+    {
         ck_assert_ptr_nonnull(json_object_get(problem, json_string_value(member)));
+    }
     json_object_foreach(problem, key, member)
+    {
         ck_assert_ptr_nonnull(json_object_get(at("|components|schemas|Problem|properties"), key));
+    }
     json_decref(problem);
 }
 END_TEST

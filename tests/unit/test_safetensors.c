@@ -1,6 +1,8 @@
 /* The safetensors codec: what it writes it reads, and every way a header can lie is refused. */
 #include <check.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +44,8 @@ static uint64_t file(unsigned char *out, const char *header, uint64_t data_bytes
     const uint64_t length = strlen(header);
     for (uint32_t i = 0; i < 8; i++)
         out[i] = (unsigned char)(length >> 8 * i);
-    memcpy(out + 8, header, length);
+    for (uint64_t i = 0; i < length; i++)
+        out[8 + i] = (unsigned char)header[i];
     for (uint64_t i = 0; i < data_bytes; i++)
         out[8 + length + i] = (unsigned char)i;
     return 8 + length + data_bytes;
@@ -53,12 +56,12 @@ START_TEST(what_is_written_is_read)
     static unsigned char bytes[SAFETENSORS_HEADER_MAX + 4096];
     static const char *const names[ROOM] = {"a", "b \"quoted\\\"", "\xC3\xA9", "c"};
     const uint64_t dims[] = {3, 5, 2};
-    struct safetensors_entry written[ROOM], read[ROOM];
+    struct safetensors_entry written[ROOM] = {0}, read[ROOM];
     struct fault fault;
     uint32_t count;
     uint64_t data = 0;
     for (uint32_t i = 0; i < ROOM; i++) {
-        strcpy(written[i].name, names[i]);
+        snprintf(written[i].name, sizeof written[i].name, "%s", names[i]);
         enum gemmd_dtype dtype = (enum gemmd_dtype)(((uint32_t)_i + i) % GEMMD_DTYPE_COUNT);
         ck_assert(tensor_init(&written[i].tensor, dtype, dims, i, NULL));
         data += written[i].tensor.bytes;
@@ -98,6 +101,9 @@ START_TEST(a_header_that_does_not_fit_is_not_written)
     }
     ck_assert_uint_eq(header, 0);
     ck_assert_uint_ge(fitting, 4);
+
+    entries[0].tensor.bytes = entries[1].tensor.bytes = UINT64_MAX; /* nor offsets past 64 bits */
+    ck_assert_uint_eq(safetensors_header(entries, 2, out), 0);
 }
 END_TEST
 
@@ -335,6 +341,40 @@ START_TEST(every_byte_changed)
 }
 END_TEST
 
+static uint32_t allocations_left; /* of failing_malloc */
+
+static void *failing_malloc(size_t bytes)
+{
+    if (allocations_left == 0) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    allocations_left--;
+    return malloc(bytes);
+}
+
+/* Memory that runs out at each allocation in turn is said to have run out, and nothing leaks. */
+START_TEST(every_allocation_fails_once)
+{
+    unsigned char bytes[256];
+    const uint64_t length =
+        file(bytes, "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F16", "[2,2]", "[8,16]") "}", 16);
+    enum gemmd_error code = GEMMD_ERR_OUT_OF_MEMORY;
+    uint32_t failures = 0;
+    json_set_alloc_funcs(failing_malloc, free);
+    for (; code != GEMMD_OK; failures++) {
+        struct safetensors_entry entries[ROOM];
+        struct fault fault;
+        uint32_t count;
+        allocations_left = failures;
+        code = decode(bytes, length, entries, &count, &fault);
+        ck_assert_msg(code == GEMMD_OK || code == GEMMD_ERR_OUT_OF_MEMORY, "%s: %s",
+                      error_name(code), fault.detail);
+    }
+    ck_assert_uint_gt(failures, 1);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("safetensors");
@@ -348,6 +388,7 @@ int main(void)
     tcase_add_test(tests, deep_headers_are_refused);
     tcase_add_test(tests, truncated_at_every_byte);
     tcase_add_test(tests, every_byte_changed);
+    tcase_add_test(tests, every_allocation_fails_once);
     Suite *suite = suite_create("safetensors");
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

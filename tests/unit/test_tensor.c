@@ -44,7 +44,7 @@ START_TEST(views_know_their_size)
     uint64_t dims[TENSOR_MAX_RANK + 1] = {3, 5, 7, 1, 1, 1, 1, 1, 1};
     struct tensor tensor;
     ck_assert(tensor_init(&tensor, GEMMD_BF16, dims, 3, dims));
-    ck_assert_uint_eq(tensor.bytes, 3 * 5 * 7 * 2);
+    ck_assert_uint_eq(tensor.bytes, 3ul * 5 * 7 * 2);
     ck_assert_ptr_eq(tensor.data, dims);
     ck_assert(!tensor.fortran);
     ck_assert(tensor_init(&tensor, GEMMD_BF16, tensor.dims, 2, NULL)); /* from its own dims */
@@ -69,6 +69,7 @@ START_TEST(shapes_as_text)
     ck_assert_str_eq(text, "64,12");
     tensor_shape_text(&tensor, text, 1);
     ck_assert_str_eq(text, "");
+    tensor_shape_text(&tensor, NULL, 0);
     ck_assert(tensor_init(&tensor, GEMMD_I8, NULL, 0, NULL));
     tensor_shape_text(&tensor, text, sizeof text);
     ck_assert_str_eq(text, "");

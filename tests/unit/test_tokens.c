@@ -1,4 +1,4 @@
-/* server/tokens.c: token files, and Authorization headers against them. */
+/* server/http/tokens.c: token files, and Authorization headers against them. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/tokens.h"
+#include "server/http/tokens.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define ALICE "0123456789abcdef"
@@ -77,6 +77,15 @@ START_TEST(lets_in_whom_the_file_names)
 }
 END_TEST
 
+START_TEST(shortest_token)
+{
+    struct tokens *tokens = loaded("8-chars-\n");
+    const char *tenant;
+    ck_assert(tokens_check(tokens, "Bearer 8-chars-", &tenant));
+    tokens_free(tokens);
+}
+END_TEST
+
 START_TEST(longest_token)
 {
     char text[TOKEN_LENGTH_MAX + 1], header[400];
@@ -103,6 +112,7 @@ static const struct {
     {"# x\nalice:short\n", "line 2: a token is"},
     {"has spaces 0123456789\n", "line 1: a token is"},
     {"0123456789abcdef=x\n", "line 1: a token is"},
+    {"7-chars\n", "line 1: a token is"},
     {":0123456789abcdef\n", "line 1: a tenant is"},
     {"a b:0123456789abcdef\n", "line 1: a tenant is"},
     {"a:b:0123456789abcdef\n", "line 1: a token is"},
@@ -180,6 +190,7 @@ int main(void)
     Suite *suite = suite_create("tokens");
     TCase *tests = tcase_create("tokens");
     tcase_add_loop_test(tests, lets_in_whom_the_file_names, 0, COUNT(headers));
+    tcase_add_test(tests, shortest_token);
     tcase_add_test(tests, longest_token);
     tcase_add_loop_test(tests, refuses_wrong_files, 0, COUNT(wrong));
     tcase_add_test(tests, refuses_zero_bytes);
