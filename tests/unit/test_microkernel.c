@@ -1,6 +1,7 @@
 /* Every microkernel that this processor can run, not only the one that it would choose. */
 #include <check.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
