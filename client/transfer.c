@@ -248,7 +248,8 @@ static bool prepare(struct transfer *transfer, struct gemmd_request *request, ui
     CURL *easy = transfer->easy;
     write_url(transfer, request, now_us);
     if (!SET(CURLOPT_URL, transfer->url) ||
-        !SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)))
+        !SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) ||
+        !SET(CURLOPT_FRESH_CONNECT, (long)request->fresh))
         return false;
     if (request->method == REQUEST_GET)
         return SET(CURLOPT_HTTPGET, 1L);
@@ -387,16 +388,30 @@ static enum gemmd_error judge(struct gemmd_request *request, CURLcode result)
     return GEMMD_OK;
 }
 
+/* What the next attempt should know about how this one was lost. */
+static void note_loss(struct gemmd_request *request, CURLcode result)
+{
+    const struct transfer *transfer = request->transfer;
+    long connects = 0;
+    bool lost =
+        result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR || result == CURLE_GOT_NOTHING;
+    if (!lost || transfer->answer.status != 0)
+        return;
+    curl_easy_getinfo(transfer->easy, CURLINFO_NUM_CONNECTS, &connects);
+    if (connects == 0 && !request->fresh)
+        request->stale = true;
+    /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
+     * Asked before the body, it is heard. */
+    else if (request->body.position > 0)
+        request->ask_first = true;
+}
+
 enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
     enum gemmd_error code = judge(request, result);
-    /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
-     * Asked before the body, it is heard. */
-    if (!transfer->answer.complete && request->body.position > 0 &&
-        (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR || result == CURLE_GOT_NOTHING))
-        request->ask_first = true;
+    note_loss(request, result);
     if (code == GEMMD_OK)
         request->answer = transfer->answer;
     else

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/acceptor.h"
 #include "server/clock.h"
-#include "server/io_thread.h"
-#include "server/peer_counts.h"
+#include "server/http/io_thread.h"
+#include "server/net/acceptor.h"
+#include "server/net/peer_counts.h"
 
 uint32_t daemon_shard_dispatch(const struct daemon *daemon)
 {

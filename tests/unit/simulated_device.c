@@ -1,6 +1,7 @@
 #include "simulated_device.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 static struct simulated_device *simulated(struct device *device)
 {
@@ -12,6 +13,13 @@ static void simulated_submit(struct device *device, uint32_t slot, struct work *
     (void)work;
     atomic_fetch_add(
         slot == device->slots ? &simulated(device)->probes : &simulated(device)->submitted, 1);
+}
+
+static void simulated_compute(struct device *device, uint32_t slot, struct work *work)
+{
+    simulated_submit(device, slot, work);
+    while (slot != device->slots && simulated(device)->look(work) == SIMULATED_RUNNING)
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
 /* Row by row, in f32. */
@@ -80,15 +88,35 @@ static const struct device_ops simulated_ops = {
     .work_bytes = simulated_work_bytes,
 };
 
-struct simulated_device *simulated_device_open(uint32_t slots,
-                                               enum simulated_event (*look)(const struct work *))
+static const struct device_ops computing_ops = {
+    .submit = simulated_compute,
+    .poll = simulated_poll,
+    .close = simulated_close,
+    .computes_in_submit = true,
+    .work_bytes = simulated_work_bytes,
+};
+
+static struct simulated_device *make(const struct device_ops *ops, uint32_t slots,
+                                     enum simulated_event (*look)(const struct work *))
 {
     struct simulated_device *device = calloc(1, sizeof *device);
     if (device == NULL)
         return NULL;
-    device_init(&device->base, &simulated_ops, slots);
+    device_init(&device->base, ops, slots);
     device->base.info.backend = GEMM_BACKEND_CPU;
     device->base.arena = arena_create(1 << 20);
     device->look = look;
     return device;
+}
+
+struct simulated_device *simulated_device_open(uint32_t slots,
+                                               enum simulated_event (*look)(const struct work *))
+{
+    return make(&simulated_ops, slots, look);
+}
+
+struct simulated_device *
+    simulated_device_open_computing(enum simulated_event (*look)(const struct work *))
+{
+    return make(&computing_ops, 1, look);
 }

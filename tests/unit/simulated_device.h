@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "server/device_ops.h"
+#include "server/device/device_ops.h"
 
 /* What a look at a work that was submitted finds. */
 enum simulated_event {
@@ -33,5 +33,8 @@ struct simulated_device {
  * device_close. */
 struct simulated_device *simulated_device_open(uint32_t slots,
                                                enum simulated_event (*look)(const struct work *));
+/* As above, but like the CPU: one stream, and a submit returns when the work has ended. */
+struct simulated_device *
+    simulated_device_open_computing(enum simulated_event (*look)(const struct work *));
 
 #endif

@@ -1,8 +1,8 @@
-/* server/accept.c: which format an Accept header asks for. */
+/* server/http/accept.c: which format an Accept header asks for. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/accept.h"
+#include "server/http/accept.h"
 
 static const struct {
     const char *accept;

@@ -1,11 +1,11 @@
-/* server/arena.c: against a model that knows of each unit whether it is taken. */
+/* server/device/arena.c: against a model that knows of each unit whether it is taken. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/arena.h"
+#include "server/device/arena.h"
 
 enum { UNITS = 1024, HELD_MAX = 256, STEPS = 3000, THREADS = 4, THREAD_STEPS = 5000 };
 
@@ -127,13 +127,13 @@ START_TEST(neighbours_merge_on_either_side)
 {
     static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    struct arena *arena = arena_create(3 * 40 * UNIT);
+    struct arena *arena = arena_create(UNIT * 3 * 40);
     uint64_t offsets[3];
     for (int i = 0; i < 3; i++)
         ck_assert(arena_alloc(arena, 40 * UNIT, &offsets[i]));
     for (int i = 0; i < 3; i++)
         arena_free(arena, offsets[orders[_i][i]]);
-    ck_assert_uint_eq(arena_largest_free_bytes(arena), 3 * 40 * UNIT);
+    ck_assert_uint_eq(arena_largest_free_bytes(arena), UNIT * 3 * 40);
     arena_destroy(arena);
 }
 END_TEST

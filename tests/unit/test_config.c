@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/config_option.h"
+#include "server/config/config_option.h"
 
 enum { FLAG, ENVIRONMENT, IN_FILE, SOURCES };
 static const char *const source_names[SOURCES] = {"flag", "environment", "file"};

@@ -1,10 +1,10 @@
-/* server/config_value.c, config_nearest.c: values as text, names that are nearly right. */
+/* server/config/config_value.c, config_nearest.c: values as text, names that are nearly right. */
 #include <check.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/config_option.h"
+#include "server/config/config_option.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 

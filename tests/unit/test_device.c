@@ -1,10 +1,10 @@
-/* server/device.c, device_cpu.c and self_test.c: the books, and the CPU as a device. */
+/* server/device/device.c, device_cpu.c and self_test.c: the books, and the CPU as a device. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/device.h"
-#include "server/known_answer.h"
+#include "server/device/device.h"
+#include "server/device/known_answer.h"
 #include "simulated_device.h"
 
 static struct device *open_cpu(uint64_t memory_bytes)

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "proto/dtype.h"
-#include "server/device.h"
-#include "server/known_answer.h"
+#include "server/device/device.h"
+#include "server/device/known_answer.h"
 
 enum { STREAMS = 3, LARGE = 2048 };
+
+static const uint64_t SMALL_BYTES = KNOWN_ANSWER_BYTES;
 
 static struct device *open_gpu(void)
 {
@@ -107,13 +109,13 @@ static void check_at(struct device *device, enum gemmd_dtype dtype, enum gemmd_d
 START_TEST(operands_may_lie_anywhere_in_the_body)
 {
     struct device *device = open_gpu();
-    unsigned char *memory = take_host(2 * KNOWN_ANSWER_BYTES);
+    unsigned char *memory = take_host(2 * SMALL_BYTES);
     for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
         for (int out = 0; out < GEMMD_DTYPE_COUNT; out++)
             if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
                 check_at(device, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, memory,
                          memory + KNOWN_ANSWER_BYTES + 1);
-    device_host_free(GEMM_BACKEND_CUDA, memory, 2 * KNOWN_ANSWER_BYTES);
+    device_host_free(GEMM_BACKEND_CUDA, memory, 2 * SMALL_BYTES);
     device_close(device);
 }
 END_TEST
@@ -191,7 +193,7 @@ static enum gemmd_error run_astray(struct gemm_context *context, const struct ge
                                    void *workspace)
 {
     struct gemm_problem astray = *problem;
-    astray.a = (const void *)(uintptr_t)4096;
+    astray.a = (const unsigned char *)problem->a + (UINT64_C(1) << 46);
     return naive()->run(context, &astray, workspace);
 }
 
@@ -235,13 +237,13 @@ END_TEST
 START_TEST(an_illegal_address_loses_the_device)
 {
     struct device *device = open_gpu();
-    unsigned char *memory = take_host(3 * KNOWN_ANSWER_BYTES);
+    unsigned char *memory = take_host(3 * SMALL_BYTES);
     struct gemm_kernel astray = *naive();
     struct work works[3];
     memset(works, 0, sizeof works);
     astray.run = run_astray;
     for (int i = 0; i < 3; i++)
-        init_known(device, &works[i], memory + i * KNOWN_ANSWER_BYTES);
+        init_known(device, &works[i], memory + (uint64_t)i * SMALL_BYTES);
     works[0].kernel = &astray;
     run(device, &works[0]);
     ck_assert(device_lost(device));
@@ -253,7 +255,7 @@ START_TEST(an_illegal_address_loses_the_device)
         ck_assert_int_eq(works[i].status, GEMMD_ERR_DEVICE_LOST);
         arena_free(device_arena(device), works[i].device_offset);
     }
-    device_host_free(GEMM_BACKEND_CUDA, memory, 3 * KNOWN_ANSWER_BYTES);
+    device_host_free(GEMM_BACKEND_CUDA, memory, 3 * SMALL_BYTES);
     device_close(device);
 }
 END_TEST

@@ -1,10 +1,11 @@
-/* server/device_layout.c: where the parts of a problem lie in device memory. */
+/* server/device/device_layout.c: where the parts of a problem lie in device memory. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/device_layout.h"
+#include "server/device/device_layout.h"
 
 static const uint64_t WORKSPACE = 1000;
+static const uint64_t F16 = 2, F32 = 4; /* bytes an element */
 
 static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
 {
@@ -52,11 +53,11 @@ START_TEST(parts_are_whole_aligned_and_apart)
     problem.transb = _i & 2;
     gemm_problem_contiguous(&problem);
     ck_assert(device_layout(&problem, &kernel, &layout));
-    ck_assert_uint_eq(layout.a.bytes, 2 * 3 * 7 * 2);
-    ck_assert_uint_eq(layout.b.bytes, 2 * 7 * 5 * 2);
-    ck_assert_uint_eq(layout.bias.bytes, 5 * 4);
-    ck_assert_uint_eq(layout.c0.bytes, 2 * 3 * 5 * 4);
-    ck_assert_uint_eq(layout.c.bytes, 2 * 3 * 5 * 4);
+    ck_assert_uint_eq(layout.a.bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.b.bytes, F16 * 2 * 7 * 5);
+    ck_assert_uint_eq(layout.bias.bytes, F32 * 5);
+    ck_assert_uint_eq(layout.c0.bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.c.bytes, F32 * 2 * 3 * 5);
     ck_assert_uint_eq(layout.workspace.bytes, WORKSPACE);
 
     const struct device_part *parts[] = {&layout.a,  &layout.b, &layout.bias,
@@ -91,7 +92,7 @@ START_TEST(strided_operands_span_their_gaps)
     problem.lda = 10;
     problem.stride_a = 100;
     ck_assert(device_layout(&problem, &kernel, &layout));
-    ck_assert_uint_eq(layout.a.bytes, (100 + 2 * 10 + 7) * 2);
+    ck_assert_uint_eq(layout.a.bytes, F16 * (100 + 2 * 10 + 7));
 }
 END_TEST
 
@@ -101,7 +102,7 @@ START_TEST(one_operand_for_all_is_there_once)
     struct device_layout layout;
     problem.stride_b = 0;
     ck_assert(device_layout(&problem, &kernel, &layout));
-    ck_assert_uint_eq(layout.b.bytes, 7 * 5 * 2);
+    ck_assert_uint_eq(layout.b.bytes, F16 * 7 * 5);
 }
 END_TEST
 

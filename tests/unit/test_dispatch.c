@@ -1,4 +1,4 @@
-/* server/dispatch.c (with probe.c and verifier.c) over a simulated device. */
+/* server/work/dispatch.c (with probe.c and verifier.c) over a simulated device. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "kernels/freivalds.h"
 #include "server/clock.h"
-#include "server/dispatch.h"
+#include "server/work/dispatch.h"
 #include "simulated_device.h"
 
 enum { ITEMS_MAX = 64, PROBE_MS = 60000, PRODUCERS = 3, EACH = 500 };
@@ -125,15 +125,20 @@ static void end(struct item *item, enum simulated_event event)
     wait_until_ended(item);
 }
 
-static void start(uint32_t slots, uint32_t places)
+static void start_on(struct simulated_device *device, uint32_t places)
 {
     struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
-    stage.device = simulated_device_open(slots, look);
+    stage.device = device;
     stage.queue = queue_create(places, 0);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch =
         dispatch_start(&stage.device->base, stage.queue, metrics_shard(stage.metrics, 0));
     ck_assert_ptr_nonnull(stage.dispatch);
+}
+
+static void start(uint32_t slots, uint32_t places)
+{
+    start_on(simulated_device_open(slots, look), places);
 }
 
 static void stop(void)
@@ -390,6 +395,21 @@ START_TEST(a_silent_device_is_not_ready)
 }
 END_TEST
 
+/* A CPU computes in the dispatch thread: there a product can take longer than anyone waits. */
+START_TEST(a_device_that_is_computing_is_ready)
+{
+    start_on(simulated_device_open_computing(look), ITEMS_MAX);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_WRONG);
+    struct item *item = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(1);
+    ck_assert(dispatch_probe(stage.dispatch, 0, NULL, 0));
+    end(item, SIMULATED_DONE);
+    ck_assert(!dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0)); /* idle, it has to prove it */
+    stop();
+    ck_assert_int_eq(item->work.status, GEMMD_OK);
+}
+END_TEST
+
 static void *ask(void *right)
 {
     *(bool *)right = dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0);
@@ -538,6 +558,7 @@ int main(void)
     tcase_add_test(tests, a_right_answer_is_good_for_a_second);
     tcase_add_test(tests, a_wrong_answer_is_not_ready_until_a_right_one);
     tcase_add_test(tests, a_silent_device_is_not_ready);
+    tcase_add_test(tests, a_device_that_is_computing_is_ready);
     tcase_add_test(tests, many_may_ask_at_once);
     tcase_add_test(tests, verified_work_tells_its_residual);
     tcase_add_test(tests, a_result_that_fails_its_check_is_an_error);

@@ -1,9 +1,9 @@
-/* server/known_answer.c: the answers agree with a kernel's, and no wrong element passes. */
+/* server/device/known_answer.c: the answers agree with a kernel's, and no wrong element passes. */
 #include <check.h>
 #include <stdlib.h>
 
 #include "proto/dtype.h"
-#include "server/known_answer.h"
+#include "server/device/known_answer.h"
 
 static _Alignas(256) unsigned char memory[KNOWN_ANSWER_BYTES];
 
@@ -61,11 +61,11 @@ static void check_wrong(struct gemm_problem *problem)
     uint64_t row, column;
     uint32_t size = dtype_size(problem->out);
     compute(problem);
-    for (uint64_t i = 0; i < KNOWN_ANSWER_M * KNOWN_ANSWER_N; i += 13) {
+    for (uint64_t i = 0; i < problem->m * problem->n; i += 13) {
         unsigned char *element = (unsigned char *)problem->c + i * size;
         *element ^= 1;
         ck_assert(!known_answer_check(problem, &row, &column));
-        ck_assert_uint_eq(row * KNOWN_ANSWER_N + column, i);
+        ck_assert_uint_eq(row * problem->n + column, i);
         *element ^= 1;
     }
     ck_assert(known_answer_check(problem, &row, &column));

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/listen.h"
+#include "server/net/listen.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/log.h"
-#include "server/log_line.h"
+#include "server/observe/log.h"
+#include "server/observe/log_line.h"
 
 /* Standard output goes to `fd` until given back. */
 static int redirect(int fd)

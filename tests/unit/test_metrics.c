@@ -12,8 +12,8 @@
 
 #include "proto/dtype.h"
 #include "proto/error.h"
-#include "server/metrics.h"
-#include "server/metrics_shard.h"
+#include "server/observe/metrics.h"
+#include "server/observe/metrics_shard.h"
 #include "tests/unit/command.h"
 
 static const struct metrics_identity identity = {.version = "1.2.3",

@@ -1,9 +1,9 @@
-/* server/metrics_negotiate.c: text 0.0.4 or OpenMetrics by Accept. */
+/* server/observe/metrics_negotiate.c: text 0.0.4 or OpenMetrics by Accept. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/metrics.h"
+#include "server/observe/metrics.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 

@@ -1,4 +1,4 @@
-/* server/notify.c: what the service manager receives. */
+/* server/net/notify.c: what the service manager receives. */
 #include <check.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "server/notify.h"
+#include "server/net/notify.h"
 
 static int manager(const char *name)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/config_option.h"
+#include "server/config/config_option.h"
 #include "tests/unit/command.h"
 
 #define MAN_PAGE GEMMD_SOURCE_DIR "/server/gemmd.8"

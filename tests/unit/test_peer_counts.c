@@ -1,11 +1,11 @@
-/* server/peer_counts.c: connections an address, against a plain array of counts. */
+/* server/net/peer_counts.c: connections an address, against a plain array of counts. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
-#include "server/peer_counts.h"
+#include "server/net/peer_counts.h"
 
 enum { LIMIT = 3, ADDRESSES = 64 };
 

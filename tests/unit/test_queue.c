@@ -1,4 +1,4 @@
-/* server/queue.c: order, exact limits, expiry, failing, closing, threads. */
+/* server/work/queue.c: order, exact limits, expiry, failing, closing, threads. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/clock.h"
-#include "server/queue.h"
+#include "server/work/queue.h"
 
 enum { PRODUCERS = 3, EACH = 2000 };
 
@@ -382,7 +382,7 @@ START_TEST(threads_lose_and_double_nothing)
             expired += items[i][j].work.status == GEMMD_ERR_DEADLINE;
         }
     }
-    ck_assert_uint_eq(popped + expired, PRODUCERS * EACH);
+    ck_assert_uint_eq(popped + expired, (uint64_t)PRODUCERS * EACH);
     struct queue_state state = queue_state(queue);
     ck_assert_uint_eq(state.reserved, 0);
     ck_assert_uint_eq(state.reserved_bytes, 0);

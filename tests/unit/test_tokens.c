@@ -1,4 +1,4 @@
-/* server/tokens.c: token files, and Authorization headers against them. */
+/* server/http/tokens.c: token files, and Authorization headers against them. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/tokens.h"
+#include "server/http/tokens.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define ALICE "0123456789abcdef"
