@@ -1,5 +1,6 @@
 #include "server/http/connection.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -13,7 +14,7 @@ static const uint64_t NS_PER_MS = 1000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
-    if (connection->phase == CONNECTION_EXPIRED)
+    if (connection->phase == CONNECTION_EXPIRED || connection->phase == CONNECTION_GONE)
         return false;
     connection->phase = phase;
     connection->since_ns = now_ns;
@@ -39,6 +40,21 @@ void connection_send_fault(int fd, const struct fault *fault)
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     /* Best effort: the client may have stopped reading too. */
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Whether the client has ended its side and everything it sent was read. */
+static bool has_ended(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* Whether nobody is left to complete the request. libmicrohttpd has acted on all that was read. */
+static bool has_left(const struct connection *connection)
+{
+    return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
+           has_ended(connection->fd);
 }
 
 void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
@@ -84,12 +100,14 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
         break;
     case CONNECTION_WORKING:
     case CONNECTION_EXPIRED:
+    case CONNECTION_GONE:
         break;
     }
-    if (!late)
+    bool gone = has_left(connection);
+    if (!late && !gone)
         return;
-    connection->phase = CONNECTION_EXPIRED;
-    if (fault.code != GEMMD_OK)
+    connection->phase = gone ? CONNECTION_GONE : CONNECTION_EXPIRED;
+    if (!gone && fault.code != GEMMD_OK)
         connection_send_fault(connection->fd, &fault);
     shutdown(connection->fd, SHUT_RDWR);
 }

@@ -3,7 +3,8 @@
  *
  * libmicrohttpd times out only connections that are silent; a client that sends a byte a
  * second lives forever. So each connection notes what it is waiting for and since when, and
- * connection_check ends those that wait too long.
+ * connection_check ends those that wait too long. It also ends those whose client has left:
+ * libmicrohttpd's epoll is edge-triggered and misses an end that came with the last bytes.
  */
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
@@ -24,7 +25,8 @@ enum connection_phase {
     CONNECTION_BODY,    /* the body is arriving */
     CONNECTION_WORKING, /* queued or computing: the request's own deadline rules */
     CONNECTION_SENDING, /* the answer is leaving */
-    CONNECTION_EXPIRED  /* ended by connection_check */
+    CONNECTION_EXPIRED, /* ended by connection_check: too slow */
+    CONNECTION_GONE     /* ended by connection_check: the client has left */
 };
 
 struct connection {
@@ -51,8 +53,9 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
  * answer in the middle of an upload. The connection must be closed afterwards. */
 void connection_send_fault(int fd, const struct fault *fault);
 
-/* Ends the connection if it has been in its phase for too long: a late request gets a 408 or 504,
- * and the socket is shut down, which libmicrohttpd sees next. */
+/* Ends a connection that has been in its phase for too long (a late request gets a 408 or 504), or
+ * whose client left in the middle of a request: the socket is shut down, which libmicrohttpd sees
+ * next. */
 void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns);
 
 #endif
