@@ -96,6 +96,16 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
+static void wait_for_work(struct io_thread *thread, int mhd_fd)
+{
+    int due_ms = log_buffer_due_ms(&thread->log_buffer, clock_now_ns());
+    if (due_ms == 0) {
+        log_flush(thread->daemon->log, &thread->log_buffer);
+        due_ms = -1;
+    }
+    inbox_wait(&thread->inbox, mhd_fd, due_ms);
+}
+
 static void *run(void *argument)
 {
     struct io_thread *thread = argument;
@@ -106,7 +116,7 @@ static void *run(void *argument)
 
     while (!thread->stopping) {
         if (!has_more_to_do(thread->mhd))
-            inbox_wait(&thread->inbox, fd, -1);
+            wait_for_work(thread, fd);
         inbox_act(&thread->inbox);
         MHD_run(thread->mhd);
     }
@@ -168,6 +178,7 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
+    log_flush(thread->daemon->log, &thread->log_buffer);
     inbox_close(&thread->inbox);
     free(thread);
 }

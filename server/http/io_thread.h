@@ -19,6 +19,7 @@
 #include "proto/error.h"
 #include "server/http/connection.h"
 #include "server/http/inbox.h"
+#include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
 struct MHD_Daemon;
@@ -36,6 +37,7 @@ struct io_thread {
     struct connection *connections; /* open ones */
     struct connection *arriving;    /* what MHD_add_connection is being called for */
     bool stopping;
+    struct log_buffer log_buffer; /* its access log */
 
     /* Any thread, on lines of their own: others look at them while this thread works. */
     _Alignas(128) struct inbox inbox;

@@ -236,7 +236,7 @@ static void log_request(const struct request *request, uint64_t now_ns)
         entry.kernel_ns = work->kernel_ns;
         entry.d2h_ns = work->d2h_ns;
     }
-    log_access(request->daemon->log, &entry);
+    log_access(request->daemon->log, &request->thread->log_buffer, &entry, now_ns);
 }
 
 static void count_request(struct request *request, uint64_t now_ns)
