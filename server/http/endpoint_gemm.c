@@ -118,7 +118,7 @@ static void gemm_submit(struct request *request)
     }
     call->work.done = work_done;
     call->work.queued_ns = clock_now_ns();
-    request_suspend(request); /* before the push: the answer may be there at once */
+    request_hand_over(request); /* before the push: the work may be done at once */
     queue_push(request->daemon->queue, &call->work);
 }
 

@@ -106,6 +106,13 @@ static void wait_for_work(struct io_thread *thread, int mhd_fd)
     inbox_wait(&thread->inbox, mhd_fd, due_ms);
 }
 
+static void turn(struct io_thread *thread)
+{
+    thread->busy = thread->moved;
+    thread->moved = false;
+    MHD_run(thread->mhd);
+}
+
 static void *run(void *argument)
 {
     struct io_thread *thread = argument;
@@ -118,10 +125,10 @@ static void *run(void *argument)
         if (!has_more_to_do(thread->mhd))
             wait_for_work(thread, fd);
         inbox_act(&thread->inbox);
-        MHD_run(thread->mhd);
+        turn(thread);
     }
     for (int i = 0; i < LAST_TURNS; i++)
-        MHD_run(thread->mhd);
+        turn(thread);
     return NULL;
 }
 

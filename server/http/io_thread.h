@@ -36,6 +36,8 @@ struct io_thread {
     uint64_t id_state;              /* of the generator of request ids */
     struct connection *connections; /* open ones */
     struct connection *arriving;    /* what MHD_add_connection is being called for */
+    bool moved;                     /* something came or went in this turn of the loop */
+    bool busy;                      /* ... in the last one: it is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* its access log */
 

@@ -23,13 +23,6 @@ static void count_active(struct io_thread *thread, int change)
     atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
 }
 
-static void resume(struct inbox_message *message)
-{
-    struct request *request = INBOX_OWNER(message, struct request, woken);
-    request->state = REQUEST_READY;
-    MHD_resume_connection(request->mhd);
-}
-
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct io_thread *thread = cls;
@@ -46,6 +39,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
     count_active(thread, 1);
+    thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
     return request;
 }
@@ -93,16 +87,57 @@ void request_receive(struct request *request)
     connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
 }
 
-void request_suspend(struct request *request)
+/* After the request's last callback, and once its work is done. */
+static void end(struct request *request)
+{
+    if (request->endpoint != NULL && request->endpoint->release != NULL)
+        request->endpoint->release(request);
+    count_active(request->thread, -1);
+    free(request);
+}
+
+static void work_done(struct inbox_message *message)
+{
+    struct request *request = INBOX_OWNER(message, struct request, done);
+    if (request->abandoned)
+        end(request);
+    else
+        MHD_resume_connection(request->mhd);
+}
+
+void request_hand_over(struct request *request)
 {
     request->state = REQUEST_WORKING;
-    request->woken.act = resume;
-    MHD_suspend_connection(request->mhd);
+    request->done.act = work_done;
 }
 
 void request_wake(struct request *request)
 {
-    inbox_post(&request->thread->inbox, &request->woken);
+    if (atomic_exchange(&request->progress, PROGRESS_DONE) == PROGRESS_AWAITED)
+        inbox_post(&request->thread->inbox, &request->done);
+}
+
+/* From here on the end of the work comes through the inbox. False if it is done already. */
+static bool await_end(struct request *request)
+{
+    enum request_progress before = PROGRESS_RUNNING;
+    return atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED) ||
+           before == PROGRESS_AWAITED;
+}
+
+static void ask_for_answer(struct request *request)
+{
+    struct io_thread *thread = request->thread;
+    if (atomic_load(&request->progress) != PROGRESS_DONE) {
+        if (thread->busy)
+            return;
+        if (await_end(request)) {
+            MHD_suspend_connection(request->mhd);
+            return;
+        }
+    }
+    thread->moved = true;
+    request->endpoint->answer(request);
 }
 
 static bool has_body(const struct request *request)
@@ -134,6 +169,7 @@ static void take_headers(struct request *request, const char *url, const char *m
 static bool receive(struct request *request, const char *bytes, size_t length)
 {
     struct connection *connection = request->connection;
+    request->thread->moved = true;
     request->received_bytes += length;
     connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
@@ -194,14 +230,19 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
             return MHD_NO;
         finish_body(request);
         return MHD_YES;
-    case REQUEST_READY:
-        request->endpoint->answer(request);
-        return MHD_YES;
     case REQUEST_WORKING:
+        ask_for_answer(request);
+        return MHD_YES;
     case REQUEST_ANSWERED:
         return MHD_YES;
     }
     return MHD_NO;
+}
+
+/* Then nobody but the dispatch thread may look at it. */
+static bool work_is_running(const struct request *request)
+{
+    return request->state == REQUEST_WORKING && atomic_load(&request->progress) != PROGRESS_DONE;
 }
 
 static void log_request(const struct request *request, uint64_t now_ns)
@@ -230,6 +271,8 @@ static void log_request(const struct request *request, uint64_t now_ns)
         entry.batch = gemm->batch;
         entry.dtype = dtype_name(gemm->dtype);
         entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
+    }
+    if (entry.op != NULL && !work_is_running(request)) {
         entry.shared = work->batch;
         entry.queue_ns = work->started_ns - work->queued_ns;
         entry.h2d_ns = work->h2d_ns;
@@ -285,10 +328,10 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     count_request(request, now_ns);
     if (request->daemon->config.access_log)
         log_request(request, now_ns);
-    if (request->endpoint != NULL && request->endpoint->release != NULL)
-        request->endpoint->release(request);
     request->connection->deadline_ns = 0;
     connection_enter(request->connection, CONNECTION_IDLE, now_ns);
-    count_active(request->thread, -1);
-    free(request);
+    /* The client left while the work is done: the work's memory must stay until it has ended. */
+    request->abandoned = request->state == REQUEST_WORKING && await_end(request);
+    if (!request->abandoned)
+        end(request);
 }
