@@ -236,6 +236,36 @@ START_TEST(asks_first_after_a_body_was_cut_off)
 }
 END_TEST
 
+/* The daemon gave up a connection just when it was to be used again: no failure, and no repeat. */
+START_TEST(replaces_a_kept_connection_that_breaks)
+{
+    char head[FAKE_HEAD_MAX];
+    float *data = malloc(3 * bulk_bytes);
+    ck_assert_ptr_nonnull(data);
+    struct gemmd_gemm gemm = bulk_gemm(data);
+    gemm.m = LOW_M;
+    gemm.n = LOW_N;
+    const struct fake_act right = {.head = fake_gemm_head(head, LOW_M, LOW_N, "f32", low_c_bytes),
+                                   .echo = true,
+                                   .payload_bytes = low_c_bytes,
+                                   .take_bytes = FAKE_ALL};
+    const struct fake_act acts[] = {right, {.take_bytes = 1000, .then = FAKE_RESET}, right};
+    struct fake_server *server = fake_start(acts, 3);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_error_info error;
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(gemmd_gemm(client, &gemm, NULL, &error) == GEMMD_OK, "%s", error.message);
+    ck_assert_mem_eq(gemm.c, data, low_c_bytes);
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_uint_eq(fake_request_count(server), 3);
+    ck_assert_uint_eq(fake_request(server, 1)->connection, 0);
+    ck_assert_uint_eq(fake_request(server, 2)->connection, 1);
+    fake_free(server);
+    free(data);
+}
+END_TEST
+
 static unsigned long timeout_of(const struct fake_request *request)
 {
     const char *at = strstr(request->head, "timeout_ms=");
@@ -304,6 +334,7 @@ int main(void)
     tcase_add_test(tcase, survives_a_connection_closed_while_idle);
     tcase_add_test(tcase, asks_before_it_sends_a_large_body);
     tcase_add_test(tcase, asks_first_after_a_body_was_cut_off);
+    tcase_add_test(tcase, replaces_a_kept_connection_that_breaks);
     tcase_add_test(tcase, tells_the_daemon_what_time_is_left);
     tcase_add_test(tcase, says_that_nobody_listens);
     suite_add_tcase(suite, tcase);
