@@ -64,8 +64,8 @@ tally() {
     attribute() { grep -o " $1=\"[0-9]*\"" <<<"$suite" | head -n 1 | tr -dc 0-9; }
     if [[ -s $report ]]; then
         suite=$(tr '\n\t' '  ' <"$report" | grep -o '<testsuite [^>]*>' | head -n 1)
-        tests=$(attribute tests) bad=$(($(attribute failures) + 0$(attribute errors)))
-        left_out=$((0$(attribute skipped) + 0$(attribute disabled)))
+        tests=$(attribute tests) bad=$((10#0$(attribute failures) + 10#0$(attribute errors)))
+        left_out=$((10#0$(attribute skipped) + 10#0$(attribute disabled)))
     fi
     # A run that ended badly without naming a failed test (a crash, a timeout, no tests) is one.
     if ((status != 0 && bad == 0)); then bad=1; fi
@@ -187,7 +187,7 @@ if wanted lint; then
     done)
     tidy() {
         printf '%s\n' "${compiled[@]}" |
-            xargs -P "$jobs" -n 4 clang-tidy --quiet -p build 2> >(grep -v 'warnings\? generated' >&2)
+            xargs -P "$jobs" -n 1 clang-tidy --quiet -p build 2> >(grep -v 'warnings\? generated' >&2)
     }
     cpp_check() {
         mkdir -p build/cppcheck

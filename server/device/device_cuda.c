@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 #include "server/device/device_layout.h"
 #include "server/device/device_ops.h"
@@ -44,16 +45,17 @@ static bool is_sticky(struct cuda_device *cuda)
     return error != cudaSuccess && error != cudaErrorNotReady;
 }
 
-/* Records a failure of `call` in the work, and the device's loss if that is what it means. */
-static void fail(struct cuda_device *cuda, struct work *work, const char *call, cudaError_t error)
+/* Records a failure in the work, and the device's loss if that is what it means. `code` is what a
+ * kernel says of it; GEMMD_OK if `error` is all that is known. */
+static void fail(struct cuda_device *cuda, struct work *work, const char *call,
+                 enum gemmd_error code, cudaError_t error)
 {
-    if (is_sticky(cuda))
-        device_set_lost(&cuda->base, "%s: %s (%s)", call, cudaGetErrorString(error),
-                        cudaGetErrorName(error));
-    enum gemmd_error code =
-        error == cudaErrorMemoryAllocation ? GEMMD_ERR_OUT_OF_MEMORY : GEMMD_ERR_INTERNAL;
-    work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s (%s)", call,
-                             cudaGetErrorString(error), cudaGetErrorName(error));
+    if (code == GEMMD_OK)
+        code = cuda_error_code((int)error);
+    const char *text = error != cudaSuccess ? cudaGetErrorString(error) : error_title(code);
+    if (code == GEMMD_ERR_DEVICE_LOST || is_sticky(cuda))
+        device_set_lost(&cuda->base, "%s: %s", call, text);
+    work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
 }
 
 static enum gemmd_error open_failed(struct fault *fault, const char *call, cudaError_t error)
@@ -140,16 +142,12 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->copied_in, slot->stream);
     if (error != cudaSuccess) {
-        fail(cuda, work, "the copy to the device", error);
+        fail(cuda, work, "the copy to the device", GEMMD_OK, error);
         return;
     }
     enum gemmd_error code = work->kernel->run(slot->context, &problem, workspace);
     if (code != GEMMD_OK) {
-        error = cudaGetLastError();
-        fail(cuda, work, work->kernel->name, error != cudaSuccess ? error : cudaErrorLaunchFailure);
-        if (code == GEMMD_ERR_DEVICE_LOST)
-            device_set_lost(&cuda->base, "the kernel %s says that the context is gone",
-                            work->kernel->name);
+        fail(cuda, work, work->kernel->name, code, cudaGetLastError());
         return;
     }
     error = cudaEventRecord(slot->computed, slot->stream);
@@ -159,7 +157,7 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
-        fail(cuda, work, "the copy from the device", error);
+        fail(cuda, work, "the copy from the device", GEMMD_OK, error);
 }
 
 /* What was enqueued before a failure still uses the work's memory: it has to end first. */
@@ -203,7 +201,7 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *work)
         return false;
     }
     if (error != cudaSuccess) {
-        fail(cuda, work, work->kernel->name, error);
+        fail(cuda, work, work->kernel->name, GEMMD_OK, error);
         if (!device_lost(device))
             clear(cuda, slot);
         return true;

@@ -95,6 +95,11 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
 
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
+        if (work->device_bytes > arena_capacity_bytes(arena))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the problem needs %" PRIu64 " bytes of device memory; the device has "
+                             "%" PRIu64,
+                             work->device_bytes, arena_capacity_bytes(arena));
         if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
             return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                              "out of device memory: %" PRIu64 " bytes needed, %" PRIu64 " free",
