@@ -65,7 +65,8 @@ static void append_npy(const char *path, uint64_t rows, uint64_t columns, bool f
         data[i] = first + (float)i;
     ck_assert(tensor_init(&tensor, GEMMD_F32, dims, 2, data));
     tensor.fortran = fortran;
-    append(path, header, npy_header(&tensor, header));
+    uint32_t header_bytes = npy_header(&tensor, header);
+    append(path, header, header_bytes);
     append(path, data, tensor.bytes);
 }
 
@@ -169,9 +170,11 @@ START_TEST(finds_tensors_by_name_or_as_the_only_one)
     struct fault fault;
     ck_assert(tensor_init(&entries[0].tensor, GEMMD_F32, a_dims, 2, data));
     ck_assert(tensor_init(&entries[1].tensor, GEMMD_F32, b_dims, 2, data + M * K));
-    append("A.safetensors", header, safetensors_header(entries, 1, header));
+    uint32_t header_bytes = safetensors_header(entries, 1, header);
+    append("A.safetensors", header, header_bytes);
     append("A.safetensors", data, entries[0].tensor.bytes);
-    append("both.safetensors", header, safetensors_header(entries, 2, header));
+    header_bytes = safetensors_header(entries, 2, header);
+    append("both.safetensors", header, header_bytes);
     append("both.safetensors", data, sizeof data);
     gemm_request_init(&request);
     ck_assert_msg(open_paths(&operands, &paths, &request, &fault) == GEMMD_OK, "%s", fault.detail);
