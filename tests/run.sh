@@ -149,6 +149,9 @@ build() {
     cmake --build --preset "$1" -j "$jobs" -- --quiet
 }
 
+# Check ends a test after 4 seconds, less than a sanitizer on a busy machine may need.
+export CK_TIMEOUT_MULTIPLIER=30
+
 unit() { # PRESET BUILD_DIR
     local report=$root/build/unit-$1.xml status
     rm -f "$report"
