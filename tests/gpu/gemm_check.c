@@ -17,6 +17,7 @@
 
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
+#include "proto/size.h"
 #include "tests/gpu/device_product.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
@@ -74,8 +75,9 @@ static double sum_error(const struct trial *trial, uint64_t k)
         return 2 * chain + 0x1.1p-9;
     if (trial->dtype == GEMMD_F32)
         return chain;
+    const uint64_t steps = size_blocks(k, 32);
     if (trial->dtype == GEMMD_F8_E4M3 && !trial->widened)
-        return (double)(k / 32 + 2) * 0x1p-10 + 2 * chain;
+        return (double)(steps + 1) * 0x1p-10 + 2 * chain;
     return 2 * chain;
 }
 
