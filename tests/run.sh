@@ -61,15 +61,11 @@ step() {
 # tally NAME JUNIT STATUS: adds the counts of a report that ctest or pytest wrote.
 tally() {
     local name=$1 report=$2 status=$3 suite tests=0 bad=0 left_out=0
-    attribute() { # 0 if it is not there
-        local value
-        value=$(grep -o " $1=\"[0-9]*\"" <<<"$suite" | head -n 1 | tr -dc 0-9)
-        printf '%s' "${value:-0}"
-    }
+    attribute() { grep -o " $1=\"[0-9]*\"" <<<"$suite" | head -n 1 | tr -dc 0-9; }
     if [[ -s $report ]]; then
         suite=$(tr '\n\t' '  ' <"$report" | grep -o '<testsuite [^>]*>' | head -n 1)
-        tests=$(attribute tests) bad=$(($(attribute failures) + $(attribute errors)))
-        left_out=$(($(attribute skipped) + $(attribute disabled)))
+        tests=$(attribute tests) bad=$((10#0$(attribute failures) + 10#0$(attribute errors)))
+        left_out=$((10#0$(attribute skipped) + 10#0$(attribute disabled)))
     fi
     # A run that ended badly without naming a failed test (a crash, a timeout, no tests) is one.
     if ((status != 0 && bad == 0)); then bad=1; fi

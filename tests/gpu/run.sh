@@ -151,9 +151,9 @@ if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-acc
     status=$?
     # pytest leaves "0 failed" out of its last line; the sum needs both numbers.
     counts=$(tr '\n' ' ' <"$scratch/report.xml" 2>/dev/null | grep -o '<testsuite [^>]*>')
-    number() { sed -n "s/.* $1=\"\([0-9]*\)\".*/\1/p" <<<"${counts:-" $1=\"0\""}"; }
-    bad=$(($(number failures) + $(number errors)))
-    printf '%s passed, %s failed\n' $(($(number tests) - bad - $(number skipped))) "$bad" \
+    number() { grep -o " $1=\"[0-9]*\"" <<<"$counts" | tr -dc 0-9; }
+    bad=$((10#0$(number failures) + 10#0$(number errors)))
+    printf '%s passed, %s failed\n' $((10#0$(number tests) - bad - 10#0$(number skipped))) "$bad" \
         >>"$out/correctness.log"
     add "$out/correctness.log" $status
     curl -fsS "http://$address/info" >"$scratch/info.json"
@@ -229,9 +229,9 @@ measure() {
     rows+=("$(awk -v size="$size" -v connections="$connections" -v buffer="$buffer" \
         -v own="$(row own)" -v theirs="$(row theirs)" 'BEGIN {
             split(own, a, " "); split(theirs, b, " ")
-            printf("| %d³ | %d | %d KiB | %.1f | %.1f | %.2f | %d / %d | %d / %d |", size,
-                connections, buffer / 1024, a[1], b[1], (b[1] > 0) ? a[1] / b[1] : 0, a[2], a[3],
-                b[2], b[3])
+            printf "| %d³ | %d | %d KiB | %.1f | %.1f | %.2f | %d / %d | %d / %d |", size,
+                connections, buffer / 1024, a[1], b[1], (b[1] > 0 ? a[1] / b[1] : 0), a[2], a[3],
+                b[2], b[3]
         }')")
     printf '%s\n' "${rows[-1]}"
 }

@@ -1,6 +1,7 @@
 /* Clients from right and wrong options, URLs, and structures of other versions. */
 #include <check.h>
 #include <gemmd/gemmd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +58,8 @@ START_TEST(refuses_long_urls)
     memset(url + 5, 'x', 200);
     ck_assert_ptr_null(gemmd_client_new(&options, &error));
     ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
-    memset(url, 'x', sizeof url - 1);
-    memcpy(url, "http://h/", 9);
+    int front = snprintf(url, sizeof url, "http://h/");
+    memset(url + front, 'x', sizeof url - 1 - (size_t)front);
     ck_assert_ptr_null(gemmd_client_new(&options, &error));
     ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
 }
@@ -140,6 +141,20 @@ START_TEST(writes_no_further_than_the_caller_knows)
 }
 END_TEST
 
+/* Programs are compiled with these numbers: a new entry goes to the end of its list. */
+START_TEST(keeps_the_values_of_enumerations)
+{
+    ck_assert_int_eq(GEMMD_OK, 0);
+    ck_assert_int_eq(GEMMD_ERR_QUEUE_FULL, 14);
+    ck_assert_int_eq(GEMMD_ERR_USAGE, 22);
+    ck_assert_int_eq(GEMMD_ERR_CANCELLED, 27);
+    ck_assert_int_eq(GEMMD_F64, 0);
+    ck_assert_int_eq(GEMMD_I32, 6);
+    ck_assert_int_eq(GEMMD_ACT_SILU, 4);
+    ck_assert_uint_eq(sizeof(struct gemmd_error_info), 372);
+}
+END_TEST
+
 START_TEST(names_everything)
 {
     enum gemmd_dtype dtype;
@@ -167,7 +182,7 @@ START_TEST(spreads_repeats_over_a_growing_time)
 {
     uint64_t random = backoff_seed();
     for (uint32_t attempts = 1; attempts <= 40; attempts++) {
-        uint64_t bound_us = BACKOFF_CAP_MS * 1000, low = UINT64_MAX, high = 0;
+        uint64_t bound_us = UINT64_C(1000) * BACKOFF_CAP_MS, low = UINT64_MAX, high = 0;
         if (attempts < 8 && (UINT64_C(50000) << (attempts - 1)) < bound_us)
             bound_us = UINT64_C(50000) << (attempts - 1);
         for (int i = 0; i < 1000; i++) {
@@ -197,6 +212,7 @@ int main(void)
     tcase_add_test(tcase, takes_no_options_and_zeroed_ones);
     tcase_add_test(tcase, takes_structures_of_other_versions);
     tcase_add_test(tcase, writes_no_further_than_the_caller_knows);
+    tcase_add_test(tcase, keeps_the_values_of_enumerations);
     tcase_add_test(tcase, names_everything);
     tcase_add_test(tcase, spreads_repeats_over_a_growing_time);
     suite_add_tcase(suite, tcase);
