@@ -60,13 +60,24 @@ struct gemm_kernel {
                             uint64_t *out); /* false: overflow */
     enum gemmd_error (*run)(struct gemm_context *context, const struct gemm_problem *problem,
                             void *workspace);
+    /* Enqueues (CUDA) or computes (CPU) many problems at once, each of which the kernel takes and
+     * none of which needs a workspace. On CUDA operands and results may lie in mapped host memory,
+     * aligned to their elements. Results have the bytes that `run` gives. NULL: the kernel takes
+     * one at a time. */
+    enum gemmd_error (*run_group)(struct gemm_context *context,
+                                  const struct gemm_problem *const problems[], uint32_t count);
 };
+
+/* Whether a problem is so small that what it costs is the way there and back: it is computed
+ * where it lies, with others in one launch if there are any. A pure function of shape and types. */
+bool gemm_is_small(const struct gemm_problem *problem);
 
 /* The kernels of a backend, NULL-terminated; empty for a backend that is not built in. */
 const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
 
-/* The kernel for a problem: `name` is "auto" or a kernel's name. A name that does not exist or a
- * kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
+/* The kernel for a problem: `name` is "auto" or a kernel's name. "auto" is the first that takes the
+ * problem; for small ones, the first of those that take many at once. A name that does not exist or
+ * a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
  * Pure: the choice depends on the backend and the problem's shape and types only. */
 enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,

@@ -11,7 +11,7 @@
 #include "server/work/dispatch.h"
 #include "simulated_device.h"
 
-enum { ITEMS_MAX = 64, PROBE_MS = 60000, PRODUCERS = 3, EACH = 500 };
+enum { ITEMS_MAX = 64, PROBE_MS = 60000, PRODUCERS = 3, EACH = 500, MAX_BATCH = 4 };
 
 /* What the host's check says, and whether it takes its time. In place of the kernels room's. */
 struct check {
@@ -131,8 +131,8 @@ static void start_on(struct simulated_device *device, uint32_t places)
     stage.device = device;
     stage.queue = queue_create(places, 0);
     stage.metrics = metrics_create(1, &identity);
-    stage.dispatch =
-        dispatch_start(&stage.device->base, stage.queue, metrics_shard(stage.metrics, 0));
+    stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
+                                    metrics_shard(stage.metrics, 0), MAX_BATCH);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
