@@ -168,6 +168,14 @@ void daemon_stop(struct daemon *daemon)
     tokens_free(daemon->tokens);
 }
 
+uint32_t daemon_active_requests(const struct daemon *daemon)
+{
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < daemon->io_thread_count; i++)
+        active += atomic_load(&daemon->io_threads[i]->active_requests);
+    return active;
+}
+
 struct metrics_gauges daemon_gauges(struct daemon *daemon)
 {
     struct queue_state queue = queue_state(daemon->queue);

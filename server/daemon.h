@@ -49,8 +49,7 @@ struct daemon {
     struct acceptor *acceptor;
 
     _Atomic enum daemon_stage stage;
-    atomic_uint connections;     /* open ones */
-    atomic_uint active_requests; /* from their first header to their last byte sent */
+    atomic_uint connections; /* open ones */
     uint64_t started_ns;
 };
 
@@ -64,6 +63,9 @@ void daemon_stop(struct daemon *daemon);
 /* Whose metrics shard is whose: I/O threads have 0 ... io_thread_count-1. */
 uint32_t daemon_shard_dispatch(const struct daemon *daemon);
 uint32_t daemon_shard_main(const struct daemon *daemon);
+
+/* Requests between their first line and the last byte of their answer. */
+uint32_t daemon_active_requests(const struct daemon *daemon);
 
 /* What /metrics reads at scrape time. Any thread. */
 struct metrics_gauges daemon_gauges(struct daemon *daemon);

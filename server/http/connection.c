@@ -11,18 +11,14 @@
 /* The average rate of a body counts only after this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
-/* The I/O thread gets this long to act on the last bytes before an end of the stream. */
-static const uint64_t END_GRACE_NS = 200000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
-    enum connection_phase before = atomic_load(&connection->phase);
-    atomic_store(&connection->since_ns, now_ns);
-    atomic_store(&connection->moved_bytes, 0);
-    do {
-        if (before == CONNECTION_EXPIRED || before == CONNECTION_GONE)
-            return false;
-    } while (!atomic_compare_exchange_weak(&connection->phase, &before, phase));
+    if (connection->phase == CONNECTION_EXPIRED || connection->phase == CONNECTION_GONE)
+        return false;
+    connection->phase = phase;
+    connection->since_ns = now_ns;
+    connection->moved_bytes = 0;
     return true;
 }
 
@@ -54,29 +50,21 @@ static bool has_ended(int fd)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Whether nobody is left to complete the request: its end was there a while ago, and the phase
- * has not changed since. */
-static bool has_left(struct connection *connection, enum connection_phase phase, uint64_t since_ns,
-                     uint64_t now_ns)
+/* Whether nobody is left to complete the request. libmicrohttpd has acted on all that was read. */
+static bool has_left(const struct connection *connection)
 {
-    if ((phase != CONNECTION_HEADERS && phase != CONNECTION_BODY) || !has_ended(connection->fd))
-        connection->end_seen_ns = 0;
-    else if (connection->end_seen_ns == 0 || connection->end_seen_ns < since_ns)
-        connection->end_seen_ns = now_ns;
-    return connection->end_seen_ns != 0 && now_ns - connection->end_seen_ns > END_GRACE_NS;
+    return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
+           has_ended(connection->fd);
 }
 
 void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
 {
     const struct config *config = &daemon->config;
-    enum connection_phase phase = atomic_load(&connection->phase);
-    uint64_t since = atomic_load(&connection->since_ns);
-    uint64_t moved = atomic_load(&connection->moved_bytes);
-    uint64_t deadline = atomic_load(&connection->deadline_ns);
+    uint64_t since = connection->since_ns;
     struct fault fault = {.code = GEMMD_OK};
     bool late = false;
 
-    switch (phase) {
+    switch (connection->phase) {
     case CONNECTION_IDLE:
         late =
             past(since, atomic_load(&daemon->stage) == DAEMON_CLOSING ? 1 : config->idle_timeout_ms,
@@ -90,7 +78,7 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
                       config->header_timeout_ms);
         break;
     case CONNECTION_BODY:
-        if (deadline != 0 && now_ns > deadline) {
+        if (connection->deadline_ns != 0 && now_ns > connection->deadline_ns) {
             late = true;
             fault_set(&fault, GEMMD_ERR_DEADLINE, "timeout_ms",
                       "the deadline passed while the body was arriving");
@@ -99,7 +87,8 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
         } else if (config->min_body_rate != 0 && now_ns > since + RATE_GRACE_NS &&
-                   (double)moved * 1e9 < (double)config->min_body_rate * (double)(now_ns - since)) {
+                   (double)connection->moved_bytes * 1e9 <
+                       (double)config->min_body_rate * (double)(now_ns - since)) {
             late = true;
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body arrived at less than %" PRIu64 " bytes a second",
@@ -114,11 +103,10 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
     case CONNECTION_GONE:
         break;
     }
-    bool gone = has_left(connection, phase, since, now_ns);
-    if ((!late && !gone) ||
-        !atomic_compare_exchange_strong(&connection->phase, &phase,
-                                        gone ? CONNECTION_GONE : CONNECTION_EXPIRED))
+    bool gone = has_left(connection);
+    if (!late && !gone)
         return;
+    connection->phase = gone ? CONNECTION_GONE : CONNECTION_EXPIRED;
     if (!gone && fault.code != GEMMD_OK)
         connection_send_fault(connection->fd, &fault);
     shutdown(connection->fd, SHUT_RDWR);

@@ -12,6 +12,7 @@
 #include "server/http/accept.h"
 #include "server/http/endpoints.h"
 #include "server/http/respond.h"
+#include "server/observe/decimal.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_size, const char *value, size_t value_size)
@@ -117,7 +118,7 @@ static void gemm_submit(struct request *request)
     }
     call->work.done = work_done;
     call->work.queued_ns = clock_now_ns();
-    request_suspend(request); /* before the push: the answer may be there at once */
+    request_hand_over(request); /* before the push: the work may be done at once */
     queue_push(request->daemon->queue, &call->work);
 }
 
@@ -133,9 +134,24 @@ static void block_sent(void *cls)
     free(sent);
 }
 
-static double ms(uint64_t ns)
+/* "recv;dur=0.041, queue;dur=..." in milliseconds (W3C Server-Timing). */
+static void write_timing(const struct request *request, char *out)
 {
-    return (double)ns * 1e-6;
+    const struct work *work = &request->gemm.work;
+    const struct {
+        const char *name;
+        uint64_t ns;
+    } stages[] = {
+        {"recv;dur=", request->received_ns - request->started_ns},
+        {", queue;dur=", work->started_ns - work->queued_ns},
+        {", h2d;dur=", work->h2d_ns},
+        {", kernel;dur=", work->kernel_ns},
+        {", d2h;dur=", work->d2h_ns},
+        {", total;dur=", clock_now_ns() - request->started_ns},
+    };
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        out = decimal_milliseconds(stpcpy(out, stages[i].name), stages[i].ns);
+    *out = '\0';
 }
 
 static void add_headers(struct request *request, struct MHD_Response *response)
@@ -149,14 +165,9 @@ static void add_headers(struct request *request, struct MHD_Response *response)
     MHD_add_response_header(response, "Gemmd-Shape", text);
     MHD_add_response_header(response, "Gemmd-Dtype", dtype_name(call->c.dtype));
     MHD_add_response_header(response, "Gemmd-Kernel", work->kernel->name);
-    snprintf(text, sizeof text, "%" PRIu32, work->batch);
+    *decimal_u64(text, work->batch) = '\0';
     MHD_add_response_header(response, "Gemmd-Batch", text);
-    snprintf(text, sizeof text,
-             "recv;dur=%.3f, queue;dur=%.3f, h2d;dur=%.3f, kernel;dur=%.3f, d2h;dur=%.3f, "
-             "total;dur=%.3f",
-             ms(request->received_ns - request->started_ns), ms(work->started_ns - work->queued_ns),
-             ms(work->h2d_ns), ms(work->kernel_ns), ms(work->d2h_ns),
-             ms(clock_now_ns() - request->started_ns));
+    write_timing(request, text);
     MHD_add_response_header(response, "Server-Timing", text);
     if (work->verify) {
         snprintf(text, sizeof text, "pass; residual=%.3g", work->residual);

@@ -2,7 +2,10 @@
  * io_thread.h - one libmicrohttpd daemon on one thread, with the connections given to it.
  *
  * libmicrohttpd's own thread pool leaves most connections on few threads, so each thread here
- * is a daemon of its own without a listening socket, and the acceptor hands connections out.
+ * is a daemon of its own without a listening socket, and the acceptor hands connections out. The
+ * thread is ours too (libmicrohttpd's "external" polling): what has to be done on it, be it a new
+ * connection, a finished request or a check for late clients, comes through its inbox, so that
+ * nothing about a connection is shared between threads.
  */
 #ifndef SERVER_HTTP_IO_THREAD_H
 #define SERVER_HTTP_IO_THREAD_H
@@ -15,25 +18,42 @@
 
 #include "proto/error.h"
 #include "server/http/connection.h"
+#include "server/http/inbox.h"
+#include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
 struct MHD_Daemon;
+struct request;
 
 struct io_thread {
     struct daemon *daemon; /* borrowed */
     struct MHD_Daemon *mhd;
     struct metrics_shard *shard;
     uint32_t index;
-    uint64_t id_state; /* of the generator of request ids; this thread only */
-    atomic_uint load;  /* connections handed to this thread and not closed */
-    pthread_mutex_t lock;
-    struct connection *connections; /* under lock */
+    pthread_t thread;
+
+    /* Only the thread itself touches these. */
+    uint64_t id_state;              /* of the generator of request ids */
+    struct connection *connections; /* open ones */
+    struct connection *arriving;    /* what MHD_add_connection is being called for */
+    bool moved;                     /* something came or went in this turn of the loop */
+    bool busy;                      /* ... in the last one: it is not about to sleep */
+    bool stopping;
+    struct log_buffer log_buffer; /* its access log */
+
+    /* Any thread, on lines of their own: others look at them while this thread works. */
+    _Alignas(128) struct inbox inbox;
+    atomic_uint load;            /* connections handed to this thread and not closed */
+    atomic_uint active_requests; /* from the first line to the last byte sent; written here */
+    atomic_bool checking;        /* `check` is in the inbox */
+    struct inbox_message check, stop;
 };
 
 /* Starts thread number `index`; it uses metrics shard `index`. */
 enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct io_thread **thread,
                                  struct fault *fault);
-/* No request may be suspended any more (libmicrohttpd aborts otherwise). */
+/* Stops once it has done what is in its inbox. No request may be suspended but those whose wake is
+ * there (libmicrohttpd aborts otherwise). */
 void io_thread_stop(struct io_thread *thread);
 
 /* Hands over an accepted, non-blocking socket (acceptor's thread). Owned by the thread from
@@ -42,7 +62,8 @@ void io_thread_stop(struct io_thread *thread);
 void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer,
                    socklen_t peer_length);
 
-/* Ends the connections that have waited too long (main thread, a few times a second). */
-void io_thread_check(struct io_thread *thread, uint64_t now_ns);
+/* Makes the thread end the connections that have waited too long (main thread, a few times a
+ * second). */
+void io_thread_check(struct io_thread *thread);
 
 #endif

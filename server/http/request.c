@@ -16,13 +16,20 @@
  * connection; longer ones cost less as a new connection. */
 static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
 
+/* One writer, so that no read-modify-write is needed. */
+static void count_active(struct io_thread *thread, int change)
+{
+    unsigned now = atomic_load_explicit(&thread->active_requests, memory_order_relaxed);
+    atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
+}
+
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct io_thread *thread = cls;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct connection *connection = info->socket_context;
-    struct request *request = connection == NULL ? NULL : calloc(1, sizeof *request);
+    struct request *request = calloc(1, sizeof *request);
     if (request == NULL)
         return NULL; /* request_handle closes the connection */
     request->daemon = thread->daemon;
@@ -31,7 +38,8 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->mhd = mhd;
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
-    atomic_fetch_add(&thread->daemon->active_requests, 1);
+    count_active(thread, 1);
+    thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
     return request;
 }
@@ -75,20 +83,61 @@ void request_refuse(struct request *request)
 void request_receive(struct request *request)
 {
     request->state = REQUEST_RECEIVING;
-    atomic_store(&request->connection->deadline_ns, request->gemm.deadline_ns);
+    request->connection->deadline_ns = request->gemm.deadline_ns;
     connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
 }
 
-void request_suspend(struct request *request)
+/* After the request's last callback, and once its work is done. */
+static void end(struct request *request)
+{
+    if (request->endpoint != NULL && request->endpoint->release != NULL)
+        request->endpoint->release(request);
+    count_active(request->thread, -1);
+    free(request);
+}
+
+static void work_done(struct inbox_message *message)
+{
+    struct request *request = INBOX_OWNER(message, struct request, done);
+    if (request->abandoned)
+        end(request);
+    else
+        MHD_resume_connection(request->mhd);
+}
+
+void request_hand_over(struct request *request)
 {
     request->state = REQUEST_WORKING;
-    MHD_suspend_connection(request->mhd);
+    request->done.act = work_done;
 }
 
 void request_wake(struct request *request)
 {
-    request->state = REQUEST_READY;
-    MHD_resume_connection(request->mhd);
+    if (atomic_exchange(&request->progress, PROGRESS_DONE) == PROGRESS_AWAITED)
+        inbox_post(&request->thread->inbox, &request->done);
+}
+
+/* From here on the end of the work comes through the inbox. False if it is done already. */
+static bool await_end(struct request *request)
+{
+    enum request_progress before = PROGRESS_RUNNING;
+    return atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED) ||
+           before == PROGRESS_AWAITED;
+}
+
+static void ask_for_answer(struct request *request)
+{
+    struct io_thread *thread = request->thread;
+    if (atomic_load(&request->progress) != PROGRESS_DONE) {
+        if (thread->busy)
+            return;
+        if (await_end(request)) {
+            MHD_suspend_connection(request->mhd);
+            return;
+        }
+    }
+    thread->moved = true;
+    request->endpoint->answer(request);
 }
 
 static bool has_body(const struct request *request)
@@ -120,8 +169,9 @@ static void take_headers(struct request *request, const char *url, const char *m
 static bool receive(struct request *request, const char *bytes, size_t length)
 {
     struct connection *connection = request->connection;
+    request->thread->moved = true;
     request->received_bytes += length;
-    atomic_store_explicit(&connection->moved_bytes, request->received_bytes, memory_order_relaxed);
+    connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
         if (request->endpoint->chunk(request, bytes, length))
             return true;
@@ -175,19 +225,24 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
             *upload_data_size = 0;
             return keep ? MHD_YES : MHD_NO;
         }
-        /* The watchdog may have answered already; then there is nobody to compute for. */
+        /* connection_check may have answered already; then there is nobody to compute for. */
         if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
             return MHD_NO;
         finish_body(request);
         return MHD_YES;
-    case REQUEST_READY:
-        request->endpoint->answer(request);
-        return MHD_YES;
     case REQUEST_WORKING:
+        ask_for_answer(request);
+        return MHD_YES;
     case REQUEST_ANSWERED:
         return MHD_YES;
     }
     return MHD_NO;
+}
+
+/* Then nobody but the dispatch thread may look at it. */
+static bool work_is_running(const struct request *request)
+{
+    return request->state == REQUEST_WORKING && atomic_load(&request->progress) != PROGRESS_DONE;
 }
 
 static void log_request(const struct request *request, uint64_t now_ns)
@@ -216,13 +271,15 @@ static void log_request(const struct request *request, uint64_t now_ns)
         entry.batch = gemm->batch;
         entry.dtype = dtype_name(gemm->dtype);
         entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
+    }
+    if (entry.op != NULL && !work_is_running(request)) {
         entry.shared = work->batch;
         entry.queue_ns = work->started_ns - work->queued_ns;
         entry.h2d_ns = work->h2d_ns;
         entry.kernel_ns = work->kernel_ns;
         entry.d2h_ns = work->d2h_ns;
     }
-    log_access(request->daemon->log, &entry);
+    log_access(request->daemon->log, &request->thread->log_buffer, &entry, now_ns);
 }
 
 static void count_request(struct request *request, uint64_t now_ns)
@@ -246,8 +303,8 @@ static void note_end(struct request *request)
 {
     if (request->state == REQUEST_DISCARDING && request->status != 0)
         return; /* we did, in `receive` */
-    if (atomic_load(&request->connection->phase) == CONNECTION_EXPIRED) {
-        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* the watchdog */
+    if (request->connection->phase == CONNECTION_EXPIRED) {
+        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* connection_check */
         request->status = error_status(GEMMD_ERR_SLOW_CLIENT);
         return;
     }
@@ -271,10 +328,10 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     count_request(request, now_ns);
     if (request->daemon->config.access_log)
         log_request(request, now_ns);
-    if (request->endpoint != NULL && request->endpoint->release != NULL)
-        request->endpoint->release(request);
-    atomic_store(&request->connection->deadline_ns, 0);
+    request->connection->deadline_ns = 0;
     connection_enter(request->connection, CONNECTION_IDLE, now_ns);
-    atomic_fetch_sub(&request->daemon->active_requests, 1);
-    free(request);
+    /* The client left while the work is done: the work's memory must stay until it has ended. */
+    request->abandoned = request->state == REQUEST_WORKING && await_end(request);
+    if (!request->abandoned)
+        end(request);
 }

@@ -8,14 +8,16 @@
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
- *   WORKING     suspended; the queue and the dispatch thread own request->gemm.work
- *   READY       the work is done; the I/O thread was woken and answers next
- *   ANSWERED    the answer is with libmicrohttpd
+ *   WORKING     the queue and the dispatch thread own request->gemm.work. libmicrohttpd asks for
+ * the answer at every turn of the thread's loop; before a thread sleeps it suspends what is still
+ * not done. Suspending costs four system calls, so a busy thread does not ANSWERED    the answer is
+ * with libmicrohttpd
  */
 #ifndef SERVER_HTTP_REQUEST_H
 #define SERVER_HTTP_REQUEST_H
 
 #include <microhttpd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,8 +31,14 @@ enum request_state {
     REQUEST_RECEIVING,
     REQUEST_DISCARDING,
     REQUEST_WORKING,
-    REQUEST_READY,
     REQUEST_ANSWERED
+};
+
+/* Of a WORKING request: between its I/O thread and the one that ends the work. */
+enum request_progress {
+    PROGRESS_RUNNING,
+    PROGRESS_AWAITED, /* the I/O thread does not look any more: its inbox has to be told */
+    PROGRESS_DONE
 };
 
 enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
@@ -60,6 +68,9 @@ struct request {
     struct MHD_Connection *mhd;
     const struct endpoint *endpoint; /* NULL until routed */
     enum request_state state;
+    _Atomic enum request_progress progress;
+    struct inbox_message done; /* to the I/O thread, if the work's end is AWAITED */
+    bool abandoned;            /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
     char method[16];
@@ -90,9 +101,10 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
 void request_refuse(struct request *request);
 /* Accepts the body. */
 void request_receive(struct request *request);
-/* Suspends the request: whoever it is handed to next must call request_wake, once. */
-void request_suspend(struct request *request);
-/* Wakes a suspended request, whose endpoint's `answer` is then called. Any thread. */
+/* Turns to WORKING: whoever the request is handed to next must call request_wake, once. */
+void request_hand_over(struct request *request);
+/* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
+ * when this returns. */
 void request_wake(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);

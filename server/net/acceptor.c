@@ -171,12 +171,12 @@ static void on_tick(uv_timer_t *timer)
         drain(acceptor, 0, device_lost_reason(daemon->device));
     if (++acceptor->ticks % TICKS_PER_CHECK == 0 || stage == DAEMON_CLOSING)
         for (uint32_t i = 0; i < daemon->io_thread_count; i++)
-            io_thread_check(daemon->io_threads[i], now_ns);
+            io_thread_check(daemon->io_threads[i]);
     if (acceptor->ticks % TICKS_PER_CHECK == 0 && stage != DAEMON_CLOSING)
         start_polling(acceptor);
 
     if (stage == DAEMON_CLOSING) {
-        uint32_t left = atomic_load(&daemon->active_requests);
+        uint32_t left = daemon_active_requests(daemon);
         if (left > 0 && (now_ns > acceptor->give_up_at_ns || acceptor->forced))
             log_event(daemon->log, CONFIG_LOG_WARNING,
                       "giving up on %" PRIu32 " unfinished requests", left);

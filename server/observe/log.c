@@ -3,8 +3,8 @@
  *
  * O_NONBLOCK would belong to the open file, which the daemon shares with the process that started
  * it, so it is left alone. Instead a pipe, socket or terminal is asked with poll(2) first: one that
- * is writable takes a line of PIPE_BUF bytes without blocking. The lock keeps two threads from both
- * taking the same room for theirs.
+ * is writable takes PIPE_BUF bytes without blocking. The lock keeps two threads from both taking
+ * the same room for theirs.
  *
  * The output is a descriptor of the log's own: were standard output closed, its number would be
  * given to the next connection, which would then be sent the log.
@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,28 +60,32 @@ void log_destroy(struct log *log)
     free(log);
 }
 
-static bool write_now(const struct log *log, const struct log_line *line)
+static bool write_now(const struct log *log, const char *text, size_t length)
 {
     struct pollfd output = {.fd = log->output, .events = POLLOUT};
     if (log->waits && (poll(&output, 1, 0) != 1 || !(output.revents & POLLOUT)))
         return false;
     ssize_t written;
     do
-        written = write(log->output, line->text, line->length);
+        written = write(log->output, text, length);
     while (written < 0 && errno == EINTR);
-    return written == (ssize_t)line->length;
+    return written == (ssize_t)length;
 }
 
-static void finish(struct log *log, struct log_line *line)
+static void write_lines(struct log *log, const char *text, size_t length, uint32_t lines)
+{
+    pthread_mutex_lock(&log->lock);
+    bool written = write_now(log, text, length);
+    pthread_mutex_unlock(&log->lock);
+    if (!written)
+        atomic_fetch_add_explicit(&log->dropped, lines, memory_order_relaxed);
+}
+
+static void end_line(struct log_line *line)
 {
     if (line->length == LOG_LINE_MAX)
         line->length--;
     line->text[line->length++] = '\n';
-    pthread_mutex_lock(&log->lock);
-    bool written = write_now(log, line);
-    pthread_mutex_unlock(&log->lock);
-    if (!written)
-        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
 }
 
 void log_event(struct log *log, enum config_log_level level, const char *format, ...)
@@ -100,17 +105,43 @@ void log_event(struct log *log, enum config_log_level level, const char *format,
     log_line_escape(&line, message, MESSAGE_BUDGET);
     if (log->format == CONFIG_LOG_JSON)
         log_line_add(&line, "\"}");
-    finish(log, &line);
+    end_line(&line);
+    write_lines(log, line.text, line.length, 1);
 }
 
-void log_access(struct log *log, const struct log_access *entry)
+void log_flush(struct log *log, struct log_buffer *buffer)
+{
+    if (buffer->length > 0)
+        write_lines(log, buffer->text, buffer->length, buffer->lines);
+    buffer->length = buffer->lines = 0;
+}
+
+int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns)
+{
+    if (buffer->length == 0)
+        return -1;
+    uint64_t waited_ms = (now_ns - buffer->since_ns) / 1000000;
+    return waited_ms >= LOG_DELAY_MS ? 0 : (int)(LOG_DELAY_MS - waited_ms);
+}
+
+void log_access(struct log *log, struct log_buffer *buffer, const struct log_access *entry,
+                uint64_t now_ns)
 {
     enum config_log_level level = entry->status >= 500 ? CONFIG_LOG_WARNING : CONFIG_LOG_INFO;
     if (level < log->level)
         return;
     struct log_line line;
     log_line_access(&line, log->format, level, entry);
-    finish(log, &line);
+    end_line(&line);
+    if (line.length > LOG_BUFFER_BYTES - buffer->length)
+        log_flush(log, buffer);
+    if (buffer->length == 0)
+        buffer->since_ns = now_ns;
+    memcpy(buffer->text + buffer->length, line.text, line.length);
+    buffer->length += (uint32_t)line.length;
+    buffer->lines++;
+    if (level >= CONFIG_LOG_WARNING)
+        log_flush(log, buffer);
 }
 
 uint64_t log_dropped(const struct log *log)

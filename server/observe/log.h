@@ -1,9 +1,14 @@
 /*
  * log.h - one line an event on standard output, JSON or text.
  *
- * Lines are written whole with one write(2), 4096 bytes at most; any thread. The level and format
- * are set once, before threads start. Standard output that is full or closed never blocks or stops
- * serving: lines are dropped and counted. SIGPIPE must be ignored.
+ * Lines are written whole; any thread. The level and format are set once, before threads start.
+ * Standard output that is full or closed never blocks or stops serving: lines are dropped and
+ * counted. SIGPIPE must be ignored.
+ *
+ * Every request has its line, at any rate. So that a line costs no system call and no lock, each
+ * thread that logs requests gathers its lines in a buffer, which is written when it is full, when a
+ * line of level warning or more is in it, or when it is due. Lines of several threads may therefore
+ * be out of order by LOG_DELAY_MS; their times are those of the events.
  */
 #ifndef SERVER_OBSERVE_LOG_H
 #define SERVER_OBSERVE_LOG_H
@@ -33,7 +38,22 @@ struct log_access {
     uint32_t shared; /* requests in the launch */
     uint64_t receive_ns, queue_ns, h2d_ns, kernel_ns, d2h_ns, send_ns, total_ns; /* durations */
 };
-void log_access(struct log *log, const struct log_access *entry);
+
+enum { LOG_BUFFER_BYTES = 4096, LOG_DELAY_MS = 50 }; /* PIPE_BUF: a pipe takes it whole */
+
+/* One thread's lines that are not written yet. Zeroed at first; flushed by its owner in time and at
+ * the end. */
+struct log_buffer {
+    uint32_t length, lines;
+    uint64_t since_ns; /* when the first line was added */
+    char text[LOG_BUFFER_BYTES];
+};
+/* Adds a line. `now_ns` is the monotonic clock. */
+void log_access(struct log *log, struct log_buffer *buffer, const struct log_access *entry,
+                uint64_t now_ns);
+/* How long until the buffer is due, in milliseconds; -1 if it is empty. */
+int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns);
+void log_flush(struct log *log, struct log_buffer *buffer);
 
 uint64_t log_dropped(const struct log *log); /* lines that could not be written */
 

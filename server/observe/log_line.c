@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/observe/decimal.h"
+
 static void add_bytes(struct log_line *line, const char *bytes, size_t length)
 {
     if (length > LOG_LINE_MAX - line->length)
@@ -18,22 +20,16 @@ void log_line_add(struct log_line *line, const char *text)
     add_bytes(line, text, strlen(text));
 }
 
-/* printf is most of a line's time if it writes every number of it. */
-static void add_digits(struct log_line *line, uint64_t value, size_t least)
-{
-    char digits[20], *first = digits + sizeof(digits);
-    size_t count = 0;
-    do {
-        *--first = (char)('0' + value % 10);
-        value /= 10;
-        count++;
-    } while (value > 0 || count < least);
-    add_bytes(line, first, count);
-}
-
 void log_line_number(struct log_line *line, uint64_t value)
 {
-    add_digits(line, value, 1);
+    char text[DECIMAL_MAX];
+    add_bytes(line, text, (size_t)(decimal_u64(text, value) - text));
+}
+
+void log_line_milliseconds(struct log_line *line, uint64_t ns)
+{
+    char text[DECIMAL_MAX];
+    add_bytes(line, text, (size_t)(decimal_milliseconds(text, ns) - text));
 }
 
 /* The length of the UTF-8 sequence at `text`, or 0 if there is none (RFC 3629: no surrogates, no
@@ -127,12 +123,4 @@ void log_line_begin(struct log_line *line, enum config_log_format format,
     log_line_add(line, "\",\"level\":\"");
     log_line_add(line, names[level]);
     log_line_add(line, "\",");
-}
-
-void log_line_milliseconds(struct log_line *line, uint64_t ns)
-{
-    uint64_t us = ns / 1000 + (ns % 1000 >= 500);
-    add_digits(line, us / 1000, 1);
-    log_line_add(line, ".");
-    add_digits(line, us % 1000, 3);
 }

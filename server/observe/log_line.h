@@ -15,7 +15,7 @@
 
 #include "server/observe/log.h"
 
-enum { LOG_LINE_MAX = 4096 }; /* PIPE_BUF: a pipe takes such a line whole */
+enum { LOG_LINE_MAX = LOG_BUFFER_BYTES };
 
 struct log_line {
     size_t length;

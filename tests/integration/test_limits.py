@@ -1,7 +1,9 @@
 """Every limit, reached: what is refused, how, and that the daemon goes on."""
 
+import re
 import socket
 import struct
+import threading
 import time
 
 import numpy as np
@@ -133,6 +135,46 @@ def test_places_of_lost_clients_come_back(sent, how, start):
             wire.socket.close()
         assert eventually(daemon.address, GOOD, 200).body == RIGHT
         wire.socket.close()
+
+
+def test_clients_that_leave_while_their_product_is_computed(start):
+    """Neither memory nor place is given back before the work has ended. An upload keeps the only
+    I/O thread busy, so that most of the connections are not suspended when they end."""
+    daemon = start("--io-threads", "1")
+    size, long = 400, 1 << 22
+    product = request("POST", f"/gemm?m={size}&n={size}&k={size}",
+                      [OCTETS, ("Content-Length", 8 * size * size)], bytes(8 * size * size))
+    upload = request("POST", f"/gemm?m=1&n=1&k={long}", [OCTETS, ("Content-Length", 8 * long)],
+                     bytes(8 * long))
+    stop = threading.Event()
+    statuses = set()
+
+    def keep_busy():
+        with Wire(daemon.address) as wire:
+            while not stop.is_set():
+                wire.send(upload)
+                statuses.add(wire.receive().status)
+
+    other = threading.Thread(target=keep_busy)
+    other.start()
+    try:
+        for i in range(50):
+            wire = Wire(daemon.address)
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            wire.send(product)
+            time.sleep(i % 10 * 0.0004)
+            wire.socket.close()
+    finally:
+        stop.set()
+        other.join()
+    assert statuses == {200}
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    idle = r"^gemmd_pinned_memory_used_bytes 0$"
+    deadline = time.monotonic() + 30
+    while not re.search(idle, exchange(daemon.address, request("GET", "/metrics")).body.decode(),
+                        re.MULTILINE):
+        assert time.monotonic() < deadline, "memory is not given back"
+        time.sleep(0.02)
 
 
 def test_out_of_pinned_memory(start):

@@ -60,6 +60,13 @@ static char *written(struct capture *capture)
     return text;
 }
 
+static void log_one_access(struct log *log, const struct log_access *entry)
+{
+    struct log_buffer buffer = {0};
+    log_access(log, &buffer, entry, 0);
+    log_flush(log, &buffer);
+}
+
 /* The one line as an object. */
 static json_t *one_object(const char *text)
 {
@@ -104,10 +111,10 @@ START_TEST(lesser_levels_are_left_out)
     struct log_access fine = {.status = 200}, fault = {.status = 500};
     log_event(c.log, CONFIG_LOG_DEBUG, "no");
     log_event(c.log, CONFIG_LOG_INFO, "no");
-    log_access(c.log, &fine);
+    log_one_access(c.log, &fine);
     log_event(c.log, CONFIG_LOG_WARNING, "yes");
     log_event(c.log, CONFIG_LOG_ERROR, "yes");
-    log_access(c.log, &fault);
+    log_one_access(c.log, &fault);
     char *text = written(&c);
     int lines = 0;
     for (const char *p = text; (p = strchr(p, '\n')); p++)
@@ -196,7 +203,7 @@ static const struct log_access product = {.request_id = "id-1",
 START_TEST(access_line_says_all_of_a_product)
 {
     struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
-    log_access(c.log, &product);
+    log_one_access(c.log, &product);
     char *text = written(&c);
     json_t *object = one_object(text);
     json_t *expected = json_pack(
@@ -219,7 +226,7 @@ START_TEST(access_line_leaves_out_what_is_not_known)
 {
     struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
     struct log_access entry = {.method = "GET", .path = "/livez", .status = 200};
-    log_access(c.log, &entry);
+    log_one_access(c.log, &entry);
     char *text = written(&c);
     json_t *object = one_object(text);
     static const char *const left_out[] = {"op", "error", "m", "kernel", "kernel_ms", "request_id"};
@@ -234,7 +241,7 @@ END_TEST
 START_TEST(access_line_as_text)
 {
     struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_TEXT);
-    log_access(c.log, &product);
+    log_one_access(c.log, &product);
     char *text = written(&c);
     ck_assert_ptr_nonnull(
         strstr(text, "Z info    POST /gemm 429 1234.568ms error=queue-full m=1 "));
@@ -256,7 +263,7 @@ START_TEST(no_access_line_is_too_long)
                                    most,    most,    most,       UINT32_MAX, most,    most,
                                    most,    most,    most,       most,       most};
         struct capture c = capture(CONFIG_LOG_INFO, (enum config_log_format)format);
-        log_access(c.log, &entry);
+        log_one_access(c.log, &entry);
         char *text = written(&c);
         ck_assert_uint_le(strlen(text), LOG_LINE_MAX);
         ck_assert_int_eq(text[strlen(text) - 1], '\n');
@@ -358,8 +365,10 @@ enum { THREADS = 4, LINES = 500, ALL_LINES = THREADS * LINES };
 
 static void *write_lines(void *argument)
 {
+    struct log_buffer buffer = {0};
     for (int i = 0; i < LINES; i++)
-        log_access(argument, &product);
+        log_access(argument, &buffer, &product, 0);
+    log_flush(argument, &buffer);
     return NULL;
 }
 
@@ -384,6 +393,82 @@ START_TEST(threads_do_not_mix_lines)
 }
 END_TEST
 
+static int lines_in(const struct capture *capture)
+{
+    char bytes[4 * LOG_BUFFER_BYTES];
+    ssize_t got = pread(fileno(capture->file), bytes, sizeof(bytes), 0);
+    ck_assert_int_lt(got, (ssize_t)sizeof(bytes));
+    int lines = 0;
+    for (ssize_t i = 0; i < got; i++)
+        lines += bytes[i] == '\n';
+    return lines;
+}
+
+START_TEST(lines_wait_until_the_buffer_is_full)
+{
+    struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    struct log_buffer buffer = {0};
+    struct log_access fine = {.status = 200};
+    int added = 0;
+    while (lines_in(&c) == 0 && added < LOG_BUFFER_BYTES) {
+        log_access(c.log, &buffer, &fine, 0);
+        added++;
+    }
+    ck_assert_int_eq(lines_in(&c), added - 1);
+    ck_assert_int_gt(added, 2);
+    log_flush(c.log, &buffer);
+    ck_assert_int_eq(lines_in(&c), added);
+    free(written(&c));
+}
+END_TEST
+
+START_TEST(a_warning_does_not_wait)
+{
+    struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    struct log_buffer buffer = {0};
+    struct log_access fine = {.status = 200}, fault = {.status = 503};
+    log_access(c.log, &buffer, &fine, 0);
+    ck_assert_int_eq(lines_in(&c), 0);
+    log_access(c.log, &buffer, &fault, 0);
+    ck_assert_int_eq(lines_in(&c), 2);
+    free(written(&c));
+}
+END_TEST
+
+START_TEST(a_buffer_is_due_some_time_after_its_first_line)
+{
+    struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    struct log_buffer buffer = {0};
+    struct log_access fine = {.status = 200};
+    const uint64_t ms = 1000000, first = 7 * ms;
+    ck_assert_int_eq(log_buffer_due_ms(&buffer, first), -1);
+    log_access(c.log, &buffer, &fine, first);
+    log_access(c.log, &buffer, &fine, first + 5 * ms);
+    ck_assert_int_eq(log_buffer_due_ms(&buffer, first + 5 * ms), LOG_DELAY_MS - 5);
+    ck_assert_int_eq(log_buffer_due_ms(&buffer, first + LOG_DELAY_MS * ms), 0);
+    log_flush(c.log, &buffer);
+    ck_assert_int_eq(log_buffer_due_ms(&buffer, first + LOG_DELAY_MS * ms), -1);
+    free(written(&c));
+}
+END_TEST
+
+START_TEST(lines_that_a_full_disk_refuses_are_counted)
+{
+    int full = open("/dev/full", O_WRONLY), saved = redirect(full);
+    struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    struct log_buffer buffer = {0};
+    struct log_access fine = {.status = 200};
+    for (int i = 0; i < 3; i++)
+        log_access(log, &buffer, &fine, 0);
+    log_flush(log, &buffer);
+    uint64_t dropped = log_dropped(log);
+    log_destroy(log);
+    give_back(saved);
+    close(full);
+    ck_assert_uint_eq(dropped, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -401,6 +486,10 @@ int main(void)
     tcase_add_test(tests, full_pipe_drops_lines_and_recovers);
     tcase_add_test(tests, closed_and_failing_outputs_are_counted);
     tcase_add_test(tests, threads_do_not_mix_lines);
+    tcase_add_test(tests, lines_wait_until_the_buffer_is_full);
+    tcase_add_test(tests, a_warning_does_not_wait);
+    tcase_add_test(tests, a_buffer_is_due_some_time_after_its_first_line);
+    tcase_add_test(tests, lines_that_a_full_disk_refuses_are_counted);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,64 @@
+/*
+ * inbox.c - a stack that is taken whole and turned around. Between the thread that posts and the
+ * one that falls asleep each writes one thing and then reads the other's, in one order for all
+ * (sequential consistency), so that at least one of them sees the other.
+ */
+#include "server/http/inbox.h"
+
+#include <poll.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+bool inbox_open(struct inbox *inbox)
+{
+    atomic_init(&inbox->newest, NULL);
+    atomic_init(&inbox->asleep, false);
+    inbox->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return inbox->wake_fd >= 0;
+}
+
+void inbox_close(struct inbox *inbox)
+{
+    close(inbox->wake_fd);
+}
+
+void inbox_post(struct inbox *inbox, struct inbox_message *message)
+{
+    struct inbox_message *newest = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
+    do
+        message->next = newest;
+    while (!atomic_compare_exchange_weak(&inbox->newest, &newest, message));
+    if (atomic_load(&inbox->asleep) && atomic_exchange(&inbox->asleep, false)) {
+        const uint64_t one = 1;
+        (void)!write(inbox->wake_fd, &one, sizeof one); /* fails only if it is readable as it is */
+    }
+}
+
+void inbox_act(struct inbox *inbox)
+{
+    if (atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL)
+        return;
+    struct inbox_message *newest = atomic_exchange(&inbox->newest, NULL), *oldest = NULL;
+    while (newest != NULL) {
+        struct inbox_message *before = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = before;
+    }
+    while (oldest != NULL) {
+        struct inbox_message *next = oldest->next; /* `act` may free the message */
+        oldest->act(oldest);
+        oldest = next;
+    }
+}
+
+void inbox_wait(struct inbox *inbox, int fd, int timeout_ms)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = inbox->wake_fd, .events = POLLIN}};
+    uint64_t count;
+    atomic_store(&inbox->asleep, true);
+    if (atomic_load(&inbox->newest) == NULL && poll(fds, 2, timeout_ms) > 0 && fds[1].revents != 0)
+        (void)!read(inbox->wake_fd, &count, sizeof count);
+    atomic_store(&inbox->asleep, false);
+}

@@ -1,0 +1,42 @@
+/*
+ * inbox.h - what other threads ask an I/O thread to do, in the order they asked.
+ *
+ * A message is a part of what it is about (a request whose work is done, a new connection), so
+ * that posting allocates nothing and takes no lock. A thread that is awake is not woken: under load
+ * a message costs no system call.
+ */
+#ifndef SERVER_HTTP_INBOX_H
+#define SERVER_HTTP_INBOX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct inbox_message {
+    struct inbox_message *next;                 /* the inbox's */
+    void (*act)(struct inbox_message *message); /* runs on the inbox's thread */
+};
+
+/* The `type` whose `member` a message is. */
+#define INBOX_OWNER(message, type, member)                                                         \
+    ((type *)(void *)((char *)(message)-offsetof(type, member)))
+
+struct inbox {
+    _Atomic(struct inbox_message *) newest; /* each leads to the one posted before it */
+    atomic_bool asleep;
+    int wake_fd; /* becomes readable when the sleeping thread has to wake */
+};
+
+/* False if the system has no descriptor for it. */
+bool inbox_open(struct inbox *inbox);
+void inbox_close(struct inbox *inbox); /* nothing may be in it */
+
+/* Any thread. The message belongs to the inbox until its `act` runs. */
+void inbox_post(struct inbox *inbox, struct inbox_message *message);
+
+/* The owner's. Runs what has been posted. */
+void inbox_act(struct inbox *inbox);
+/* Waits until something has been posted, `fd` is readable or `timeout_ms` (-1: none) is over. */
+void inbox_wait(struct inbox *inbox, int fd, int timeout_ms);
+
+#endif
