@@ -21,13 +21,19 @@ struct crossover {
     struct gemm_problem problem; /* pointers are offsets from the work's start */
 };
 
+/* Where C begins: behind the operands, aligned as an answer is. */
+static uint64_t result_offset(const struct gemm_problem *p)
+{
+    return ((p->m + p->n) * p->k * dtype_size(p->dtype) + 15) / 16 * 16;
+}
+
 static struct gemm_problem at(const struct crossover *x, unsigned char *start)
 {
     struct gemm_problem p = x->problem;
     const uint64_t size = dtype_size(p.dtype);
     p.a = start;
     p.b = start + p.m * p.k * size;
-    p.c = start + (p.m + p.n) * p.k * size;
+    p.c = start + result_offset(&p);
     return p;
 }
 
@@ -46,7 +52,7 @@ static bool run_in_place(struct crossover *x, uint32_t count)
 static bool run_copied(struct crossover *x, uint32_t count)
 {
     const struct gemm_problem *p = &x->problem;
-    const uint64_t in = (p->m + p->n) * p->k * dtype_size(p->dtype);
+    const uint64_t in = result_offset(p);
     const uint64_t out = p->m * p->n * dtype_size(p->out);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t s = i % STREAMS;
