@@ -43,6 +43,21 @@ bool gemm_problem_offered(const struct gemm_problem *problem)
            (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
 }
 
+/* Each side's limit bounds how long a product can hold up those that share its launch, the limit on
+ * bytes what reading host memory from the device may cost against copies, that on the number
+ * how many products one request is. */
+enum { SMALL_SIDE = 256, SMALL_BYTES = 256 << 10, SMALL_BATCH = 64 };
+
+bool gemm_is_small(const struct gemm_problem *p)
+{
+    if (p->m > SMALL_SIDE || p->n > SMALL_SIDE || p->k > SMALL_SIDE || p->batch > SMALL_BATCH)
+        return false;
+    const uint64_t results = p->m * p->n * (p->beta != 0 ? 2 : 1);
+    return p->batch *
+               ((p->m + p->n) * p->k * dtype_size(p->dtype) + results * dtype_size(p->out)) <=
+           SMALL_BYTES;
+}
+
 const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
 {
     return entry_of(backend)->kernels;
@@ -67,20 +82,41 @@ static void list_kernels(const struct gemm_kernel *const *kernels,
         snprintf(text, size, "none");
 }
 
+/* The first that takes the problem, of those that take many at once if `together`. */
+static const struct gemm_kernel *first_that_takes(const struct gemm_backend_entry *entry,
+                                                  const struct gemm_problem *problem, bool together)
+{
+    for (const struct gemm_kernel *const *k = entry->kernels; *k != NULL; k++)
+        if ((!together || (*k)->run_group != NULL) && (*k)->takes(problem))
+            return *k;
+    return NULL;
+}
+
+static const struct gemm_kernel *choose(const struct gemm_backend_entry *entry,
+                                        const struct gemm_problem *problem)
+{
+    const struct gemm_kernel *together =
+        gemm_is_small(problem) ? first_that_takes(entry, problem, true) : NULL;
+    return together != NULL ? together : first_that_takes(entry, problem, false);
+}
+
 enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault)
 {
     const struct gemm_backend_entry *entry = entry_of(backend);
-    bool any = strcmp(name, "auto") == 0, known = any;
-    for (const struct gemm_kernel *const *k = entry->kernels; *k != NULL; k++) {
-        if (!any && strcmp((*k)->name, name) != 0)
+    const bool any = strcmp(name, "auto") == 0;
+    const struct gemm_kernel *chosen = any ? choose(entry, problem) : NULL;
+    bool known = any;
+    for (const struct gemm_kernel *const *k = entry->kernels; !any && *k != NULL; k++) {
+        if (strcmp((*k)->name, name) != 0)
             continue;
         known = true;
-        if ((*k)->takes(problem)) {
-            *kernel = *k;
-            return GEMMD_OK;
-        }
+        chosen = (*k)->takes(problem) ? *k : NULL;
+    }
+    if (chosen != NULL) {
+        *kernel = chosen;
+        return GEMMD_OK;
     }
     char names[160];
     list_kernels(entry->kernels, known ? problem : NULL, names, sizeof names);
@@ -97,7 +133,7 @@ enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
 
 const char *gemm_select_version(void)
 {
-    return "1";
+    return "2";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

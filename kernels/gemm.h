@@ -10,7 +10,9 @@
  * All pointers of a problem are in the memory of the context's backend: device memory (or
  * mapped host memory) for CUDA, host memory for the CPU. Matrices are row-major; a leading
  * dimension is the distance between the starts of two rows as stored, in elements. Nothing is
- * allocated here once a context exists. C must not overlap any operand.
+ * allocated here once a context exists. C must not overlap any operand. Operands, C and the
+ * workspace begin at addresses that their types allow; for CUDA at multiples of 256 bytes, and for
+ * the CPU the workspace at a multiple of 64.
  */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
@@ -47,7 +49,8 @@ void gemm_problem_contiguous(struct gemm_problem *problem);
 /* One kernel. `takes` says whether it can compute the problem (pointers are not looked at);
  * `workspace_bytes` what it needs besides the operands, as a pure function of the problem;
  * `run` enqueues it on the context's stream (CUDA) or computes it (CPU). `run` returns
- * GEMMD_ERR_INTERNAL if a launch failed and GEMMD_ERR_DEVICE_LOST if the context is gone. */
+ * GEMMD_ERR_INTERNAL if a launch failed, GEMMD_ERR_UNSUPPORTED if a library has nothing for the
+ * problem on this device, and GEMMD_ERR_DEVICE_LOST if the context is gone. */
 struct gemm_context;
 struct gemm_kernel {
     const char *name;
@@ -57,13 +60,24 @@ struct gemm_kernel {
                             uint64_t *out); /* false: overflow */
     enum gemmd_error (*run)(struct gemm_context *context, const struct gemm_problem *problem,
                             void *workspace);
+    /* Enqueues (CUDA) or computes (CPU) many problems at once, each of which the kernel takes and
+     * none of which needs a workspace. On CUDA operands and results may lie in mapped host memory,
+     * aligned to their elements. Results have the bytes that `run` gives. NULL: the kernel takes
+     * one at a time. */
+    enum gemmd_error (*run_group)(struct gemm_context *context,
+                                  const struct gemm_problem *const problems[], uint32_t count);
 };
+
+/* Whether a problem is so small that what it costs is the way there and back: it is computed
+ * where it lies, with others in one launch if there are any. A pure function of shape and types. */
+bool gemm_is_small(const struct gemm_problem *problem);
 
 /* The kernels of a backend, NULL-terminated; empty for a backend that is not built in. */
 const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
 
-/* The kernel for a problem: `name` is "auto" or a kernel's name. A name that does not exist or a
- * kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
+/* The kernel for a problem: `name` is "auto" or a kernel's name. "auto" is the first that takes the
+ * problem; for small ones, the first of those that take many at once. A name that does not exist or
+ * a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
  * Pure: the choice depends on the backend and the problem's shape and types only. */
 enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,

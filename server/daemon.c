@@ -78,9 +78,9 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->metrics = metrics_create(daemon->io_thread_count + 2, &identity);
     if (daemon->metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
-    daemon->dispatch =
-        dispatch_start(daemon->device, daemon->queue,
-                       metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)));
+    daemon->dispatch = dispatch_start(daemon->device, daemon->queue,
+                                      metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)),
+                                      config->max_batch);
     if (daemon->dispatch == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
     log_event(daemon->log, CONFIG_LOG_INFO, "computing on %s (%s, %s)", info->name,

@@ -9,6 +9,9 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda_error.h"
+
+struct grouped_space;
 
 /* What cuBLAS may use besides the operands. It is ours and of one size on every stream, since
  * the algorithm that cuBLAS chooses, and so a result's last bits, depend on it. */
@@ -20,6 +23,7 @@ struct cuda_context {
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
     void *blas_workspace; /* CUBLAS_WORKSPACE_BYTES, used by both */
+    struct grouped_space *grouped; /* lists of the grouped kernel */
 };
 
 static inline struct cuda_context *cuda_context_of(struct gemm_context *context)

@@ -151,19 +151,42 @@ template <typename Out> struct epilogue {
     {
     }
 
-    __device__ __forceinline__ void store(uint64_t index, uint64_t row, uint64_t column,
-                                          compute sum) const
+    /* One product, told by the device; c0_rows is NULL where beta is 0. */
+    __device__ epilogue(double alpha_value, double beta_value, enum gemm_act activation,
+                        const void *bias_row, const void *c0_rows, void *c_rows, uint64_t ld_c0,
+                        uint64_t ld_c)
+        : alpha(scalar(alpha_value)), beta(scalar(beta_value)), act(activation),
+          bias((const Out *)bias_row), c0((const Out *)c0_rows), c((Out *)c_rows), ldc0(ld_c0),
+          ldc(ld_c), stride_c0(0), stride_c(0)
+    {
+    }
+
+    /* The element of C that comes of a sum; `c0_value` and `bias_value` count only where there are
+     * such operands. */
+    __device__ __forceinline__ compute before_act(compute sum, compute c0_value,
+                                                  compute bias_value) const
     {
         compute x = alpha * sum;
         if (c0 != nullptr)
-            x += beta * widen(c0[index * stride_c0 + row * ldc0 + column]);
+            x += beta * c0_value;
         if (bias != nullptr)
-            x += widen(bias[column]);
-        narrow(activate<compute>(act, x), &c[index * stride_c + row * ldc + column]);
+            x += bias_value;
+        return x;
+    }
+
+    __device__ __forceinline__ void store(uint64_t index, uint64_t row, uint64_t column,
+                                          compute sum) const
+    {
+        const compute c0_value =
+            c0 != nullptr ? widen(c0[index * stride_c0 + row * ldc0 + column]) : 0;
+        const compute bias_value = bias != nullptr ? widen(bias[column]) : 0;
+        narrow(activate<compute>(act, before_act(sum, c0_value, bias_value)),
+               &c[index * stride_c + row * ldc + column]);
     }
 
   private:
-    static compute scalar(double value) /* unsigned from a negative number: by way of int64 */
+    static __host__ __device__ compute
+    scalar(double value) /* unsigned from a negative number: by way of int64 */
     {
         if constexpr (std::is_integral<compute>::value)
             return (compute)(int64_t)value;

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda_error.h"
 
-extern const struct gemm_kernel gemm_cuda_cublas;
+extern const struct gemm_kernel gemm_cuda_cublas, gemm_cuda_grouped;
 
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {
@@ -69,7 +69,8 @@ static const struct gemm_kernel tiled = {
     .run = run_tiled,
 };
 
-static const struct gemm_kernel *const kernels[] = {&gemm_cuda_cublas, &tiled, &naive, NULL};
+static const struct gemm_kernel *const kernels[] = {&gemm_cuda_cublas, &gemm_cuda_grouped, &tiled,
+                                                    &naive, NULL};
 
 static void destroy(struct gemm_context *base)
 {
@@ -79,6 +80,9 @@ static void destroy(struct gemm_context *base)
     if (context->blas != NULL)
         (void)cublasDestroy(context->blas);
     (void)cudaFree(context->blas_workspace);
+    if (context->grouped != NULL)
+        (void)cudaFree(context->grouped->device);
+    free(context->grouped);
     free(context);
 }
 
@@ -121,6 +125,20 @@ static enum gemmd_error create_cublas(struct cuda_context *context, struct fault
     return code;
 }
 
+static enum gemmd_error create_grouped(struct cuda_context *context, struct fault *fault)
+{
+    context->grouped = calloc(1, sizeof *context->grouped);
+    if (context->grouped == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CUDA context");
+    void *memory = NULL;
+    enum gemmd_error code =
+        cuda_fault(cudaMalloc(&memory, sizeof context->grouped->packed), "cudaMalloc", fault);
+    context->grouped->device = memory;
+    if (code == GEMMD_OK && grouped_prepare() != GEMMD_OK)
+        code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
+    return code;
+}
+
 static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
                                struct fault *fault)
 {
@@ -132,6 +150,8 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     context->base.backend = &gemm_backend_cuda;
     context->stream = stream;
     enum gemmd_error code = create_cublas(context, fault);
+    if (code == GEMMD_OK)
+        code = create_grouped(context, fault);
     if (code != GEMMD_OK) {
         destroy(&context->base);
         return code;

@@ -9,15 +9,25 @@
 
 #include "kernels/cuda_error.h"
 
+/* `shared_bytes` of shared memory besides what the kernel declares. */
 template <typename... Parameters, typename... Arguments>
-static enum gemmd_error launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
-                               cudaStream_t stream, const Arguments &...arguments)
+static enum gemmd_error launch_with_memory(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                                           size_t shared_bytes, cudaStream_t stream,
+                                           const Arguments &...arguments)
 {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     return cuda_error_code(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+template <typename... Parameters, typename... Arguments>
+static enum gemmd_error launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                               cudaStream_t stream, const Arguments &...arguments)
+{
+    return launch_with_memory(kernel, grid, block, 0, stream, arguments...);
 }
 
 /* The number of blocks of `size` that cover `count`, or the grid's limit in y and z if there are

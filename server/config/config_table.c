@@ -65,6 +65,10 @@ const struct config_option config_options[] = {
      .standard = "0", .placeholder = "N", .help = "CUDA device number to use."},
     {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
      .max = 64, .standard = "8", .placeholder = "N", .help = "Products in flight on the device."},
+    {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
+     .max = 1024, .standard = "64", .placeholder = "N",
+     .help = "Small products that may share one launch; fewer bound what one waits for the "
+             "others."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
      .help = "Threads that the CPU backend computes with; 0: all cores."},

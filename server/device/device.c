@@ -63,7 +63,8 @@ void device_init(struct device *device, const struct device_ops *ops, uint32_t s
         streams = 1;
     if (streams > DEVICE_STREAMS_MAX)
         streams = DEVICE_STREAMS_MAX;
-    *device = (struct device){.ops = ops, .slots = streams};
+    *device = (struct device){.ops = ops, .groups = ops->shares != NULL ? DEVICE_GROUPS : 0};
+    device->slots = streams + device->groups;
 }
 
 const struct device_info *device_info(const struct device *device)
@@ -82,6 +83,12 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
     return device->ops->work_bytes(problem, kernel, out);
 }
 
+bool device_shares(const struct device *device, const struct gemm_problem *problem,
+                   const struct gemm_kernel *kernel)
+{
+    return device->ops->shares != NULL && device->ops->shares(problem, kernel);
+}
+
 void device_enter(struct device *device)
 {
     if (device->ops->enter != NULL)
@@ -95,7 +102,13 @@ uint32_t device_in_flight(const struct device *device)
 
 bool device_has_room(const struct device *device)
 {
-    return device_in_flight(device) < device->slots;
+    uint32_t probes = device->running[device->slots] != NULL;
+    return device->busy - device->busy_groups - probes < device->slots - device->groups;
+}
+
+bool device_has_group_room(const struct device *device)
+{
+    return device->busy_groups < device->groups;
 }
 
 bool device_computes_in_submit(const struct device *device)
@@ -103,42 +116,60 @@ bool device_computes_in_submit(const struct device *device)
     return device->ops->computes_in_submit;
 }
 
-static void submit(struct device *device, uint32_t slot, struct work *work)
+static uint32_t length(const struct work *works)
 {
-    assert(device->running[slot] == NULL);
-    device->running[slot] = work;
-    device->order[device->busy++] = (uint8_t)slot;
-    work->status = GEMMD_OK;
-    work->batch = 1;
-    work->h2d_ns = work->kernel_ns = work->d2h_ns = 0;
-    work->started_ns = clock_now_ns();
-    if (!device_lost(device))
-        device->ops->submit(device, slot, work);
+    uint32_t count = 0;
+    for (; works != NULL; works = works->next)
+        count++;
+    return count;
 }
 
-void device_submit(struct device *device, struct work *work)
+static void submit(struct device *device, uint32_t slot, struct work *works, uint32_t count)
 {
-    uint32_t slot = 0;
-    assert(device_has_room(device));
+    uint64_t now_ns = clock_now_ns();
+    assert(device->running[slot] == NULL);
+    device->running[slot] = works;
+    device->order[device->busy++] = (uint8_t)slot;
+    for (struct work *work = works; work != NULL; work = work->next) {
+        work->status = GEMMD_OK;
+        work->batch = count;
+        work->h2d_ns = work->kernel_ns = work->d2h_ns = 0;
+        work->started_ns = now_ns;
+    }
+    if (!device_lost(device))
+        device->ops->submit(device, slot, works);
+}
+
+static bool is_group_slot(const struct device *device, uint32_t slot)
+{
+    return slot < device->slots && slot >= device->slots - device->groups;
+}
+
+void device_submit(struct device *device, struct work *works)
+{
+    uint32_t slot = works->shares ? device->slots - device->groups : 0, count = length(works);
+    assert(works->shares ? device_has_group_room(device) && count <= DEVICE_GROUP_MAX
+                         : device_has_room(device) && count == 1);
     while (device->running[slot] != NULL)
         slot++;
-    atomic_fetch_add_explicit(&device->in_flight, 1, memory_order_relaxed);
-    submit(device, slot, work);
+    device->busy_groups += works->shares;
+    atomic_fetch_add_explicit(&device->in_flight, count, memory_order_relaxed);
+    submit(device, slot, works, count);
 }
 
 void device_submit_probe(struct device *device, struct work *work)
 {
-    submit(device, device->slots, work);
+    submit(device, device->slots, work, 1);
 }
 
 /* A lost device has stopped: nothing reads or writes memory any more, and no result can be
  * trusted. */
 static bool has_ended(struct device *device, uint32_t slot)
 {
-    struct work *work = device->running[slot];
-    if (!device_lost(device) && !device->ops->poll(device, slot, work))
+    struct work *works = device->running[slot];
+    if (!device_lost(device) && !device->ops->poll(device, slot, works))
         return false;
-    if (device_lost(device))
+    for (struct work *work = works; device_lost(device) && work != NULL; work = work->next)
         work->status = fault_set(&work->fault, GEMMD_ERR_DEVICE_LOST, NULL,
                                  "the device is lost: %s", device->reason);
     return true;
@@ -150,15 +181,18 @@ struct work *device_poll(struct device *device)
         uint32_t slot = device->order[i];
         if (!has_ended(device, slot))
             continue;
-        struct work *work = device->running[slot];
+        struct work *works = device->running[slot];
         device->running[slot] = NULL;
         device->busy--;
+        device->busy_groups -= is_group_slot(device, slot);
         for (uint32_t j = i; j < device->busy; j++)
             device->order[j] = device->order[j + 1];
         if (slot != device->slots)
-            atomic_fetch_sub_explicit(&device->in_flight, 1, memory_order_relaxed);
-        work->done_ns = clock_now_ns();
-        return work;
+            atomic_fetch_sub_explicit(&device->in_flight, length(works), memory_order_relaxed);
+        uint64_t now_ns = clock_now_ns();
+        for (struct work *work = works; work != NULL; work = work->next)
+            work->done_ns = now_ns;
+        return works;
     }
     return NULL;
 }

@@ -7,6 +7,7 @@
  * thread, then main again); the others from any thread.
  *
  * CUDA: operands are copied from the host into the work's range of device memory, the result back.
+ * Small works share launches that use pinned host memory where it lies, on streams of their own.
  * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory.
  */
 #ifndef SERVER_DEVICE_DEVICE_H
@@ -21,12 +22,17 @@
 
 struct device;
 
-enum { DEVICE_STREAMS_MAX = 64 };
+enum {
+    DEVICE_STREAMS_MAX = 64,
+    DEVICE_GROUPS = 2,       /* shared launches in flight: one runs while the next is made */
+    DEVICE_GROUP_MAX = 1024, /* works of a shared launch */
+};
 
 struct device_options {
     enum gemm_backend backend;
     int32_t index;         /* CUDA device number */
-    uint32_t streams;      /* works in flight at once, 1 ... DEVICE_STREAMS_MAX; the CPU has one */
+    uint32_t streams;      /* works in flight at once besides those that share launches,
+                              1 ... DEVICE_STREAMS_MAX; the CPU has one */
     uint32_t cpu_threads;  /* CPU backend; 0: all cores */
     uint64_t memory_bytes; /* device memory to take at start; 0: half of what is free (CUDA), a
                               quarter of the host's memory, in use only once needed (CPU) */
@@ -63,6 +69,11 @@ struct arena *device_arena(struct device *device);
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
 
+/* Whether works with such a problem and kernel can share a launch. They need no device memory, and
+ * their operands must be aligned to their elements. Pure. */
+bool device_shares(const struct device *device, const struct gemm_problem *problem,
+                   const struct gemm_kernel *kernel);
+
 /* Host memory that this device copies from and to at full speed (pinned on CUDA, page-aligned
  * anonymous memory on the CPU). Slow; at start-up only. */
 void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault);
@@ -70,18 +81,21 @@ void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes);
 
 /* From here on this thread is the one that submits and polls. */
 void device_enter(struct device *device);
-/* Whether device_submit has a stream free. */
+/* Whether device_submit has a stream free, for a work that runs alone or for some that share a
+ * launch. */
 bool device_has_room(const struct device *device);
+bool device_has_group_room(const struct device *device);
 /* Works submitted and not returned by device_poll, without the probe. Any thread. */
 uint32_t device_in_flight(const struct device *device);
-/* Starts work on a free stream. Never blocks on other work. Errors are recorded in the work, which
- * device_poll then returns like any other. The CPU computes here. */
-void device_submit(struct device *device, struct work *work);
+/* Starts a work on a free stream, or a chain by `next` of at most DEVICE_GROUP_MAX works that all
+ * share one launch. Never blocks on other work. Errors are recorded in every work of the chain,
+ * which device_poll then returns like any other. The CPU computes here. */
+void device_submit(struct device *device, struct work *works);
 /* As device_submit, on a stream kept for this and ahead of all other work, so that a readiness
  * probe says whether the device answers and not how busy it is. One at a time. */
 void device_submit_probe(struct device *device, struct work *work);
-/* A work that has ended (status, times filled in), oldest first, or NULL if none has. Does
- * not wait. */
+/* A work, or a chain as it was submitted, that has ended (status, times filled in), oldest first,
+ * or NULL if none has. Does not wait. */
 struct work *device_poll(struct device *device);
 /* Whether device_submit computes, so that a thread inside it is proof of life. */
 bool device_computes_in_submit(const struct device *device);

@@ -1,7 +1,10 @@
 /*
  * An NVIDIA GPU as a device: a stream, four events and a kernel context for each slot.
  *
- * A work is copied in, computed and copied back in its slot's stream; slots run side by side. The
+ * A work is copied in, computed and copied back in its slot's stream; slots run side by side. Small
+ * works share one launch in a slot for such, without copies: operands are read and results written
+ * in pinned host memory. Their stream goes before the others', since they take little of the
+ * device and what they mostly do is wait for the bus. The
  * probe's slot has the highest priority, and its kernel uses host memory where it lies: queues of
  * large copies are no sign of ill health.
  *
@@ -31,7 +34,8 @@ struct slot {
 struct cuda_device {
     struct device base;
     unsigned char *memory; /* the arena's span, in device memory */
-    struct slot slots[DEVICE_STREAMS_MAX + 1];
+    struct slot slots[DEVICE_SLOTS_MAX];
+    const struct gemm_problem *group[DEVICE_GROUP_MAX]; /* used during a submit */
 };
 
 /* --- errors --- */
@@ -45,9 +49,9 @@ static bool is_sticky(struct cuda_device *cuda)
     return error != cudaSuccess && error != cudaErrorNotReady;
 }
 
-/* Records a failure in the work, and the device's loss if that is what it means. `code` is what a
+/* Records a failure in the works, and the device's loss if that is what it means. `code` is what a
  * kernel says of it; GEMMD_OK if `error` is all that is known. */
-static void fail(struct cuda_device *cuda, struct work *work, const char *call,
+static void fail(struct cuda_device *cuda, struct work *works, const char *call,
                  enum gemmd_error code, cudaError_t error)
 {
     if (code == GEMMD_OK)
@@ -55,7 +59,8 @@ static void fail(struct cuda_device *cuda, struct work *work, const char *call,
     const char *text = error != cudaSuccess ? cudaGetErrorString(error) : error_title(code);
     if (code == GEMMD_ERR_DEVICE_LOST || is_sticky(cuda))
         device_set_lost(&cuda->base, "%s: %s", call, text);
-    work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
+    for (struct work *work = works; work != NULL; work = work->next)
+        work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
 }
 
 static enum gemmd_error open_failed(struct fault *fault, const char *call, cudaError_t error)
@@ -73,10 +78,18 @@ static void cuda_enter(struct device *device)
     (void)cudaSetDevice(device->info.index);
 }
 
+static bool cuda_shares(const struct gemm_problem *problem, const struct gemm_kernel *kernel)
+{
+    return kernel->run_group != NULL && gemm_is_small(problem);
+}
+
 static bool cuda_work_bytes(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                             uint64_t *out)
 {
     struct device_layout layout;
+    *out = 0;
+    if (cuda_shares(problem, kernel))
+        return true;
     if (!device_layout(problem, kernel, &layout))
         return false;
     *out = layout.total_bytes;
@@ -125,7 +138,7 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     struct device_layout layout;
     cudaError_t error;
     if (!device_layout(&work->problem, work->kernel, &layout) ||
-        layout.total_bytes > work->device_bytes) {
+        (layout.total_bytes > work->device_bytes && (!is_probe || layout.workspace.bytes > 0))) {
         work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
                                  "the work's range of device memory is too small");
         return;
@@ -160,6 +173,27 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
         fail(cuda, work, "the copy from the device", GEMMD_OK, error);
 }
 
+/* One launch for the whole chain. All kernels that take many at once are one: there is no other. */
+static void enqueue_group(struct cuda_device *cuda, struct slot *slot, struct work *works)
+{
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next)
+        cuda->group[count++] = &work->problem;
+    cudaError_t error = cudaEventRecord(slot->copied_in, slot->stream);
+    if (error != cudaSuccess) {
+        fail(cuda, works, "the start of a launch", GEMMD_OK, error);
+        return;
+    }
+    enum gemmd_error code = works->kernel->run_group(slot->context, cuda->group, count);
+    if (code != GEMMD_OK) {
+        fail(cuda, works, works->kernel->name, code, cudaGetLastError());
+        return;
+    }
+    error = cudaEventRecord(slot->ended, slot->stream);
+    if (error != cudaSuccess)
+        fail(cuda, works, "the end of a launch", GEMMD_OK, error);
+}
+
 /* What was enqueued before a failure still uses the work's memory: it has to end first. */
 static void clear(struct cuda_device *cuda, struct slot *slot)
 {
@@ -171,13 +205,16 @@ static void clear(struct cuda_device *cuda, struct slot *slot)
     slot->failed = true;
 }
 
-static void cuda_submit(struct device *device, uint32_t number, struct work *work)
+static void cuda_submit(struct device *device, uint32_t number, struct work *works)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     struct slot *slot = &cuda->slots[number];
     slot->failed = false;
-    enqueue(cuda, slot, work, number == device->slots);
-    if (work->status != GEMMD_OK)
+    if (works->shares)
+        enqueue_group(cuda, slot, works);
+    else
+        enqueue(cuda, slot, works, number == device->slots);
+    if (works->status != GEMMD_OK)
         clear(cuda, slot);
 }
 
@@ -189,7 +226,7 @@ static uint64_t elapsed_ns(cudaEvent_t from, cudaEvent_t to)
     return milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
 }
 
-static bool cuda_poll(struct device *device, uint32_t number, struct work *work)
+static bool cuda_poll(struct device *device, uint32_t number, struct work *works)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     struct slot *slot = &cuda->slots[number];
@@ -201,14 +238,20 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *work)
         return false;
     }
     if (error != cudaSuccess) {
-        fail(cuda, work, work->kernel->name, GEMMD_OK, error);
+        fail(cuda, works, works->kernel->name, GEMMD_OK, error);
         if (!device_lost(device))
             clear(cuda, slot);
         return true;
     }
-    work->h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
-    work->kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
-    work->d2h_ns = elapsed_ns(slot->computed, slot->ended);
+    if (works->shares) {
+        const uint64_t kernel_ns = elapsed_ns(slot->copied_in, slot->ended);
+        for (struct work *work = works; work != NULL; work = work->next)
+            work->kernel_ns = kernel_ns;
+    } else {
+        works->h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
+        works->kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
+        works->d2h_ns = elapsed_ns(slot->computed, slot->ended);
+    }
     return true;
 }
 
@@ -311,6 +354,7 @@ static const struct device_ops cuda_ops = {
     .poll = cuda_poll,
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
+    .shares = cuda_shares,
 };
 
 static enum gemmd_error open_slot(struct slot *slot, int priority, struct fault *fault)
@@ -331,9 +375,16 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
     if (error != cudaSuccess)
         return open_failed(fault, "reading stream priorities", error);
+    /* Smaller is more urgent. */
+    const int middle = highest < lowest ? highest + 1 : highest;
+    const uint32_t alone = cuda->base.slots - cuda->base.groups;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i <= cuda->base.slots && code == GEMMD_OK; i++)
-        code = open_slot(&cuda->slots[i], i == cuda->base.slots ? highest : lowest, fault);
+        code = open_slot(&cuda->slots[i],
+                         i == cuda->base.slots ? highest
+                         : i >= alone          ? middle
+                                               : lowest,
+                         fault);
     return code;
 }
 

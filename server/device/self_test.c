@@ -25,7 +25,8 @@ static void wait_for_end(struct device *device, const struct work *work)
 static enum gemmd_error run_one(struct device *device, const struct gemm_kernel *kernel,
                                 const struct gemm_problem *problem, struct fault *fault)
 {
-    struct work work = {.problem = *problem, .kernel = kernel};
+    struct work work = {
+        .problem = *problem, .kernel = kernel, .shares = device_shares(device, problem, kernel)};
     struct arena *arena = device_arena(device);
     uint64_t row, column;
     if (!device_work_bytes(device, problem, kernel, &work.device_bytes) ||

@@ -77,6 +77,7 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
         gemm_select(backend, request->kernel, &work->problem, &work->kernel, fault);
     if (code != GEMMD_OK)
         return code;
+    work->shares = device_shares(daemon->device, &work->problem, work->kernel);
     if (!device_work_bytes(daemon->device, &work->problem, work->kernel, &work->device_bytes))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
@@ -210,23 +211,24 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
 }
 
 /* Whether the device cannot use an operand where it lies in the body: batches and C0 in
- * column-major order, and on the CPU elements that are not aligned (a copy to a GPU
- * does not care). */
-static bool needs_copy(const struct tensor *tensor, enum gemm_backend backend)
+ * column-major order, and, where it is used in place, elements that are not aligned (a copy to a
+ * GPU does not care). */
+static bool needs_copy(const struct tensor *tensor, bool in_place)
 {
     return tensor->rank > 0 &&
-           (tensor->fortran || (backend == GEMM_BACKEND_CPU &&
-                                (uintptr_t)tensor->data % dtype_size(tensor->dtype) != 0));
+           (tensor->fortran ||
+            (in_place && (uintptr_t)tensor->data % dtype_size(tensor->dtype) != 0));
 }
 
 static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *daemon,
                                       struct gemm_operands *operands, struct fault *fault)
 {
     struct tensor *all[] = {&operands->a, &operands->b, &operands->bias, &operands->c0};
-    enum gemm_backend backend = device_info(daemon->device)->backend;
+    const bool in_place =
+        call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
     uint64_t total = 0, offset = 0;
     for (int i = 0; i < 4; i++) {
-        if (!needs_copy(all[i], backend))
+        if (!needs_copy(all[i], in_place))
             continue;
         if (!size_add(total, all[i]->bytes, &total) || !size_align(total, 64, &total))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
@@ -237,7 +239,7 @@ static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *dae
     if (call->scratch == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (int i = 0; i < 4; i++) {
-        if (!needs_copy(all[i], backend))
+        if (!needs_copy(all[i], in_place))
             continue;
         unsigned char *copy = call->scratch + offset;
         if (all[i]->fortran)

@@ -18,10 +18,15 @@ static const uint64_t SPIN_NS = 40000;
 static const uint64_t INTERVAL_SHARE = 16;
 static const uint64_t INTERVAL_MIN_NS = 10000, INTERVAL_MAX_NS = 500000;
 
+/* Bytes of operands and results of a shared launch: what the bus takes in less than 100 us, so that
+ * nobody waits longer for his neighbours. */
+static const uint64_t BATCH_BYTES = 4 << 20;
+
 struct dispatch {
     struct device *device;       /* borrowed */
     struct queue *queue;         /* borrowed */
     struct metrics_shard *shard; /* borrowed */
+    uint32_t max_batch;
     struct verifier *verifier;
     struct probe *probe;
     pthread_t thread;
@@ -34,57 +39,77 @@ static void wake(void *queue)
     queue_wake(queue);
 }
 
-static struct work *next_work(struct dispatch *dispatch)
+static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 {
-    return device_has_room(dispatch->device) ? queue_pop(dispatch->queue, 0) : NULL;
+    struct queue_room room = {
+        .alone = device_has_room(dispatch->device),
+        .shared = device_has_group_room(dispatch->device) ? dispatch->max_batch : 0,
+        .shared_bytes = BATCH_BYTES,
+    };
+    return queue_pop(dispatch->queue, room, wait_ns);
 }
 
-/* Takes what waits for as long as there is room. `work` (may be NULL) is already taken. */
-static bool feed(struct dispatch *dispatch, struct work *work)
+/* Takes what waits for as long as there is room. `works` (may be NULL) are already taken. */
+static bool feed(struct dispatch *dispatch, struct work *works)
 {
     bool moved = false;
     if (probe_due(dispatch->probe)) {
         device_submit_probe(dispatch->device, probe_begin(dispatch->probe));
         moved = true;
     }
-    if (work == NULL)
-        work = next_work(dispatch);
-    for (; work != NULL; work = next_work(dispatch)) {
-        device_submit(dispatch->device, work);
-        metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
+    if (works == NULL)
+        works = next_work(dispatch, 0);
+    for (; works != NULL; works = next_work(dispatch, 0)) {
+        device_submit(dispatch->device, works);
+        for (struct work *work = works; work != NULL; work = work->next)
+            metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
         moved = true;
     }
     return moved;
 }
 
-static void count(struct dispatch *dispatch, const struct work *work)
+/* One launch, whose works have the same fate. */
+static void count(struct dispatch *dispatch, const struct work *works)
 {
     struct metrics_shard *shard = dispatch->shard;
-    const struct gemm_problem *p = &work->problem;
-    if (work->status == GEMMD_OK) {
-        double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
-        metrics_batch(shard, work->batch, flops, work->kernel_ns);
+    double flops = 0;
+    if (works->status != GEMMD_OK) {
+        if (works->status != GEMMD_ERR_DEVICE_LOST) /* the loss is counted once */
+            metrics_device_error(shard);
+        return;
+    }
+    for (const struct work *work = works; work != NULL; work = work->next) {
+        const struct gemm_problem *p = &work->problem;
+        flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
         metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
         metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);
-    } else if (work->status != GEMMD_ERR_DEVICE_LOST) { /* the loss is counted once */
-        metrics_device_error(shard);
+    }
+    metrics_batch(shard, works->batch, flops, works->kernel_ns);
+}
+
+static void end(struct dispatch *dispatch, struct work *works)
+{
+    struct work *next;
+    for (struct work *work = works; work != NULL; work = next) {
+        next = work->next; /* the work is its owner's again once it is done */
+        if (work->verify && work->status == GEMMD_OK)
+            verifier_push(dispatch->verifier, work);
+        else
+            work_end(work);
     }
 }
 
 static bool collect(struct dispatch *dispatch)
 {
     bool moved = false;
-    struct work *work;
-    while ((work = device_poll(dispatch->device)) != NULL) {
+    struct work *works;
+    while ((works = device_poll(dispatch->device)) != NULL) {
         moved = true;
-        if (probe_end(dispatch->probe, work))
+        if (probe_end(dispatch->probe, works))
             continue;
-        count(dispatch, work);
-        if (work->verify && work->status == GEMMD_OK)
-            verifier_push(dispatch->verifier, work);
-        else
-            work_end(work);
+        count(dispatch, works);
+        end(dispatch, works);
     }
     return moved;
 }
@@ -101,7 +126,7 @@ static void notice_loss(struct dispatch *dispatch)
     queue_fail_all(dispatch->queue, GEMMD_ERR_DEVICE_LOST, detail);
 }
 
-/* Something is running. Returns work that arrived meanwhile, if there is room for it. */
+/* Something is running. Returns works that arrived meanwhile, if there is room for them. */
 static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_ns)
 {
     uint64_t interval_ns = waited_ns / INTERVAL_SHARE;
@@ -111,8 +136,8 @@ static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_n
         interval_ns = INTERVAL_MIN_NS;
     if (interval_ns > INTERVAL_MAX_NS)
         interval_ns = INTERVAL_MAX_NS;
-    if (device_has_room(dispatch->device))
-        return queue_pop(dispatch->queue, interval_ns);
+    if (device_has_room(dispatch->device) || device_has_group_room(dispatch->device))
+        return next_work(dispatch, interval_ns);
     nanosleep(&(struct timespec){.tv_nsec = (long)interval_ns}, NULL);
     return NULL;
 }
@@ -120,25 +145,25 @@ static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_n
 static void *run(void *argument)
 {
     struct dispatch *dispatch = argument;
-    struct work *work = NULL;
+    struct work *works = NULL;
     uint64_t moved_ns = 0;
     pthread_setname_np(pthread_self(), "dispatch");
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* the default is 50 us */
     device_enter(dispatch->device);
 
     for (;;) {
-        bool moved = feed(dispatch, work);
+        bool moved = feed(dispatch, works);
         moved |= collect(dispatch);
         notice_loss(dispatch);
-        work = NULL;
+        works = NULL;
         if (moved) {
             moved_ns = clock_now_ns();
         } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe)) {
-            work = wait_for_change(dispatch, clock_now_ns() - moved_ns);
+            works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);
-            work = queue_pop(dispatch->queue, stopping ? 0 : UINT64_MAX);
-            if (work == NULL && stopping)
+            works = next_work(dispatch, stopping ? 0 : UINT64_MAX);
+            if (works == NULL && stopping)
                 break;
         }
     }
@@ -147,12 +172,13 @@ static void *run(void *argument)
 }
 
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics_shard *shard)
+                                struct metrics_shard *shard, uint32_t max_batch)
 {
     struct dispatch *dispatch = malloc(sizeof *dispatch);
     if (dispatch == NULL)
         return NULL;
-    *dispatch = (struct dispatch){.device = device, .queue = queue, .shard = shard};
+    *dispatch =
+        (struct dispatch){.device = device, .queue = queue, .shard = shard, .max_batch = max_batch};
     dispatch->probe = probe_create(device);
     if (dispatch->probe == NULL)
         goto no_probe;

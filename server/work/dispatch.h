@@ -1,6 +1,7 @@
 /*
  * dispatch.h - the thread that feeds a device: takes work from its queue whenever a stream is
- * free, and ends work when the device is done with it. One a device (two split batches
+ * free, and ends work when the device is done with it. Works that can share a launch do: whenever
+ * there is room, all that wait are taken, and none is waited for. One a device (two split batches
  * and lose). Also answers readiness probes, so that /readyz says what the device really does.
  *
  * Once the device is lost, all work that waits or comes later ends with GEMMD_ERR_DEVICE_LOST.
@@ -18,9 +19,10 @@
 struct dispatch;
 
 /* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
- * by this thread alone. NULL if a thread can't start or there is no memory. */
+ * by this thread alone. At most `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. NULL if
+ * a thread can't start or there is no memory. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics_shard *shard);
+                                struct metrics_shard *shard, uint32_t max_batch);
 /* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
  * with GEMMD_ERR_DRAINING. NULL is allowed. */
 void dispatch_stop(struct dispatch *dispatch);

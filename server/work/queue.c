@@ -12,6 +12,7 @@
 #include "server/clock.h"
 
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
+enum lane { LANE_ALONE, LANE_SHARED, LANES };
 
 struct list {
     struct work *first, *last;
@@ -23,7 +24,8 @@ struct queue {
     uint32_t max_requests;
     uint64_t max_bytes;
 
-    struct list lists[PRIORITIES];
+    struct list lists[LANES][PRIORITIES];
+    uint64_t pushed; /* how many so far */
     struct queue_state state;
     uint64_t earliest_ns; /* no waiting work has a deadline before this; UINT64_MAX: none has one */
     uint32_t sleepers;
@@ -32,7 +34,7 @@ struct queue {
 
     /* What a pop that does not wait looks at first, so that a thread polling a busy device keeps
      * its hands off the lock. */
-    atomic_uint waiting;
+    atomic_uint waiting[LANES];
 };
 
 static void list_append(struct list *list, struct work *work)
@@ -58,13 +60,31 @@ static void list_remove(struct list *list, struct work *work)
         list->last = work->previous;
 }
 
-/* Under the lock. */
-static void take(struct queue *queue, struct list *list, struct work *work)
+static struct list *list_of(struct queue *queue, const struct work *work)
 {
-    list_remove(list, work);
+    uint32_t priority = work->priority < PRIORITIES ? work->priority : PRIORITIES - 1;
+    return &queue->lists[work->shares ? LANE_SHARED : LANE_ALONE][priority];
+}
+
+/* Under the lock. */
+static void put(struct queue *queue, struct work *work)
+{
+    work->order = queue->pushed++;
+    list_append(list_of(queue, work), work);
+    queue->state.waiting++;
+    queue->state.waiting_bytes += work->bytes;
+    atomic_fetch_add_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
+                              memory_order_relaxed);
+}
+
+/* Under the lock. */
+static void take(struct queue *queue, struct work *work)
+{
+    list_remove(list_of(queue, work), work);
     queue->state.waiting--;
     queue->state.waiting_bytes -= work->bytes;
-    atomic_store_explicit(&queue->waiting, queue->state.waiting, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
+                              memory_order_relaxed);
 }
 
 static bool has_expired(const struct work *work, uint64_t now_ns)
@@ -182,11 +202,7 @@ void queue_push(struct queue *queue, struct work *work)
         end(work, queue->failure.code, queue->failure.detail);
         return;
     }
-    uint32_t priority = work->priority < PRIORITIES ? work->priority : PRIORITIES - 1;
-    list_append(&queue->lists[priority], work);
-    queue->state.waiting++;
-    queue->state.waiting_bytes += work->bytes;
-    atomic_store_explicit(&queue->waiting, queue->state.waiting, memory_order_relaxed);
+    put(queue, work);
     if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns)
         queue->earliest_ns = work->deadline_ns;
     bool wake = queue->sleepers > 0;
@@ -195,21 +211,69 @@ void queue_push(struct queue *queue, struct work *work)
         pthread_cond_signal(&queue->changed);
 }
 
-/* The first work that has not expired; what has is moved to `expired`. Under the lock. */
-static struct work *next_alive(struct queue *queue, struct list *expired)
+/* The most urgent work of a lane, which stays where it is; what has expired is moved to `expired`.
+ * Under the lock. */
+static struct work *front(struct queue *queue, enum lane lane, uint64_t now_ns,
+                          struct list *expired)
 {
-    uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
     for (int priority = PRIORITIES - 1; priority >= 0; priority--) {
-        struct list *list = &queue->lists[priority];
-        while (list->first != NULL) {
-            struct work *work = list->first;
-            take(queue, list, work);
+        struct work *work;
+        while ((work = queue->lists[lane][priority].first) != NULL) {
             if (!has_expired(work, now_ns))
                 return work;
+            take(queue, work);
             list_append(expired, work);
         }
     }
     return NULL;
+}
+
+static bool is_before(const struct work *one, const struct work *other)
+{
+    return one->priority != other->priority ? one->priority > other->priority
+                                            : one->order < other->order;
+}
+
+/* Under the lock. */
+static struct work *take_sharing(struct queue *queue, struct queue_room room, uint64_t now_ns,
+                                 struct list *expired)
+{
+    struct list taken = {NULL, NULL};
+    uint64_t bytes = 0;
+    for (uint32_t count = 0; count < room.shared; count++) {
+        struct work *work = front(queue, LANE_SHARED, now_ns, expired);
+        if (work == NULL ||
+            (count > 0 && (bytes > room.shared_bytes || work->bytes > room.shared_bytes - bytes)))
+            break;
+        bytes += work->bytes;
+        take(queue, work);
+        list_append(&taken, work);
+    }
+    return taken.first;
+}
+
+/* What queue_pop hands out, if it is there. Under the lock. */
+static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
+{
+    uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
+    struct work *alone = room.alone ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
+    struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
+    if (shared != NULL && (alone == NULL || is_before(shared, alone)))
+        return take_sharing(queue, room, now_ns, expired);
+    if (alone != NULL) {
+        take(queue, alone);
+        alone->next = NULL;
+    }
+    return alone;
+}
+
+/* Without the lock. */
+static bool has_some(struct queue *queue, struct queue_room room)
+{
+    return (room.alone &&
+            atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) > 0) ||
+           (room.shared > 0 &&
+            atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed) > 0);
 }
 
 /* Waits for a change; false once `until` is over. Under the lock. */
@@ -222,9 +286,9 @@ static bool sleep_until(struct queue *queue, const struct timespec *until)
     return error != ETIMEDOUT;
 }
 
-struct work *queue_pop(struct queue *queue, uint64_t wait_ns)
+struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns)
 {
-    if (wait_ns == 0 && atomic_load_explicit(&queue->waiting, memory_order_relaxed) == 0)
+    if (wait_ns == 0 && !has_some(queue, room))
         return NULL;
 
     struct timespec until = {0};
@@ -238,7 +302,7 @@ struct work *queue_pop(struct queue *queue, uint64_t wait_ns)
     bool waiting = wait_ns != 0;
 
     pthread_mutex_lock(&queue->lock);
-    while ((work = next_alive(queue, &expired)) == NULL) {
+    while ((work = next_alive(queue, room, &expired)) == NULL) {
         if (expired.first != NULL) { /* nobody should wait for their end until more arrives */
             pthread_mutex_unlock(&queue->lock);
             end_expired(&expired);
@@ -265,24 +329,30 @@ void queue_wake(struct queue *queue)
     pthread_cond_broadcast(&queue->changed);
 }
 
+/* Under the lock. */
+static void expire_list(struct queue *queue, struct list *list, uint64_t now_ns,
+                        struct list *expired)
+{
+    struct work *next;
+    for (struct work *work = list->first; work != NULL; work = next) {
+        next = work->next;
+        if (has_expired(work, now_ns)) {
+            take(queue, work);
+            list_append(expired, work);
+        } else if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns) {
+            queue->earliest_ns = work->deadline_ns;
+        }
+    }
+}
+
 void queue_expire(struct queue *queue, uint64_t now_ns)
 {
     struct list expired = {NULL, NULL};
     pthread_mutex_lock(&queue->lock);
     if (queue->earliest_ns <= now_ns) {
         queue->earliest_ns = UINT64_MAX;
-        for (int priority = PRIORITIES - 1; priority >= 0; priority--) {
-            struct work *next;
-            for (struct work *work = queue->lists[priority].first; work != NULL; work = next) {
-                next = work->next;
-                if (has_expired(work, now_ns)) {
-                    take(queue, &queue->lists[priority], work);
-                    list_append(&expired, work);
-                } else if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns) {
-                    queue->earliest_ns = work->deadline_ns;
-                }
-            }
-        }
+        for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
+            expire_list(queue, &queue->lists[i / PRIORITIES][i % PRIORITIES], now_ns, &expired);
     }
     pthread_mutex_unlock(&queue->lock);
     end_expired(&expired);
@@ -294,14 +364,12 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
     pthread_mutex_lock(&queue->lock);
     if (queue->failure.code == GEMMD_OK)
         fault_set(&queue->failure, code, NULL, "%s", detail);
-    for (int priority = PRIORITIES - 1; priority >= 0; priority--) {
-        struct list *list = &queue->lists[priority];
-        while (list->first != NULL) {
-            struct work *work = list->first;
-            take(queue, list, work);
+    struct work *work;
+    for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
+        while ((work = queue->lists[i / PRIORITIES][i % PRIORITIES].first) != NULL) {
+            take(queue, work);
             list_append(&failed, work);
         }
-    }
     pthread_mutex_unlock(&queue->lock);
     end_all(&failed, code, detail);
 }

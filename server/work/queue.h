@@ -1,7 +1,10 @@
 /*
  * queue.h - the bounded queue between the I/O threads and a device's dispatch thread.
  *
- * Higher priority first, first come first served within one. Bounded by count and by bytes,
+ * Higher priority first, first come first served within one, in two lanes: works that run alone and
+ * works that share a launch. Whoever takes work says of which there is room, and where there is
+ * room for both they go by priority and arrival alike; a lane without room holds up only itself.
+ * Bounded by count and by bytes,
  * exactly: a place is reserved at the headers (queue_reserve), turned into work (queue_push) and
  * given back (queue_release) when the request is over, so that it counts what waits, runs and is
  * being received alike. Thread-safe. `done` callbacks are called by the thread whose call ended
@@ -31,10 +34,18 @@ void queue_release(struct queue *queue, uint64_t bytes);
  * ends at once, before this returns. */
 void queue_push(struct queue *queue, struct work *work);
 
-/* The next work, or NULL. With wait_ns > 0, waits up to that long for one (UINT64_MAX: until there
- * is one) or for queue_wake. Expired work is never returned: its `done` is called with
- * GEMMD_ERR_DEADLINE instead. */
-struct work *queue_pop(struct queue *queue, uint64_t wait_ns);
+/* What a taker has room for. */
+struct queue_room {
+    bool alone;            /* a work that runs alone */
+    uint32_t shared;       /* so many works that share a launch, */
+    uint64_t shared_bytes; /* of so many bytes together, or one of any size */
+};
+
+/* The next work, or NULL: one that runs alone, or a chain by `next` of all that share a launch and
+ * wait now, the more urgent first, as far as there is room. With wait_ns > 0, waits up to that long
+ * for one (UINT64_MAX: until there is one) or for queue_wake. Expired work is never returned: its
+ * `done` is called with GEMMD_ERR_DEADLINE instead. */
+struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);
 /* Makes a waiting pop, or else the next one that would wait, return at once. */
 void queue_wake(struct queue *queue);
 

@@ -15,9 +15,11 @@
 #include "proto/error.h"
 
 struct work {
-    struct work *next, *previous; /* the queue's */
+    struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
+    uint64_t order;               /* the queue's */
     struct gemm_problem problem;  /* pointers into pinned host memory */
     const struct gemm_kernel *kernel;
+    bool shares;       /* can share a launch with others (device_shares) */
     bool verify;       /* run Freivalds' check on the result before `done` */
     uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX, higher first */
     uint64_t bytes;    /* operands and result; what the queue's byte limit counts */

@@ -7,14 +7,14 @@ usage() {
     cat <<'TEXT'
 Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM]
 
-  --build DIR       where bin/gemmd, bin/gemmd-gpu-check and bin/gemmd-bench-mhd-alone lie
-                    (default build)
+  --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-group-check and
+                    bin/gemmd-bench-mhd-alone lie (default build)
   --out DIR         where the logs and the table go (default $OUT, else tests/bench/results)
   --seconds N       length of each measurement (default 5)
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
                     scikit-learn (default build/venv/bin/python if it is there, else python3)
 
-Writes gpu-DATE-GPU.md (the table) and at most five logs. Needs wrk for the rates (on PATH, or
+Writes gpu-DATE-GPU.md (the table) and at most six logs. Needs wrk for the rates (on PATH, or
 named by the environment variable WRK).
 TEXT
 }
@@ -51,7 +51,7 @@ fi
 wrk=${WRK:-wrk}
 gemmd=$build/bin/gemmd
 alone=$build/bin/gemmd-bench-mhd-alone
-for program in gemmd gemmd-gpu-check gemmd-bench-mhd-alone; do
+for program in gemmd gemmd-gpu-check gemmd-gpu-group-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -92,6 +92,9 @@ printf '%s, driver %s, %s\n' "$gpu" "$driver" "$revision"
 section "kernels"
 timeout -k 5 150 "$build/bin/gemmd-gpu-check" >"$out/kernels.log" 2>&1
 add "$out/kernels.log" $?
+section "many products in one launch"
+timeout -k 5 150 "$build/bin/gemmd-gpu-group-check" >"$out/groups.log" 2>&1
+add "$out/groups.log" $?
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
 memcheck="not run: there is no compute-sanitizer"
 if [[ -n $sanitizer ]]; then
@@ -152,8 +155,8 @@ if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-acc
     # pytest leaves "0 failed" out of its last line; the sum needs both numbers.
     counts=$(tr '\n' ' ' <"$scratch/report.xml" 2>/dev/null | grep -o '<testsuite [^>]*>')
     number() { grep -o " $1=\"[0-9]*\"" <<<"$counts" | tr -dc 0-9; }
-    bad=$((0$(number failures) + 0$(number errors)))
-    printf '%s passed, %s failed\n' $((0$(number tests) - bad - 0$(number skipped))) "$bad" \
+    bad=$((10#0$(number failures) + 10#0$(number errors)))
+    printf '%s passed, %s failed\n' $((10#0$(number tests) - bad - 10#0$(number skipped))) "$bad" \
         >>"$out/correctness.log"
     add "$out/correctness.log" $status
     curl -fsS "http://$address/info" >"$scratch/info.json"
@@ -230,7 +233,7 @@ measure() {
         -v own="$(row own)" -v theirs="$(row theirs)" 'BEGIN {
             split(own, a, " "); split(theirs, b, " ")
             printf "| %d³ | %d | %d KiB | %.1f | %.1f | %.2f | %d / %d | %d / %d |", size,
-                connections, buffer / 1024, a[1], b[1], b[1] > 0 ? a[1] / b[1] : 0, a[2], a[3],
+                connections, buffer / 1024, a[1], b[1], (b[1] > 0 ? a[1] / b[1] : 0), a[2], a[3],
                 b[2], b[3]
         }')")
     printf '%s\n' "${rows[-1]}"

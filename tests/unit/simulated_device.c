@@ -8,11 +8,15 @@ static struct simulated_device *simulated(struct device *device)
     return (struct simulated_device *)device;
 }
 
-static void simulated_submit(struct device *device, uint32_t slot, struct work *work)
+static void simulated_submit(struct device *device, uint32_t slot, struct work *works)
 {
-    (void)work;
-    atomic_fetch_add(
-        slot == device->slots ? &simulated(device)->probes : &simulated(device)->submitted, 1);
+    if (slot == device->slots) {
+        atomic_fetch_add(&simulated(device)->probes, 1);
+        return;
+    }
+    atomic_fetch_add(&simulated(device)->launches, 1);
+    for (const struct work *work = works; work != NULL; work = work->next)
+        atomic_fetch_add(&simulated(device)->submitted, 1);
 }
 
 static void simulated_compute(struct device *device, uint32_t slot, struct work *work)
@@ -44,26 +48,35 @@ static bool poll_probe(struct device *device, const struct work *work)
     return probe != SIMULATED_PROBE_SILENT;
 }
 
-static bool simulated_poll(struct device *device, uint32_t slot, struct work *work)
+/* A launch runs as long as one of its works does, and fails as a whole. */
+static enum simulated_event look_at_all(struct device *device, const struct work *works)
+{
+    enum simulated_event all = SIMULATED_DONE;
+    for (; works != NULL; works = works->next) {
+        enum simulated_event one = simulated(device)->look(works);
+        if (one == SIMULATED_RUNNING)
+            return one;
+        if (one > all)
+            all = one;
+    }
+    return all;
+}
+
+static bool simulated_poll(struct device *device, uint32_t slot, struct work *works)
 {
     if (slot == device->slots)
-        return poll_probe(device, work);
-    switch (simulated(device)->look(work)) {
-    case SIMULATED_RUNNING:
-        return false;
-    case SIMULATED_DONE:
+        return poll_probe(device, works);
+    enum simulated_event event = look_at_all(device, works);
+    if (event == SIMULATED_LOST)
+        device_set_lost(device, "a simulated loss");
+    for (struct work *work = works; work != NULL; work = work->next) {
         work->h2d_ns = 1000;
         work->kernel_ns = 2000;
         work->d2h_ns = 3000;
-        return true;
-    case SIMULATED_FAILED:
-        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL, "a simulated failure");
-        return true;
-    case SIMULATED_LOST:
-        device_set_lost(device, "a simulated loss");
-        return true;
+        if (event == SIMULATED_FAILED)
+            work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL, "a simulated failure");
     }
-    return true;
+    return event != SIMULATED_RUNNING;
 }
 
 static void simulated_close(struct device *device)
@@ -81,11 +94,18 @@ static bool simulated_work_bytes(const struct gemm_problem *problem,
     return true;
 }
 
+static bool simulated_shares(const struct gemm_problem *problem, const struct gemm_kernel *kernel)
+{
+    (void)kernel;
+    return gemm_is_small(problem);
+}
+
 static const struct device_ops simulated_ops = {
     .submit = simulated_submit,
     .poll = simulated_poll,
     .close = simulated_close,
     .work_bytes = simulated_work_bytes,
+    .shares = simulated_shares,
 };
 
 static const struct device_ops computing_ops = {

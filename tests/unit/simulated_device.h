@@ -12,7 +12,7 @@
 enum simulated_event {
     SIMULATED_RUNNING,
     SIMULATED_DONE,
-    SIMULATED_FAILED, /* an error of this work alone */
+    SIMULATED_FAILED, /* an error of this work and those that share its launch */
     SIMULATED_LOST    /* the error that takes the device with it */
 };
 enum simulated_probe {
@@ -25,12 +25,12 @@ struct simulated_device {
     struct device base; /* first; to be given to whoever wants a device */
     enum simulated_event (*look)(const struct work *work);
     _Atomic enum simulated_probe probe;
-    atomic_uint submitted, probes; /* how many so far */
+    atomic_uint submitted, launches, probes; /* how many so far */
 };
 
-/* A device with `slots` streams and some memory. `look` is asked about each work that is
- * submitted, again and again until it is not running; on the thread that polls. Ended by
- * device_close. */
+/* A device with `slots` streams, besides those for shared launches, and some memory. `look` is
+ * asked about each work that is submitted, again and again until it is not running; on the thread
+ * that polls. Ended by device_close. */
 struct simulated_device *simulated_device_open(uint32_t slots,
                                                enum simulated_event (*look)(const struct work *));
 /* As above, but like the CPU: one stream, and a submit returns when the work has ended. */

@@ -38,10 +38,10 @@ static void reserve(struct device *device, struct work *work)
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
 }
 
-static void choose(struct work *work)
+static void choose(struct work *work, const char *name)
 {
     struct fault fault = {.detail = ""};
-    ck_assert_msg(gemm_select(GEMM_BACKEND_CUDA, "auto", &work->problem, &work->kernel, &fault) ==
+    ck_assert_msg(gemm_select(GEMM_BACKEND_CUDA, name, &work->problem, &work->kernel, &fault) ==
                       GEMMD_OK,
                   "%s", fault.detail);
 }
@@ -92,7 +92,7 @@ static void check_at(struct device *device, enum gemmd_dtype dtype, enum gemmd_d
     problem->a = odd;
     problem->b = odd + a_bytes;
     problem->c = odd + a_bytes + b_bytes;
-    choose(&work);
+    choose(&work, "cublas");
     reserve(device, &work);
     run(device, &work);
     arena_free(device_arena(device), work.device_offset);
@@ -146,11 +146,11 @@ START_TEST(a_probe_is_answered_on_full_streams)
     memset(works, 0, sizeof works);
     memset(memory, 0, bytes);
     known_answer_init(&probe.problem, GEMMD_F32, GEMMD_F32, false, false, small);
-    choose(&probe);
+    choose(&probe, "auto");
     reserve(device, &probe);
     for (int i = 0; i < STREAMS; i++) { /* all read the same and write the same zeros */
         describe_large(&works[i], memory);
-        choose(&works[i]);
+        choose(&works[i], "auto");
         reserve(device, &works[i]);
         device_submit(device, &works[i]);
     }
@@ -200,9 +200,88 @@ static enum gemmd_error run_astray(struct gemm_context *context, const struct ge
 static void init_known(struct device *device, struct work *work, unsigned char *memory)
 {
     known_answer_init(&work->problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    choose(work);
+    choose(work, "cublas");
     reserve(device, work);
 }
+
+/* One after another in `memory`, what can share a launch; no device memory is reserved. */
+static uint32_t init_sharing(struct device *device, struct work *works, uint32_t count,
+                             unsigned char *memory)
+{
+    uint32_t made = 0;
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        for (int out = 0; out < GEMMD_DTYPE_COUNT && made < count; out++) {
+            struct work *work = &works[made];
+            if (!dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
+                continue;
+            *work = (struct work){.shares = true};
+            known_answer_init(&work->problem, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
+                              made & 1, made & 2, memory + made * SMALL_BYTES);
+            choose(work, "auto");
+            ck_assert(device_shares(device, &work->problem, work->kernel));
+            ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
+            ck_assert_uint_eq(work->device_bytes, 0);
+            if (made > 0)
+                works[made - 1].next = work;
+            made++;
+        }
+    return made;
+}
+
+START_TEST(small_works_share_a_launch)
+{
+    enum { COUNT = 13 };
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(COUNT * SMALL_BYTES);
+    struct work works[COUNT];
+    uint64_t row, column;
+    uint32_t count = init_sharing(device, works, COUNT, memory);
+    for (int again = 0; again < 2; again++) {
+        device_submit(device, works);
+        ck_assert_uint_eq(device_in_flight(device), count);
+        ck_assert_ptr_eq(wait_for_one(device), works);
+        ck_assert_uint_eq(device_in_flight(device), 0);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ck_assert_msg(works[i].status == GEMMD_OK, "%s", works[i].fault.detail);
+        ck_assert_uint_eq(works[i].batch, count);
+        ck_assert_uint_gt(works[i].kernel_ns, 0);
+        ck_assert(known_answer_check(&works[i].problem, &row, &column));
+    }
+    device_host_free(GEMM_BACKEND_CUDA, memory, COUNT * SMALL_BYTES);
+    device_close(device);
+}
+END_TEST
+
+static enum gemmd_error run_group_astray(struct gemm_context *context,
+                                         const struct gemm_problem *const problems[],
+                                         uint32_t count)
+{
+    struct gemm_problem astray = *problems[0];
+    (void)count;
+    astray.a = (const unsigned char *)problems[0]->a + (UINT64_C(1) << 46);
+    return naive()->run(context, &astray, NULL);
+}
+
+START_TEST(a_shared_launch_that_loses_the_device_fails_all)
+{
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(3 * SMALL_BYTES);
+    struct gemm_kernel astray = {.name = "astray", .run_group = run_group_astray};
+    struct work works[3];
+    uint32_t count = init_sharing(device, works, 3, memory);
+    for (uint32_t i = 0; i < count; i++)
+        works[i].kernel = &astray;
+    known_answer_init(&works[0].problem, GEMMD_F32, GEMMD_F32, false, false, memory);
+    device_submit(device, works);
+    ck_assert_ptr_eq(wait_for_one(device), works);
+    ck_assert(device_lost(device));
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_int_eq(works[i].status, GEMMD_ERR_DEVICE_LOST);
+    device_host_free(GEMM_BACKEND_CUDA, memory, 3 * SMALL_BYTES);
+    device_close(device);
+}
+END_TEST
 
 START_TEST(a_failure_leaves_the_device_usable)
 {
@@ -297,6 +376,8 @@ int main(void)
         tcase_add_test(tests, the_gpu_describes_itself);
         tcase_add_test(tests, operands_may_lie_anywhere_in_the_body);
         tcase_add_test(tests, a_probe_is_answered_on_full_streams);
+        tcase_add_test(tests, small_works_share_a_launch);
+        tcase_add_test(tests, a_shared_launch_that_loses_the_device_fails_all);
         tcase_add_test(tests, a_failure_leaves_the_device_usable);
         tcase_add_test(tests, an_illegal_address_loses_the_device);
     }

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,13 @@ static void item_init(struct item *item, uint32_t number, uint32_t priority, uin
     item->work.done = item_done;
 }
 
+/* Whatever comes, one at a time. */
+static struct work *pop_any(struct queue *queue, uint64_t wait_ns)
+{
+    struct queue_room room = {.alone = true, .shared = 1};
+    return queue_pop(queue, room, wait_ns);
+}
+
 static void push(struct queue *queue, struct item *item)
 {
     ck_assert_int_eq(queue_reserve(queue, item->work.bytes, NULL), GEMMD_OK);
@@ -41,7 +49,7 @@ static void push(struct queue *queue, struct item *item)
 
 static uint32_t pop_number(struct queue *queue)
 {
-    struct item *item = (struct item *)queue_pop(queue, 0);
+    struct item *item = (struct item *)pop_any(queue, 0);
     ck_assert_ptr_nonnull(item);
     return item->number;
 }
@@ -58,9 +66,121 @@ START_TEST(higher_priority_first_then_first_come)
     }
     for (uint32_t i = 0; i < 8; i++)
         ck_assert_uint_eq(pop_number(queue), expected[i]);
-    ck_assert_ptr_null(queue_pop(queue, 0));
+    ck_assert_ptr_null(pop_any(queue, 0));
     for (uint32_t i = 0; i < 8; i++)
         ck_assert_uint_eq(atomic_load(&items[i].ended), 0);
+    queue_destroy(queue);
+}
+END_TEST
+
+/* The numbers of a chain, as text: "2 4 5". */
+static const char *numbers_of(const struct work *works, char text[64])
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (; works != NULL && length < 60; works = works->next)
+        length += (size_t)snprintf(text + length, 64 - length, length > 0 ? " %u" : "%u",
+                                   ((const struct item *)works)->number);
+    return text;
+}
+
+/* Items 0 ... count - 1, of which those share that `sharing` has a bit for. */
+static void push_mixed(struct queue *queue, struct item *items, uint32_t count, uint32_t sharing)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        item_init(&items[i], i, 4, 0);
+        items[i].work.shares = sharing >> i & 1;
+        push(queue, &items[i]);
+    }
+}
+
+START_TEST(those_that_share_come_together)
+{
+    struct item items[6];
+    char text[64];
+    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue *queue = queue_create(8, 80);
+    push_mixed(queue, items, 6, 0x2a); /* 1, 3 and 5 */
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "0");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3 5");
+    ck_assert_uint_eq(queue_state(queue).waiting, 2);
+    ck_assert_uint_eq(queue_state(queue).waiting_bytes, 20);
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "2");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "4");
+    ck_assert_ptr_null(queue_pop(queue, room, 0));
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(a_chain_is_bounded_by_count_and_by_bytes)
+{
+    struct item items[6];
+    char text[64];
+    struct queue_room few = {.shared = 2, .shared_bytes = 1000};
+    struct queue_room light = {.shared = 8, .shared_bytes = 29}, least = {.shared = 8};
+    struct queue *queue = queue_create(8, 80);
+    push_mixed(queue, items, 6, 0x3f);
+    ck_assert_str_eq(numbers_of(queue_pop(queue, few, 0), text), "0 1");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, light, 0), text), "2 3");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, least, 0), text), "4"); /* one always */
+    ck_assert_str_eq(numbers_of(queue_pop(queue, light, 0), text), "5");
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(the_more_urgent_come_first_in_a_chain)
+{
+    static const uint32_t priorities[] = {4, 9, 0, 9, 4, 1};
+    struct item items[6];
+    char text[64];
+    struct queue_room room = {.alone = true, .shared = 5, .shared_bytes = 1000};
+    struct queue *queue = queue_create(8, 80);
+    for (uint32_t i = 0; i < 6; i++) {
+        item_init(&items[i], i, priorities[i], 0);
+        items[i].work.shares = true;
+        push(queue, &items[i]);
+    }
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3 0 4 5");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "2");
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(a_lane_without_room_holds_up_only_itself)
+{
+    struct item items[4];
+    char text[64];
+    struct queue_room only_shared = {.shared = 8, .shared_bytes = 1000};
+    struct queue_room only_alone = {.alone = true}, none = {.alone = false};
+    struct queue *queue = queue_create(8, 80);
+    push_mixed(queue, items, 4, 0xc); /* 2 and 3 share, and came last */
+    ck_assert_ptr_null(queue_pop(queue, none, 0));
+    ck_assert_str_eq(numbers_of(queue_pop(queue, only_shared, 0), text), "2 3");
+    ck_assert_ptr_null(queue_pop(queue, only_shared, 0));
+    ck_assert_ptr_null(queue_pop(queue, only_shared, 1000));
+    ck_assert_str_eq(numbers_of(queue_pop(queue, only_alone, 0), text), "0");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, only_alone, 0), text), "1");
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(what_expired_is_in_no_chain)
+{
+    struct item items[5];
+    char text[64];
+    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue *queue = queue_create(8, 80);
+    for (uint32_t i = 0; i < 5; i++) {
+        item_init(&items[i], i, 4, i % 2 == 0 ? clock_now_ns() : UINT64_MAX);
+        items[i].work.shares = true;
+        push(queue, &items[i]);
+    }
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3");
+    for (uint32_t i = 0; i < 5; i++) {
+        ck_assert_uint_eq(atomic_load(&items[i].ended), i % 2 == 0);
+        if (i % 2 == 0)
+            ck_assert_int_eq(items[i].work.status, GEMMD_ERR_DEADLINE);
+    }
     queue_destroy(queue);
 }
 END_TEST
@@ -183,7 +303,7 @@ START_TEST(pop_ends_the_expired_even_if_nothing_else_waits)
     struct queue *queue = queue_create(8, 80);
     item_init(&item, 0, 4, clock_now_ns());
     push(queue, &item);
-    ck_assert_ptr_null(queue_pop(queue, 0));
+    ck_assert_ptr_null(pop_any(queue, 0));
     check_expired(&item);
     queue_destroy(queue);
 }
@@ -231,7 +351,7 @@ START_TEST(done_may_call_back)
     item_init(&caller.item, 0, 4, clock_now_ns());
     caller.item.work.done = release_place;
     push(queue, &caller.item);
-    ck_assert_ptr_null(queue_pop(queue, 0));
+    ck_assert_ptr_null(pop_any(queue, 0));
     ck_assert_uint_eq(queue_state(queue).reserved, 0);
     push(queue, &caller.item);
     queue_expire(queue, clock_now_ns());
@@ -290,7 +410,7 @@ END_TEST
 
 static void *pop_one(void *queue)
 {
-    return queue_pop(queue, UINT64_MAX);
+    return pop_any(queue, UINT64_MAX);
 }
 
 START_TEST(a_push_ends_a_wait)
@@ -318,8 +438,8 @@ START_TEST(a_wake_ends_a_wait_before_or_after_it_begins)
     pthread_join(thread, &popped);
     ck_assert_ptr_null(popped);
     queue_wake(queue);
-    ck_assert_ptr_null(queue_pop(queue, UINT64_MAX));
-    ck_assert_ptr_null(queue_pop(queue, 1000)); /* the wake was used up: this one times out */
+    ck_assert_ptr_null(pop_any(queue, UINT64_MAX));
+    ck_assert_ptr_null(pop_any(queue, 1000)); /* the wake was used up: this one times out */
     queue_destroy(queue);
 }
 END_TEST
@@ -367,7 +487,7 @@ START_TEST(threads_lose_and_double_nothing)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, produce, &loads[i]), 0);
     }
     while (atomic_load(&producing) > 0 || queue_state(queue).waiting > 0) {
-        struct item *item = (struct item *)queue_pop(queue, 100000);
+        struct item *item = (struct item *)pop_any(queue, 100000);
         if (item == NULL)
             continue;
         popped++;
@@ -397,6 +517,11 @@ int main(void)
     TCase *tests = tcase_create("queue");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, higher_priority_first_then_first_come);
+    tcase_add_test(tests, those_that_share_come_together);
+    tcase_add_test(tests, a_chain_is_bounded_by_count_and_by_bytes);
+    tcase_add_test(tests, the_more_urgent_come_first_in_a_chain);
+    tcase_add_test(tests, a_lane_without_room_holds_up_only_itself);
+    tcase_add_test(tests, what_expired_is_in_no_chain);
     tcase_add_test(tests, what_comes_later_can_pass_what_waits);
     tcase_add_test(tests, the_count_is_exact);
     tcase_add_test(tests, the_bytes_are_exact);

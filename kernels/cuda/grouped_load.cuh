@@ -1,0 +1,199 @@
+/*
+ * grouped_load.cuh - operands on their way to shared memory.
+ *
+ * An operand's part of a tile arrives in slabs of 128 bytes of k. Operands that lie along k keep
+ * their rows, with a pitch that spreads neighbouring rows over the banks; the others come as lines
+ * of the tile's width, one for each k. Elements are not converted on the way, so that copies are
+ * asynchronous, all slabs are on their way before the first is used, and host memory may be far.
+ *
+ * Lines start anywhere that suits an element: copies are of 16, 8 or 4 bytes, whatever all lines
+ * are aligned to. Lines of 8- and 16-bit elements that are not even aligned to 4 bytes are read in
+ * aligned words and shifted into place.
+ */
+#ifndef KERNELS_CUDA_GROUPED_LOAD_CUH
+#define KERNELS_CUDA_GROUPED_LOAD_CUH
+
+#include <stdint.h>
+
+#include "kernels/cuda/grouped.h"
+
+namespace grouped
+{
+
+constexpr uint32_t TILE = GROUPED_TILE;
+constexpr uint32_t THREADS = 128;
+constexpr uint32_t SLABS = GROUPED_SLABS;
+constexpr uint32_t DEPTH_BYTES = GROUPED_SLAB_DEPTH;
+constexpr uint32_t PITCH = DEPTH_BYTES + 16;
+constexpr uint32_t OPERAND_BYTES = TILE * PITCH; // of a slab
+constexpr uint32_t SLAB_BYTES = 2 * OPERAND_BYTES;
+
+template <typename In> constexpr uint32_t DEPTH = DEPTH_BYTES / sizeof(In);
+/* Elements of k that are multiplied at a time. Slabs are filled up to it with zeros. */
+template <typename In> constexpr uint32_t CHUNK = sizeof(In) == 8 ? 2 : 4;
+
+/* One operand of one tile. */
+struct source {
+    const char *start;       // the tile's first element at k = 0
+    const char *begin, *end; // of the whole operand
+    uint64_t ld;             // bytes
+    uint32_t extent;         // rows of A or columns of B in the tile
+    bool along_k;
+};
+
+/* `lines` lines of `line_bytes`, filled up with zeros to `lines_filled` of `bytes_filled`. */
+struct lines {
+    const char *from;
+    uint64_t ld;
+    uint32_t count, bytes, count_filled, bytes_filled;
+};
+
+template <uint32_t BYTES>
+static __device__ __forceinline__ void copy_async(uint32_t to, const char *from, uint32_t valid)
+{
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                     "r"(valid)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
+                     "n"(BYTES), "r"(valid)
+                     : "memory");
+}
+
+static __device__ __forceinline__ void copies_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <uint32_t PENDING> static __device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+/* In units of UNIT bytes, to which all lines are aligned. CAPACITY is a line's place in bytes. */
+template <uint32_t UNIT, uint32_t CAPACITY>
+static __device__ __forceinline__ void copy_aligned(uint32_t to, uint32_t pitch,
+                                                    const struct lines &l)
+{
+    constexpr uint32_t units = CAPACITY / UNIT;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < l.count_filled * units; i += THREADS) {
+        const uint32_t line = i / units, at = i % units * UNIT;
+        const bool present = line < l.count && at < l.bytes;
+        const uint32_t rest = l.bytes - at;
+        if (at < l.bytes_filled)
+            copy_async<UNIT>(to + line * pitch + at, l.from + (present ? line * l.ld + at : 0),
+                             !present      ? 0
+                             : rest < UNIT ? rest
+                                           : UNIT);
+    }
+}
+
+/* The aligned word at `at`, of which the bytes outside [begin, end) are not touched. */
+static __device__ __forceinline__ uint32_t load_word(const char *at, const struct source &s)
+{
+    if (at >= s.begin && at + 4 <= s.end)
+        return *(const uint32_t *)at;
+    uint32_t word = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        if (at + i >= s.begin && at + i < s.end)
+            word |= (uint32_t)(uint8_t)at[i] << 8 * i;
+    return word;
+}
+
+static __device__ __forceinline__ const char *word_below(const char *at)
+{
+    return (const char *)((uintptr_t)at & ~(uintptr_t)3);
+}
+
+/* Lines with any alignment: each word is made of the two that it lies in, the second of which is
+ * the next lane's first. Where a line's lanes end, it is one that was fetched for that. */
+template <uint32_t CAPACITY>
+static __device__ __forceinline__ void copy_shifted(uint32_t to, uint32_t pitch,
+                                                    const struct lines &l, const struct source &s)
+{
+    constexpr uint32_t words = CAPACITY / 4, rounds = 16;
+    constexpr uint32_t step = THREADS / words, per_warp = 32 / words; // lines
+    static_assert(32 % words == 0 && rounds * per_warp <= 32, "a warp has lines of its own");
+    const uint32_t lane = threadIdx.x % 32, word = lane % words;
+    const uint32_t first = threadIdx.x / words;
+    uint32_t low[rounds], last = 0;
+
+    const uint32_t last_line =
+        threadIdx.x / 32 * per_warp + lane / per_warp * step + lane % per_warp;
+    if (lane < rounds * per_warp && last_line < l.count) {
+        const char *from = l.from + last_line * l.ld, *at = word_below(from + CAPACITY);
+        last = at < from + l.bytes ? load_word(at, s) : 0;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < rounds; i++) {
+        const char *from = l.from + (first + i * step) * l.ld, *at = word_below(from + 4 * word);
+        low[i] = first + i * step < l.count && at < from + l.bytes ? load_word(at, s) : 0;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < rounds; i++) {
+        const uint32_t line = first + i * step;
+        const uint32_t shift = (uint32_t)(uintptr_t)(l.from + line * l.ld) % 4 * 8;
+        const uint32_t next = __shfl_down_sync(~0u, low[i], 1, words);
+        const uint32_t after = __shfl_sync(~0u, last, i * per_warp + lane / words);
+        uint32_t value = __funnelshift_r(low[i], word + 1 == words ? after : next, shift);
+        if (4 * word >= l.bytes)
+            value = 0;
+        else if (l.bytes - 4 * word < 4)
+            value &= ~(~0u << (l.bytes - 4 * word) * 8);
+        if (line < l.count_filled && 4 * word < l.bytes_filled)
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + line * pitch + 4 * word), "r"(value)
+                         : "memory");
+    }
+}
+
+template <uint32_t SIZE, uint32_t CAPACITY>
+static __device__ __forceinline__ void copy_lines(uint32_t to, uint32_t pitch,
+                                                  const struct lines &l, const struct source &s)
+{
+    const uint32_t alignment = (uint32_t)(uintptr_t)l.from | (uint32_t)l.ld;
+    if (alignment % 16 == 0) {
+        copy_aligned<16, CAPACITY>(to, pitch, l);
+        return;
+    }
+    if constexpr (SIZE == 8) {
+        copy_aligned<8, CAPACITY>(to, pitch, l);
+    } else if constexpr (SIZE == 4) {
+        if (alignment % 8 == 0)
+            copy_aligned<8, CAPACITY>(to, pitch, l);
+        else
+            copy_aligned<4, CAPACITY>(to, pitch, l);
+    } else {
+        if (alignment % 4 == 0)
+            copy_aligned<4, CAPACITY>(to, pitch, l);
+        else
+            copy_shifted<CAPACITY>(to, pitch, l, s);
+    }
+}
+
+/* Starts copying `depth` elements of k from `first_k` on. */
+template <typename In>
+static __device__ __forceinline__ void load_slab(uint32_t to, const struct source &s,
+                                                 uint32_t first_k, uint32_t depth)
+{
+    constexpr uint32_t size = sizeof(In);
+    const uint32_t filled = (depth + CHUNK<In> - 1) / CHUNK<In> * CHUNK<In>;
+    if (s.along_k) {
+        const struct lines l = {s.start + (uint64_t)first_k * size,
+                                s.ld,
+                                s.extent,
+                                depth * size,
+                                s.extent,
+                                filled * size};
+        copy_lines<size, DEPTH_BYTES>(to, PITCH, l, s);
+    } else {
+        const struct lines l = {s.start + first_k * s.ld, s.ld,   depth,
+                                s.extent * size,          filled, s.extent * size};
+        copy_lines<size, TILE * size>(to, TILE * size, l, s);
+    }
+}
+
+} // namespace grouped
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * group_check.h - what the parts of gemmd-gpu-group-check share.
+ */
+#ifndef TESTS_GPU_GROUP_CHECK_H
+#define TESTS_GPU_GROUP_CHECK_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "kernels/gemm.h"
+
+struct group_bench {
+    cudaStream_t stream;
+    struct gemm_context *context;
+    const struct gemm_kernel *kernel; /* grouped */
+    bool quick;
+};
+
+/* Prints what failed, if it did. */
+bool group_succeeded(cudaError_t error, const char *what);
+
+static inline double group_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+/* Sorts. */
+double group_median(double *values, uint32_t count);
+
+/* Random products of every type and option, alone and in random company, from host and device
+ * memory. */
+void group_check_bytes(struct group_bench *bench, uint64_t *passed, uint64_t *failed);
+
+/* Times, printed. False if something failed. */
+bool group_time_latency(struct group_bench *bench);
+bool group_time_throughput(struct group_bench *bench);
+bool group_time_crossover(struct group_bench *bench);
+
+#endif
