@@ -259,6 +259,9 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
         goto no_inbox;
     if (!arrivals_open(&thread->arrivals))
         goto no_arrivals;
+    thread->memory = pool_cache_create(daemon->pool);
+    if (thread->memory == NULL)
+        goto no_memory;
     thread->mhd = start_mhd(thread);
     if (thread->mhd == NULL)
         goto no_mhd;
@@ -270,6 +273,8 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
 no_thread:
     MHD_stop_daemon(thread->mhd);
 no_mhd:
+    pool_cache_destroy(thread->memory);
+no_memory:
     arrivals_close(&thread->arrivals);
 no_arrivals:
     inbox_close(&thread->inbox);
@@ -290,6 +295,7 @@ void io_thread_stop(struct io_thread *thread)
         end_connection(thread->connections);
     }
     arrivals_close(&thread->arrivals);
+    pool_cache_destroy(thread->memory);
     log_flush(thread->daemon->log, &thread->log_buffer);
     inbox_close(&thread->inbox);
     free(thread);

@@ -28,6 +28,7 @@
 #include "server/observe/metrics.h"
 
 struct MHD_Daemon;
+struct pool_cache;
 struct request;
 
 struct io_thread {
@@ -46,6 +47,7 @@ struct io_thread {
     bool busy;                      /* ... in the last one: it is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* its access log */
+    struct pool_cache *memory;    /* its blocks of daemon->pool */
 
     /* Any thread, on lines of their own: others look at them while this thread works. */
     _Alignas(128) struct inbox inbox;
