@@ -290,9 +290,11 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
-    while (thread->connections != NULL) { /* that libmicrohttpd never knew */
-        close(thread->connections->fd);
-        end_connection(thread->connections);
+    struct connection *next;
+    for (struct connection *left = thread->connections; left != NULL; left = next) {
+        next = left->next; /* one that libmicrohttpd never knew */
+        close(left->fd);
+        end_connection(left);
     }
     arrivals_close(&thread->arrivals);
     pool_cache_destroy(thread->memory);

@@ -23,13 +23,15 @@ void log_line_add(struct log_line *line, const char *text)
 void log_line_number(struct log_line *line, uint64_t value)
 {
     char text[DECIMAL_MAX];
-    add_bytes(line, text, (size_t)(decimal_u64(text, value) - text));
+    const char *end = decimal_u64(text, value);
+    add_bytes(line, text, (size_t)(end - text));
 }
 
 void log_line_milliseconds(struct log_line *line, uint64_t ns)
 {
     char text[DECIMAL_MAX];
-    add_bytes(line, text, (size_t)(decimal_milliseconds(text, ns) - text));
+    const char *end = decimal_milliseconds(text, ns);
+    add_bytes(line, text, (size_t)(end - text));
 }
 
 /* The length of the UTF-8 sequence at `text`, or 0 if there is none (RFC 3629: no surrogates, no
