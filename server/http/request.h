@@ -8,10 +8,11 @@
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
- *   WORKING     the queue and the dispatch thread own request->gemm.work. libmicrohttpd asks for
- * the answer at every turn of the thread's loop; before a thread sleeps it suspends what is still
- * not done. Suspending costs four system calls, so a busy thread does not ANSWERED    the answer is
- * with libmicrohttpd
+ *   WORKING     the queue and the dispatch thread own request->gemm.work. In every turn of the
+ *               thread's loop libmicrohttpd asks whether there is an answer; a thread that would
+ *               sleep suspends first what is not done, which costs system calls that a busy one
+ *               does without
+ *   ANSWERED    the answer is with libmicrohttpd
  */
 #ifndef SERVER_HTTP_REQUEST_H
 #define SERVER_HTTP_REQUEST_H
