@@ -1,0 +1,76 @@
+/*
+ * sm90.h - the kernels of this folder, as the rest of kernels/cuda sees them.
+ *
+ * What they ask of a problem, besides its types: device pointers that are multiples of 16 bytes,
+ * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
+ * n, k from 1 up, and what lies between a row's end and the next row's start is neither read nor
+ * written. 8-bit and tf32 operands must lie along k: A not transposed, B transposed.
+ *
+ * Every kernel of one dtype gives the same bits for the same row of A, whatever m is and whichever
+ * of them is chosen (EXPERIMENTS.md has the measurement).
+ */
+#ifndef KERNELS_CUDA_SM90_SM90_H
+#define KERNELS_CUDA_SM90_SM90_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/cuda/sm90/arguments.h"
+
+#ifdef __cplusplus
+extern "C" {
+#else
+#include "kernels/gemm.h"
+#include "proto/dtype.h"
+#endif
+
+/* One tile configuration of one type. */
+struct sm90_kernel {
+    const char *name; /* "bf16_128x256_2x1"; NULL ends a table */
+    int element;      /* enum sm90::element */
+    uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
+    bool pingpong, swapped;
+    uint32_t threads, shared_bytes;
+    /* By whether X and whether Y lies along k; NULL where there is none. */
+    const void *functions[2][2];
+};
+
+extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_f8[],
+    sm90_kernels_i8[], sm90_kernels_tf32[];
+
+/* What a launch needs to know of the device it goes to. */
+struct sm90_device {
+    void *encode; /* cuTensorMapEncodeTiled */
+    uint32_t multiprocessors;
+};
+
+/* A launch made ready: can be enqueued any number of times, by any thread. */
+struct sm90_launch {
+    struct sm90_arguments arguments;
+    const void *function;
+    uint32_t blocks, cluster, threads, shared_bytes;
+};
+
+#ifdef __cplusplus
+}
+#else
+
+/* For the current device, before the first launch on it. Fails on other than compute capability
+ * 9.0. */
+cudaError_t sm90_device_open(struct sm90_device *device);
+
+/* The table of a type, or NULL. f32 has one for precision tf32. */
+const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
+
+/* Whether the kernel can compute the problem (pointers are not looked at). */
+bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
+
+/* Fills in a launch of a problem that the kernel takes. Fails if a pointer is not aligned. */
+cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
+                         const struct gemm_problem *problem, struct sm90_launch *launch);
+
+cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream);
+
+#endif
+#endif
