@@ -4,8 +4,8 @@
  * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25),
  * wgmma (9.7.15), setmaxnreg (9.7.19). Shared-memory operands are 32-bit addresses of the shared
  * window (shared_address). A "parity" is the low bit of the number of phases that a barrier has
- * completed: waiting on parity p returns once the phase of parity p is over, so waiting on 1 returns
- * at once on a fresh barrier.
+ * completed: waiting on parity p returns once the phase of parity p is over, so waiting on 1
+ * returns at once on a fresh barrier.
  */
 #ifndef KERNELS_CUDA_PTX_CUH
 #define KERNELS_CUDA_PTX_CUH
@@ -73,8 +73,9 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t par
 }
 
 /* A wait that lasts this many tries (each sleeps in hardware for a while) can only be a fault of
- * the kernel; the store to address 0 turns a hang of the device into an error of the launch. (A trap
- * would too, but ptxas then no longer gives a warpgroup the registers of setmaxnreg: it spills.) */
+ * the kernel; the store to address 0 turns a hang of the device into an error of the launch. (A
+ * trap would too, but ptxas then no longer gives a warpgroup the registers of setmaxnreg: it
+ * spills.) */
 constexpr uint32_t WAIT_TRIES_MAX = 1u << 23;
 
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
@@ -168,10 +169,10 @@ __device__ __forceinline__ void fence_async_proxy()
 __device__ __forceinline__ void store_matrices(uint32_t row_address, uint32_t v0, uint32_t v1,
                                                uint32_t v2, uint32_t v3)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     row_address),
-                 "r"(v0), "r"(v1), "r"(v2), "r"(v3)
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+        "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+        : "memory");
 }
 
 __device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t v0, uint32_t v1)

@@ -79,8 +79,8 @@ cublasStatus_t lt_plan_create(const struct lt *lt, const struct gemm_problem *pr
                                             p->transa ? p->k : p->m, (int64_t)p->lda);
     }
     if (status == CUBLAS_STATUS_SUCCESS) {
-        status = cublasLtMatrixLayoutCreate(&plan->c, data_type(p->out), p->n, p->m,
-                                            (int64_t)p->ldc);
+        status =
+            cublasLtMatrixLayoutCreate(&plan->c, data_type(p->out), p->n, p->m, (int64_t)p->ldc);
     }
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = cublasLtMatmulPreferenceCreate(&preference);
@@ -128,10 +128,9 @@ cublasStatus_t lt_enqueue(const struct lt *lt, const struct lt_plan *plan, int c
 {
     const float one = 1, zero = 0;
     const int32_t one_int = 1, zero_int = 0;
-    return cublasLtMatmul(lt->handle, plan->operation,
-                          plan->integers ? (const void *)&one_int : (const void *)&one, b, plan->a,
-                          a, plan->b,
-                          plan->integers ? (const void *)&zero_int : (const void *)&zero, c,
-                          plan->c, c, plan->c, &plan->candidates[candidate].algo, lt->workspace,
-                          LT_WORKSPACE_BYTES, stream);
+    return cublasLtMatmul(
+        lt->handle, plan->operation, plan->integers ? (const void *)&one_int : (const void *)&one,
+        b, plan->a, a, plan->b, plan->integers ? (const void *)&zero_int : (const void *)&zero, c,
+        plan->c, c, plan->c, &plan->candidates[candidate].algo, lt->workspace, LT_WORKSPACE_BYTES,
+        stream);
 }

@@ -8,7 +8,7 @@
 
 enum { BLOCKS = 1024, THREADS = 256 };
 
-static __device__ uint32_t mix(uint32_t x)
+static __host__ __device__ uint32_t mix(uint32_t x)
 {
     x ^= x >> 16;
     x *= 0x85ebca6bu;
@@ -90,7 +90,8 @@ static __device__ double activate(double v, int act)
 
 static __global__ void reference_kernel(bench_product p, double *out)
 {
-    const uint64_t column = blockIdx.x * 16ull + threadIdx.x, row = blockIdx.y * 16ull + threadIdx.y;
+    const uint64_t column = blockIdx.x * 16ull + threadIdx.x,
+                   row = blockIdx.y * 16ull + threadIdx.y;
     const uint64_t batch = blockIdx.z;
     if (row >= p.m || column >= p.n) {
         return;

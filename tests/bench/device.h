@@ -32,7 +32,7 @@ cudaError_t bench_reference(const struct bench_product *product, double *referen
 
 struct bench_difference {
     double squares, reference_squares, largest; /* of the difference, of the reference */
-    unsigned long long bad, first_bad;          /* elements over the bound; index in [batch, m, n] */
+    unsigned long long bad, first_bad; /* elements over the bound; index in [batch, m, n] */
     double first_got, first_wanted;
 };
 

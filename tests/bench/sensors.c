@@ -51,7 +51,6 @@ unsigned sensors_clock_mhz(const struct sensors *sensors)
 unsigned sensors_power_watts(const struct sensors *sensors)
 {
     unsigned milliwatts = 0;
-    return sensors->library && sensors->power(sensors->device, &milliwatts) == 0
-               ? milliwatts / 1000
-               : 0;
+    return sensors->library && sensors->power(sensors->device, &milliwatts) == 0 ? milliwatts / 1000
+                                                                                 : 0;
 }

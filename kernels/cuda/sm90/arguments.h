@@ -1,6 +1,6 @@
 /*
- * arguments.h - what a kernel of this folder is launched with: one struct for all of them, filled in
- * by launch.c, read by gemm.cuh.
+ * arguments.h - what a kernel of this folder is launched with: one struct for all of them, filled
+ * in by launch.c, read by gemm.cuh.
  *
  * The kernels compute D = X * Y with X [rows, k] and Y [k, columns], where rows are what the tensor
  * core has 64 of. Usually X is op(A) and Y op(B) and D is C; swapped kernels (for few rows of C)
@@ -28,7 +28,7 @@ struct sm90_arguments {
     float alpha, beta;
     int32_t alpha_int, beta_int;
     uint32_t out; /* enum sm90_out */
-    uint32_t act; /* enum gemm_act */
+    uint32_t act; /* as enum gemm_act of proto/gemm_request.h */
     /* Whether nothing but alpha follows the sum, so that tiles can leave by the copy engine. */
     uint32_t plain;
 };

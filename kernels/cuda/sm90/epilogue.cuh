@@ -86,20 +86,6 @@ __device__ __forceinline__ float load_float(const void *base, int64_t i, uint32_
     }
 }
 
-__device__ __forceinline__ void store_float(void *base, int64_t i, float v, uint32_t out)
-{
-    switch (out) {
-    case SM90_OUT_F16:
-        static_cast<__half *>(base)[i] = __float2half_rn(v);
-        break;
-    case SM90_OUT_BF16:
-        static_cast<__nv_bfloat16 *>(base)[i] = __float2bfloat16_rn(v);
-        break;
-    default:
-        static_cast<float *>(base)[i] = v;
-    }
-}
-
 /* What follows one sum. `at` indexes C0, `column` the bias. */
 __device__ __forceinline__ float finish(const sm90_arguments &p, float v, int64_t at,
                                         uint32_t column)
@@ -128,19 +114,31 @@ __device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, in
     return p.act == ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
 }
 
+/* What is stored for a sum d, for types of 32 bits; else the value before it is rounded. */
 template <class T>
-__device__ __forceinline__ void finish_and_store(const sm90_arguments &p, T d, uint32_t batch,
-                                                 uint32_t row, uint32_t column)
+__device__ __forceinline__ uint32_t finished_bits(const sm90_arguments &p, T d, int64_t at0,
+                                                  uint32_t column)
 {
-    const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
-    const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
     if constexpr (is_integer<T>) {
         if (p.out == SM90_OUT_I32) {
-            static_cast<int32_t *>(p.c_data)[at] = finish(p, d, at0, column);
-            return;
+            return (uint32_t)finish(p, d, at0, column);
         }
     }
-    store_float(p.c_data, at, finish(p, (float)d, at0, column), p.out);
+    return __float_as_uint(finish(p, (float)d, at0, column));
+}
+
+__device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, uint32_t bits)
+{
+    switch (p.out) {
+    case SM90_OUT_F16:
+        static_cast<__half *>(p.c_data)[at] = __float2half_rn(__uint_as_float(bits));
+        break;
+    case SM90_OUT_BF16:
+        static_cast<__nv_bfloat16 *>(p.c_data)[at] = __float2bfloat16_rn(__uint_as_float(bits));
+        break;
+    default:
+        static_cast<uint32_t *>(p.c_data)[at] = bits;
+    }
 }
 
 /* The 32 values of a thread that make up columns 64*chunk ... of its rows, as one or two panels. */
@@ -163,25 +161,43 @@ __device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t pan
     }
 }
 
-template <class T>
-__device__ __forceinline__ void stage_32(const T *d, uint32_t panels, uint32_t lane)
+/* The 16 values of a thread that make up 32 columns of its rows, as one panel. */
+__device__ __forceinline__ void stage_32(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
 {
 #pragma unroll
-    for (int j = 0; j < CHUNK_COLUMNS / 8; j++) {
-        const uint32_t piece = 2 * (j % 4) + (lane % 4) / 2;
+    for (int j = 0; j < 4; j++) {
+        const uint32_t piece = 2 * j + (lane % 4) / 2;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t row = lane / 4 + 8 * h;
-            const uint32_t address = panels + (j / 4) * PANEL_BYTES + row * 128 +
-                                     ((piece ^ (row % 8)) << 4) + (lane % 2) * 8;
-            uint32_t v[2];
-            memcpy(v, d + 4 * j + 2 * h, sizeof v);
-            ptx::store_shared_2(address, v[0], v[1]);
+            ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
+                                v[4 * j + 2 * h], v[4 * j + 2 * h + 1]);
         }
     }
 }
 
-/* Reads a staged chunk back by lines and finishes it. row0, column0: of the chunk in C. */
+__device__ __forceinline__ uint32_t bits_of(float v)
+{
+    return __float_as_uint(v);
+}
+__device__ __forceinline__ uint32_t bits_of(int32_t v)
+{
+    return (uint32_t)v;
+}
+
+/* alpha * d as it is stored, where nothing else follows the sum and `out` has 32 bits. */
+__device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, float d)
+{
+    return __float_as_uint(p.alpha * d);
+}
+__device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, int32_t d)
+{
+    return p.out == SM90_OUT_I32 ? (uint32_t)p.alpha_int * (uint32_t)d
+                                 : __float_as_uint(p.alpha * (float)d);
+}
+
+/* Reads a staged chunk of 64 columns back by lines, finishes it and writes it to C. row0, column0:
+ * of the chunk in C. */
 template <class T>
 __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
                                              uint32_t lane, uint32_t batch, uint32_t row0,
@@ -191,13 +207,6 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
     const uint32_t valid = column < p.n ? min(8u, p.n - column) : 0;
     const uint32_t piece = 2 * (lane % 4);
     const uint32_t panel = panels + (lane % 8) / 4 * PANEL_BYTES;
-    float bias[8];
-    if constexpr (!is_integer<T>) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; i++) {
-            bias[i] = p.bias && i < valid ? load_float(p.bias, column + i, p.out) : 0.0f;
-        }
-    }
 #pragma unroll 1
     for (uint32_t r = lane / 8; r < 16; r += 4) {
         const uint32_t row = row0 + r;
@@ -205,62 +214,74 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
             continue;
         }
         const uint32_t line = panel + r * 128;
-        T v[8];
-        const uint4 v0 = ptx::load_shared_4(line + ((piece ^ (r % 8)) << 4));
-        const uint4 v1 = ptx::load_shared_4(line + (((piece + 1) ^ (r % 8)) << 4));
-        memcpy(v, &v0, sizeof v0);
-        memcpy(v + 4, &v1, sizeof v1);
-        if constexpr (is_integer<T>) {
+        T d[8];
+        const uint4 d0 = ptx::load_shared_4(line + ((piece ^ (r % 8)) << 4));
+        const uint4 d1 = ptx::load_shared_4(line + (((piece + 1) ^ (r % 8)) << 4));
+        memcpy(d, &d0, sizeof d0);
+        memcpy(d + 4, &d1, sizeof d1);
+        const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
+        const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
+        uint32_t v[8];
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            v[i] = i < valid ? finished_bits(p, d[i], at0 + i, column + i) : 0;
+        }
+        if (valid < 8) {
 #pragma unroll
             for (uint32_t i = 0; i < 8; i++) {
                 if (i < valid) {
-                    finish_and_store(p, v[i], batch, row, column + i);
+                    store_bits(p, at + i, v[i]);
                 }
             }
-        } else {
-            const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
-            const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
+        } else if (p.out == SM90_OUT_BF16 || p.out == SM90_OUT_F16) {
+            uint32_t packed[4];
 #pragma unroll
-            for (uint32_t i = 0; i < 8; i++) {
-                v[i] *= p.alpha;
-                if (p.c0 && i < valid) {
-                    v[i] = fmaf(p.beta, load_float(p.c0, at0 + i, p.out), v[i]);
-                }
-                if (p.bias) {
-                    v[i] += bias[i];
-                }
-                v[i] = activate(v[i], p.act);
+            for (uint32_t i = 0; i < 4; i++) {
+                const float lo = __uint_as_float(v[2 * i]), hi = __uint_as_float(v[2 * i + 1]);
+                packed[i] = p.out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
             }
-            if (valid == 8 && p.out != SM90_OUT_F32) {
-                const bool bf16 = p.out == SM90_OUT_BF16;
-                uint4 packed;
-                packed.x = bf16 ? pack_bf16(v[0], v[1]) : pack_f16(v[0], v[1]);
-                packed.y = bf16 ? pack_bf16(v[2], v[3]) : pack_f16(v[2], v[3]);
-                packed.z = bf16 ? pack_bf16(v[4], v[5]) : pack_f16(v[4], v[5]);
-                packed.w = bf16 ? pack_bf16(v[6], v[7]) : pack_f16(v[6], v[7]);
-                *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.c_data) + at) = packed;
-            } else if (valid == 8) {
-                float4 *c = reinterpret_cast<float4 *>(static_cast<float *>(p.c_data) + at);
-                c[0] = make_float4(v[0], v[1], v[2], v[3]);
-                c[1] = make_float4(v[4], v[5], v[6], v[7]);
-            } else {
-                for (uint32_t i = 0; i < 8; i++) {
-                    if (i < valid) {
-                        store_float(p.c_data, at + i, v[i], p.out);
-                    }
-                }
-            }
+            *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.c_data) + at) =
+                make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        } else {
+            uint4 *c = reinterpret_cast<uint4 *>(static_cast<uint32_t *>(p.c_data) + at);
+            c[0] = make_uint4(v[0], v[1], v[2], v[3]);
+            c[1] = make_uint4(v[4], v[5], v[6], v[7]);
         }
+    }
+}
+
+/* Panels are used in turn, so the store before the last must have read its panel; `both`: the last
+ * one too. */
+__device__ __forceinline__ void panel_begin(uint32_t lane, bool both)
+{
+    if (lane == 0) {
+        if (both) {
+            ptx::bulk_wait_read<0>();
+        } else {
+            ptx::bulk_wait_read<1>();
+        }
+    }
+    __syncwarp();
+}
+
+/* Sends a panel on its way to C. */
+__device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t panel, uint32_t lane,
+                                           uint32_t column, uint32_t row, uint32_t batch)
+{
+    ptx::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0) {
+        ptx::tensor_store(&p.c, panel, (int32_t)column, (int32_t)row, (int32_t)batch);
+        ptx::bulk_commit();
     }
 }
 
 /* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
  * first of the warp's rows, column0 the tile's first column. */
 template <element E, int N>
-__device__ __forceinline__ void store_rows(const sm90_arguments &p,
-                                           const accumulator_t<E> (&d)[N / 2], uint32_t staging,
-                                           uint32_t lane, uint32_t batch, uint32_t row0,
-                                           uint32_t column0)
+__device__ __forceinline__ void
+store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t staging,
+           uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
 {
     constexpr int CHUNKS = N / CHUNK_COLUMNS;
     constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
@@ -269,52 +290,53 @@ __device__ __forceinline__ void store_rows(const sm90_arguments &p,
 
     if (p.plain && (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
 #pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+            /* With an odd number of chunks, the first one's panel is also the last one's. */
+            panel_begin(lane, CHUNKS % 2 == 1 && i == 0);
+            stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
+            panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+        }
+    } else if (p.plain) {
+#pragma unroll
+        for (int i = 0; i < 2 * CHUNKS; i++) {
+            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+            uint32_t v[16];
+#pragma unroll
+            for (int j = 0; j < 16; j++) {
+                v[j] = scaled_bits(p, d[16 * i + j]);
+            }
+            panel_begin(lane, false);
+            stage_32(v, panel, lane);
+            panel_send(p, panel, lane, column0 + i * 32, row0, batch);
+        }
+    } else {
+#pragma unroll 1
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
-            const uint32_t panel = staging + (chunk % 2) * PANEL_BYTES;
-            if (lane == 0) {
-                if (CHUNKS % 2 == 1 && chunk == 0) { /* the last one used this panel too */
-                    ptx::bulk_wait_read<0>();
-                } else {
-                    ptx::bulk_wait_read<1>();
+#pragma unroll
+            for (int i = 0; i < 2 * CHUNKS; i++) { /* registers have no run-time index */
+                if (i / 2 == chunk) {
+                    uint32_t v[16];
+#pragma unroll
+                    for (int j = 0; j < 16; j++) {
+                        v[j] = bits_of(d[16 * i + j]);
+                    }
+                    stage_32(v, staging + i % 2 * PANEL_BYTES, lane);
                 }
             }
             __syncwarp();
-            stage_16<E>(d + chunk * CHUNK_VALUES, panel, lane, p.alpha, p.out);
-            ptx::fence_async_proxy();
+            finish_chunk<T>(p, staging, lane, batch, row0, column0 + chunk * CHUNK_COLUMNS);
             __syncwarp();
-            if (lane == 0) {
-                ptx::tensor_store(&p.c, panel, (int32_t)(column0 + chunk * CHUNK_COLUMNS),
-                                  (int32_t)row0, (int32_t)batch);
-                ptx::bulk_commit();
-            }
         }
-        return;
-    }
-#pragma unroll 1
-    for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        if (lane == 0) {
-            ptx::bulk_wait_read<0>();
-        }
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < CHUNKS; i++) { /* registers have no run-time index */
-            if (i == chunk) {
-                stage_32<T>(d + i * CHUNK_VALUES, staging, lane);
-            }
-        }
-        __syncwarp();
-        finish_chunk<T>(p, staging, lane, batch, row0, column0 + chunk * CHUNK_COLUMNS);
-        __syncwarp();
     }
 }
 
-/* The same for swapped operands: the tile's rows are columns of C, its columns rows of C. The warp's
- * part of 16 columns of C goes through shared memory as [N rows of C, 16] values. */
+/* The same for swapped operands: the tile's rows are columns of C, its columns rows of C. The
+ * warp's part of 16 columns of C goes through shared memory as [N rows of C, 16] values. */
 template <element E, int N>
-__device__ __forceinline__ void store_swapped(const sm90_arguments &p,
-                                              const accumulator_t<E> (&d)[N / 2], uint32_t staging,
-                                              uint32_t lane, uint32_t batch, uint32_t column0,
-                                              uint32_t row0)
+__device__ __forceinline__ void
+store_swapped(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t staging,
+              uint32_t lane, uint32_t batch, uint32_t column0, uint32_t row0)
 {
     static_assert(N * 16 * 4 <= STAGING_BYTES, "a warp's staging holds the whole tile");
     using T = accumulator_t<E>;
@@ -338,7 +360,10 @@ __device__ __forceinline__ void store_swapped(const sm90_arguments &p,
         T v;
         memcpy(&v, &bits, sizeof v);
         if (column < p.n) {
-            finish_and_store(p, v, batch, row0 + r, column);
+            const int64_t row = row0 + r;
+            const int64_t at0 = (int64_t)batch * p.stride_c0 + row * p.ldc0 + column;
+            const int64_t at = (int64_t)batch * p.stride_c + row * p.ldc + column;
+            store_bits(p, at, finished_bits(p, v, at0, column));
         }
     }
     __syncwarp();

@@ -2,10 +2,11 @@
  * gemm.cuh - the GEMM of sm_90a: copy engine, mbarriers, wgmma, one block a multiprocessor.
  *
  * A block is a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
- * that multiply. Between them lies a ring of STAGES buffers, each TILE_M x 128 bytes of X and TILE_N
- * x 128 bytes of Y. A stage has two barriers: "full" (the copy engine has written it) and "empty"
- * (all who read it have finished). Blocks walk over tiles of D until none is left (persistent grid),
- * and the producer runs ahead across tiles, so that the ring is full when a tile begins.
+ * that multiply. Between them lies a ring of STAGES buffers, each TILE_M x 128 bytes of X and
+ * TILE_N x 128 bytes of Y. A stage has two barriers: "full" (the copy engine has written it) and
+ * "empty" (all who read it have finished). Blocks walk over tiles of D until none is left
+ * (persistent grid), and the producer runs ahead across tiles, so that the ring is full when a tile
+ * begins.
  *
  * Consumers work on one tile together, a share of its rows each; or, PINGPONG, each on tiles of its
  * own in turn, so that one stores its tile while the other multiplies. The ring alone keeps that
@@ -70,8 +71,7 @@ struct config {
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
     /* 1024: what aligning the start can cost. */
     static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, STAGING_ALL_BYTES + 1024);
-    static constexpr uint32_t SHARED_BYTES =
-        1024 + STAGES * (STAGE_BYTES + 16) + STAGING_ALL_BYTES;
+    static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + STAGING_ALL_BYTES;
 
     /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
     static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
@@ -150,8 +150,8 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
     }
 }
 
-/* Shared memory: stages (X then Y in each), then a staging of 4 KiB for each consumer warp, then the
- * full and the empty barriers. */
+/* Shared memory: stages (X then Y in each), then a staging of 4 KiB for each consumer warp, then
+ * the full and the empty barriers. */
 template <class C> struct shared {
     uint32_t base;
 
@@ -230,9 +230,8 @@ __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stag
     for (int i = 0; i < C::TILE_K / C::INSTRUCTION_K; i++) {
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            wgmma<C::E, C::XK, C::YK>(
-                d[b], x + (b * 64 * 128 >> 4) + i * descriptor_k_step<C::XK>,
-                y + i * descriptor_k_step<C::YK>, fresh && i == 0 ? 0 : 1);
+            wgmma<C::E, C::XK, C::YK>(d[b], x + (b * 64 * 128 >> 4) + i * descriptor_k_step<C::XK>,
+                                      y + i * descriptor_k_step<C::YK>, fresh && i == 0 ? 0 : 1);
         }
     }
     wgmma_commit();
@@ -263,10 +262,9 @@ __device__ __forceinline__ void sum_tile(const shared<C> &s, uint32_t k_tiles, u
 
 /* The same for f8: every stage's sum is added to f32 registers. */
 template <class C>
-__device__ __forceinline__ void sum_tile_promoted(const shared<C> &s, uint32_t k_tiles,
-                                                  uint32_t lane, uint32_t row_in_tile,
-                                                  ring<C::STAGES> &at,
-                                                  float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+__device__ __forceinline__ void
+sum_tile_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane, uint32_t row_in_tile,
+                  ring<C::STAGES> &at, float (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
     float part[C::BLOCKS_64][C::TILE_N / 2];
     for (uint32_t i = 0; i < k_tiles; i++) {
@@ -310,8 +308,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         } else {
             sum_tile<C>(s, p.k_tiles, lane, row_in_tile, at, d);
         }
-        const uint32_t row =
-            (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
+        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
@@ -329,8 +326,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
 }
 
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    sm90_gemm(const __grid_constant__ sm90_arguments p)
+__global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant__ sm90_arguments p)
 {
     extern __shared__ unsigned char shared_memory[];
     const shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
@@ -342,7 +338,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (threadIdx.x == 0) {
         ptx::tensor_map_prefetch(&p.x);
         ptx::tensor_map_prefetch(&p.y);
-        ptx::tensor_map_prefetch(&p.c);
+        if (p.plain) {
+            ptx::tensor_map_prefetch(&p.c);
+        }
         for (uint32_t i = 0; i < C::STAGES; i++) {
             ptx::mbarrier_init(s.full(i), 1);
             ptx::mbarrier_init(s.empty(i), C::READERS);

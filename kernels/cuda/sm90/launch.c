@@ -43,10 +43,10 @@ static cudaError_t encode(const struct sm90_device *device, const struct view *v
     const cuuint32_t steps[3] = {1, 1, 1};
     encode_function function;
     memcpy(&function, &device->encode, sizeof function);
-    const CUresult result = function(
-        map, view->type, 3, (void *)(uintptr_t)view->data, dims, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        function(map, view->type, 3, (void *)(uintptr_t)view->data, dims, strides, box, steps,
+                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -76,17 +76,16 @@ cudaError_t sm90_device_open(struct sm90_device *device)
     if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
         return cudaErrorNotSupported;
     }
-    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
-                                                sm90_kernels_f8, sm90_kernels_i8,
-                                                sm90_kernels_tf32};
+    const struct sm90_kernel *const tables[] = {
+        sm90_kernels_bf16, sm90_kernels_f16, sm90_kernels_f8, sm90_kernels_i8, sm90_kernels_tf32};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
             for (int i = 0; i < 4 && error == cudaSuccess; i++) {
                 const void *function = kernel->functions[i / 2][i % 2];
                 if (function) {
-                    error = cudaFuncSetAttribute(function,
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 (int)kernel->shared_bytes);
+                    error =
+                        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)kernel->shared_bytes);
                 }
             }
         }
@@ -145,7 +144,8 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     const uint64_t dim_max = INT32_MAX;
     const struct gemm_problem *p = problem;
     if (ELEMENTS[kernel->element].dtype != p->dtype || !dtype_offers_out(p->dtype, p->out) ||
-        (p->dtype == GEMMD_F32 && p->precision != GEMM_PRECISION_TF32) || !function_for(kernel, p)) {
+        (p->dtype == GEMMD_F32 && p->precision != GEMM_PRECISION_TF32) ||
+        !function_for(kernel, p)) {
         return false;
     }
     if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max) {
@@ -155,9 +155,8 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
         (p->beta != 0 && !aligned(p->ldc0, p->out))) {
         return false;
     }
-    if (p->batch > 1 &&
-        (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) ||
-         !aligned(p->stride_c, p->out) || p->stride_a == 0 || p->stride_b == 0)) {
+    if (p->batch > 1 && (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) ||
+                         !aligned(p->stride_c, p->out) || p->stride_a == 0 || p->stride_b == 0)) {
         return false;
     }
     uint64_t rows, columns;
@@ -178,6 +177,20 @@ static uint32_t band_rows(const struct sm90_kernel *kernel, uint32_t clusters, u
     return band;
 }
 
+static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
+{
+    switch (out) {
+    case GEMMD_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case GEMMD_F16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case GEMMD_I32:
+        return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    default:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    }
+}
+
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, struct sm90_launch *launch)
 {
@@ -188,10 +201,10 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     memset(launch, 0, sizeof *launch);
 
     /* K-major boxes are a whole tile, or each block's share of one; MN-major ones 64 x 64. */
-    const uint32_t a_share = kernel->swapped ? kernel->tile_n / kernel->cluster_m
-                                             : kernel->tile_m / kernel->cluster_n;
-    const uint32_t b_share = kernel->swapped ? kernel->tile_m / kernel->cluster_n
-                                             : kernel->tile_n / kernel->cluster_m;
+    const uint32_t a_share =
+        kernel->swapped ? kernel->tile_n / kernel->cluster_m : kernel->tile_m / kernel->cluster_n;
+    const uint32_t b_share =
+        kernel->swapped ? kernel->tile_m / kernel->cluster_n : kernel->tile_n / kernel->cluster_m;
     const struct view a = {
         .data = p->a,
         .type = type,
@@ -224,21 +237,20 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     if (error != cudaSuccess) {
         return error;
     }
-    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE && !kernel->swapped &&
-                       (p->out == GEMMD_BF16 || p->out == GEMMD_F16);
+    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE && !kernel->swapped;
     if (arguments->plain) {
+        const uint32_t out_bytes = dtype_size(p->out);
         const struct view c = {
             .data = p->c,
-            .type = p->out == GEMMD_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                         : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-            .element_bytes = 2,
+            .type = map_type_of(p->out),
+            .element_bytes = out_bytes,
             .width = p->n,
             .lines = p->m,
             .batch = p->batch,
             .leading = p->ldc,
             .stride = p->stride_c,
-            .box_width = 64,
-            .box_lines = 16,
+            .box_width = 128 / out_bytes,
+            .box_lines = 16, /* a warp's rows */
         };
         error = encode(device, &c, &arguments->c);
         if (error != cudaSuccess) {
