@@ -17,25 +17,39 @@ static bool is_there(const struct tensor *tensor)
 
 /* ---- raw: everything is known, only the length has to be right ---- */
 
-static bool carve(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t *dims,
-                  uint32_t rank, const unsigned char **at)
-{
-    if (!tensor_init(tensor, dtype, dims, rank, *at))
-        return false;
-    *at += tensor->bytes;
-    return true;
-}
-
-static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
-                                 uint64_t bytes, struct gemm_operands *operands,
-                                 struct fault *fault)
+/* The operands that a raw body holds, without their data. False on overflow. */
+static bool raw_operands(const struct gemm_request *request, struct gemm_operands *operands)
 {
     const uint64_t batch = request->batch, m = request->m, n = request->n, k = request->k;
     const uint64_t a[] = {batch, request->transa ? k : m, request->transa ? m : k};
     const uint64_t b[] = {batch, request->transb ? n : k, request->transb ? k : n};
     const uint64_t c0[] = {batch, m, n};
-    const uint32_t rank = batch > 1 ? 3 : 2;
-    const unsigned char *at = body;
+    const uint32_t rank = batch > 1 ? 3 : 2, skip = 3 - rank;
+    *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
+    return (request->a[0] != '\0' ||
+            tensor_init(&operands->a, request->dtype, a + skip, rank, NULL)) &&
+           (request->b[0] != '\0' ||
+            tensor_init(&operands->b, request->dtype, b + skip, rank, NULL)) &&
+           (!request->bias || tensor_init(&operands->bias, request->out, &n, 1, NULL)) &&
+           (request->beta == 0 || tensor_init(&operands->c0, request->out, c0 + skip, rank, NULL));
+}
+
+bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
+{
+    struct gemm_operands operands;
+    uint64_t total;
+    if (!raw_operands(request, &operands) ||
+        !size_add(operands.a.bytes, operands.b.bytes, &total) ||
+        !size_add(total, operands.bias.bytes, &total) ||
+        !size_add(total, operands.c0.bytes, &total))
+        return false;
+    *out = total;
+    return true;
+}
+
+enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
+                                              struct fault *fault)
+{
     uint64_t expected;
 
     if (!gemm_request_raw_bytes(request, &expected))
@@ -45,17 +59,32 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
                          " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
-                         bytes, m, n, k, batch, dtype_name(request->dtype),
-                         request->bias ? " with bias" : "", request->beta != 0 ? " and C0" : "",
-                         expected);
-    if ((request->a[0] == '\0' &&
-         !carve(&operands->a, request->dtype, a + (3 - rank), rank, &at)) ||
-        (request->b[0] == '\0' &&
-         !carve(&operands->b, request->dtype, b + (3 - rank), rank, &at)) ||
-        (request->bias && !carve(&operands->bias, request->out, &n, 1, &at)) ||
-        (request->beta != 0 && !carve(&operands->c0, request->out, c0 + (3 - rank), rank, &at)))
-        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL,
-                         "an operand's size changed while binding");
+                         bytes, request->m, request->n, request->k, request->batch,
+                         dtype_name(request->dtype), request->bias ? " with bias" : "",
+                         request->beta != 0 ? " and C0" : "", expected);
+    return GEMMD_OK;
+}
+
+/* Points the operand at its bytes; returns where the next one's start. */
+static const unsigned char *place(struct tensor *tensor, const unsigned char *at)
+{
+    tensor->data = is_there(tensor) ? at : NULL;
+    return at + tensor->bytes;
+}
+
+static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
+                                 uint64_t bytes, struct gemm_operands *operands,
+                                 struct fault *fault)
+{
+    enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    (void)raw_operands(request, operands); /* it fits, or its length would not have been right */
+    const unsigned char *at = body;
+    at = place(&operands->a, at);
+    at = place(&operands->b, at);
+    at = place(&operands->bias, at);
+    place(&operands->c0, at);
     return GEMMD_OK;
 }
 
@@ -113,29 +142,37 @@ static void flip_matrix(struct tensor *tensor)
     tensor->fortran = false;
 }
 
-/* Takes batch and two dimensions from A or B. A column-major matrix is the row-major one of its
+/* A or B, and what its shape says: rows and columns of op(A) or op(B). */
+struct matrix {
+    const char *name;
+    struct tensor *tensor;
+    bool *transposed;
+    const char *dim_names[2];
+    uint64_t *dims[2];
+};
+
+/* Takes batch, rows and columns from the shape. A column-major matrix is the row-major one of its
  * transpose, which is free; only batches of several keep the flag. */
-static enum gemmd_error settle_matrix(struct gemm_request *request, struct tensor *tensor,
-                                      const char *array, bool *transposed, const char *rows_name,
-                                      uint64_t *rows, const char *cols_name, uint64_t *cols,
-                                      uint64_t *batch, struct fault *fault)
+static enum gemmd_error settle_matrix(const struct gemm_request *request,
+                                      const struct matrix *matrix, uint64_t *batch,
+                                      struct fault *fault)
 {
+    struct tensor *tensor = matrix->tensor;
     if (!is_there(tensor))
         return GEMMD_OK;
     if (tensor->rank != 2 && tensor->rank != 3)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "%s has %" PRIu32 " dimensions; it must have 2, or 3 with the batch first",
-                         array, tensor->rank);
-    const uint64_t *dims = tensor->dims + (tensor->rank - 2);
-    enum gemmd_error code =
-        settle_dim(request, "batch", batch, tensor->rank == 3 ? tensor->dims[0] : 1, array, fault);
-    if (code == GEMMD_OK)
-        code = settle_dim(request, rows_name, rows, dims[*transposed ? 1 : 0], array, fault);
-    if (code == GEMMD_OK)
-        code = settle_dim(request, cols_name, cols, dims[*transposed ? 0 : 1], array, fault);
-    if (code == GEMMD_OK && tensor->fortran && *batch == 1) {
+                         matrix->name, tensor->rank);
+    const uint64_t *shape = tensor->dims + (tensor->rank - 2);
+    const uint64_t problems = tensor->rank == 3 ? tensor->dims[0] : 1;
+    enum gemmd_error code = settle_dim(request, "batch", batch, problems, matrix->name, fault);
+    for (int i = 0; i < 2 && code == GEMMD_OK; i++)
+        code = settle_dim(request, matrix->dim_names[i], matrix->dims[i],
+                          shape[*matrix->transposed ? 1 - i : i], matrix->name, fault);
+    if (code == GEMMD_OK && tensor->fortran && problems == 1) {
         flip_matrix(tensor);
-        *transposed = !*transposed;
+        *matrix->transposed = !*matrix->transposed;
     }
     return code;
 }
@@ -154,9 +191,11 @@ static enum gemmd_error settle_bias(const struct gemm_request *request, struct t
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
                          "bias must be one vector of length n=%" PRIu64 ", of shape (n,) or (1, n)",
                          request->n);
-    return tensor_init(bias, bias->dtype, &request->n, 1, bias->data)
-               ? GEMMD_OK
-               : fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the bias changed its size");
+    /* Both shapes, in either order, are the same bytes. */
+    bias->rank = 1;
+    bias->dims[0] = request->n;
+    bias->fortran = false;
+    return GEMMD_OK;
 }
 
 static enum gemmd_error settle_c0(const struct gemm_request *request, const struct tensor *c0,
@@ -182,21 +221,25 @@ static enum gemmd_error settle_c0(const struct gemm_request *request, const stru
 static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_operands *operands,
                                       struct fault *fault)
 {
-    bool batch_given = gemm_request_given(request, "batch");
-    uint64_t batch = batch_given ? request->batch : 0;
-    enum gemmd_error code = settle_matrix(request, &operands->a, "A", &operands->transa, "m",
-                                          &request->m, "k", &request->k, &batch, fault);
+    const struct tensor *a = &operands->a, *b = &operands->b;
+    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0;
+    if (is_there(a) && is_there(b) && a->rank != b->rank)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "A has %" PRIu32 " dimensions and B %" PRIu32
+                         "; both must have 2, or 3 with the batch first",
+                         a->rank, b->rank);
+    const struct matrix matrix_a = {
+        "A", &operands->a, &operands->transa, {"m", "k"}, {&request->m, &request->k}};
+    const struct matrix matrix_b = {
+        "B", &operands->b, &operands->transb, {"k", "n"}, {&request->k, &request->n}};
+    enum gemmd_error code = settle_matrix(request, &matrix_a, &batch, fault);
     if (code == GEMMD_OK)
-        code = settle_matrix(request, &operands->b, "B", &operands->transb, "k", &request->k, "n",
-                             &request->n, &batch, fault);
+        code = settle_matrix(request, &matrix_b, &batch, fault);
     if (code != GEMMD_OK)
         return code;
     if (batch > 0)
         request->batch = batch;
-    const char *missing = request->m == 0   ? "m"
-                          : request->n == 0 ? "n"
-                          : request->k == 0 ? "k"
-                                            : NULL;
+    const char *missing = gemm_request_missing_dim(request);
     if (missing != NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
                          "%s is missing; an operand that is not in the body does not say it",
@@ -219,7 +262,7 @@ static enum gemmd_error next_array(struct npy_body *body, const char *array,
                                    enum gemmd_dtype carrier, struct tensor *tensor,
                                    struct fault *fault)
 {
-    uint64_t consumed;
+    uint64_t consumed = 0;
     struct fault reason = {0};
     if (body->left == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -307,7 +350,7 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
                                          struct fault *fault)
 {
     struct safetensors_entry entries[OPERANDS_MAX];
-    uint32_t count;
+    uint32_t count = 0;
     enum gemmd_error code = safetensors_decode(bytes, length, entries, OPERANDS_MAX, &count, fault);
     if (code == GEMMD_OK)
         code = check_names(entries, count, fault);
@@ -338,18 +381,33 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, const voi
     return code;
 }
 
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault)
+{
+    operands->transa = request->transa;
+    operands->transb = request->transb;
+    request->bias = is_there(&operands->bias);
+    if (!is_there(&operands->a) || !is_there(&operands->b))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, is_there(&operands->a) ? "b" : "a",
+                         "an operand is missing; A and B are needed");
+    if (is_there(&operands->c0) != (request->beta != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
+                         is_there(&operands->c0) ? "there is a C0, which beta=0 leaves unused"
+                                                 : "beta other than 0 needs a C0");
+    enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
+    if (code == GEMMD_OK)
+        code = settle_shapes(request, operands, fault);
+    return code;
+}
+
 enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault)
 {
     *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
-    switch (format) {
-    case FORMAT_RAW:
-        return bind_raw(request, body, bytes, operands, fault);
-    case FORMAT_NPY:
+    if (format == FORMAT_NPY)
         return bind_npy(request, body, bytes, operands, fault);
-    case FORMAT_SAFETENSORS:
+    if (format == FORMAT_SAFETENSORS)
         return bind_safetensors(request, body, bytes, operands, fault);
-    }
-    return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "a body of no known format");
+    return bind_raw(request, body, bytes, operands, fault);
 }

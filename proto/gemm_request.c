@@ -186,16 +186,25 @@ static uint32_t find_parameter(const char *name)
     return index;
 }
 
+/* Writes the names of all parameters: "m, n, k, ...". */
+static void list_parameters(char *text, size_t capacity)
+{
+    size_t length = 0;
+    for (uint32_t i = 0; i < PARAMETER_COUNT && length < capacity; i++)
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i > 0 ? ", " : "",
+                                   parameters[i].name);
+}
+
 enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name, const char *value,
                                   struct fault *fault)
 {
     uint32_t index = find_parameter(name);
-    if (index == PARAMETER_COUNT)
+    if (index == PARAMETER_COUNT) {
+        char names[192];
+        list_parameters(names, sizeof names);
         return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "there is no parameter '%.64s'; those of /gemm are m, n, k, dtype, out, "
-                         "precision, transa, transb, alpha, beta, batch, bias, act, a, b, store, "
-                         "kernel, verify, timeout_ms, priority",
-                         name);
+                         "there is no parameter '%.32s'; those of /gemm are %s", name, names);
+    }
     const struct parameter *parameter = &parameters[index];
     if ((request->given & 1u << index) != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
@@ -210,6 +219,11 @@ bool gemm_request_given(const struct gemm_request *request, const char *name)
 {
     uint32_t index = find_parameter(name);
     return index < PARAMETER_COUNT && (request->given & 1u << index) != 0;
+}
+
+const char *gemm_request_missing_dim(const struct gemm_request *request)
+{
+    return request->m == 0 ? "m" : request->n == 0 ? "n" : request->k == 0 ? "k" : NULL;
 }
 
 /* Writes the result types that are offered for `dtype`: "f32, f16, bf16". */
@@ -262,10 +276,7 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
                                     struct fault *fault)
 {
     if (format == FORMAT_RAW) {
-        const char *missing = request->m == 0   ? "m"
-                              : request->n == 0 ? "n"
-                              : request->k == 0 ? "k"
-                                                : NULL;
+        const char *missing = gemm_request_missing_dim(request);
         if (missing != NULL)
             return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
                              "%s is missing; raw bodies need m, n and k, each " DIM, missing);
@@ -278,28 +289,6 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
     if (format == FORMAT_RAW || gemm_request_given(request, "dtype"))
         return gemm_request_settle_types(request, fault);
     return GEMMD_OK;
-}
-
-bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
-{
-    const uint64_t a[] = {request->batch, request->m, request->k};
-    const uint64_t b[] = {request->batch, request->k, request->n};
-    const uint64_t c0[] = {request->batch, request->m, request->n};
-    uint64_t bytes, total = 0;
-    if (request->a[0] == '\0' &&
-        (!size_tensor_bytes(request->dtype, a, 3, &bytes) || !size_add(total, bytes, &total)))
-        return false;
-    if (request->b[0] == '\0' &&
-        (!size_tensor_bytes(request->dtype, b, 3, &bytes) || !size_add(total, bytes, &total)))
-        return false;
-    if (request->bias && (!size_tensor_bytes(request->out, &request->n, 1, &bytes) ||
-                          !size_add(total, bytes, &total)))
-        return false;
-    if (request->beta != 0 &&
-        (!size_tensor_bytes(request->out, c0, 3, &bytes) || !size_add(total, bytes, &total)))
-        return false;
-    *out = total;
-    return true;
 }
 
 bool gemm_request_result_bytes(const struct gemm_request *request, uint64_t *out)

@@ -72,6 +72,10 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
 /* Exact length in bytes of a raw body (operands that are resident count as 0). False on overflow.
  */
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out);
+/* 400 with both lengths if a raw body of `bytes` is not as long as the operands; 413 on overflow.
+ */
+enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
+                                              struct fault *fault);
 /* Length in bytes of the result. False on overflow. m and n must be known. */
 bool gemm_request_result_bytes(const struct gemm_request *request, uint64_t *out);
 /* The result as a tensor of 2 dimensions (3 if batch > 1) over `data`. */
@@ -85,10 +89,18 @@ enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format for
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault);
 
+/* As gemm_request_bind, for arrays that were found in places of their own: takes the tensors
+ * that are set in `operands` (rank 0: not there) and checks that all agree. The request's
+ * `bias` becomes whether there is one. */
+enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
+                                           struct gemm_operands *operands, struct fault *fault);
+
 const char *gemm_act_name(enum gemm_act act);
 
 /* Whether the parameter of that name was given. */
 bool gemm_request_given(const struct gemm_request *request, const char *name);
+/* The first of m, n and k that is not known yet; NULL if all are. */
+const char *gemm_request_missing_dim(const struct gemm_request *request);
 /* Fills in `out` if it was not given and holds the types against what is offered (422).
  * gemm_request_check does it once dtype is known; gemm_request_bind if the operands say it. */
 enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct fault *fault);

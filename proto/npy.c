@@ -232,8 +232,8 @@ enum gemmd_error npy_decode_header(const void *bytes, uint64_t length, enum gemm
 enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype carrier,
                             struct tensor *tensor, uint64_t *consumed, struct fault *fault)
 {
-    struct tensor read;
-    uint64_t header_bytes;
+    struct tensor read = {0};
+    uint64_t header_bytes = 0;
     enum gemmd_error code = npy_decode_header(bytes, length, carrier, &read, &header_bytes, fault);
     if (code == GEMMD_ERR_CONFLICT) { /* nothing more is coming */
         if (fault != NULL)

@@ -1,5 +1,6 @@
 #include "proto/safetensors.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -197,8 +198,10 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the header nests deeper than %d levels", DEPTH_MAX);
 
+    errno = 0;
     json_t *root = json_loadb(header, header_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
+    /* Memory that runs out in the middle of a token is a syntax error to jansson; malloc tells. */
+    if (root == NULL && errno == ENOMEM)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory to read a safetensors header of %" PRIu64 " bytes",
                          header_bytes);

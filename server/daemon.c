@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/acceptor.h"
 #include "server/clock.h"
-#include "server/io_thread.h"
-#include "server/peer_counts.h"
+#include "server/http/io_thread.h"
+#include "server/net/acceptor.h"
+#include "server/net/peer_counts.h"
 
 uint32_t daemon_shard_dispatch(const struct daemon *daemon)
 {
@@ -120,6 +120,9 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
         enum gemmd_error code = tokens_load(config->token_file, &daemon->tokens, fault);
         if (code != GEMMD_OK)
             return code;
+        if (tokens_exposed(daemon->tokens))
+            log_event(daemon->log, CONFIG_LOG_WARNING,
+                      "every user of this host can read %s; chmod it to 0600", config->token_file);
     }
     daemon->peers =
         peer_counts_create(config->max_connections_per_address, config->max_connections);
@@ -183,5 +186,6 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
         .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
         .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
+        .log_dropped_lines = log_dropped(daemon->log),
     };
 }

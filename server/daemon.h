@@ -9,14 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/config.h"
-#include "server/device.h"
-#include "server/dispatch.h"
-#include "server/log.h"
-#include "server/metrics.h"
-#include "server/pool.h"
-#include "server/queue.h"
-#include "server/tokens.h"
+#include "server/config/config.h"
+#include "server/device/device.h"
+#include "server/device/pool.h"
+#include "server/http/tokens.h"
+#include "server/observe/log.h"
+#include "server/observe/metrics.h"
+#include "server/work/dispatch.h"
+#include "server/work/queue.h"
 
 struct acceptor;
 struct io_thread;

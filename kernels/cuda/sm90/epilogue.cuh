@@ -17,6 +17,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm90/arguments.h"
 #include "kernels/cuda/sm90/wgmma.cuh"
@@ -30,25 +31,6 @@ template <> constexpr bool is_integer<int32_t> = true;
 constexpr uint32_t PANEL_BYTES = 16 * 128;
 constexpr uint32_t STAGING_BYTES = 2 * PANEL_BYTES; /* a warp's */
 constexpr int CHUNK_COLUMNS = 64;
-
-/* As enum gemm_act of proto/gemm_request.h, which C++ does not need to read. */
-enum act { ACT_NONE, ACT_RELU, ACT_GELU, ACT_GELU_TANH, ACT_SILU };
-
-__device__ __forceinline__ float activate(float v, uint32_t act)
-{
-    switch (act) {
-    case ACT_RELU:
-        return v < 0.0f ? 0.0f : v; /* keeps NaN */
-    case ACT_GELU:
-        return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
-    case ACT_GELU_TANH:
-        return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));
-    case ACT_SILU:
-        return __fdividef(v, 1.0f + __expf(-v));
-    default:
-        return v;
-    }
-}
 
 __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
 {
@@ -97,7 +79,7 @@ __device__ __forceinline__ float finish(const sm90_arguments &p, float v, int64_
     if (p.bias) {
         v += load_float(p.bias, column, p.out);
     }
-    return activate(v, p.act);
+    return activate<float>((enum gemm_act)p.act, v);
 }
 
 /* The same for 32-bit integers, modulo 2^32. */
@@ -111,7 +93,7 @@ __device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, in
     if (p.bias) {
         v += static_cast<const uint32_t *>(p.bias)[column];
     }
-    return p.act == ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
+    return p.act == GEMM_ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
 }
 
 /* What is stored for a sum d, for types of 32 bits; else the value before it is rounded. */

@@ -1,0 +1,158 @@
+#include "client/client.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/backoff.h"
+#include "client/failure.h"
+#include "client/record.h"
+#include "client/transfer.h"
+
+#define DEFAULT_URL "http://127.0.0.1:8080"
+
+enum { TOKEN_MAX = 4096 };
+
+static const struct gemmd_options defaults = {
+    .connect_timeout_ms = 5000,
+    .total_timeout_ms = 300000,
+    .stall_timeout_ms = 30000,
+    .retries = 4,
+    .max_in_flight = 64,
+};
+
+void gemmd_options_init(struct gemmd_options *options, size_t size)
+{
+    record_write(options, size, &defaults, sizeof defaults);
+}
+
+static void use_default(uint32_t *value, uint32_t otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+static enum gemmd_error read_options(struct gemmd_options *out, const struct gemmd_options *in,
+                                     struct gemmd_error_info *error)
+{
+    *out = defaults;
+    if (in != NULL && !record_read(out, sizeof *out, in, in->size, GEMMD_OPTIONS_SIZE_0_1))
+        return failure_set(error, GEMMD_ERR_USAGE, "size",
+                           "the options are not those of this library (%s); use "
+                           "gemmd_options_init(&options, sizeof options)",
+                           gemmd_version());
+    use_default(&out->connect_timeout_ms, defaults.connect_timeout_ms);
+    use_default(&out->total_timeout_ms, defaults.total_timeout_ms);
+    use_default(&out->stall_timeout_ms, defaults.stall_timeout_ms);
+    use_default(&out->max_in_flight, defaults.max_in_flight);
+    if (out->url == NULL)
+        out->url = secure_getenv("GEMMD_URL");
+    if (out->url == NULL || out->url[0] == '\0')
+        out->url = DEFAULT_URL;
+    if (out->token == NULL)
+        out->token = secure_getenv("GEMMD_TOKEN");
+    if (out->token == NULL)
+        out->token = "";
+    return GEMMD_OK;
+}
+
+static bool append(struct curl_slist **list, const char *line)
+{
+    struct curl_slist *longer = curl_slist_append(*list, line);
+    if (longer == NULL)
+        return false;
+    *list = longer;
+    return true;
+}
+
+static enum gemmd_error write_headers(struct gemmd_client *client, const char *token,
+                                      struct gemmd_error_info *error)
+{
+    static const char raw[] = "Content-Type: application/octet-stream";
+    static const char accept[] = "Accept: application/octet-stream";
+    char line[TOKEN_MAX + 64];
+    size_t length = strlen(token);
+    for (size_t i = 0; i < length; i++)
+        if (token[i] <= ' ' || token[i] == 0x7f || length > TOKEN_MAX)
+            return failure_set(error, GEMMD_ERR_USAGE, "token",
+                               "a token is 1 to %d characters without spaces", TOKEN_MAX);
+    snprintf(line, sizeof line, "Authorization: Bearer %s", token);
+    if (!append(&client->headers_send, "Expect:") ||
+        !append(&client->headers_ask, "Expect: 100-continue"))
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    struct curl_slist **lists[] = {&client->headers_get, &client->headers_send,
+                                   &client->headers_ask};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if ((length > 0 && !append(lists[i], line)) ||
+            (i > 0 && (!append(lists[i], raw) || !append(lists[i], accept))))
+            return GEMMD_ERR_OUT_OF_MEMORY;
+    return GEMMD_OK;
+}
+
+/* curl_global_init is to be called once; this is the library's only state that is not a
+ * client's. */
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static void start_curl(void)
+{
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
+                                      struct gemmd_error_info *error)
+{
+    struct gemmd_options options;
+    failure_clear(error);
+    pthread_once(&curl_once, start_curl);
+    if (read_options(&options, given, error) != GEMMD_OK)
+        return NULL;
+    struct gemmd_client *client = calloc(1, sizeof *client);
+    if (client == NULL)
+        goto no_memory;
+    client->loop.epoll = -1;
+    client->check_us = LOOP_NEVER;
+    client->random = backoff_seed();
+    TAILQ_INIT(&client->requests);
+    TAILQ_INIT(&client->queued);
+    TAILQ_INIT(&client->running);
+    TAILQ_INIT(&client->done);
+
+    enum gemmd_error code = endpoint_parse(&client->endpoint, options.url, error);
+    if (code == GEMMD_OK)
+        code = write_headers(client, options.token, error);
+    if (code == GEMMD_ERR_OUT_OF_MEMORY)
+        goto no_memory;
+    if (code != GEMMD_OK)
+        goto fail;
+    if (options.ca_file != NULL && (client->ca_file = strdup(options.ca_file)) == NULL)
+        goto no_memory;
+    options.url = options.token = options.ca_file = NULL;
+    client->options = options;
+    if (!loop_open(&client->loop, options.max_in_flight))
+        goto no_memory;
+    return client;
+
+no_memory:
+    failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                "no memory or no file descriptor for a client");
+fail:
+    gemmd_client_free(client);
+    return NULL;
+}
+
+void gemmd_client_free(struct gemmd_client *client)
+{
+    if (client == NULL)
+        return;
+    while (!TAILQ_EMPTY(&client->requests))
+        gemmd_request_free(TAILQ_FIRST(&client->requests));
+    transfer_free_idle(client);
+    loop_close(&client->loop);
+    curl_slist_free_all(client->headers_get);
+    curl_slist_free_all(client->headers_send);
+    curl_slist_free_all(client->headers_ask);
+    endpoint_free(&client->endpoint);
+    free(client->ca_file);
+    free(client);
+}

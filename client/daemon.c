@@ -1,0 +1,51 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "client/failure.h"
+#include "client/schedule.h"
+
+/* Fetches a text, new in `*text` (which may be NULL), with at most `retries` repeats. */
+static enum gemmd_error get_text(struct gemmd_client *client, const char *path, uint32_t retries,
+                                 char **text, struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    failure_clear(error);
+    if (text != NULL)
+        *text = NULL;
+    struct gemmd_request *request = request_new(client, REQUEST_GET, 0, error);
+    if (request == NULL)
+        return error->code;
+    snprintf(request->target, sizeof request->target, "%s", path);
+    request->retries = retries;
+    request->sink.text = true;
+    schedule_submit(request);
+    gemmd_wait(request, -1);
+    enum gemmd_error code = gemmd_request_result(request, NULL, error);
+    if (code == GEMMD_OK && text != NULL) {
+        *text = request->sink.data;
+        request->sink.owned = false;
+    }
+    gemmd_request_free(request);
+    return code;
+}
+
+enum gemmd_error gemmd_info(struct gemmd_client *client, char **text,
+                            struct gemmd_error_info *error)
+{
+    return get_text(client, "/info", client->options.retries, text, error);
+}
+
+enum gemmd_error gemmd_metrics(struct gemmd_client *client, char **text,
+                               struct gemmd_error_info *error)
+{
+    return get_text(client, "/metrics", client->options.retries, text, error);
+}
+
+enum gemmd_error gemmd_ready(struct gemmd_client *client, char **text,
+                             struct gemmd_error_info *error)
+{
+    return get_text(client, "/readyz", 0, text, error);
+}

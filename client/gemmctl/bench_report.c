@@ -1,0 +1,90 @@
+#include <jansson.h>
+#include <stdio.h>
+
+#include "client/gemmctl/bench.h"
+
+struct figures {
+    double rate, gigabytes, gigaflops, launch;
+    double p50_ms, p90_ms, p99_ms, p999_ms, max_ms;
+};
+
+static double percentile_ms(const struct bench_run *run, double percent)
+{
+    return (double)latency_percentile(&run->latency, percent) / 1000;
+}
+
+static struct figures figures_of(const struct bench_run *run)
+{
+    const struct gemm_request *request = &run->request;
+    double answered = (double)run->latency.count;
+    double rate = run->elapsed_s > 0 ? answered / run->elapsed_s : 0;
+    double flops =
+        2 * (double)request->m * (double)request->n * (double)request->k * (double)request->batch;
+    return (struct figures){
+        .rate = rate,
+        .gigabytes = rate * (double)(run->body_bytes + run->result_bytes) / 1e9,
+        .gigaflops = rate * flops / 1e9,
+        .launch = answered > 0 ? (double)run->launches_sum / answered : 0,
+        .p50_ms = percentile_ms(run, 50),
+        .p90_ms = percentile_ms(run, 90),
+        .p99_ms = percentile_ms(run, 99),
+        .p999_ms = percentile_ms(run, 99.9),
+        .max_ms = (double)run->latency.max_us / 1000,
+    };
+}
+
+static void print_json(const struct bench_run *run, const struct figures *f)
+{
+    const struct gemm_request *request = &run->request;
+    json_t *errors = json_object();
+    for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+        if (run->errors[code] > 0)
+            json_object_set_new(errors, gemmd_error_name((enum gemmd_error)code),
+                                json_integer((json_int_t)run->errors[code]));
+    json_t *root = json_pack(
+        "{s:i, s:I, s:I, s:I, s:I, s:s, s:s, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f},"
+        " s:f, s:f, s:f, s:s}",
+        "version", 1, "m", (json_int_t)request->m, "n", (json_int_t)request->n, "k",
+        (json_int_t)request->k, "batch", (json_int_t)request->batch, "dtype",
+        gemmd_dtype_name(request->dtype), "out", gemmd_dtype_name(request->out), "connections",
+        (int)run->connections, "requests", (json_int_t)run->latency.count, "elapsed_s",
+        run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms", "p50",
+        f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms,
+        "gigabytes_per_second", f->gigabytes, "gigaflops_per_second", f->gigaflops,
+        "requests_per_launch", f->launch, "kernel", run->kernel);
+    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+        putchar('\n');
+    json_decref(root);
+}
+
+static void print_lines(const struct bench_run *run, const struct figures *f)
+{
+    const struct gemm_request *request = &run->request;
+    printf("product    %llux%llux%llu", (unsigned long long)request->m,
+           (unsigned long long)request->n, (unsigned long long)request->k);
+    if (request->batch > 1)
+        printf(" times %llu", (unsigned long long)request->batch);
+    printf(" %s to %s by %s, %u connections\n", gemmd_dtype_name(request->dtype),
+           gemmd_dtype_name(request->out), run->kernel[0] != '\0' ? run->kernel : "none",
+           run->connections);
+    printf("answered   %llu in %.2f s, %.2f to a launch\n", (unsigned long long)run->latency.count,
+           run->elapsed_s, f->launch);
+    printf("errors     %llu", (unsigned long long)run->error_count);
+    for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+        if (run->errors[code] > 0)
+            printf(", %s %llu", gemmd_error_name((enum gemmd_error)code),
+                   (unsigned long long)run->errors[code]);
+    printf("\nrate       %.1f requests/s, %.3f GB/s, %.2f GFLOP/s\n", f->rate, f->gigabytes,
+           f->gigaflops);
+    printf("latency    p50 %.3f ms, p90 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms\n",
+           f->p50_ms, f->p90_ms, f->p99_ms, f->p999_ms, f->max_ms);
+}
+
+void bench_report(const struct context *context, const struct bench_run *run)
+{
+    struct figures figures = figures_of(run);
+    if (option_flag(context->arguments, OPTION_JSON))
+        print_json(run, &figures);
+    else
+        print_lines(run, &figures);
+}

@@ -1,0 +1,53 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/gemmctl/command.h"
+
+enum { TOKEN_MAX = 4096 };
+
+/* The first line of the file. */
+static bool read_token(const char *path, char token[TOKEN_MAX], char problem[PROBLEM_MAX])
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        snprintf(problem, PROBLEM_MAX, "%.128s cannot be read: %s", path, strerror(errno));
+        return false;
+    }
+    bool found = fgets(token, TOKEN_MAX, file) != NULL;
+    fclose(file);
+    if (found)
+        token[strcspn(token, "\r\n")] = '\0';
+    if (!found || token[0] == '\0') {
+        snprintf(problem, PROBLEM_MAX, "%.128s holds no token", path);
+        return false;
+    }
+    return true;
+}
+
+struct gemmd_client *command_client(const struct context *context, uint32_t retries,
+                                    uint32_t in_flight, int *exit_code)
+{
+    const struct arguments *arguments = context->arguments;
+    struct gemmd_options client_options;
+    struct gemmd_error_info error;
+    char token[TOKEN_MAX], problem[PROBLEM_MAX];
+    gemmd_options_init(&client_options, sizeof client_options);
+    client_options.url = arguments->values[OPTION_URL];
+    client_options.ca_file = arguments->values[OPTION_CA_FILE];
+    client_options.max_in_flight = in_flight;
+    const char *token_file = arguments->values[OPTION_TOKEN_FILE];
+    if (!option_time_ms(arguments, OPTION_TIMEOUT, client_options.total_timeout_ms,
+                        &client_options.total_timeout_ms, problem) ||
+        !option_count(arguments, OPTION_RETRIES, retries, &client_options.retries, problem) ||
+        (token_file != NULL && !read_token(token_file, token, problem))) {
+        *exit_code = fail_usage(context, problem);
+        return NULL;
+    }
+    if (token_file != NULL)
+        client_options.token = token;
+    struct gemmd_client *client = gemmd_client_new(&client_options, &error);
+    if (client == NULL)
+        *exit_code = fail_request(context, &error);
+    return client;
+}

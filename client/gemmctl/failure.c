@@ -1,0 +1,85 @@
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/gemmctl/command.h"
+
+static void print_sentence(const struct context *context, const char *sentence)
+{
+    bool color = context->terminal.err_color;
+    fprintf(stderr, "%sgemmctl:%s %s\n", terminal_red(color), terminal_plain(color), sentence);
+}
+
+int fail_usage(const struct context *context, const char *sentence)
+{
+    print_sentence(context, sentence);
+    return EXIT_USAGE;
+}
+
+/* A file that cannot be written is no fault of the command line's. */
+int fail_fault(const struct context *context, const struct fault *fault)
+{
+    print_sentence(context, fault->detail);
+    return fault->code == GEMMD_ERR_IO || fault->code == GEMMD_ERR_OUT_OF_MEMORY ? EXIT_FAILED
+                                                                                 : EXIT_USAGE;
+}
+
+enum exit_code exit_code_of(const struct gemmd_error_info *error)
+{
+    switch (error->code) {
+    case GEMMD_OK:
+        return EXIT_OK;
+    case GEMMD_ERR_USAGE:
+        return EXIT_USAGE;
+    case GEMMD_ERR_TIMEOUT:
+    case GEMMD_ERR_DEADLINE:
+        return EXIT_NETWORK;
+    case GEMMD_ERR_CANCELLED:
+        return EXIT_INTERRUPTED;
+    case GEMMD_ERR_INTERNAL:
+        return strcmp(error->field, "verify") == 0 ? EXIT_MISMATCH : EXIT_FAILED;
+    default:
+        break;
+    }
+    if (error->http_status == 429 || error->http_status == 503)
+        return EXIT_REFUSED;
+    return error->code == GEMMD_ERR_CONNECTION ? EXIT_NETWORK : EXIT_FAILED;
+}
+
+static void print_json(const struct gemmd_error_info *error)
+{
+    json_t *root = json_pack("{s:{s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:s}}", "error", "code",
+                             gemmd_error_name(error->code), "http_status", (int)error->http_status,
+                             "retriable", (int)error->retriable, "retry_after_ms",
+                             (int)(error->retry_after_ms & INT32_MAX), "attempts",
+                             (int)error->attempts, "field", error->field, "request_id",
+                             error->request_id, "message", error->message);
+    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
+        putchar('\n');
+    json_decref(root);
+}
+
+int fail_sentence(const struct context *context, const struct gemmd_error_info *error)
+{
+    char sentence[sizeof error->message + 96];
+    const char *attempts = "";
+    char times[32];
+    if (error->attempts > 1) {
+        snprintf(times, sizeof times, " (%u attempts)", error->attempts);
+        attempts = times;
+    }
+    if (error->http_status != 0)
+        snprintf(sentence, sizeof sentence, "%s (HTTP %d)%s", error->message, error->http_status,
+                 attempts);
+    else
+        snprintf(sentence, sizeof sentence, "%s%s", error->message, attempts);
+    print_sentence(context, sentence);
+    return (int)exit_code_of(error);
+}
+
+int fail_request(const struct context *context, const struct gemmd_error_info *error)
+{
+    if (option_flag(context->arguments, OPTION_JSON))
+        print_json(error);
+    return fail_sentence(context, error);
+}

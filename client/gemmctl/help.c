@@ -1,0 +1,114 @@
+#include <string.h>
+
+#include "client/gemmctl/command.h"
+
+enum { HELP_COLUMN = 26, HELP_WIDTH = 96 };
+
+/* Words from `column` on, with a hanging indent. */
+static void print_wrapped(const char *text, int column)
+{
+    int at = column;
+    while (*text != '\0') {
+        int length = (int)strcspn(text, " ");
+        if (at > column && at + 1 + length > HELP_WIDTH) {
+            printf("\n%*s", column, "");
+            at = column;
+        }
+        at += printf("%s%.*s", at > column ? " " : "", length, text);
+        text += length + (text[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void print_option(const struct option *option)
+{
+    char left[96];
+    int length = option->letter != 0 ? snprintf(left, sizeof left, "  -%c, ", option->letter)
+                                     : snprintf(left, sizeof left, "      ");
+    length += snprintf(left + length, sizeof left - (size_t)length, "--%s%s%s", option->name,
+                       option->argument != NULL ? " " : "",
+                       option->argument != NULL ? option->argument : "");
+    if (length + 2 > HELP_COLUMN)
+        printf("%s\n%*s", left, HELP_COLUMN, "");
+    else
+        printf("%-*s", HELP_COLUMN, left);
+    print_wrapped(option->help, HELP_COLUMN);
+}
+
+static void print_heading(const struct context *context, const char *heading)
+{
+    bool color = context->terminal.out_color;
+    printf("\n%s%s%s\n", terminal_bold(color), heading, terminal_plain(color));
+}
+
+static void print_options(const struct context *context, const char *heading, unsigned takers,
+                          bool common)
+{
+    print_heading(context, heading);
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if ((options[id].takers & takers) != 0 && (options[id].takers == FOR_ALL) == common)
+            print_option(&options[id]);
+}
+
+static void print_command(const struct context *context, const struct command *command)
+{
+    printf("gemmctl %s: %s\n", command->name, command->summary);
+    print_heading(context, "Examples");
+    fputs(command->examples, stdout);
+    print_heading(context, "Usage");
+    printf("  gemmctl [OPTION ...] %s %s\n", command->name, command->usage);
+    bool own = false;
+    for (int id = 0; id < OPTION_COUNT; id++)
+        own = own || (options[id].takers != FOR_ALL && (options[id].takers & command->taker) != 0);
+    if (own)
+        print_options(context, "Options", command->taker, false);
+    print_options(context, "Options of all commands", command->taker, true);
+}
+
+static void print_overview(const struct context *context)
+{
+    printf("gemmctl: matrix products on a gemmd daemon\n");
+    print_heading(context, "Examples");
+    for (const struct command *command = commands; command->name != NULL; command++)
+        fputs(command->examples, stdout);
+    print_heading(context, "Usage");
+    printf("  gemmctl [OPTION ...] COMMAND [OPERAND ...]\n");
+    print_heading(context, "Commands");
+    for (const struct command *command = commands; command->name != NULL; command++)
+        printf("  %-10s%s\n", command->name, command->summary);
+    print_options(context, "Options of all commands", FOR_ALL, true);
+    print_heading(context, "Exit codes");
+    printf(
+        "  0 done, 1 not computed or not written, 2 wrong usage or input, 3 refused (429, 503),\n"
+        "  4 no connection or out of time, 5 the result did not pass the check, 130 interrupted\n"
+        "\n'gemmctl COMMAND --help' says more about a command, 'man gemmctl' about all.\n");
+}
+
+int command_help(const struct context *context)
+{
+    const struct arguments *arguments = context->arguments;
+    const struct command *command = arguments->command;
+    if (command != NULL && command->run == command_help) {
+        if (arguments->operand_count == 0)
+            command = NULL;
+        else {
+            const char *name = arguments->operands[0];
+            for (command = commands; command->name != NULL; command++)
+                if (strcmp(command->name, name) == 0)
+                    break;
+            if (command->name == NULL) {
+                char problem[PROBLEM_MAX];
+                snprintf(problem, sizeof problem,
+                         "there is no command '%.64s'; gemmctl --help "
+                         "lists them",
+                         name);
+                return fail_usage(context, problem);
+            }
+        }
+    }
+    if (command == NULL)
+        print_overview(context);
+    else
+        print_command(context, command);
+    return EXIT_OK;
+}

@@ -1,0 +1,152 @@
+/* gemmctl info: the daemon's own description, for people or as it is. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/gemmctl/command.h"
+
+enum { DEPTH_MAX = 8 };
+
+/* The name's unit, where it has one that people read better otherwise. */
+static bool is_bytes(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 6 && strcmp(name + length - 6, "_bytes") == 0;
+}
+
+static void print_scalar(const char *name, const json_t *value)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    if (json_is_string(value)) {
+        printf("%s", json_string_value(value));
+    } else if (json_is_integer(value)) {
+        json_int_t number = json_integer_value(value);
+        double scaled = (double)number;
+        int unit = -1;
+        printf("%" JSON_INTEGER_FORMAT, number);
+        for (; is_bytes(name) && scaled >= 1024 && unit < 3; unit++)
+            scaled /= 1024;
+        if (unit >= 0)
+            printf(" (%.1f %s)", scaled, units[unit]);
+    } else if (json_is_real(value)) {
+        printf("%.3f", json_real_value(value));
+    } else {
+        printf("%s", json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "none");
+    }
+}
+
+static bool is_scalar(const json_t *value)
+{
+    return !json_is_object(value) && !json_is_array(value);
+}
+
+static bool is_list_of_scalars(const json_t *value)
+{
+    size_t i;
+    json_t *item;
+    if (!json_is_array(value))
+        return false;
+    json_array_foreach(value, i, item) if (!is_scalar(item)) return false;
+    return true;
+}
+
+static void print_list(const char *name, const json_t *list)
+{
+    size_t i;
+    json_t *item;
+    if (json_array_size(list) == 0)
+        printf("none");
+    json_array_foreach(list, i, item)
+    {
+        printf("%s", i > 0 ? ", " : "");
+        print_scalar(name, item);
+    }
+}
+
+static void print_object(json_t *object, int depth, bool color);
+
+static void print_entry(const char *name, json_t *value, int depth, bool color)
+{
+    int indent = depth * 2;
+    if (is_scalar(value) || is_list_of_scalars(value)) {
+        printf("%*s%-*s ", indent, "", 28 - indent, name);
+        if (is_scalar(value))
+            print_scalar(name, value);
+        else
+            print_list(name, value);
+        putchar('\n');
+        return;
+    }
+    if (depth == 0)
+        putchar('\n');
+    printf("%*s%s%s%s\n", indent, "", terminal_bold(color && depth == 0), name,
+           terminal_plain(color && depth == 0));
+    if (json_is_object(value)) {
+        print_object(value, depth + 1, color);
+        return;
+    }
+    size_t i;
+    json_t *item;
+    json_array_foreach(value, i, item)
+    {
+        if (i > 0)
+            putchar('\n');
+        if (json_is_object(item))
+            print_object(item, depth + 1, color);
+        else
+            print_entry("", item, depth + 1, color);
+    }
+}
+
+/* Lines first, then what has parts of its own. */
+static void print_object(json_t *object, int depth, bool color)
+{
+    const char *name;
+    json_t *value;
+    if (depth == DEPTH_MAX)
+        return;
+    json_object_foreach(object, name, value) if (is_scalar(value) || is_list_of_scalars(value))
+        print_entry(name, value, depth, color);
+    json_object_foreach(object, name, value) if (!is_scalar(value) && !is_list_of_scalars(value))
+        print_entry(name, value, depth, color);
+}
+
+static int print_info(const struct context *context, const char *text)
+{
+    if (option_flag(context->arguments, OPTION_JSON)) {
+        size_t length = strlen(text);
+        fputs(text, stdout);
+        if (length == 0 || text[length - 1] != '\n')
+            putchar('\n');
+        return EXIT_OK;
+    }
+    json_t *info = json_loads(text, 0, NULL);
+    if (!json_is_object(info)) {
+        struct gemmd_error_info error = {.code = GEMMD_ERR_PROTOCOL,
+                                         .message = "the daemon's /info is no JSON object"};
+        json_decref(info);
+        return fail_request(context, &error);
+    }
+    print_object(info, 0, context->terminal.out_color);
+    json_decref(info);
+    return EXIT_OK;
+}
+
+int command_info(const struct context *context)
+{
+    struct gemmd_error_info error;
+    char *text;
+    int code;
+    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    if (client == NULL)
+        return code;
+    if (gemmd_info(client, &text, &error) != GEMMD_OK) {
+        code = fail_request(context, &error);
+    } else {
+        code = print_info(context, text);
+        gemmd_free(text);
+    }
+    gemmd_client_free(client);
+    return code;
+}

@@ -1,0 +1,41 @@
+#include "client/gemmctl/latency.h"
+
+/* Below LATENCY_STEPS every value has its bucket; above, the leading bits choose. */
+static uint32_t bucket_of(uint64_t us)
+{
+    if (us < LATENCY_STEPS)
+        return (uint32_t)us;
+    uint32_t power = 63 - (uint32_t)__builtin_clzll(us);
+    uint32_t shift = power - 6;
+    return (shift + 1) * LATENCY_STEPS + (uint32_t)((us >> shift) - LATENCY_STEPS);
+}
+
+/* The largest value of a bucket. */
+static uint64_t bucket_end(uint32_t bucket)
+{
+    if (bucket < LATENCY_STEPS)
+        return bucket;
+    uint32_t shift = bucket / LATENCY_STEPS - 1;
+    uint64_t front = bucket % LATENCY_STEPS + LATENCY_STEPS;
+    return ((front + 1) << shift) - 1;
+}
+
+void latency_add(struct latency *latency, uint64_t us)
+{
+    latency->counts[bucket_of(us)]++;
+    latency->count++;
+    if (us > latency->max_us)
+        latency->max_us = us;
+}
+
+uint64_t latency_percentile(const struct latency *latency, double percent)
+{
+    double rank = (double)latency->count * percent / 100;
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < LATENCY_BUCKETS; i++) {
+        seen += latency->counts[i];
+        if (seen > 0 && (double)seen >= rank)
+            return bucket_end(i) < latency->max_us ? bucket_end(i) : latency->max_us;
+    }
+    return latency->max_us;
+}

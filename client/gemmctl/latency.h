@@ -1,0 +1,22 @@
+/*
+ * latency.h - a histogram of durations whose percentiles are within 1.6 % at any size.
+ *
+ * Buckets grow with the values: 64 to each power of two. After HdrHistogram (Gil Tene).
+ */
+#ifndef GEMMCTL_LATENCY_H
+#define GEMMCTL_LATENCY_H
+
+#include <stdint.h>
+
+enum { LATENCY_STEPS = 64, LATENCY_BUCKETS = 64 * LATENCY_STEPS };
+
+struct latency {
+    uint64_t counts[LATENCY_BUCKETS];
+    uint64_t count, max_us;
+};
+
+void latency_add(struct latency *latency, uint64_t us);
+/* The duration that `percent` of all did not exceed, 0 if there were none. */
+uint64_t latency_percentile(const struct latency *latency, double percent);
+
+#endif

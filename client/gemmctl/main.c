@@ -1,0 +1,30 @@
+/* gemmctl: matrix products on a gemmd daemon, from the shell. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "client/gemmctl/command.h"
+
+int main(int argc, char *argv[])
+{
+    struct arguments arguments;
+    struct context context = {.arguments = &arguments};
+    char problem[PROBLEM_MAX];
+    /* A reader that leaves is an error of write(), said in a sentence. */
+    signal(SIGPIPE, SIG_IGN);
+    bool right = arguments_parse(&arguments, argc, argv, commands, problem);
+    context.terminal = terminal_look(option_flag(&arguments, OPTION_NO_COLOR));
+    int code = EXIT_OK;
+    if (!right)
+        code = fail_usage(&context, problem);
+    else if (option_flag(&arguments, OPTION_HELP))
+        code = command_help(&context);
+    else if (option_flag(&arguments, OPTION_VERSION))
+        printf("gemmctl %s\n", gemmd_version());
+    else
+        code = arguments.command->run(&context);
+    if (fflush(stdout) != 0 && code == EXIT_OK) {
+        perror("gemmctl: standard output");
+        code = EXIT_FAILED;
+    }
+    return code;
+}

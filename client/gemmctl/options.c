@@ -1,0 +1,231 @@
+#include "client/gemmctl/options.h"
+
+#include <string.h>
+
+#include "client/gemmctl/suggest.h"
+#include "proto/number.h"
+
+const struct option options[OPTION_COUNT] = {
+#define X(id, name, letter, argument, takers, parameter, help)                                     \
+    {name, letter, argument, takers, parameter, help},
+    OPTION_MAP(X)
+#undef X
+};
+
+static enum option_id find_name(const char *name, size_t length)
+{
+    int id = 0;
+    while (id < OPTION_COUNT &&
+           (strncmp(options[id].name, name, length) != 0 || options[id].name[length] != '\0'))
+        id++;
+    return (enum option_id)id;
+}
+
+static enum option_id find_letter(char letter)
+{
+    int id = 0;
+    while (id < OPTION_COUNT && options[id].letter != letter)
+        id++;
+    return (enum option_id)id;
+}
+
+static const struct command *find_command(const struct command *commands, const char *name)
+{
+    for (; commands->name != NULL; commands++)
+        if (strcmp(commands->name, name) == 0)
+            return commands;
+    return NULL;
+}
+
+/* What the user may have meant, among the options that `taker` has. */
+static void unknown_option(const char *text, unsigned taker, char problem[PROBLEM_MAX])
+{
+    const char *names[OPTION_COUNT];
+    uint32_t count = 0;
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if ((options[id].takers & taker) != 0)
+            names[count++] = options[id].name;
+    const char *meant = strncmp(text, "--", 2) == 0 ? suggest(text + 2, names, count) : NULL;
+    if (meant != NULL)
+        snprintf(problem, PROBLEM_MAX, "there is no option '%.64s'; did you mean --%s?", text,
+                 meant);
+    else
+        snprintf(problem, PROBLEM_MAX, "there is no option '%.64s'; gemmctl --help lists them",
+                 text);
+}
+
+static void unknown_command(const char *text, const struct command *commands,
+                            char problem[PROBLEM_MAX])
+{
+    const char *names[16];
+    uint32_t count = 0;
+    for (; commands[count].name != NULL && count < 16; count++)
+        names[count] = commands[count].name;
+    const char *meant = suggest(text, names, count);
+    if (meant != NULL)
+        snprintf(problem, PROBLEM_MAX, "there is no command '%.64s'; did you mean %s?", text,
+                 meant);
+    else
+        snprintf(problem, PROBLEM_MAX, "there is no command '%.64s'; gemmctl --help lists them",
+                 text);
+}
+
+static bool set_value(struct arguments *arguments, enum option_id id, const char *value,
+                      char problem[PROBLEM_MAX])
+{
+    bool flag;
+    if (options[id].argument == NULL && !number_flag(value, &flag)) {
+        snprintf(problem, PROBLEM_MAX, "--%s takes no value", options[id].name);
+        return false;
+    }
+    if (arguments->values[id] != NULL) {
+        snprintf(problem, PROBLEM_MAX, "--%s is given twice", options[id].name);
+        return false;
+    }
+    arguments->values[id] = value;
+    return true;
+}
+
+/* One option and its value, which may be in the word that follows. Moves `*at` past both. */
+static bool take_option(struct arguments *arguments, int argc, char *const argv[], int *at,
+                        char problem[PROBLEM_MAX])
+{
+    const char *word = argv[(*at)++];
+    bool is_long = word[1] == '-';
+    size_t length = is_long ? strcspn(word + 2, "=") : 1;
+    enum option_id id = is_long ? find_name(word + 2, length) : find_letter(word[1]);
+    if (id == OPTION_COUNT) {
+        unknown_option(word, arguments->command != NULL ? arguments->command->taker : FOR_ALL,
+                       problem);
+        return false;
+    }
+    const char *rest = is_long ? word + 2 + length : word + 2;
+    if (is_long && *rest == '=')
+        return set_value(arguments, id, rest + 1, problem);
+    if (*rest != '\0') /* -m64 */
+        return set_value(arguments, id, rest, problem);
+    if (options[id].argument == NULL)
+        return set_value(arguments, id, "1", problem);
+    if (*at == argc) {
+        snprintf(problem, PROBLEM_MAX, "--%s needs a value: %s", options[id].name,
+                 options[id].argument);
+        return false;
+    }
+    return set_value(arguments, id, argv[(*at)++], problem);
+}
+
+static bool take_word(struct arguments *arguments, const char *word, const struct command *commands,
+                      char problem[PROBLEM_MAX])
+{
+    if (arguments->command == NULL) {
+        arguments->command = find_command(commands, word);
+        if (arguments->command == NULL)
+            unknown_command(word, commands, problem);
+        return arguments->command != NULL;
+    }
+    if (arguments->operand_count == arguments->command->operands_max) {
+        snprintf(problem, PROBLEM_MAX, "'%.64s' is one operand too many; usage: gemmctl %s %s",
+                 word, arguments->command->name, arguments->command->usage);
+        return false;
+    }
+    arguments->operands[arguments->operand_count++] = word;
+    return true;
+}
+
+/* An option may come before its command, so this is looked at when all are there. */
+static bool check_takers(const struct arguments *arguments, char problem[PROBLEM_MAX])
+{
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (arguments->values[id] == NULL || (options[id].takers & arguments->command->taker) != 0)
+            continue;
+        snprintf(problem, PROBLEM_MAX, "--%s is no option of %s; gemmctl %s --help lists them",
+                 options[id].name, arguments->command->name, arguments->command->name);
+        return false;
+    }
+    return true;
+}
+
+bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
+                     const struct command *commands, char problem[PROBLEM_MAX])
+{
+    bool only_words = false;
+    *arguments = (struct arguments){0};
+    for (int at = 1; at < argc;) {
+        const char *word = argv[at];
+        bool is_option = word[0] == '-' && word[1] != '\0' && !only_words;
+        if (is_option && strcmp(word, "--") == 0) {
+            only_words = true;
+            at++;
+        } else if (is_option) {
+            if (!take_option(arguments, argc, argv, &at, problem))
+                return false;
+        } else {
+            if (!take_word(arguments, word, commands, problem))
+                return false;
+            at++;
+        }
+    }
+    if (option_flag(arguments, OPTION_HELP) || option_flag(arguments, OPTION_VERSION))
+        return true;
+    const struct command *command = arguments->command;
+    if (command == NULL) {
+        snprintf(problem, PROBLEM_MAX, "a command is missing; gemmctl --help lists them");
+        return false;
+    }
+    if (arguments->operand_count < command->operands_min) {
+        snprintf(problem, PROBLEM_MAX, "an operand is missing; usage: gemmctl %s %s", command->name,
+                 command->usage);
+        return false;
+    }
+    return check_takers(arguments, problem);
+}
+
+bool option_flag(const struct arguments *arguments, enum option_id id)
+{
+    return arguments->values[id] != NULL && strcmp(arguments->values[id], "1") == 0;
+}
+
+bool option_count(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
+                  uint32_t *out, char problem[PROBLEM_MAX])
+{
+    const char *text = arguments->values[id];
+    uint64_t value = otherwise;
+    if (text != NULL && (!number_u64(text, &value) || value > INT32_MAX)) {
+        snprintf(problem, PROBLEM_MAX, "--%s is '%.64s'; it must be a whole number",
+                 options[id].name, text);
+        return false;
+    }
+    *out = (uint32_t)value;
+    return true;
+}
+
+bool option_time_ms(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
+                    uint32_t *out, char problem[PROBLEM_MAX])
+{
+    static const struct {
+        const char *suffix;
+        double ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"", 1000}};
+    const char *text = arguments->values[id];
+    char number[32];
+    double value;
+    *out = otherwise;
+    if (text == NULL)
+        return true;
+    size_t length = strspn(text, "0123456789.");
+    if (length > 0 && length < sizeof number) {
+        memcpy(number, text, length);
+        number[length] = '\0';
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+            if (strcmp(text + length, units[i].suffix) != 0 || !number_f64(number, &value) ||
+                value * units[i].ms < 1 || value * units[i].ms > INT32_MAX)
+                continue;
+            *out = (uint32_t)(value * units[i].ms);
+            return true;
+        }
+    }
+    snprintf(problem, PROBLEM_MAX,
+             "--%s is '%.64s'; it must be a time of at least 1ms such as 30, 30s, 500ms or 2m",
+             options[id].name, text);
+    return false;
+}

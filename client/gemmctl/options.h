@@ -1,0 +1,126 @@
+/*
+ * options.h - gemmctl's command line: one table that makes parsing and --help, and that the man
+ * page and the completions are tested against.
+ */
+#ifndef GEMMCTL_OPTIONS_H
+#define GEMMCTL_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Bits of the commands that take an option. */
+enum {
+    FOR_GEMM = 1,
+    FOR_BENCH = 2,
+    FOR_INFO = 4,
+    FOR_METRICS = 8,
+    FOR_READY = 16,
+    FOR_HELP = 32,
+    FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
+    FOR_ALL = 63
+};
+
+/* X(ID, name, letter, argument, takers, parameter, help): `argument` NULL for a flag; `parameter`
+ * 1 if it is one of POST /gemm, under the same name. Arguments with a "|" are the choices. */
+#define OPTION_MAP(X)                                                                              \
+    X(OUTPUT, "output", 'o', "FILE", FOR_GEMM, 0, "where C goes; - for standard output (default)") \
+    X(BIAS, "bias", 0, "FILE", FOR_GEMM, 0, "a vector of length n that is added to every row")     \
+    X(C0, "c0", 0, "FILE", FOR_GEMM, 0, "the matrix that beta multiplies")                         \
+    X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1, "rows of op(A) and C; raw files need m, n and k")      \
+    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS, 1, "columns of op(B) and C")                           \
+    X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1, "columns of op(A), rows of op(B)")                    \
+    X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8", FOR_PRODUCTS, 1,                           \
+      "type of A and B; default: the files' own, else f32")                                        \
+    X(OUT, "out", 0, "f64|f32|f16|bf16|i32", FOR_PRODUCTS, 1,                                      \
+      "type of C, C0 and bias; default: dtype (bf16 for f8_e4m3, i32 for i8)")                     \
+    X(PRECISION, "precision", 0, "full|tf32", FOR_PRODUCTS, 1,                                     \
+      "tf32 lets f32 operands be rounded; default full")                                           \
+    X(TRANSA, "transa", 0, NULL, FOR_PRODUCTS, 1, "A is stored transposed")                        \
+    X(TRANSB, "transb", 0, NULL, FOR_PRODUCTS, 1, "B is stored transposed")                        \
+    X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS, 1, "factor of the product; default 1")            \
+    X(BETA, "beta", 0, "NUMBER", FOR_GEMM, 1, "factor of C0; default 0")                           \
+    X(BATCH, "batch", 0, "COUNT", FOR_PRODUCTS, 1, "problems of one shape, one after another")     \
+    X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", FOR_PRODUCTS, 1,                             \
+      "activation, applied last; default none")                                                    \
+    X(KERNEL, "kernel", 0, "NAME", FOR_PRODUCTS, 1, "kernel to use, from gemmctl info")            \
+    X(VERIFY, "verify", 0, "none|freivalds", FOR_PRODUCTS, 1,                                      \
+      "have the daemon check the result; default none")                                            \
+    X(PRIORITY, "priority", 0, "0-9", FOR_PRODUCTS, 1, "0 is the lowest; default 4")               \
+    X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_GEMM, 0,                                     \
+      "of all files; default: by their names, npy for pipes")                                      \
+    X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", FOR_GEMM, 0, "of the files that are read") \
+    X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_GEMM, 0, "of the output")            \
+    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_BENCH, 0,                                      \
+      "requests in flight, each on its connection; default 8")                                     \
+    X(DURATION, "duration", 'd', "TIME", FOR_BENCH, 0, "how long to measure; default 5s")          \
+    X(REQUESTS, "requests", 0, "COUNT", FOR_BENCH, 0, "how many to measure, instead of a time")    \
+    X(TIMING, "timing", 0, NULL, FOR_GEMM, 0, "print how long each stage took in the daemon")      \
+    X(JSON, "json", 0, NULL, FOR_PRODUCTS | FOR_INFO, 0, "print JSON on standard output")          \
+    X(URL, "url", 'u', "URL", FOR_ALL, 0,                                                          \
+      "http://HOST:PORT, https://HOST:PORT or unix:PATH; default: GEMMD_URL, else "                \
+      "http://127.0.0.1:8080")                                                                     \
+    X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ALL, 0,                                             \
+      "file with the token to show to the daemon; default: GEMMD_TOKEN")                           \
+    X(CA_FILE, "ca-file", 0, "FILE", FOR_ALL, 0, "certificates to trust for https")                \
+    X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
+      "for a request with all its repeats: 30, 30s, 500ms, 2m; default 5m")                        \
+    X(RETRIES, "retries", 0, "COUNT", FOR_ALL, 0,                                                  \
+      "repeats after a refusal or a lost connection; default 4, 0 in bench")                       \
+    X(QUIET, "quiet", 'q', NULL, FOR_ALL, 0, "print nothing but results and errors")               \
+    X(NO_COLOR, "no-color", 0, NULL, FOR_ALL, 0, "no colours; also NO_COLOR, TERM=dumb")           \
+    X(HELP, "help", 'h', NULL, FOR_ALL, 0, "print help, also of a command")                        \
+    X(VERSION, "version", 0, NULL, FOR_ALL, 0, "print the version")
+
+enum option_id {
+#define X(id, name, letter, argument, takers, parameter, help) OPTION_##id,
+    OPTION_MAP(X)
+#undef X
+        OPTION_COUNT
+};
+
+struct option {
+    const char *name;
+    char letter; /* 0: none */
+    const char *argument;
+    unsigned takers;
+    bool parameter;
+    const char *help;
+};
+extern const struct option options[OPTION_COUNT];
+
+struct context;
+struct command {
+    const char *name;
+    unsigned taker; /* its bit */
+    uint32_t operands_min, operands_max;
+    const char *usage; /* after "gemmctl NAME " */
+    const char *summary;
+    const char *examples; /* lines, the comment first */
+    int (*run)(const struct context *context);
+};
+
+enum { OPERANDS_MAX = 4, PROBLEM_MAX = 256 };
+
+/* A command line taken apart; all strings are borrowed from argv. */
+struct arguments {
+    const struct command *command;      /* NULL: none was given */
+    const char *values[OPTION_COUNT];   /* NULL: not given; "1" or "0" for flags */
+    const char *operands[OPERANDS_MAX]; /* what is neither command nor option */
+    uint32_t operand_count;
+};
+
+/* `commands` ends with an entry without a name. False, with a sentence in `problem`, if the command
+ * line is wrong. --help and --version count before anything else is missed. */
+bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
+                     const struct command *commands, char problem[PROBLEM_MAX]);
+
+/* Values of options; `otherwise` if not given. False with a sentence if they cannot be read. */
+bool option_count(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
+                  uint32_t *out, char problem[PROBLEM_MAX]);
+/* "30", "30s", "1.5s", "500ms", "2m" in milliseconds, at least 1. */
+bool option_time_ms(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
+                    uint32_t *out, char problem[PROBLEM_MAX]);
+bool option_flag(const struct arguments *arguments, enum option_id id);
+
+#endif

@@ -1,0 +1,144 @@
+#include "client/gemmctl/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/size.h"
+
+static enum gemmd_error unwritable(const struct output *output, int number, struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_IO, NULL, "%.128s cannot be written: %s", output->name,
+                     strerror(number));
+}
+
+static uint32_t write_header(enum format format, const struct tensor *result,
+                             char out[SAFETENSORS_HEADER_MAX])
+{
+    struct safetensors_entry entry = {.name = "c", .tensor = *result};
+    switch (format) {
+    case FORMAT_NPY:
+        return npy_header(result, out);
+    case FORMAT_SAFETENSORS:
+        return safetensors_header(&entry, 1, out);
+    case FORMAT_RAW:
+        break;
+    }
+    return 0;
+}
+
+/* As the file that is replaced, or as any new file. */
+static mode_t mode_for(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) == 0)
+        return about.st_mode & 0777;
+    mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+static enum gemmd_error open_temporary(struct output *output, const char *path, struct fault *fault)
+{
+    /* A link stays a link, to a new file. */
+    output->path = realpath(path, NULL);
+    if (output->path == NULL)
+        output->path = strdup(path);
+    if (output->path == NULL || asprintf(&output->temporary, "%s.XXXXXX", output->path) < 0) {
+        output->temporary = NULL;
+        return unwritable(output, ENOMEM, fault);
+    }
+    output->fd = mkostemp(output->temporary, O_CLOEXEC);
+    if (output->fd < 0) {
+        int number = errno;
+        free(output->temporary);
+        output->temporary = NULL;
+        return unwritable(output, number, fault);
+    }
+    if (fchmod(output->fd, mode_for(output->path)) != 0)
+        return unwritable(output, errno, fault);
+    /* Reserved, so that a full disk is said now and is no SIGBUS later. */
+    int number = posix_fallocate(output->fd, 0, (off_t)output->bytes);
+    if (number != 0)
+        return unwritable(output, number, fault);
+    void *data = mmap(NULL, output->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, output->fd, 0);
+    if (data == MAP_FAILED)
+        return unwritable(output, errno, fault);
+    output->data = data;
+    output->mapped = true;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error open_stream(struct output *output, const char *path, struct fault *fault)
+{
+    output->fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC);
+    if (output->fd < 0)
+        return unwritable(output, errno, fault);
+    output->data = malloc(output->bytes);
+    return output->data != NULL ? GEMMD_OK : unwritable(output, ENOMEM, fault);
+}
+
+enum gemmd_error output_open(struct output *output, const char *path, enum format format,
+                             const struct tensor *result, struct fault *fault)
+{
+    char header[SAFETENSORS_HEADER_MAX];
+    struct stat about;
+    bool standard = strcmp(path, "-") == 0;
+    *output = (struct output){.name = standard ? "standard output" : path, .fd = -1};
+    output->header_bytes = write_header(format, result, header);
+    if (!size_add(output->header_bytes, result->bytes, &output->bytes) || output->bytes > INT64_MAX)
+        return unwritable(output, EFBIG, fault);
+    bool renames = !standard && (stat(path, &about) != 0 || S_ISREG(about.st_mode));
+    enum gemmd_error code =
+        renames ? open_temporary(output, path, fault) : open_stream(output, path, fault);
+    if (code == GEMMD_OK)
+        memcpy(output->data, header, output->header_bytes);
+    return code;
+}
+
+void *output_data(struct output *output)
+{
+    return output->data + output->header_bytes;
+}
+
+static enum gemmd_error write_all(struct output *output, struct fault *fault)
+{
+    for (uint64_t done = 0; done < output->bytes;) {
+        ssize_t written = write(output->fd, output->data + done, output->bytes - done);
+        if (written >= 0)
+            done += (uint64_t)written;
+        else if (errno != EINTR)
+            return unwritable(output, errno, fault);
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error output_commit(struct output *output, struct fault *fault)
+{
+    if (!output->mapped)
+        return write_all(output, fault);
+    if (rename(output->temporary, output->path) != 0)
+        return unwritable(output, errno, fault);
+    free(output->temporary);
+    output->temporary = NULL;
+    return GEMMD_OK;
+}
+
+void output_close(struct output *output)
+{
+    if (output->mapped)
+        munmap(output->data, output->bytes);
+    else
+        free(output->data);
+    if (output->temporary != NULL)
+        unlink(output->temporary);
+    if (output->fd >= 0)
+        close(output->fd);
+    free(output->temporary);
+    free(output->path);
+}

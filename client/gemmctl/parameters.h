@@ -1,0 +1,20 @@
+/*
+ * parameters.h - the options that are parameters of POST /gemm, read by proto's own rules.
+ */
+#ifndef GEMMCTL_PARAMETERS_H
+#define GEMMCTL_PARAMETERS_H
+
+#include <gemmd/gemmd.h>
+
+#include "client/gemmctl/options.h"
+#include "proto/gemm_request.h"
+
+/* Sets every parameter that was given. GEMMD_ERR_MALFORMED with a sentence. */
+enum gemmd_error parameters_read(struct gemm_request *request, const struct arguments *arguments,
+                                 struct fault *fault);
+/* The product that a request describes once its operands are bound. The names are borrowed from
+ * the request. */
+void parameters_to_gemm(const struct gemm_request *request, const struct gemm_operands *operands,
+                        struct gemmd_gemm *gemm);
+
+#endif

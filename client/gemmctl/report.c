@@ -1,0 +1,80 @@
+#include "client/gemmctl/report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+struct stage {
+    const char *name;
+    double ms;
+};
+enum { STAGES = 6 };
+
+static void list_stages(const struct gemmd_timing *timing, struct stage stages[STAGES])
+{
+    const struct stage list[STAGES] = {
+        {"recv", timing->recv},     {"queue", timing->queue}, {"h2d", timing->h2d},
+        {"kernel", timing->kernel}, {"d2h", timing->d2h},     {"total", timing->total},
+    };
+    memcpy(stages, list, sizeof list);
+}
+
+static void print_json(const struct gemmd_result *result, const char *path)
+{
+    struct stage stages[STAGES];
+    json_t *shape = json_array(), *timing = json_object();
+    list_stages(&result->timing, stages);
+    for (uint32_t i = 0; i < result->rank; i++)
+        json_array_append_new(shape, json_integer((json_int_t)result->dims[i]));
+    for (int i = 0; i < STAGES; i++)
+        if (stages[i].ms >= 0)
+            json_object_set_new(timing, stages[i].name, json_real(stages[i].ms));
+    json_t *root =
+        json_pack("{s:i, s:s, s:o, s:s, s:I, s:s, s:i, s:i, s:s, s:f, s:o}", "version", 1, "output",
+                  path, "shape", shape, "dtype", gemmd_dtype_name(result->dtype), "bytes",
+                  (json_int_t)result->bytes, "kernel", result->kernel, "batch", (int)result->batch,
+                  "attempts", (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
+                  result->elapsed_ms, "timing_ms", timing);
+    if (root != NULL && result->verified)
+        json_object_set_new(
+            root, "verify",
+            json_pack("{s:s, s:f}", "verdict", "pass", "residual", result->residual));
+    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+        putchar('\n');
+    json_decref(root);
+}
+
+static void print_line(const struct gemmd_result *result, const char *path)
+{
+    fprintf(stderr, "%s: ", strcmp(path, "-") == 0 ? "standard output" : path);
+    for (uint32_t i = 0; i < result->rank; i++)
+        fprintf(stderr, "%s%llu", i > 0 ? "x" : "", (unsigned long long)result->dims[i]);
+    fprintf(stderr, " %s by %s in %.3f ms", gemmd_dtype_name(result->dtype), result->kernel,
+            result->elapsed_ms);
+    if (result->verified)
+        fprintf(stderr, ", verified (residual %.3g)", result->residual);
+    if (result->attempts > 1)
+        fprintf(stderr, ", %u attempts", result->attempts);
+    fputc('\n', stderr);
+}
+
+static void print_timing(const struct gemmd_timing *timing)
+{
+    struct stage stages[STAGES];
+    list_stages(timing, stages);
+    for (int i = 0; i < STAGES; i++)
+        if (stages[i].ms >= 0)
+            fprintf(stderr, "  %-8s%10.3f ms\n", stages[i].name, stages[i].ms);
+}
+
+void report_result(const struct context *context, const struct gemmd_result *result,
+                   const char *path)
+{
+    const struct arguments *arguments = context->arguments;
+    if (option_flag(arguments, OPTION_JSON))
+        print_json(result, path);
+    else if (!option_flag(arguments, OPTION_QUIET))
+        print_line(result, path);
+    if (option_flag(arguments, OPTION_TIMING))
+        print_timing(&result->timing);
+}

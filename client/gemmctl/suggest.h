@@ -1,0 +1,13 @@
+/*
+ * suggest.h - what somebody who mistyped a word may have meant.
+ */
+#ifndef GEMMCTL_SUGGEST_H
+#define GEMMCTL_SUGGEST_H
+
+#include <stdint.h>
+
+/* The name nearest to `word` by insertions, deletions, replacements and swaps of neighbours
+ * (optimal string alignment), or NULL if none is near. Borrowed from `names`. */
+const char *suggest(const char *word, const char *const *names, uint32_t count);
+
+#endif

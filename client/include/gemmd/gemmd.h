@@ -1,0 +1,273 @@
+/*
+ * gemmd.h - libgemmd, the client of a gemmd daemon.
+ *
+ * A client holds the connections to one daemon. A request is one product on its way:
+ *
+ *     struct gemmd_error_info error;
+ *     struct gemmd_client *client = gemmd_client_new(NULL, &error);
+ *     struct gemmd_gemm gemm;
+ *     gemmd_gemm_init(&gemm, sizeof gemm);
+ *     gemm.m = 64, gemm.n = 64, gemm.k = 64;
+ *     gemm.a = a, gemm.b = b, gemm.c = c, gemm.c_bytes = sizeof c;
+ *     if (gemmd_gemm(client, &gemm, NULL, &error) != GEMMD_OK)
+ *         fprintf(stderr, "%s\n", error.message);
+ *     gemmd_client_free(client);
+ *
+ * Ownership. Operands are borrowed: they are sent from where they lie, without being joined or
+ * copied, and must stay as they are until the request is done. The result is written into the
+ * caller's buffer, or into one that the library allocates and the caller releases with
+ * gemmd_free(). Until a call says GEMMD_OK the contents of a result's buffer are undefined.
+ * Strings and structures handed in are copied before a call returns, unless said otherwise.
+ *
+ * Threads. A client, and the requests made with it, belong to one thread at a time: use a client
+ * for each thread, or serialise the calls. Different clients are independent of each other.
+ * Functions without a client may be called from any thread. The library starts no threads of its
+ * own but the resolver's; nothing moves outside of its functions. No signal is raised or handled.
+ * The first gemmd_client_new() calls curl_global_init(), once for the process and safely against
+ * other threads of this library; a program that uses libcurl itself from several threads calls
+ * curl_global_init() before either.
+ *
+ * Time. Every duration is in milliseconds of a monotonic clock. No wait is endless: what is left
+ * of a request's total time travels with it to the daemon, which drops work that nobody waits for.
+ *
+ * Repeats. A product is safe to repeat. A request that was refused for a while (429, 503) or lost
+ * its connection is sent again, `retries` times at most and within its total time, after the
+ * daemon's Retry-After and a random delay between 0 and min(5 s, 50 ms * 2^repeats).
+ *
+ * Growth. Structures that callers allocate begin with their `size`; the ..._init functions set
+ * it. A later version may append fields whose zero means what happens today. A structure larger
+ * than the library knows is refused if the unknown part is not zero. The values of enumerations
+ * and the layout of `struct gemmd_error_info` stay for the life of the SONAME.
+ *
+ * Every symbol here has been there since version 0.1, unless it says otherwise.
+ */
+#ifndef GEMMD_GEMMD_H
+#define GEMMD_GEMMD_H
+
+#include <gemmd/dtypes.h>
+#include <gemmd/errors.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GEMMD_API __attribute__((visibility("default")))
+#else
+#define GEMMD_API
+#endif
+
+struct gemmd_client;
+struct gemmd_request;
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+/* What went wrong with a call. Allocated by the caller, filled in by every call that takes one
+ * (NULL is allowed everywhere); it owns nothing, and filling it in allocates nothing. */
+struct gemmd_error_info {
+    enum gemmd_error code;
+    int32_t http_status;     /* of the answer, 0 if there was none */
+    int32_t retriable;       /* 1 if the same request may succeed later */
+    uint32_t retry_after_ms; /* what the daemon asked to wait, 0 if it did not */
+    uint32_t attempts;       /* how often the request was sent */
+    char field[32];          /* the parameter at fault, or "" */
+    char request_id[64];     /* X-Request-Id, to find the request in the daemon's log, or "" */
+    char message[256];       /* one sentence */
+};
+
+GEMMD_API const char *gemmd_error_name(enum gemmd_error code);  /* "QUEUE_FULL" */
+GEMMD_API const char *gemmd_error_title(enum gemmd_error code); /* "The queue is full" */
+
+/* ---- Element types --------------------------------------------------------------------------- */
+
+/* Bytes of an element, 0 if there is no such type. */
+GEMMD_API size_t gemmd_dtype_size(enum gemmd_dtype dtype);
+/* "bf16"; "?" if there is no such type. */
+GEMMD_API const char *gemmd_dtype_name(enum gemmd_dtype dtype);
+/* Finds a type by its name. Returns 1 and sets `*dtype`, or returns 0. */
+GEMMD_API int gemmd_dtype_from_name(const char *name, enum gemmd_dtype *dtype);
+
+/* The version of the library that is running, "0.1.0". */
+GEMMD_API const char *gemmd_version(void);
+
+/* Releases what the library allocated for its caller. NULL is allowed. */
+GEMMD_API void gemmd_free(void *memory);
+
+/* ---- Clients --------------------------------------------------------------------------------- */
+
+/* Zero, or NULL, means the default everywhere but in `retries`. */
+struct gemmd_options {
+    size_t size;
+    /* "http://host:port", "https://host:port", or "unix:PATH" for a Unix socket. NULL: the
+     * environment's GEMMD_URL, else "http://127.0.0.1:8080". Proxies named in the environment are
+     * used for http and https, never for a Unix socket. */
+    const char *url;
+    const char *token;           /* bearer token; NULL: the environment's GEMMD_TOKEN; "": none */
+    const char *ca_file;         /* certificates to trust for https; NULL: the system's */
+    uint32_t connect_timeout_ms; /* default 5,000 */
+    uint32_t total_timeout_ms;   /* of a request with all its repeats; default 300,000 */
+    uint32_t stall_timeout_ms;   /* a transfer that moves no byte; default 30,000. Does not run
+                                    while the daemon computes */
+    uint32_t retries;            /* default 4; 0: none */
+    uint32_t max_in_flight;      /* requests on a connection at once; default 64. Others wait in
+                                    the client */
+};
+
+/* Fills in the defaults; `size` is sizeof(struct gemmd_options). */
+GEMMD_API void gemmd_options_init(struct gemmd_options *options, size_t size);
+
+/* A new client, or NULL. Connects to nothing yet. `options` may be NULL for the defaults.
+ * GEMMD_ERR_USAGE: a URL that is none of the above; GEMMD_ERR_OUT_OF_MEMORY. */
+GEMMD_API struct gemmd_client *gemmd_client_new(const struct gemmd_options *options,
+                                                struct gemmd_error_info *error);
+/* Cancels and releases the client's requests, whose handles die with it, then the client. */
+GEMMD_API void gemmd_client_free(struct gemmd_client *client);
+
+/* ---- Products -------------------------------------------------------------------------------- */
+
+enum gemmd_precision {
+    GEMMD_PRECISION_FULL, /* error no worse than a chain of FMAs in the accumulator's type */
+    GEMMD_PRECISION_TF32  /* f32 operands may be rounded to TF32 */
+};
+enum gemmd_act {
+    GEMMD_ACT_NONE,
+    GEMMD_ACT_RELU,
+    GEMMD_ACT_GELU,
+    GEMMD_ACT_GELU_TANH,
+    GEMMD_ACT_SILU
+};
+enum gemmd_verify { GEMMD_VERIFY_NONE, GEMMD_VERIFY_FREIVALDS };
+
+/* `out` when the daemon's default is meant: dtype; bf16 for f8_e4m3, i32 for i8. */
+#define GEMMD_OUT_DEFAULT (-1)
+
+/* C = act(alpha * op(A) * op(B) + beta * C0 + bias), `batch` times. Matrices are row-major and
+ * contiguous; op(A) is m x k, op(B) is k x n, C is m x n. All problems of a batch have one shape
+ * and lie one after another; the bias is shared by all. */
+struct gemmd_gemm {
+    size_t size;
+    uint64_t m, n, k;       /* 1 ... 2^31-1 */
+    uint64_t batch;         /* default 1 */
+    enum gemmd_dtype dtype; /* of A and B; default GEMMD_F32 */
+    int32_t out;            /* of C, C0, bias: an enum gemmd_dtype; default GEMMD_OUT_DEFAULT */
+    enum gemmd_precision precision;
+    enum gemmd_act act;
+    enum gemmd_verify verify;
+    int32_t transa, transb; /* 1: A is stored k x m, B is stored n x k */
+    uint32_t priority;      /* 0 (lowest) ... 9; default 4 */
+    double alpha, beta;     /* default 1 and 0 */
+    uint32_t timeout_ms;    /* of this request, no longer than the client's; 0: the client's */
+    const char *kernel;     /* one of the daemon's kernels; NULL: its choice */
+    const char *request_id; /* at most 63 visible ASCII characters; NULL: the daemon makes one */
+    const void *a, *b;      /* borrowed until the request is done */
+    const void *bias;       /* borrowed; n elements; NULL: none */
+    const void *c0;         /* borrowed; needed if beta is not 0, else not sent */
+    void *c;                /* borrowed; where C goes. NULL: the library allocates it */
+    uint64_t c_bytes;       /* room in `c` */
+    void *user;             /* the caller's own, see gemmd_request_user() */
+};
+
+/* Fills in the defaults; `size` is sizeof(struct gemmd_gemm). */
+GEMMD_API void gemmd_gemm_init(struct gemmd_gemm *gemm, size_t size);
+
+/* How long each stage took in the daemon, in ms; negative where it did not say. */
+struct gemmd_timing {
+    double recv, queue, h2d, kernel, d2h, total;
+};
+
+/* What a computation answered. */
+struct gemmd_result {
+    size_t size;
+    void *data;     /* the caller's buffer, or a new one (aligned to 64) for gemmd_free() */
+    uint64_t bytes; /* of the result */
+    enum gemmd_dtype dtype;
+    uint32_t rank; /* 2: m, n; 3: batch, m, n */
+    uint64_t dims[8];
+    char kernel[32];     /* that ran */
+    uint32_t batch;      /* how many requests shared its launch */
+    uint32_t attempts;   /* how often the request was sent */
+    double residual;     /* of the check, if `verified` */
+    int32_t verified;    /* 1 if `verify` was asked for and passed */
+    char request_id[64]; /* X-Request-Id */
+    struct gemmd_timing timing;
+    double elapsed_ms; /* from submit to the last byte, on the client's clock */
+};
+
+/* Zeroes the structure; `size` is sizeof(struct gemmd_result). */
+GEMMD_API void gemmd_result_init(struct gemmd_result *result, size_t size);
+
+/* Computes a product and waits for it. `result` may be NULL if gemm->c is given. Moves the
+ * client's other requests forward meanwhile.
+ * GEMMD_ERR_USAGE: a parameter out of range, an operand missing, too little room in `c`; nothing
+ * is sent then. Otherwise what the daemon answered, GEMMD_ERR_CONNECTION, _TIMEOUT, _PROTOCOL, or
+ * _OUT_OF_MEMORY with http_status 0 where the library could not allocate. */
+GEMMD_API enum gemmd_error gemmd_gemm(struct gemmd_client *client, const struct gemmd_gemm *gemm,
+                                      struct gemmd_result *result, struct gemmd_error_info *error);
+
+/* ---- Requests in flight ---------------------------------------------------------------------- */
+
+/* Starts a product and returns at once: a new request, to be released with gemmd_request_free(),
+ * or NULL with `error` filled in (GEMMD_ERR_USAGE, _OUT_OF_MEMORY). It moves forward while the
+ * caller is in gemmd_wait(), gemmd_wait_any() or gemmd_gemm(). */
+GEMMD_API struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client,
+                                                  const struct gemmd_gemm *gemm,
+                                                  struct gemmd_error_info *error);
+
+/* Moves all of the client's requests forward until `request` is done, or for `timeout_ms` at most
+ * (0: only what can be done without waiting; negative: until it is done). Returns 1 if it is done,
+ * else 0. How it went says gemmd_request_result(). */
+GEMMD_API int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms);
+
+/* Moves all requests forward until one is done, and returns it (borrowed). A request is returned
+ * once, and not if gemmd_wait() already said it is done. NULL: none in `timeout_ms` (as above), or
+ * none in flight. */
+GEMMD_API struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeout_ms);
+
+/* The number of requests that are not done. */
+GEMMD_API uint32_t gemmd_in_flight(const struct gemmd_client *client);
+
+/* Ends a request with GEMMD_ERR_CANCELLED; its connection is closed, so that the daemon drops the
+ * work. It is then done, and its operands are the caller's again. No effect on one that is done. */
+GEMMD_API void gemmd_cancel(struct gemmd_request *request);
+
+/* How a request that is done went: GEMMD_OK and the result, or the error. `result` may be NULL.
+ * A buffer that the library allocated belongs to the caller from the first successful call with
+ * a result on. GEMMD_ERR_CONFLICT: the request is not done yet. */
+GEMMD_API enum gemmd_error gemmd_request_result(struct gemmd_request *request,
+                                                struct gemmd_result *result,
+                                                struct gemmd_error_info *error);
+
+struct gemmd_progress {
+    uint64_t sent, to_send;        /* bytes of the body, in this attempt */
+    uint64_t received, to_receive; /* bytes of the result, in this attempt */
+    uint32_t attempts;             /* how often the request was sent so far */
+};
+/* How far a request is. */
+GEMMD_API void gemmd_request_progress(const struct gemmd_request *request,
+                                      struct gemmd_progress *progress);
+
+/* The `user` pointer the request was made with. */
+GEMMD_API void *gemmd_request_user(const struct gemmd_request *request);
+
+/* Cancels the request if it is not done, and releases it. NULL is allowed. */
+GEMMD_API void gemmd_request_free(struct gemmd_request *request);
+
+/* ---- The daemon ------------------------------------------------------------------------------ */
+
+/* Its description (JSON: version, devices, kernels, limits) and its metrics (Prometheus text):
+ * `*text` is new, terminated, released with gemmd_free(). */
+GEMMD_API enum gemmd_error gemmd_info(struct gemmd_client *client, char **text,
+                                      struct gemmd_error_info *error);
+GEMMD_API enum gemmd_error gemmd_metrics(struct gemmd_client *client, char **text,
+                                         struct gemmd_error_info *error);
+/* GEMMD_OK if the daemon takes work, else the reason why not. Asked once, not repeated. `text`
+ * (as above) may be NULL. */
+GEMMD_API enum gemmd_error gemmd_ready(struct gemmd_client *client, char **text,
+                                       struct gemmd_error_info *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

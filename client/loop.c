@@ -1,0 +1,98 @@
+#include "client/loop.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t loop_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static int on_socket(CURL *easy, curl_socket_t socket, int what, void *user, void *unused)
+{
+    struct loop *loop = user;
+    (void)easy;
+    (void)unused;
+    if (what == CURL_POLL_REMOVE) {
+        /* Fails harmlessly if the descriptor is closed already. */
+        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, socket, NULL);
+        return 0;
+    }
+    struct epoll_event event = {.data.fd = socket};
+    if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
+        event.events |= EPOLLIN;
+    if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+        event.events |= EPOLLOUT;
+    if (epoll_ctl(loop->epoll, EPOLL_CTL_MOD, socket, &event) == 0)
+        return 0;
+    if (errno == ENOENT && epoll_ctl(loop->epoll, EPOLL_CTL_ADD, socket, &event) == 0)
+        return 0;
+    return -1;
+}
+
+static int on_timer(CURLM *multi, long timeout_ms, void *user)
+{
+    struct loop *loop = user;
+    (void)multi;
+    loop->timer_us = timeout_ms < 0 ? LOOP_NEVER : loop_now_us() + (uint64_t)timeout_ms * 1000;
+    return 0;
+}
+
+bool loop_open(struct loop *loop, uint32_t connections)
+{
+    *loop = (struct loop){.epoll = epoll_create1(EPOLL_CLOEXEC), .timer_us = LOOP_NEVER};
+    loop->multi = curl_multi_init();
+    if (loop->epoll < 0 || loop->multi == NULL)
+        return false;
+    return curl_multi_setopt(loop->multi, CURLMOPT_SOCKETFUNCTION, on_socket) == CURLM_OK &&
+           curl_multi_setopt(loop->multi, CURLMOPT_SOCKETDATA, loop) == CURLM_OK &&
+           curl_multi_setopt(loop->multi, CURLMOPT_TIMERFUNCTION, on_timer) == CURLM_OK &&
+           curl_multi_setopt(loop->multi, CURLMOPT_TIMERDATA, loop) == CURLM_OK &&
+           curl_multi_setopt(loop->multi, CURLMOPT_MAXCONNECTS, (long)connections) == CURLM_OK;
+}
+
+void loop_close(struct loop *loop)
+{
+    if (loop->multi != NULL)
+        curl_multi_cleanup(loop->multi);
+    if (loop->epoll >= 0)
+        close(loop->epoll);
+}
+
+/* Rounded up, so that nobody wakes before the time and finds nothing to do. */
+static int epoll_timeout_ms(uint64_t until_us)
+{
+    uint64_t now = loop_now_us();
+    if (until_us <= now)
+        return 0;
+    uint64_t ms = (until_us - now + 999) / 1000;
+    return ms < 60000 ? (int)ms : 60000;
+}
+
+void loop_turn(struct loop *loop, uint64_t until_us)
+{
+    struct epoll_event events[64];
+    int running;
+    if (loop->timer_us < until_us)
+        until_us = loop->timer_us;
+    int count = epoll_wait(loop->epoll, events, sizeof events / sizeof events[0],
+                           epoll_timeout_ms(until_us));
+    for (int i = 0; i < count; i++) {
+        int ready = 0;
+        if ((events[i].events & EPOLLIN) != 0)
+            ready |= CURL_CSELECT_IN;
+        if ((events[i].events & EPOLLOUT) != 0)
+            ready |= CURL_CSELECT_OUT;
+        if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0)
+            ready |= CURL_CSELECT_ERR;
+        curl_multi_socket_action(loop->multi, events[i].data.fd, ready, &running);
+    }
+    if (loop->timer_us <= loop_now_us()) {
+        loop->timer_us = LOOP_NEVER;
+        curl_multi_socket_action(loop->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+}

@@ -1,0 +1,33 @@
+/*
+ * loop.h - libcurl's multi interface driven by one epoll descriptor and one timer.
+ *
+ * An event costs the same however many transfers are in flight, and the descriptor can be
+ * watched by an event loop of the caller's. One thread at a time.
+ */
+#ifndef CLIENT_LOOP_H
+#define CLIENT_LOOP_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LOOP_NEVER UINT64_MAX
+
+struct loop {
+    CURLM *multi;
+    int epoll;
+    uint64_t timer_us; /* when libcurl wants to be called, LOOP_NEVER if not */
+};
+
+/* A monotonic clock. */
+uint64_t loop_now_us(void);
+
+/* Keeps at most `connections` idle connections for reuse. False if there is no memory or no file
+ * descriptor; loop_close is right in any case. */
+bool loop_open(struct loop *loop, uint32_t connections);
+void loop_close(struct loop *loop);
+/* Waits until a socket is ready, libcurl's timer is due or `until_us` has come, whichever is
+ * first, and lets libcurl do what there is to do. Never waits if `until_us` is past. */
+void loop_turn(struct loop *loop, uint64_t until_us);
+
+#endif

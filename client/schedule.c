@@ -1,0 +1,205 @@
+#include "client/schedule.h"
+
+#include "client/backoff.h"
+#include "client/failure.h"
+#include "client/transfer.h"
+
+/* A stall is looked for this often within the time it takes. */
+enum { STALL_CHECKS = 4 };
+
+static void check_by(struct gemmd_client *client, uint64_t time_us)
+{
+    if (time_us < client->check_us)
+        client->check_us = time_us;
+}
+
+static uint64_t stall_us(const struct gemmd_client *client)
+{
+    return (uint64_t)client->options.stall_timeout_ms * 1000;
+}
+
+static void leave_list(struct gemmd_request *request)
+{
+    struct gemmd_client *client = request->client;
+    if (request->state == REQUEST_QUEUED) {
+        TAILQ_REMOVE(&client->queued, request, of_state);
+        client->queued_count--;
+    } else {
+        TAILQ_REMOVE(&client->running, request, of_state);
+        client->running_count--;
+    }
+}
+
+static void finish(struct gemmd_request *request)
+{
+    leave_list(request);
+    request->state = REQUEST_DONE;
+    request->done_us = loop_now_us();
+    request->error.attempts = request->attempts;
+    TAILQ_INSERT_TAIL(&request->client->done, request, of_state);
+    request->client->done_count++;
+}
+
+static void attempt(struct gemmd_request *request, uint64_t now_us)
+{
+    request->attempts++;
+    request->state = REQUEST_RUNNING;
+    request->moved = 0;
+    request->checked_us = now_us;
+    if (transfer_start(request, now_us) != GEMMD_OK) {
+        finish(request);
+        return;
+    }
+    check_by(request->client, request->deadline_us);
+    check_by(request->client, now_us + stall_us(request->client) / STALL_CHECKS);
+}
+
+static void start_queued(struct gemmd_client *client)
+{
+    uint64_t now = loop_now_us();
+    while (client->queued_count > 0 && client->running_count < client->options.max_in_flight) {
+        struct gemmd_request *request = TAILQ_FIRST(&client->queued);
+        leave_list(request);
+        TAILQ_INSERT_TAIL(&client->running, request, of_state);
+        client->running_count++;
+        attempt(request, now);
+    }
+}
+
+/* The library's own want of memory is not repeated: waiting does not mend it. */
+static bool may_repeat(const struct gemmd_request *request)
+{
+    const struct gemmd_error_info *error = &request->error;
+    return error->retriable && request->attempts <= request->retries &&
+           (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
+}
+
+static void end_attempt(struct gemmd_request *request, CURLcode result)
+{
+    struct gemmd_client *client = request->client;
+    if (transfer_finish(request, result) == GEMMD_OK) {
+        failure_clear(&request->error);
+        finish(request);
+        return;
+    }
+    uint64_t resume_us = UINT64_MAX;
+    if (may_repeat(request))
+        resume_us = loop_now_us() +
+                    backoff_us(request->attempts, request->error.retry_after_ms, &client->random);
+    if (resume_us >= request->deadline_us) {
+        finish(request);
+        return;
+    }
+    request->state = REQUEST_RESTING;
+    request->resume_us = resume_us;
+    check_by(client, resume_us);
+}
+
+static void reap(struct gemmd_client *client)
+{
+    CURLMsg *message;
+    int left;
+    while ((message = curl_multi_info_read(client->loop.multi, &left)) != NULL) {
+        CURLcode result = message->data.result;
+        struct gemmd_request *request = transfer_request(message->easy_handle);
+        end_attempt(request, result);
+    }
+}
+
+void schedule_abort(struct gemmd_request *request)
+{
+    if (request->state == REQUEST_RUNNING)
+        transfer_abort(request);
+    finish(request);
+}
+
+static void expire(struct gemmd_request *request)
+{
+    /* What was refused before says more than that the time is over. */
+    if (request->state == REQUEST_RESTING && request->error.code != GEMMD_OK) {
+        finish(request);
+        return;
+    }
+    failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL, "no result within %llu ms",
+                (unsigned long long)(request->deadline_us - request->submitted_us) / 1000);
+    schedule_abort(request);
+}
+
+/* True if the request has moved no byte for too long, though it should have. */
+static bool has_stalled(struct gemmd_request *request, uint64_t now_us)
+{
+    uint64_t moved = transfer_moved(request);
+    if (moved != request->moved || !transfer_should_move(request)) {
+        request->moved = moved;
+        request->checked_us = now_us;
+        return false;
+    }
+    return now_us - request->checked_us >= stall_us(request->client);
+}
+
+static void check_running(struct gemmd_request *request, uint64_t now_us)
+{
+    struct gemmd_client *client = request->client;
+    if (request->deadline_us <= now_us) {
+        expire(request);
+    } else if (request->state == REQUEST_RESTING) {
+        if (request->resume_us <= now_us)
+            attempt(request, now_us);
+        else
+            check_by(client, request->resume_us);
+    } else if (has_stalled(request, now_us)) {
+        failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL,
+                    "no byte moved between here and %s for %u ms", client->endpoint.name,
+                    client->options.stall_timeout_ms);
+        schedule_abort(request);
+    } else {
+        check_by(client, request->deadline_us);
+        check_by(client, now_us + stall_us(client) / STALL_CHECKS);
+    }
+}
+
+static void check_times(struct gemmd_client *client)
+{
+    uint64_t now = loop_now_us();
+    struct gemmd_request *request, *next;
+    if (now < client->check_us)
+        return;
+    client->check_us = LOOP_NEVER;
+    for (request = TAILQ_FIRST(&client->running); request != NULL; request = next) {
+        next = TAILQ_NEXT(request, of_state);
+        check_running(request, now);
+    }
+    for (request = TAILQ_FIRST(&client->queued); request != NULL; request = next) {
+        next = TAILQ_NEXT(request, of_state);
+        if (request->deadline_us <= now)
+            expire(request);
+        else
+            check_by(client, request->deadline_us);
+    }
+}
+
+void schedule_submit(struct gemmd_request *request)
+{
+    struct gemmd_client *client = request->client;
+    request->state = REQUEST_QUEUED;
+    request->reported = false;
+    TAILQ_INSERT_TAIL(&client->queued, request, of_state);
+    client->queued_count++;
+    check_by(client, request->deadline_us);
+    start_queued(client);
+}
+
+void schedule_turn(struct gemmd_client *client, uint64_t until_us)
+{
+    uint64_t done_before = client->done_count;
+    check_times(client);
+    start_queued(client);
+    if (client->check_us < until_us)
+        until_us = client->check_us;
+    /* Whoever waits for what is done now must not wait for anything else. */
+    if (client->done_count != done_before)
+        until_us = 0;
+    loop_turn(&client->loop, until_us);
+    reap(client);
+    start_queued(client);
+}

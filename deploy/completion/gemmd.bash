@@ -1,0 +1,34 @@
+# Completion of gemmd for bash; tests/unit/test_option_texts.c compares it with the options there are.
+# shellcheck shell=bash
+
+_gemmd() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    # bash takes --backend=cpu for three words.
+    if [[ $current == = ]]; then
+        current=
+    elif [[ $previous == = ]]; then
+        previous=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
+    case $previous in
+    --backend) mapfile -t COMPREPLY < <(compgen -W 'auto cuda cpu' -- "$current") ;;
+    --log-level) mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current") ;;
+    --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$current") ;;
+    --config | --token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --listen | --io-threads | --max-connections | --max-connections-per-address | \
+        --connection-buffer | --devices | --streams | --cpu-threads | --pinned-bytes | \
+        --device-bytes | --max-body | --max-result | --queue-requests | --queue-bytes | \
+        --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
+        --min-body-rate | --drain-delay | --drain-timeout)
+        COMPREPLY=()
+        ;;
+    *)
+        mapfile -t COMPREPLY < <(compgen -W '--listen --io-threads --max-connections
+            --max-connections-per-address --connection-buffer --token-file --backend --devices
+            --streams --cpu-threads --pinned-bytes --device-bytes --max-body --max-result
+            --queue-requests --queue-bytes --timeout --max-timeout --header-timeout --idle-timeout
+            --body-timeout --min-body-rate --drain-delay --drain-timeout --log-level --log-format
+            --access-log --no-access-log --config --check-config --help --version' -- "$current")
+        ;;
+    esac
+}
+complete -o filenames -F _gemmd gemmd

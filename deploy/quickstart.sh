@@ -1,0 +1,207 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds gemmd, starts it, computes a product with curl and checks it.
+# For Debian 12 and Ubuntu 24.04, as root or with sudo; run it as often as you like.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Usage: deploy/quickstart.sh [--cuda | --cpu] [--port N] [--once]
+
+  --cuda    build and use the CUDA backend (default: where a GPU answers and a toolkit is there)
+  --cpu     build and use the CPU backend only
+  --port N  listen on 127.0.0.1:N (default 8080; 0 takes any free port)
+  --once    stop the daemon afterwards; otherwise it goes on in the background
+TEXT
+}
+
+say() { printf '== %s\n' "$*"; }
+die() {
+    printf 'quickstart: %s\n' "$*" >&2
+    exit 1
+}
+
+backend=auto port=8080 once=no
+while (($#)); do
+    case $1 in
+    --cuda) backend=cuda ;;
+    --cpu) backend=cpu ;;
+    --once) once=yes ;;
+    --port)
+        [[ ${2-} =~ ^[0-9]{1,5}$ ]] || die "--port takes a number"
+        port=$((10#$2))
+        ((port <= 65535)) || die "--port takes 0 ... 65535"
+        shift
+        ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        usage >&2
+        die "unknown option '$1'"
+        ;;
+    esac
+    shift
+done
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run=build/run
+scratch=
+started=
+
+# shellcheck disable=SC2317  # called by the trap
+clean_up() {
+    local status=$?
+    [[ -z $scratch ]] || rm -rf "$scratch"
+    # A daemon that did not pass its check is not left behind.
+    if [[ $status != 0 && -n $started ]]; then stop_daemon || true; fi
+    exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+gpu_answers() {
+    nvidia-smi -L 2>/dev/null | grep -q '^GPU ' || compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null
+}
+toolkit_is_there() {
+    local nvcc
+    for nvcc in nvcc "${CUDACXX:-nvcc}" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
+        if command -v "$nvcc" >/dev/null; then return 0; fi
+    done
+    return 1
+}
+
+case $backend in
+auto)
+    if ! gpu_answers; then
+        backend=cpu
+        say "no NVIDIA GPU answers: CPU backend"
+    elif ! toolkit_is_there; then
+        backend=cpu
+        say "a GPU answers but there is no CUDA toolkit (nvcc): CPU backend"
+    else
+        backend=cuda
+        say "a GPU answers: CUDA backend"
+    fi
+    ;;
+cuda) toolkit_is_there || die "--cuda needs the CUDA toolkit (nvcc on PATH or in /usr/local/cuda)" ;;
+esac
+
+# What is needed is looked for itself, not by package name, so that any libcurl flavour or a newer
+# CMake from elsewhere will do.
+missing=()
+want_command() { command -v "$1" >/dev/null || missing+=("$2"); }
+want_library() { pkg-config --exists "$1" 2>/dev/null || missing+=("$2"); }
+want_command cmake cmake
+want_command ninja ninja-build
+want_command gcc gcc
+want_command pkg-config pkg-config
+want_command curl curl
+[[ $backend == cpu ]] || want_command g++ g++
+[[ -e /usr/include/stdio.h ]] || missing+=(libc6-dev)
+want_library libmicrohttpd libmicrohttpd-dev
+want_library libuv libuv1-dev
+want_library jansson libjansson-dev
+want_library libcurl libcurl4-gnutls-dev
+want_library openblas libopenblas-dev
+
+if ((${#missing[@]})); then
+    command -v apt-get >/dev/null || die "needs these Debian packages or their like: ${missing[*]}"
+    root=()
+    if ((EUID != 0)); then
+        command -v sudo >/dev/null || die "run as root first: apt-get install ${missing[*]}"
+        root=(sudo)
+    fi
+    say "installing ${missing[*]}"
+    apt() {
+        "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
+            -o Acquire::Retries=3 "$@" </dev/null >/dev/null
+    }
+    apt update || say "the package lists could not all be refreshed, going on with those there are"
+    apt install -y --no-install-recommends "${missing[@]}" || die "could not install ${missing[*]}"
+fi
+
+say "building ($backend)"
+cuda=OFF
+[[ $backend == cpu ]] || cuda=ON
+cmake --preset release -DGEMMD_TESTS=OFF -DGEMMD_CUDA=$cuda --log-level=WARNING >/dev/null
+cmake --build build --target gemmd gemmctl -- --quiet
+
+# Succeeds while the daemon of the pid file runs; a number that another program has now is not it.
+daemon_runs() {
+    local pid exe
+    pid=$(cat "$run/gemmd.pid" 2>/dev/null) || return 1
+    exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || return 1
+    [[ ${exe% (deleted)} == "$PWD/build/bin/gemmd" ]]
+}
+stop_daemon() {
+    local pid
+    if daemon_runs; then
+        pid=$(cat "$run/gemmd.pid")
+        kill -TERM "$pid"
+        for ((i = 0; i < 300; i++)); do
+            daemon_runs || break
+            sleep 0.1
+        done
+        if daemon_runs; then die "the daemon (pid $pid) does not stop"; fi
+    fi
+    rm -f "$run/gemmd.pid"
+}
+
+mkdir -p "$run"
+if daemon_runs; then
+    say "stopping the daemon of an earlier run"
+    stop_daemon
+fi
+say "starting gemmd"
+: >"$run/gemmd.log"
+setsid build/bin/gemmd --listen "127.0.0.1:$port" --backend "$backend" \
+    </dev/null >"$run/gemmd.log" 2>&1 &
+echo $! >"$run/gemmd.pid"
+started=yes
+
+address=
+ready=no
+for ((i = 0; i < 600; i++)); do
+    address=$(sed -n 's/.*"message":"listening on \(127\.0\.0\.1:[0-9]*\)".*/\1/p' "$run/gemmd.log")
+    if [[ -n $address ]] && curl -fsS -o /dev/null "http://$address/readyz" 2>/dev/null; then
+        ready=yes
+        break
+    fi
+    # The first look may come before the child has become gemmd.
+    if ((i > 10)) && ! daemon_runs; then break; fi
+    sleep 0.1
+done
+if [[ $ready == no ]]; then
+    tail -n 20 "$run/gemmd.log" >&2
+    die "the daemon did not become ready; its last lines stand above (is port $port taken? --port N)"
+fi
+
+# [1 2; 3 4] * [5 6; 7 8] = [19 22; 43 50] as little-endian f32.
+scratch=$(mktemp -d)
+printf '\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\x40\x00\x00\x80\x40' >"$scratch/a.f32"
+printf '\x00\x00\xa0\x40\x00\x00\xc0\x40\x00\x00\xe0\x40\x00\x00\x00\x41' >"$scratch/b.f32"
+printf '\x00\x00\x98\x41\x00\x00\xb0\x41\x00\x00\x2c\x42\x00\x00\x48\x42' >"$scratch/expected.f32"
+say "POST /gemm: [1 2; 3 4] * [5 6; 7 8]"
+cat "$scratch/a.f32" "$scratch/b.f32" |
+    curl -fsS --data-binary @- -o "$scratch/c.f32" "http://$address/gemm?m=2&n=2&k=2" ||
+    die "the request failed"
+od -An -w8 -t f4 "$scratch/c.f32"
+cmp "$scratch/c.f32" "$scratch/expected.f32" || die "that is not the product"
+
+if [[ $once == yes ]]; then
+    stop_daemon
+    say "the product is right; the daemon is stopped"
+    exit 0
+fi
+cat <<TEXT
+== the product is right; gemmd (pid $(cat "$run/gemmd.pid")) goes on at http://$address
+
+Try next:
+  curl http://$address/info                 # devices, kernels, limits
+  curl http://$address/metrics              # what Prometheus scrapes
+  build/bin/gemmctl --help                     # products of .npy and .safetensors files
+  less README.md                               # curl, C and Python examples
+  tail -f $run/gemmd.log                  # a line a request
+  kill \$(cat $run/gemmd.pid)               # stop: finishes what it accepted
+TEXT

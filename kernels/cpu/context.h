@@ -1,0 +1,32 @@
+/*
+ * context.h - what CPU kernels run in, and the kernels themselves.
+ */
+#ifndef KERNELS_CPU_CONTEXT_H
+#define KERNELS_CPU_CONTEXT_H
+
+#include "kernels/backend.h"
+#include "kernels/cpu/team.h"
+
+struct cpu_context {
+    struct gemm_context base;
+    struct team *team;
+    void *scratch; /* tiled_scratch_bytes for each member of the team */
+};
+
+static inline struct cpu_context *cpu_context_of(struct gemm_context *context)
+{
+    return (struct cpu_context *)context;
+}
+
+/* Products of fewer multiplications than this are not worth waking the team for. */
+static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
+{
+    return (double)m * (double)n * (double)k < 1e6;
+}
+
+/* Bytes that `tiled` needs for each thread, whatever the problem; a multiple of 64. */
+uint64_t tiled_scratch_bytes(void);
+
+extern const struct gemm_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
+
+#endif

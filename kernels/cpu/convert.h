@@ -1,0 +1,72 @@
+/*
+ * convert.h - between the element types that travel and those that are computed in.
+ *
+ * Widening is exact. Narrowing rounds to nearest, ties to even; what is too large becomes
+ * infinity; NaN stays NaN, made quiet. f8_e4m3 has no infinity and is never narrowed to.
+ * Pure functions, any thread.
+ */
+#ifndef KERNELS_CPU_CONVERT_H
+#define KERNELS_CPU_CONVERT_H
+
+#include <gemmd/dtypes.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline float convert_bits_to_f32(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t convert_f32_to_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float convert_bf16_to_f32(uint16_t bits)
+{
+    uint32_t quiet = (bits & 0x7fffu) > 0x7f80u ? 0x40u : 0u;
+    return convert_bits_to_f32(((uint32_t)bits | quiet) << 16);
+}
+
+static inline float convert_f16_to_f32(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
+    uint32_t magnitude = bits & 0x7fffu;
+    if (magnitude >= 0x7c00u) { /* infinity or NaN */
+        uint32_t quiet = magnitude > 0x7c00u ? 0x400000u : 0u;
+        return convert_bits_to_f32(sign | 0x7f800000u | quiet | (magnitude & 0x3ffu) << 13);
+    }
+    if (magnitude < 0x400u) /* zero or subnormal: a multiple of 2^-24 */
+        return convert_bits_to_f32(sign | convert_f32_to_bits((float)magnitude * 0x1p-24f));
+    return convert_bits_to_f32(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
+}
+
+static inline float convert_f8_e4m3_to_f32(uint8_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x80u) << 24;
+    uint32_t magnitude = bits & 0x7fu;
+    if (magnitude == 0x7fu)
+        return convert_bits_to_f32(sign | 0x7fc00000u);
+    if (magnitude < 8u) /* zero or subnormal: a multiple of 2^-9 */
+        return convert_bits_to_f32(sign | convert_f32_to_bits((float)magnitude * 0x1p-9f));
+    return convert_bits_to_f32(sign | ((magnitude << 20) + ((127u - 7u) << 23)));
+}
+
+uint16_t convert_f32_to_bf16(float value);
+uint16_t convert_f32_to_f16(float value);
+
+/* Copies `count` elements of `dtype`, widened to dtype_accumulator(dtype). `to` must not overlap
+ * `from`; both are aligned for their types. */
+void convert_widen(enum gemmd_dtype dtype, const void *from, void *to, uint64_t count);
+
+/* The inverse, for the types that a result can have: from dtype_accumulator(out) to `out`. */
+void convert_narrow(enum gemmd_dtype out, const void *from, void *to, uint64_t count);
+
+/* Widened all the way to f64, from any type; exact. */
+void convert_to_f64(enum gemmd_dtype dtype, const void *from, double *to, uint64_t count);
+
+#endif

@@ -1,0 +1,65 @@
+#include <cblas.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/context.h"
+
+/* The cores that this process may run on, which in a container are fewer than the machine has. */
+static uint32_t usable_cores(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    int count = CPU_COUNT(&set);
+    return count > 0 ? (uint32_t)count : 1;
+}
+
+static void destroy(struct gemm_context *base)
+{
+    struct cpu_context *context = cpu_context_of(base);
+    team_destroy(context->team);
+    free(context->scratch);
+    free(context);
+}
+
+static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
+                               struct fault *fault)
+{
+    (void)stream;
+    const uint32_t size = threads != 0 ? threads : usable_cores();
+    struct cpu_context *context = calloc(1, sizeof *context);
+    *out = NULL;
+    if (context == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CPU context");
+    context->base.backend = &gemm_backend_cpu;
+    context->scratch = aligned_alloc(64, size * tiled_scratch_bytes());
+    enum gemmd_error code =
+        context->scratch == NULL
+            ? fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for %u CPU threads", size)
+            : team_create(size, &context->team, fault);
+    if (code != GEMMD_OK) {
+        destroy(&context->base);
+        return code;
+    }
+    /* Set here and never again: the number of threads is one of the things that bits depend on. */
+    openblas_set_num_threads((int)size);
+    *out = &context->base;
+    return GEMMD_OK;
+}
+
+static const char *library(void)
+{
+    return openblas_get_config();
+}
+
+static const struct gemm_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cpu_tiled,
+                                                    &gemm_cpu_naive, NULL};
+
+const struct gemm_backend_entry gemm_backend_cpu = {
+    .name = "cpu",
+    .kernels = kernels,
+    .context_create = create,
+    .context_destroy = destroy,
+    .library = library,
+};

@@ -1,0 +1,157 @@
+/*
+ * naive - each element of C is one chain of fused multiply-adds in the order of k, in the
+ * accumulator's type. It is what precision=full promises, and what the others are measured by.
+ */
+#include <math.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/epilogue.h"
+#include "proto/dtype.h"
+
+/* One row of op(A) and one column of op(B): element p is at p times the step, in elements. */
+struct chain {
+    const void *a, *b;
+    uint64_t a_step, b_step, k;
+};
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE float load_f32(const void *from, uint64_t i)
+{
+    return ((const float *)from)[i];
+}
+
+INLINE float load_f16(const void *from, uint64_t i)
+{
+    return convert_f16_to_f32(((const uint16_t *)from)[i]);
+}
+
+INLINE float load_bf16(const void *from, uint64_t i)
+{
+    return convert_bf16_to_f32(((const uint16_t *)from)[i]);
+}
+
+INLINE float load_f8_e4m3(const void *from, uint64_t i)
+{
+    return convert_f8_e4m3_to_f32(((const uint8_t *)from)[i]);
+}
+
+INLINE float sum_f32(const struct chain *chain, float (*load)(const void *from, uint64_t i))
+{
+    float sum = 0;
+    for (uint64_t p = 0; p < chain->k; p++)
+        sum = fmaf(load(chain->a, p * chain->a_step), load(chain->b, p * chain->b_step), sum);
+    return sum;
+}
+
+static double sum_f64(const struct chain *chain)
+{
+    const double *a = chain->a, *b = chain->b;
+    double sum = 0;
+    for (uint64_t p = 0; p < chain->k; p++)
+        sum = fma(a[p * chain->a_step], b[p * chain->b_step], sum);
+    return sum;
+}
+
+static uint32_t sum_i8(const struct chain *chain)
+{
+    const int8_t *a = chain->a, *b = chain->b;
+    uint32_t sum = 0; /* unsigned: it wraps */
+    for (uint64_t p = 0; p < chain->k; p++)
+        sum += (uint32_t)(a[p * chain->a_step] * b[p * chain->b_step]);
+    return sum;
+}
+
+enum { CHUNK = 128 };
+
+union chunk {
+    double f64[CHUNK];
+    float f32[CHUNK];
+    uint32_t u32[CHUNK];
+};
+
+static void sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *sums, uint64_t j)
+{
+    switch (dtype) {
+    case GEMMD_F64:
+        sums->f64[j] = sum_f64(chain);
+        break;
+    case GEMMD_F32:
+        sums->f32[j] = sum_f32(chain, load_f32);
+        break;
+    case GEMMD_F16:
+        sums->f32[j] = sum_f32(chain, load_f16);
+        break;
+    case GEMMD_BF16:
+        sums->f32[j] = sum_f32(chain, load_bf16);
+        break;
+    case GEMMD_F8_E4M3:
+        sums->f32[j] = sum_f32(chain, load_f8_e4m3);
+        break;
+    default:
+        sums->u32[j] = sum_i8(chain);
+        break;
+    }
+}
+
+static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+struct naive_job {
+    const struct gemm_problem *problem;
+    uint64_t index;
+};
+
+static void compute_row(void *argument, uint64_t row, uint32_t member)
+{
+    (void)member;
+    const struct naive_job *job = argument;
+    const struct gemm_problem *p = job->problem;
+    const uint64_t size = dtype_size(p->dtype);
+    const char *a = (const char *)p->a + job->index * p->stride_a * size;
+    const char *b = (const char *)p->b + job->index * p->stride_b * size;
+    struct chain chain = {
+        .a = a + row * (p->transa ? 1 : p->lda) * size,
+        .a_step = p->transa ? p->lda : 1,
+        .b_step = p->transb ? 1 : p->ldb,
+        .k = p->k,
+    };
+    union chunk sums;
+    for (uint64_t column = 0; column < p->n; column += CHUNK) {
+        uint64_t count = p->n - column < CHUNK ? p->n - column : CHUNK;
+        for (uint64_t j = 0; j < count; j++) {
+            chain.b = b + (column + j) * (p->transb ? p->ldb : 1) * size;
+            sum(p->dtype, &chain, &sums, j);
+        }
+        epilogue_row(p, job->index, row, column, count, &sums);
+    }
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
+                            void *workspace)
+{
+    (void)workspace;
+    struct team *team = cpu_context_of(base)->team;
+    struct naive_job job = {.problem = problem};
+    for (; job.index < problem->batch; job.index++) {
+        if (cpu_is_small(problem->m, problem->n, problem->k))
+            for (uint64_t row = 0; row < problem->m; row++)
+                compute_row(&job, row, 0);
+        else
+            team_run(team, compute_row, &job, problem->m);
+    }
+    return GEMMD_OK;
+}
+
+const struct gemm_kernel gemm_cpu_naive = {
+    .name = "naive",
+    .description = "one chain of fused multiply-adds an element; the reference",
+    .takes = gemm_problem_offered,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

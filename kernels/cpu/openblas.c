@@ -1,0 +1,232 @@
+/*
+ * openblas - cblas_sgemm and cblas_dgemm, called for the bare product; the epilogue follows.
+ *
+ * Types narrower than f32 are widened into the workspace first: B whole, A and the sums a
+ * block of rows at a time, so that tall problems need no more memory than square ones. i8 is left
+ * to `tiled`: f32 sums of its products are exact only while they are below 2^24.
+ */
+#include <cblas.h>
+#include <string.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/epilogue.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum {
+    BLOCK_ROWS = 1024, /* of A widened at a time; many enough to keep every core of sgemm busy */
+    PART_LINES = 16,   /* what a thread widens or finishes at a time */
+};
+
+/* What a problem needs of the workspace; 0 bytes where the operand or C itself serves. */
+struct plan {
+    uint64_t rows; /* of C computed by one call */
+    uint64_t a_bytes, b_bytes, sums_bytes;
+};
+
+static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+{
+    const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
+    const bool widens = p->dtype != accumulator, keeps = p->out != accumulator;
+    *plan = (struct plan){
+        .rows = (widens || keeps) && p->m > BLOCK_ROWS ? BLOCK_ROWS : p->m,
+    };
+    if (widens) {
+        const uint64_t a[] = {plan->rows, p->k}, b[] = {p->k, p->n};
+        if (!size_tensor_bytes(accumulator, a, 2, &plan->a_bytes) ||
+            !size_align(plan->a_bytes, 64, &plan->a_bytes) ||
+            !size_tensor_bytes(accumulator, b, 2, &plan->b_bytes) ||
+            !size_align(plan->b_bytes, 64, &plan->b_bytes))
+            return false;
+    }
+    if (keeps) {
+        const uint64_t sums[] = {plan->rows, p->n};
+        if (!size_tensor_bytes(accumulator, sums, 2, &plan->sums_bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool is_int(uint64_t value)
+{
+    int32_t narrow;
+    return size_to_i32(value, &narrow);
+}
+
+static bool takes(const struct gemm_problem *p)
+{
+    return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && is_int(p->lda) && is_int(p->ldb) &&
+           is_int(p->ldc);
+}
+
+static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+{
+    struct plan plan;
+    uint64_t bytes;
+    if (!plan_make(problem, &plan) || !size_add(plan.a_bytes, plan.b_bytes, &bytes))
+        return false;
+    return size_add(bytes, plan.sums_bytes, out);
+}
+
+struct widening {
+    enum gemmd_dtype dtype;
+    const char *from; /* `lines` of `length` elements, `ld` elements apart */
+    char *to;         /* contiguous */
+    uint64_t lines, length, ld;
+};
+
+static void widen_lines(void *argument, uint64_t part, uint32_t member)
+{
+    (void)member;
+    const struct widening *w = argument;
+    const uint64_t from_size = dtype_size(w->dtype);
+    const uint64_t to_size = dtype_size(dtype_accumulator(w->dtype));
+    for (uint64_t i = part * PART_LINES; i < w->lines && i < (part + 1) * PART_LINES; i++)
+        convert_widen(w->dtype, w->from + i * w->ld * from_size, w->to + i * w->length * to_size,
+                      w->length);
+}
+
+struct finishing {
+    const struct gemm_problem *problem;
+    uint64_t index, first, rows;
+    const char *sums;
+    uint64_t row_bytes;
+};
+
+static void finish_rows(void *argument, uint64_t part, uint32_t member)
+{
+    (void)member;
+    const struct finishing *f = argument;
+    for (uint64_t i = part * PART_LINES; i < f->rows && i < (part + 1) * PART_LINES; i++)
+        epilogue_row(f->problem, f->index, f->first + i, 0, f->problem->n,
+                     f->sums + i * f->row_bytes);
+}
+
+/* On the team if there is enough to do, else at once. */
+static void run_lines(struct team *team, team_task *task, void *argument, uint64_t lines,
+                      uint64_t length)
+{
+    const uint64_t parts = size_blocks(lines, PART_LINES);
+    if (cpu_is_small(lines, length, 16))
+        for (uint64_t part = 0; part < parts; part++)
+            task(argument, part, 0);
+    else
+        team_run(team, task, argument, parts);
+}
+
+/* An operand as BLAS sees it. */
+struct blas_operand {
+    const char *data;
+    uint64_t ld;
+    CBLAS_TRANSPOSE transpose;
+};
+
+static void multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t n, uint64_t k,
+                     struct blas_operand a, struct blas_operand b, void *c, uint64_t ldc)
+{
+    if (accumulator == GEMMD_F64)
+        cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, (int)m, (int)n, (int)k, 1,
+                    (const double *)(const void *)a.data, (int)a.ld,
+                    (const double *)(const void *)b.data, (int)b.ld, 0, c, (int)ldc);
+    else
+        cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, (int)m, (int)n, (int)k, 1,
+                    (const float *)(const void *)a.data, (int)a.ld,
+                    (const float *)(const void *)b.data, (int)b.ld, 0, c, (int)ldc);
+}
+
+/* Rows first ... first + rows - 1 of op(A), widened into `to` where the plan says so. */
+static struct blas_operand rows_of_a(struct team *team, const struct gemm_problem *p,
+                                     uint64_t index, uint64_t first, uint64_t rows, char *to)
+{
+    const uint64_t size = dtype_size(p->dtype);
+    struct blas_operand a = {
+        .data = (const char *)p->a +
+                (index * p->stride_a + (p->transa ? first : first * p->lda)) * size,
+        .ld = p->lda,
+        .transpose = p->transa ? CblasTrans : CblasNoTrans,
+    };
+    if (p->dtype != dtype_accumulator(p->dtype)) {
+        struct widening w = {
+            .dtype = p->dtype,
+            .from = a.data,
+            .to = to,
+            .lines = p->transa ? p->k : rows,
+            .length = p->transa ? rows : p->k,
+            .ld = p->lda,
+        };
+        run_lines(team, widen_lines, &w, w.lines, w.length);
+        a.data = to;
+        a.ld = w.length;
+    }
+    return a;
+}
+
+static struct blas_operand whole_b(struct team *team, const struct gemm_problem *p, uint64_t index,
+                                   char *to)
+{
+    struct blas_operand b = {
+        .data = (const char *)p->b + index * p->stride_b * dtype_size(p->dtype),
+        .ld = p->ldb,
+        .transpose = p->transb ? CblasTrans : CblasNoTrans,
+    };
+    if (p->dtype != dtype_accumulator(p->dtype)) {
+        struct widening w = {
+            .dtype = p->dtype,
+            .from = b.data,
+            .to = to,
+            .lines = p->transb ? p->n : p->k,
+            .length = p->transb ? p->k : p->n,
+            .ld = p->ldb,
+        };
+        run_lines(team, widen_lines, &w, w.lines, w.length);
+        b.data = to;
+        b.ld = w.length;
+    }
+    return b;
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
+                            void *workspace)
+{
+    struct team *team = cpu_context_of(base)->team;
+    const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
+    const uint64_t size = dtype_size(accumulator);
+    struct plan plan;
+    if (!plan_make(p, &plan))
+        return GEMMD_ERR_INTERNAL;
+    char *wide_b = workspace, *wide_a = wide_b + plan.b_bytes, *kept = wide_a + plan.a_bytes;
+
+    for (uint64_t index = 0; index < p->batch; index++) {
+        const struct blas_operand b = whole_b(team, p, index, wide_b);
+        for (uint64_t first = 0; first < p->m; first += plan.rows) {
+            const uint64_t rows = p->m - first < plan.rows ? p->m - first : plan.rows;
+            const struct blas_operand a = rows_of_a(team, p, index, first, rows, wide_a);
+            char *sums = kept;
+            uint64_t ld = p->n;
+            if (plan.sums_bytes == 0) {
+                sums = (char *)p->c + (index * p->stride_c + first * p->ldc) * size;
+                ld = p->ldc;
+            }
+            multiply(accumulator, rows, p->n, p->k, a, b, sums, ld);
+            if (epilogue_is_identity(p))
+                continue;
+            struct finishing f = {.problem = p,
+                                  .index = index,
+                                  .first = first,
+                                  .rows = rows,
+                                  .sums = sums,
+                                  .row_bytes = ld * size};
+            run_lines(team, finish_rows, &f, rows, p->n);
+        }
+    }
+    return GEMMD_OK;
+}
+
+const struct gemm_kernel gemm_cpu_openblas = {
+    .name = "openblas",
+    .description = "OpenBLAS sgemm and dgemm; narrower types are widened to f32",
+    .takes = takes,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

@@ -1,0 +1,141 @@
+#include "kernels/cpu/team.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct member {
+    struct team *team;
+    pthread_t thread;
+    uint32_t number;
+};
+
+struct team {
+    pthread_mutex_t lock;
+    pthread_cond_t start, end;
+    uint64_t round;  /* counts computations, so that a member joins each once */
+    uint32_t active; /* members that have not finished this round */
+    bool stop;
+
+    team_task *task;
+    void *argument;
+    uint64_t parts;
+    _Atomic uint64_t next;
+
+    uint32_t size;
+    struct member members[]; /* size - 1; the caller needs none */
+};
+
+static void work(struct team *team, uint32_t number)
+{
+    for (;;) {
+        uint64_t part = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
+        if (part >= team->parts)
+            return;
+        team->task(team->argument, part, number);
+    }
+}
+
+static void *member_main(void *argument)
+{
+    struct member *member = argument;
+    struct team *team = member->team;
+    uint64_t seen = 0;
+
+    pthread_mutex_lock(&team->lock);
+    for (;;) {
+        while (team->round == seen && !team->stop)
+            pthread_cond_wait(&team->start, &team->lock);
+        if (team->stop)
+            break;
+        seen = team->round;
+        pthread_mutex_unlock(&team->lock);
+        work(team, member->number);
+        pthread_mutex_lock(&team->lock);
+        if (--team->active == 0)
+            pthread_cond_signal(&team->end);
+    }
+    pthread_mutex_unlock(&team->lock);
+    return NULL;
+}
+
+enum gemmd_error team_create(uint32_t size, struct team **out, struct fault *fault)
+{
+    struct team *team = calloc(1, sizeof *team + (size - 1) * sizeof team->members[0]);
+    *out = NULL;
+    if (team == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a team of %u threads",
+                         size);
+    pthread_mutex_init(&team->lock, NULL);
+    pthread_cond_init(&team->start, NULL);
+    pthread_cond_init(&team->end, NULL);
+    team->size = 1;
+
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (team->size < size) {
+        struct member *member = &team->members[team->size - 1];
+        *member = (struct member){.team = team, .number = team->size};
+        if (pthread_create(&member->thread, NULL, member_main, member) != 0)
+            break;
+        team->size++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (team->size < size) {
+        uint32_t reached = team->size;
+        team_destroy(team);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "only %u of %u compute threads could be started", reached, size);
+    }
+    *out = team;
+    return GEMMD_OK;
+}
+
+void team_destroy(struct team *team)
+{
+    if (team == NULL)
+        return;
+    pthread_mutex_lock(&team->lock);
+    team->stop = true;
+    pthread_cond_broadcast(&team->start);
+    pthread_mutex_unlock(&team->lock);
+    for (uint32_t i = 0; i + 1 < team->size; i++)
+        pthread_join(team->members[i].thread, NULL);
+    pthread_cond_destroy(&team->end);
+    pthread_cond_destroy(&team->start);
+    pthread_mutex_destroy(&team->lock);
+    free(team);
+}
+
+uint32_t team_size(const struct team *team)
+{
+    return team->size;
+}
+
+void team_run(struct team *team, team_task *task, void *argument, uint64_t parts)
+{
+    if (team->size == 1 || parts == 1) {
+        for (uint64_t part = 0; part < parts; part++)
+            task(argument, part, 0);
+        return;
+    }
+    pthread_mutex_lock(&team->lock);
+    team->task = task;
+    team->argument = argument;
+    team->parts = parts;
+    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    team->active = team->size - 1;
+    team->round++;
+    pthread_cond_broadcast(&team->start);
+    pthread_mutex_unlock(&team->lock);
+
+    work(team, 0);
+
+    pthread_mutex_lock(&team->lock);
+    while (team->active > 0)
+        pthread_cond_wait(&team->end, &team->lock);
+    pthread_mutex_unlock(&team->lock);
+}

@@ -1,0 +1,184 @@
+/*
+ * tiled - cache-blocked: a block of C stays in scratch while panels of A and B, packed and widened
+ * to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn, "Anatomy
+ * of high-performance matrix multiplication", 2008).
+ *
+ * The blocks of C are independent, and every element's sum is one chain in the order of k however
+ * the blocks are cut, so the threads change nothing but the time.
+ */
+#include <string.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/microkernel.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum {
+    BLOCK_M = 192, /* multiples of MICROKERNEL_ROWS and _COLUMNS */
+    BLOCK_N = 256,
+    BLOCK_K = 256,
+    ELEMENT_MAX = 8, /* bytes */
+};
+
+/* One thread's share of the context's scratch, in the accumulator's type. */
+struct scratch {
+    char *sums; /* [BLOCK_M][BLOCK_N] */
+    char *a;    /* panels of [BLOCK_K][microkernel rows] */
+    char *b;    /* panels of [BLOCK_K][microkernel columns] */
+};
+
+uint64_t tiled_scratch_bytes(void)
+{
+    return ELEMENT_MAX * (BLOCK_M * BLOCK_N + BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N);
+}
+
+static struct scratch scratch_of(const struct cpu_context *context, uint32_t member)
+{
+    char *start = (char *)context->scratch + member * tiled_scratch_bytes();
+    return (struct scratch){
+        .sums = start,
+        .a = start + ELEMENT_MAX * BLOCK_M * BLOCK_N,
+        .b = start + ELEMENT_MAX * (BLOCK_M * BLOCK_N + BLOCK_M * BLOCK_K),
+    };
+}
+
+/* op(A) seen as [m, k], or the transpose of op(B) as [n, k]: both are packed alike. */
+struct operand {
+    const char *data;
+    uint64_t ld;
+    enum gemmd_dtype dtype;
+    bool along_k; /* a line of memory runs along k, else across it */
+};
+
+/* Packs elements first_k ... + depth of lines first ... + extent: panel q holds lines q * width ...
+ * as [depth][width], filled up with zeros. `size` is a constant to the compiler, so that the copies
+ * are single moves. */
+static inline __attribute__((always_inline)) void
+pack_sized(const struct operand *x, uint64_t first, uint64_t extent, uint64_t first_k,
+           uint64_t depth, uint64_t width, char *panels, const uint64_t size)
+{
+    const uint64_t element = dtype_size(x->dtype), panel = depth * width * size;
+    const uint64_t whole = size_blocks(extent, width) * width;
+    char line[ELEMENT_MAX * BLOCK_N];
+
+    _Static_assert(BLOCK_N >= BLOCK_K && BLOCK_N >= BLOCK_M, "a line is as long as the longest");
+    if (x->along_k) {
+        for (uint64_t i = 0; i < whole; i++) {
+            char *to = panels + i / width * panel + i % width * size;
+            if (i < extent)
+                convert_widen(x->dtype, x->data + ((first + i) * x->ld + first_k) * element, line,
+                              depth);
+            else
+                memset(line, 0, depth * size);
+            for (uint64_t p = 0; p < depth; p++)
+                memcpy(to + p * width * size, line + p * size, size);
+        }
+    } else {
+        memset(line + extent * size, 0, (whole - extent) * size);
+        for (uint64_t p = 0; p < depth; p++) {
+            convert_widen(x->dtype, x->data + ((first_k + p) * x->ld + first) * element, line,
+                          extent);
+            for (uint64_t i = 0; i < whole; i += width)
+                memcpy(panels + i / width * panel + p * width * size, line + i * size,
+                       width * size);
+        }
+    }
+}
+
+static void pack(const struct operand *x, uint64_t first, uint64_t extent, uint64_t first_k,
+                 uint64_t depth, uint64_t width, char *panels)
+{
+    if (dtype_size(dtype_accumulator(x->dtype)) == 8)
+        pack_sized(x, first, extent, first_k, depth, width, panels, 8);
+    else
+        pack_sized(x, first, extent, first_k, depth, width, panels, 4);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+struct tiled_job {
+    const struct cpu_context *context;
+    const struct gemm_problem *problem;
+    uint64_t blocks_m, blocks_n;
+};
+
+/* Computes one block of C of one problem of the batch. */
+static void compute_block(void *argument, uint64_t part, uint32_t member)
+{
+    const struct tiled_job *job = argument;
+    const struct gemm_problem *p = job->problem;
+    const struct scratch scratch = scratch_of(job->context, member);
+    const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
+    const struct microkernel *micro = microkernel_for(accumulator);
+    const uint64_t size = dtype_size(accumulator), element = dtype_size(p->dtype);
+
+    const uint64_t index = part / (job->blocks_m * job->blocks_n);
+    const uint64_t block = part % (job->blocks_m * job->blocks_n);
+    const uint64_t row = block / job->blocks_n * BLOCK_M, rows = at_most(p->m - row, BLOCK_M);
+    const uint64_t column = block % job->blocks_n * BLOCK_N;
+    const uint64_t columns = at_most(p->n - column, BLOCK_N);
+    const struct operand a = {.data = (const char *)p->a + index * p->stride_a * element,
+                              .ld = p->lda,
+                              .dtype = p->dtype,
+                              .along_k = !p->transa};
+    const struct operand b = {.data = (const char *)p->b + index * p->stride_b * element,
+                              .ld = p->ldb,
+                              .dtype = p->dtype,
+                              .along_k = p->transb};
+
+    memset(scratch.sums, 0, BLOCK_M * BLOCK_N * size);
+    for (uint64_t first_k = 0; first_k < p->k; first_k += BLOCK_K) {
+        const uint64_t depth = at_most(p->k - first_k, BLOCK_K);
+        pack(&a, row, rows, first_k, depth, micro->rows, scratch.a);
+        pack(&b, column, columns, first_k, depth, micro->columns, scratch.b);
+        for (uint64_t j = 0; j < columns; j += micro->columns)
+            for (uint64_t i = 0; i < rows; i += micro->rows)
+                micro->run(depth, scratch.a + i * depth * size, scratch.b + j * depth * size,
+                           scratch.sums + (i * BLOCK_N + j) * size, BLOCK_N);
+    }
+    for (uint64_t i = 0; i < rows; i++)
+        epilogue_row(p, index, row + i, column, columns, scratch.sums + i * BLOCK_N * size);
+}
+
+static bool takes(const struct gemm_problem *problem)
+{
+    uint64_t parts;
+    return gemm_problem_offered(problem) &&
+           size_mul(size_blocks(problem->m, BLOCK_M) * size_blocks(problem->n, BLOCK_N),
+                    problem->batch, &parts);
+}
+
+static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0; /* the context has the scratch, which depends on the number of threads */
+    return true;
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
+                            void *workspace)
+{
+    (void)workspace;
+    struct cpu_context *context = cpu_context_of(base);
+    struct tiled_job job = {
+        .context = context,
+        .problem = problem,
+        .blocks_m = size_blocks(problem->m, BLOCK_M),
+        .blocks_n = size_blocks(problem->n, BLOCK_N),
+    };
+    team_run(context->team, compute_block, &job, job.blocks_m * job.blocks_n * problem->batch);
+    return GEMMD_OK;
+}
+
+const struct gemm_kernel gemm_cpu_tiled = {
+    .name = "tiled",
+    .description = "cache-blocked, packed panels, vector registers",
+    .takes = takes,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

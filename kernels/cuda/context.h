@@ -1,0 +1,34 @@
+/*
+ * context.h - what CUDA kernels run in.
+ */
+#ifndef KERNELS_CUDA_CONTEXT_H
+#define KERNELS_CUDA_CONTEXT_H
+
+#include <cublas_v2.h>
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/backend.h"
+
+/* What cuBLAS may use besides the operands. It is ours and of one size on every stream, since
+ * the algorithm that cuBLAS chooses, and so a result's last bits, depend on it. */
+enum { CUBLAS_WORKSPACE_BYTES = 32 << 20 };
+
+struct cuda_context {
+    struct gemm_context base;
+    cudaStream_t stream; /* the caller's */
+    cublasHandle_t blas;
+    cublasLtHandle_t blas_lt;
+    void *blas_workspace; /* CUBLAS_WORKSPACE_BYTES, used by both */
+    bool has_f8;          /* tensor cores that take f8 operands: from sm_89 on */
+};
+
+static inline struct cuda_context *cuda_context_of(struct gemm_context *context)
+{
+    return (struct cuda_context *)context;
+}
+
+/* What a cuBLAS call's status means; one that failed because the device is lost says so. */
+enum gemmd_error cuda_cublas_code(cublasStatus_t status);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * cublas - the library's kernels for every type that API.md has.
+ *
+ * This half calls cublasGemmEx, for operands of f64, f32, f16 and bf16; cublas_8bit.c has the
+ * other. f8 on a device without tensor cores for it is widened to f16, which is exact, and computed
+ * here.
+ */
+#include "kernels/cuda/cublas.h"
+
+#include <stdint.h>
+
+#include "kernels/cuda/launch.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+cudaDataType_t cublas_type(enum gemmd_dtype dtype)
+{
+    switch (dtype) {
+    case GEMMD_F64:
+        return CUDA_R_64F;
+    case GEMMD_F16:
+        return CUDA_R_16F;
+    case GEMMD_BF16:
+        return CUDA_R_16BF;
+    case GEMMD_F8_E4M3:
+        return CUDA_R_8F_E4M3;
+    case GEMMD_I8:
+        return CUDA_R_8I;
+    case GEMMD_I32:
+        return CUDA_R_32I;
+    default:
+        return CUDA_R_32F;
+    }
+}
+
+/* Whether cuBLAS can write `out` itself, with alpha applied in the accumulator's type. */
+static bool writes(const struct gemm_problem *p)
+{
+    switch (p->dtype) {
+    case GEMMD_I8: /* scalars of i32, 0 or 1 */
+        return p->out == GEMMD_I32 && p->alpha == 1;
+    case GEMMD_F8_E4M3:
+        return true;
+    default:
+        return p->out == p->dtype || p->out == dtype_accumulator(p->dtype);
+    }
+}
+
+bool cublas_sums_plan(const struct gemm_problem *p, uint64_t columns, uint64_t alignment,
+                      struct cublas_sums *sums)
+{
+    const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
+    const uint64_t out_size = dtype_size(p->out), size = dtype_size(accumulator);
+    const bool fits = columns == p->n && p->ldc * out_size % alignment == 0 &&
+                      (p->batch == 1 || p->stride_c * out_size % alignment == 0);
+    const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE &&
+                       (float)p->alpha != 0 && writes(p);
+
+    *sums =
+        (struct cublas_sums){.type = accumulator, .alpha = 1, .ld = p->ldc, .stride = p->stride_c};
+    if (fits && plain) {
+        sums->type = p->out;
+        sums->alpha = p->alpha;
+        sums->finished = sums->in_c = true;
+        return true;
+    }
+    if (fits && p->out == accumulator) {
+        sums->in_c = true;
+        return true;
+    }
+    return size_align(columns, 16 / size, &sums->ld) && size_mul(p->m, sums->ld, &sums->stride) &&
+           size_mul(sums->stride, p->batch, &sums->bytes) &&
+           size_mul(sums->bytes, size, &sums->bytes) && sums->bytes <= INT64_MAX;
+}
+
+static cublasComputeType_t compute_type(const struct gemm_problem *p)
+{
+    if (p->dtype == GEMMD_F64)
+        return CUBLAS_COMPUTE_64F;
+    if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
+        return CUBLAS_COMPUTE_32F_FAST_TF32;
+    return CUBLAS_COMPUTE_32F;
+}
+
+static const void *offset(const void *start, uint64_t elements, enum gemmd_dtype dtype)
+{
+    return (const char *)start + elements * dtype_size(dtype);
+}
+
+static cublasStatus_t multiply(struct cuda_context *context, const struct gemm_problem *p,
+                               const struct cublas_sums *sums, void *to)
+{
+    const cublasOperation_t op_a = p->transa ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t op_b = p->transb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cudaDataType_t type = cublas_type(p->dtype), type_c = cublas_type(sums->type);
+    const int64_t m = (int64_t)p->m, n = (int64_t)p->n, k = (int64_t)p->k;
+    const int64_t lda = (int64_t)p->lda, ldb = (int64_t)p->ldb, ldc = (int64_t)sums->ld;
+    const double alpha_f64 = sums->alpha, beta_f64 = 0;
+    const float alpha_f32 = (float)sums->alpha, beta_f32 = 0;
+    const bool wide = p->dtype == GEMMD_F64;
+    const void *alpha = wide ? (const void *)&alpha_f64 : &alpha_f32;
+    const void *beta = wide ? (const void *)&beta_f64 : &beta_f32;
+
+    if (p->batch == 1)
+        return cublasGemmEx_64(context->blas, op_b, op_a, n, m, k, alpha, p->b, type, ldb, p->a,
+                               type, lda, beta, to, type_c, ldc, compute_type(p),
+                               CUBLAS_GEMM_DEFAULT);
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (uint64_t i = 0; i < p->batch && status == CUBLAS_STATUS_SUCCESS; i += CUBLAS_BATCH_MAX) {
+        const uint64_t count = p->batch - i < CUBLAS_BATCH_MAX ? p->batch - i : CUBLAS_BATCH_MAX;
+        status = cublasGemmStridedBatchedEx_64(
+            context->blas, op_b, op_a, n, m, k, alpha, offset(p->b, i * p->stride_b, p->dtype),
+            type, ldb, (long long)p->stride_b, offset(p->a, i * p->stride_a, p->dtype), type, lda,
+            (long long)p->stride_a, beta, (char *)to + i * sums->stride * dtype_size(sums->type),
+            type_c, ldc, (long long)sums->stride, (int64_t)count, compute_type(p),
+            CUBLAS_GEMM_DEFAULT);
+    }
+    return status;
+}
+
+static enum gemmd_error gemm_ex_run(struct cuda_context *context, const struct gemm_problem *p,
+                                    void *workspace)
+{
+    struct cublas_sums sums;
+    if (!cublas_sums_plan(p, p->n, 1, &sums))
+        return GEMMD_ERR_INTERNAL;
+    void *to = sums.in_c ? p->c : workspace;
+    enum gemmd_error code = cuda_cublas_code(multiply(context, p, &sums, to));
+    if (code != GEMMD_OK || sums.finished)
+        return code;
+    return epilogue_launch(context->stream, p, to, sums.ld, sums.stride);
+}
+
+static bool gemm_ex_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+{
+    struct cublas_sums sums;
+    if (!cublas_sums_plan(p, p->n, 1, &sums))
+        return false;
+    *out = sums.bytes;
+    return true;
+}
+
+/* An f8 problem as one of f16. `a_bytes` and `b_bytes` of the workspace hold its operands. */
+struct widened {
+    struct gemm_problem problem;
+    struct widen_job a, b;
+    uint64_t a_bytes, b_bytes;
+};
+
+static bool widen_operand(struct widen_job *job, uint64_t *bytes)
+{
+    return size_align(job->length, 8, &job->ld_to) && size_mul(job->lines, job->ld_to, bytes) &&
+           size_mul(*bytes, 2 * job->batch, bytes) && size_align(*bytes, 256, bytes);
+}
+
+static bool widened_plan(const struct gemm_problem *p, struct widened *w)
+{
+    *w = (struct widened){
+        .problem = *p,
+        .a = {.from = p->a,
+              .lines = p->transa ? p->k : p->m,
+              .length = p->transa ? p->m : p->k,
+              .ld = p->lda,
+              .stride = p->stride_a,
+              .batch = p->batch},
+        .b = {.from = p->b,
+              .lines = p->transb ? p->n : p->k,
+              .length = p->transb ? p->k : p->n,
+              .ld = p->ldb,
+              .stride = p->stride_b,
+              .batch = p->batch},
+    };
+    w->problem.dtype = GEMMD_F16;
+    if (!widen_operand(&w->a, &w->a_bytes) || !widen_operand(&w->b, &w->b_bytes))
+        return false;
+    w->problem.lda = w->a.ld_to;
+    w->problem.ldb = w->b.ld_to;
+    w->problem.stride_a = w->a.lines * w->a.ld_to;
+    w->problem.stride_b = w->b.lines * w->b.ld_to;
+    return true;
+}
+
+static bool widened_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+{
+    struct widened w;
+    uint64_t bytes;
+    return widened_plan(p, &w) && gemm_ex_workspace_bytes(&w.problem, &bytes) &&
+           size_add(bytes, w.a_bytes, &bytes) && size_add(bytes, w.b_bytes, out);
+}
+
+static enum gemmd_error widened_run(struct cuda_context *context, const struct gemm_problem *p,
+                                    void *workspace)
+{
+    struct widened w;
+    if (!widened_plan(p, &w))
+        return GEMMD_ERR_INTERNAL;
+    w.problem.a = w.a.to = workspace;
+    w.problem.b = w.b.to = (char *)workspace + w.a_bytes;
+    enum gemmd_error code = widen_launch(context->stream, &w.a);
+    if (code == GEMMD_OK)
+        code = widen_launch(context->stream, &w.b);
+    if (code != GEMMD_OK)
+        return code;
+    return gemm_ex_run(context, &w.problem, (char *)w.b.to + w.b_bytes);
+}
+
+/* The device is not known here, so that f8 asks for what the worse of its two ways needs. */
+static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+{
+    uint64_t widened = 0;
+    if (p->dtype != GEMMD_I8 && p->dtype != GEMMD_F8_E4M3)
+        return gemm_ex_workspace_bytes(p, out);
+    if (!cublas_8bit_workspace_bytes(p, out))
+        return false;
+    if (p->dtype == GEMMD_F8_E4M3 && !widened_workspace_bytes(p, &widened))
+        return false;
+    *out = *out > widened ? *out : widened;
+    return true;
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
+                            void *workspace)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    if (p->dtype == GEMMD_F8_E4M3 && !context->has_f8)
+        return widened_run(context, p, workspace);
+    if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_F8_E4M3)
+        return cublas_8bit_run(context, p, workspace);
+    return gemm_ex_run(context, p, workspace);
+}
+
+const struct gemm_kernel gemm_cuda_cublas = {
+    .name = "cublas",
+    .description = "cuBLAS, with what it cannot do fused added after it",
+    .takes = gemm_problem_offered,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

@@ -1,0 +1,207 @@
+#include <stdint.h>
+
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/launch.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum { ALIGNMENT = 16 }; /* bytes, and elements of the operands */
+
+/* What one operand is to cublasLt: `rows` lines of `k` elements. It is used where it lies if it
+ * fits, and packed into the workspace if it does not. */
+struct operand {
+    struct pack_job pack;
+    bool packed;
+    uint64_t ld, stride; /* as cublasLt sees it */
+    uint64_t bytes;      /* of the workspace */
+};
+
+struct plan {
+    struct operand a, b; /* [m, k16] and [n16, k16] */
+    uint64_t n, k;       /* padded */
+    struct cublas_sums sums;
+};
+
+static bool plan_operand(struct operand *o)
+{
+    const struct pack_job *job = &o->pack;
+    o->packed = !job->along_k || job->k != job->padded_k || job->rows != job->padded_rows ||
+                job->ld % ALIGNMENT != 0 || (job->batch > 1 && job->stride % ALIGNMENT != 0);
+    if (!o->packed) {
+        o->ld = job->ld;
+        o->stride = job->stride;
+        return true;
+    }
+    o->ld = job->padded_k;
+    return size_mul(job->padded_rows, job->padded_k, &o->stride) &&
+           size_mul(o->stride, job->batch, &o->bytes) && size_align(o->bytes, 256, &o->bytes);
+}
+
+static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+{
+    *plan = (struct plan){.n = 0};
+    if (!size_align(p->n, ALIGNMENT, &plan->n) || !size_align(p->k, ALIGNMENT, &plan->k))
+        return false;
+    plan->a.pack = (struct pack_job){.from = p->a,
+                                     .rows = p->m,
+                                     .k = p->k,
+                                     .ld = p->lda,
+                                     .stride = p->stride_a,
+                                     .batch = p->batch,
+                                     .padded_rows = p->m,
+                                     .padded_k = plan->k,
+                                     .along_k = !p->transa};
+    plan->b.pack = (struct pack_job){.from = p->b,
+                                     .rows = p->n,
+                                     .k = p->k,
+                                     .ld = p->ldb,
+                                     .stride = p->stride_b,
+                                     .batch = p->batch,
+                                     .padded_rows = plan->n,
+                                     .padded_k = plan->k,
+                                     .along_k = p->transb};
+    return plan_operand(&plan->a) && plan_operand(&plan->b) &&
+           cublas_sums_plan(p, plan->n, ALIGNMENT, &plan->sums);
+}
+
+bool cublas_8bit_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+{
+    struct plan plan;
+    uint64_t bytes;
+    return plan_make(problem, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
+           size_add(bytes, plan.sums.bytes, out);
+}
+
+/* A matrix as cublasLt sees it: column-major, `ld` elements from column to column. */
+static cublasStatus_t set_layout(cublasLtMatrixLayoutOpaque_t *layout, enum gemmd_dtype dtype,
+                                 uint64_t rows, uint64_t columns, uint64_t ld, uint64_t batch,
+                                 uint64_t stride)
+{
+    const int32_t count = (int32_t)batch;
+    const int64_t distance = (int64_t)stride;
+    cublasStatus_t status =
+        cublasLtMatrixLayoutInit(layout, cublas_type(dtype), rows, columns, (int64_t)ld);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                  &count, sizeof count);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatrixLayoutSetAttribute(
+            layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &distance, sizeof distance);
+    return status;
+}
+
+/* Sums of f8 stay in f32 (no fast accumulation). */
+static cublasStatus_t set_description(cublasLtMatmulDescOpaque_t *description, bool integer)
+{
+    const cublasOperation_t transpose = CUBLAS_OP_T, keep = CUBLAS_OP_N;
+    const int8_t fast = 0;
+    cublasStatus_t status =
+        cublasLtMatmulDescInit(description, integer ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                               integer ? CUDA_R_32I : CUDA_R_32F);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                &transpose, sizeof transpose);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &keep,
+                                                sizeof keep);
+    if (status == CUBLAS_STATUS_SUCCESS && !integer)
+        status = cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast,
+                                                sizeof fast);
+    return status;
+}
+
+/* Partial sums, if the library splits k, are to be added in the accumulator's type; and no more
+ * alignment is to be presumed than there is. */
+static cublasStatus_t set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
+{
+    const uint64_t bytes = CUBLAS_WORKSPACE_BYTES;
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = ALIGNMENT;
+    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasStatus_t status = cublasLtMatmulPreferenceInit(preference);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    for (unsigned i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = cublasLtMatmulPreferenceSetAttribute(preference, aligned[i], &alignment,
+                                                      sizeof alignment);
+    return status;
+}
+
+/* `count` problems of the batch, whose operands and sums begin at a, b and d. */
+static cublasStatus_t multiply(struct cuda_context *context, const struct gemm_problem *p,
+                               const struct plan *plan, const void *a, const void *b, void *d,
+                               uint64_t count)
+{
+    const bool integer = p->dtype == GEMMD_I8;
+    const float alpha_f32 = (float)plan->sums.alpha, beta_f32 = 0;
+    const int32_t alpha_i32 = 1, beta_i32 = 0;
+    const void *alpha = integer ? (const void *)&alpha_i32 : &alpha_f32;
+    const void *beta = integer ? (const void *)&beta_i32 : &beta_f32;
+    cublasLtMatmulDescOpaque_t description;
+    cublasLtMatrixLayoutOpaque_t layout_a, layout_b, layout_d;
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t found;
+    int candidates = 0;
+
+    cublasStatus_t status = set_description(&description, integer);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status =
+            set_layout(&layout_b, p->dtype, plan->k, plan->n, plan->b.ld, count, plan->b.stride);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_layout(&layout_a, p->dtype, plan->k, p->m, plan->a.ld, count, plan->a.stride);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_layout(&layout_d, plan->sums.type, plan->n, p->m, plan->sums.ld, count,
+                            plan->sums.stride);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_preference(&preference);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulAlgoGetHeuristic(context->blas_lt, &description, &layout_b,
+                                                &layout_a, &layout_d, &layout_d, &preference, 1,
+                                                &found, &candidates);
+    if (status == CUBLAS_STATUS_SUCCESS && candidates == 0)
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = found.state;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmul(context->blas_lt, &description, alpha, b, &layout_b, a, &layout_a,
+                                beta, d, &layout_d, d, &layout_d, &found.algo,
+                                context->blas_workspace, CUBLAS_WORKSPACE_BYTES, context->stream);
+    return status;
+}
+
+enum gemmd_error cublas_8bit_run(struct cuda_context *context, const struct gemm_problem *p,
+                                 void *workspace)
+{
+    struct plan plan;
+    enum gemmd_error code = GEMMD_OK;
+    if (!plan_make(p, &plan))
+        return GEMMD_ERR_INTERNAL;
+
+    char *free_space = workspace;
+    const char *a = p->a, *b = p->b;
+    if (plan.a.packed) {
+        a = plan.a.pack.to = free_space;
+        free_space += plan.a.bytes;
+        code = pack_launch(context->stream, &plan.a.pack);
+    }
+    if (code == GEMMD_OK && plan.b.packed) {
+        b = plan.b.pack.to = free_space;
+        free_space += plan.b.bytes;
+        code = pack_launch(context->stream, &plan.b.pack);
+    }
+    char *d = plan.sums.in_c ? p->c : free_space;
+    for (uint64_t i = 0; i < p->batch && code == GEMMD_OK; i += CUBLAS_BATCH_MAX) {
+        const uint64_t count = p->batch - i < CUBLAS_BATCH_MAX ? p->batch - i : CUBLAS_BATCH_MAX;
+        code = cuda_cublas_code(
+            multiply(context, p, &plan, a + i * plan.a.stride, b + i * plan.b.stride,
+                     d + i * plan.sums.stride * dtype_size(plan.sums.type), count));
+    }
+    if (code != GEMMD_OK || plan.sums.finished)
+        return code;
+    return epilogue_launch(context->stream, p, d, plan.sums.ld, plan.sums.stride);
+}

@@ -1,0 +1,185 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda_error.h"
+
+extern const struct gemm_kernel gemm_cuda_cublas;
+
+enum gemmd_error cuda_cublas_code(cublasStatus_t status)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return GEMMD_OK;
+    if (cuda_error_code(cudaPeekAtLastError()) == GEMMD_ERR_DEVICE_LOST)
+        return GEMMD_ERR_DEVICE_LOST;
+    switch (status) {
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+        return GEMMD_ERR_UNSUPPORTED;
+    default:
+        return GEMMD_ERR_INTERNAL;
+    }
+}
+
+/* What the kernels of our own take so far. */
+static bool takes(const struct gemm_problem *problem)
+{
+    return gemm_problem_offered(problem) && problem->dtype != GEMMD_F8_E4M3 &&
+           problem->dtype != GEMMD_I8;
+}
+
+static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+static enum gemmd_error run_naive(struct gemm_context *context, const struct gemm_problem *problem,
+                                  void *workspace)
+{
+    (void)workspace;
+    return naive_launch(cuda_context_of(context)->stream, problem);
+}
+
+static enum gemmd_error run_tiled(struct gemm_context *context, const struct gemm_problem *problem,
+                                  void *workspace)
+{
+    (void)workspace;
+    return tiled_launch(cuda_context_of(context)->stream, problem);
+}
+
+static const struct gemm_kernel naive = {
+    .name = "naive",
+    .description = "one thread an element, operands from device memory each time",
+    .takes = takes,
+    .workspace_bytes = no_workspace,
+    .run = run_naive,
+};
+
+static const struct gemm_kernel tiled = {
+    .name = "tiled",
+    .description = "tiles of 32 x 32 in shared memory",
+    .takes = takes,
+    .workspace_bytes = no_workspace,
+    .run = run_tiled,
+};
+
+static const struct gemm_kernel *const kernels[] = {&gemm_cuda_cublas, &tiled, &naive, NULL};
+
+static void destroy(struct gemm_context *base)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    if (context->blas_lt != NULL)
+        (void)cublasLtDestroy(context->blas_lt);
+    if (context->blas != NULL)
+        (void)cublasDestroy(context->blas);
+    (void)cudaFree(context->blas_workspace);
+    free(context);
+}
+
+static enum gemmd_error cuda_fault(cudaError_t error, const char *call, struct fault *fault)
+{
+    return error == cudaSuccess
+               ? GEMMD_OK
+               : fault_set(fault, cuda_error_code(error), NULL, "%s: %s (%s)", call,
+                           cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+static enum gemmd_error cublas_fault(cublasStatus_t status, const char *call, struct fault *fault)
+{
+    return status == CUBLAS_STATUS_SUCCESS
+               ? GEMMD_OK
+               : fault_set(fault, cuda_cublas_code(status), NULL, "%s: %s (%s)", call,
+                           cublasGetStatusString(status), cublasGetStatusName(status));
+}
+
+static enum gemmd_error ask_device(struct cuda_context *context, struct fault *fault)
+{
+    int device = 0, major = 0, minor = 0;
+    enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
+    if (code == GEMMD_OK)
+        code = cuda_fault(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                          "cudaDeviceGetAttribute", fault);
+    if (code == GEMMD_OK)
+        code = cuda_fault(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                          "cudaDeviceGetAttribute", fault);
+    context->has_f8 = major * 10 + minor >= 89;
+    return code;
+}
+
+static enum gemmd_error create_cublas(struct cuda_context *context, struct fault *fault)
+{
+    /* No TF32 unless asked for, and partial sums of f16 and bf16 stay in f32. */
+    const cublasMath_t math = (cublasMath_t)((int)CUBLAS_DEFAULT_MATH |
+                                             (int)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    enum gemmd_error code = cuda_fault(cudaMalloc(&context->blas_workspace, CUBLAS_WORKSPACE_BYTES),
+                                       "cudaMalloc", fault);
+    if (code == GEMMD_OK)
+        code = cublas_fault(cublasCreate(&context->blas), "cublasCreate", fault);
+    if (code == GEMMD_OK)
+        code = cublas_fault(cublasLtCreate(&context->blas_lt), "cublasLtCreate", fault);
+    if (code == GEMMD_OK)
+        code = cublas_fault(cublasSetMathMode(context->blas, math), "cublasSetMathMode", fault);
+    if (code == GEMMD_OK)
+        code =
+            cublas_fault(cublasSetStream(context->blas, context->stream), "cublasSetStream", fault);
+    if (code == GEMMD_OK) /* after the stream, which takes the workspace away */
+        code = cublas_fault(
+            cublasSetWorkspace(context->blas, context->blas_workspace, CUBLAS_WORKSPACE_BYTES),
+            "cublasSetWorkspace", fault);
+    return code;
+}
+
+static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
+                               struct fault *fault)
+{
+    (void)threads;
+    struct cuda_context *context = calloc(1, sizeof *context);
+    *out = NULL;
+    if (context == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CUDA context");
+    context->base.backend = &gemm_backend_cuda;
+    context->stream = stream;
+    enum gemmd_error code = ask_device(context, fault);
+    if (code == GEMMD_OK)
+        code = create_cublas(context, fault);
+    if (code != GEMMD_OK) {
+        destroy(&context->base);
+        return code;
+    }
+    *out = &context->base;
+    return GEMMD_OK;
+}
+
+/* The version of the library that was loaded, which need not be the one compiled against. Written
+ * once, whoever asks first. */
+static char library_name[32];
+
+static void name_library(void)
+{
+    int major = 0, minor = 0, patch = 0;
+    (void)cublasGetProperty(MAJOR_VERSION, &major);
+    (void)cublasGetProperty(MINOR_VERSION, &minor);
+    (void)cublasGetProperty(PATCH_LEVEL, &patch);
+    snprintf(library_name, sizeof library_name, "cuBLAS %d.%d.%d", major, minor, patch);
+}
+
+static const char *library(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, name_library);
+    return library_name;
+}
+
+const struct gemm_backend_entry gemm_backend_cuda = {
+    .name = "cuda",
+    .kernels = kernels,
+    .context_create = create,
+    .context_destroy = destroy,
+    .library = library,
+};

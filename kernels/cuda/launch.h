@@ -1,0 +1,53 @@
+/*
+ * launch.h - the kernels that are written in CUDA C++, as functions that C can call.
+ *
+ * Each enqueues on the stream and returns at once: GEMMD_OK, or what cuda_error_code says of the
+ * launch. All indices are of 64 bits; sizes beyond a grid's limits are looped over.
+ */
+#ifndef KERNELS_CUDA_LAUNCH_H
+#define KERNELS_CUDA_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The whole product, epilogue included; f64, f32, f16 and bf16. */
+enum gemmd_error naive_launch(cudaStream_t stream, const struct gemm_problem *problem);
+enum gemmd_error tiled_launch(cudaStream_t stream, const struct gemm_problem *problem);
+
+/* Sums of type dtype_accumulator(problem->dtype), [m, n] with rows `ld` and problems `stride`
+ * elements apart, to C. They may lie in C itself, if C has that type, with C's own ld and stride.
+ */
+enum gemmd_error epilogue_launch(cudaStream_t stream, const struct gemm_problem *problem,
+                                 const void *sums, uint64_t ld, uint64_t stride);
+
+/* One operand as the 8-bit tensor core paths want it: `rows` lines along k, filled up with zeros
+ * to `padded_rows` lines of `padded_k` bytes (a multiple of 16), problems one after another.
+ * `from` has lines along k, or across it if !along_k, `ld` bytes apart. */
+struct pack_job {
+    const void *from;
+    void *to;
+    uint64_t rows, k, ld, stride, batch;
+    uint64_t padded_rows, padded_k;
+    bool along_k;
+};
+enum gemmd_error pack_launch(cudaStream_t stream, const struct pack_job *job);
+
+/* f8_e4m3 to f16, exactly: `lines` of `length`, as stored; `ld_to` elements apart, problems one
+ * after another. */
+struct widen_job {
+    const void *from;
+    void *to;
+    uint64_t lines, length, ld, stride, batch;
+    uint64_t ld_to;
+};
+enum gemmd_error widen_launch(cudaStream_t stream, const struct widen_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,70 @@
+/*
+ * naive - one thread for each element of C, operands read from device memory each time.
+ *
+ * The first step of the ladder, and the one that the others are checked against: a chain of
+ * fused multiply-adds in the order of k.
+ */
+#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch.h"
+
+enum { SIDE = 16 }; /* threads of a block in each direction */
+
+static __device__ __forceinline__ float multiply_add(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+
+static __device__ __forceinline__ double multiply_add(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+template <typename In, typename Out>
+__global__ void __launch_bounds__(SIDE *SIDE)
+    naive_kernel(const __grid_constant__ struct gemm_problem p,
+                 const __grid_constant__ epilogue<Out> finish)
+{
+    const uint64_t column = (uint64_t)blockIdx.x * SIDE + threadIdx.x;
+    const uint64_t a_step = p.transa ? p.lda : 1, b_step = p.transb ? 1 : p.ldb;
+    if (column >= p.n)
+        return;
+    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
+        const In *b = (const In *)p.b + index * p.stride_b + column * (p.transb ? p.ldb : 1);
+        for (uint64_t row = (uint64_t)blockIdx.y * SIDE + threadIdx.y; row < p.m;
+             row += (uint64_t)gridDim.y * SIDE) {
+            const In *a = (const In *)p.a + index * p.stride_a + row * (p.transa ? 1 : p.lda);
+            typename epilogue<Out>::compute sum = 0;
+            for (uint64_t i = 0; i < p.k; i++)
+                sum = multiply_add(widen(a[i * a_step]), widen(b[i * b_step]), sum);
+            finish.store(index, row, column, sum);
+        }
+    }
+}
+
+template <typename In, typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
+{
+    const dim3 grid(grid_blocks_x(p.n, SIDE), grid_blocks(p.m, SIDE), grid_blocks(p.batch, 1));
+    return launch(naive_kernel<In, Out>, grid, dim3(SIDE, SIDE), stream, p, epilogue<Out>(p));
+}
+
+enum gemmd_error naive_launch(cudaStream_t stream, const struct gemm_problem *problem)
+{
+    const struct gemm_problem &p = *problem;
+    switch (p.dtype) {
+    case GEMMD_F64:
+        return run<double, double>(stream, p);
+    case GEMMD_F32:
+        return p.out == GEMMD_F16    ? run<float, __half>(stream, p)
+               : p.out == GEMMD_BF16 ? run<float, __nv_bfloat16>(stream, p)
+                                     : run<float, float>(stream, p);
+    case GEMMD_F16:
+        return p.out == GEMMD_F16 ? run<__half, __half>(stream, p) : run<__half, float>(stream, p);
+    case GEMMD_BF16:
+        return p.out == GEMMD_BF16 ? run<__nv_bfloat16, __nv_bfloat16>(stream, p)
+                                   : run<__nv_bfloat16, float>(stream, p);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}

@@ -1,0 +1,89 @@
+/*
+ * tiled - a block of 32 x 32 threads computes a tile of C of that size from tiles of A and B in
+ * shared memory, so that an operand is read from device memory once for 32 uses.
+ *
+ * The tile of B is stored with k along its rows, so that a warp reads a row of it at once, and the
+ * tile of A as it comes, since a warp reads one element of it. Only a transposed B is written
+ * across the banks of shared memory; its rows are one element longer, so that they do not clash.
+ */
+#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch.h"
+
+enum { TILE = 32 };
+
+template <typename In, typename Out, bool transa, bool transb>
+__global__ void __launch_bounds__(TILE *TILE)
+    tiled_kernel(const __grid_constant__ struct gemm_problem p,
+                 const __grid_constant__ epilogue<Out> finish)
+{
+    using compute = typename epilogue<Out>::compute;
+    __shared__ compute a_tile[TILE][TILE];          // [row][k], or [k][row] if transa
+    __shared__ compute b_tile[TILE][TILE + transb]; // [k][column]
+    const unsigned x = threadIdx.x, y = threadIdx.y;
+    const uint64_t first_column = (uint64_t)blockIdx.x * TILE, column = first_column + x;
+
+    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
+        const In *a = (const In *)p.a + index * p.stride_a; // [m, k], or [k, m] if transa
+        const In *b = (const In *)p.b + index * p.stride_b; // [k, n], or [n, k] if transb
+        for (uint64_t first_row = (uint64_t)blockIdx.y * TILE; first_row < p.m;
+             first_row += (uint64_t)gridDim.y * TILE) {
+            const uint64_t row = first_row + y;
+            compute sum = 0;
+            for (uint64_t first_k = 0; first_k < p.k; first_k += TILE) {
+                if constexpr (transa) {
+                    const uint64_t i = first_k + y, j = first_row + x;
+                    a_tile[y][x] = i < p.k && j < p.m ? widen(a[i * p.lda + j]) : 0;
+                } else {
+                    const uint64_t i = first_k + x;
+                    a_tile[y][x] = i < p.k && row < p.m ? widen(a[row * p.lda + i]) : 0;
+                }
+                if constexpr (transb) {
+                    const uint64_t i = first_k + x, j = first_column + y;
+                    b_tile[x][y] = i < p.k && j < p.n ? widen(b[j * p.ldb + i]) : 0;
+                } else {
+                    const uint64_t i = first_k + y;
+                    b_tile[y][x] = i < p.k && column < p.n ? widen(b[i * p.ldb + column]) : 0;
+                }
+                __syncthreads();
+#pragma unroll
+                for (unsigned i = 0; i < TILE; i++)
+                    sum += (transa ? a_tile[i][y] : a_tile[y][i]) * b_tile[i][x];
+                __syncthreads();
+            }
+            if (row < p.m && column < p.n)
+                finish.store(index, row, column, sum);
+        }
+    }
+}
+
+template <typename In, typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
+{
+    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
+    const auto kernel =
+        p.transa
+            ? (p.transb ? tiled_kernel<In, Out, true, true> : tiled_kernel<In, Out, true, false>)
+            : (p.transb ? tiled_kernel<In, Out, false, true> : tiled_kernel<In, Out, false, false>);
+    return launch(kernel, grid, dim3(TILE, TILE), stream, p, epilogue<Out>(p));
+}
+
+enum gemmd_error tiled_launch(cudaStream_t stream, const struct gemm_problem *problem)
+{
+    const struct gemm_problem &p = *problem;
+    switch (p.dtype) {
+    case GEMMD_F64:
+        return run<double, double>(stream, p);
+    case GEMMD_F32:
+        return p.out == GEMMD_F16    ? run<float, __half>(stream, p)
+               : p.out == GEMMD_BF16 ? run<float, __nv_bfloat16>(stream, p)
+                                     : run<float, float>(stream, p);
+    case GEMMD_F16:
+        return p.out == GEMMD_F16 ? run<__half, __half>(stream, p) : run<__half, float>(stream, p);
+    case GEMMD_BF16:
+        return p.out == GEMMD_BF16 ? run<__nv_bfloat16, __nv_bfloat16>(stream, p)
+                                   : run<__nv_bfloat16, float>(stream, p);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}

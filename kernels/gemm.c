@@ -1,0 +1,118 @@
+#include "kernels/gemm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "proto/dtype.h"
+
+static const struct gemm_backend_entry *entry_of(enum gemm_backend backend)
+{
+    return backend == GEMM_BACKEND_CUDA ? &gemm_backend_cuda : &gemm_backend_cpu;
+}
+
+void gemm_problem_contiguous(struct gemm_problem *problem)
+{
+    problem->lda = problem->transa ? problem->m : problem->k;
+    problem->ldb = problem->transb ? problem->k : problem->n;
+    problem->ldc0 = problem->ldc = problem->n;
+    problem->stride_a = problem->m * problem->k;
+    problem->stride_b = problem->k * problem->n;
+    problem->stride_c0 = problem->stride_c = problem->m * problem->n;
+}
+
+static bool is_dim(uint64_t value)
+{
+    return value >= 1 && value <= GEMM_DIM_MAX;
+}
+
+static bool is_i32(double value)
+{
+    return value >= INT32_MIN && value <= INT32_MAX && value == (int32_t)value;
+}
+
+bool gemm_problem_offered(const struct gemm_problem *problem)
+{
+    if (!is_dim(problem->m) || !is_dim(problem->n) || !is_dim(problem->k) ||
+        !is_dim(problem->batch) || !dtype_offers_out(problem->dtype, problem->out))
+        return false;
+    if (problem->out != GEMMD_I32)
+        return true;
+    return is_i32(problem->alpha) && is_i32(problem->beta) &&
+           (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
+}
+
+const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
+{
+    return entry_of(backend)->kernels;
+}
+
+/* The names of the kernels that take `problem`, or of all if it is NULL: "openblas, tiled". */
+static void list_kernels(const struct gemm_kernel *const *kernels,
+                         const struct gemm_problem *problem, char *text, size_t size)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (; *kernels != NULL; kernels++) {
+        if (problem != NULL && !(*kernels)->takes(problem))
+            continue;
+        int written = snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "",
+                               (*kernels)->name);
+        if (written < 0 || (size_t)written >= size - length)
+            return;
+        length += (size_t)written;
+    }
+    if (length == 0)
+        snprintf(text, size, "none");
+}
+
+enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
+                             const struct gemm_problem *problem, const struct gemm_kernel **kernel,
+                             struct fault *fault)
+{
+    const struct gemm_backend_entry *entry = entry_of(backend);
+    bool any = strcmp(name, "auto") == 0, known = any;
+    for (const struct gemm_kernel *const *k = entry->kernels; *k != NULL; k++) {
+        if (!any && strcmp((*k)->name, name) != 0)
+            continue;
+        known = true;
+        if ((*k)->takes(problem)) {
+            *kernel = *k;
+            return GEMMD_OK;
+        }
+    }
+    char names[160];
+    list_kernels(entry->kernels, known ? problem : NULL, names, sizeof names);
+    if (!known)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
+                         "the %s backend has no kernel '%.32s'; it has: auto, %s", entry->name,
+                         name, names);
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
+                     "kernel '%.32s' cannot compute %s to %s of %" PRIu64 " x %" PRIu64
+                     " x %" PRIu64 " on the %s backend; these can: %s",
+                     name, dtype_name(problem->dtype), dtype_name(problem->out), problem->m,
+                     problem->n, problem->k, entry->name, names);
+}
+
+const char *gemm_select_version(void)
+{
+    return "1";
+}
+
+enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,
+                                     struct gemm_context **context, struct fault *fault)
+{
+    return entry_of(backend)->context_create(stream, threads, context, fault);
+}
+
+void gemm_context_destroy(struct gemm_context *context)
+{
+    if (context != NULL)
+        context->backend->context_destroy(context);
+}
+
+const char *gemm_backend_library(enum gemm_backend backend)
+{
+    return entry_of(backend)->library();
+}

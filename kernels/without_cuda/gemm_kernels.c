@@ -1,0 +1,32 @@
+#include "kernels/backend.h"
+
+/* Stands where the CUDA kernels would, in a build without the CUDA toolkit. */
+
+static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **context,
+                               struct fault *fault)
+{
+    (void)stream, (void)threads;
+    *context = NULL;
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
+                     "this gemmd was built without CUDA; --backend cpu is what it has");
+}
+
+static void destroy(struct gemm_context *context)
+{
+    (void)context;
+}
+
+static const char *library(void)
+{
+    return "none";
+}
+
+static const struct gemm_kernel *const kernels[] = {NULL};
+
+const struct gemm_backend_entry gemm_backend_cuda = {
+    .name = "cuda",
+    .kernels = kernels,
+    .context_create = create,
+    .context_destroy = destroy,
+    .library = library,
+};

@@ -1,0 +1,110 @@
+/* config_check.c - defaults, and options that contradict each other. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "server/config/config_source.h"
+#include "server/net/listen.h"
+
+static const struct config_option *option_named(const char *name)
+{
+    return config_option_find(name, strlen(name));
+}
+
+static enum config_source source_of(const struct config_load *load, const char *name)
+{
+    return load->sources[config_option_index(option_named(name))];
+}
+
+static bool is_set(const struct config_load *load, const char *name)
+{
+    return source_of(load, name) > CONFIG_SOURCE_DEFAULT;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Defaults that follow another option, so that setting one limit doesn't contradict the
+ * defaults of the others. */
+static void derive(struct config_load *load)
+{
+    struct config *config = load->config;
+    const uint64_t gib = UINT64_C(1) << 30;
+
+    if (!is_set(load, "queue-bytes"))
+        config->queue_bytes = config->pinned_bytes;
+    uint64_t half = least(config->pinned_bytes, config->queue_bytes) / 2;
+    if (!is_set(load, "max-body"))
+        config->max_body_bytes = least(gib, half);
+    if (!is_set(load, "max-result"))
+        config->max_result_bytes = least(gib, half);
+    if (!is_set(load, "timeout"))
+        config->default_timeout_ms =
+            config->max_timeout_ms ? least(60000, config->max_timeout_ms) : 60000;
+}
+
+enum gemmd_error config_read_defaults(struct config_load *load)
+{
+    for (uint32_t i = 0; i < config_option_count; i++) {
+        const struct config_option *option = &config_options[i];
+        if (!option->standard || load->sources[i] != CONFIG_SOURCE_NONE)
+            continue;
+        if (option->kind == CONFIG_KIND_ADDRESSES && listen_inherited_count() > 0)
+            continue;
+        enum gemmd_error error = config_set(load, option, CONFIG_SOURCE_DEFAULT, option->standard);
+        if (error != GEMMD_OK)
+            return error;
+    }
+    derive(load);
+    return GEMMD_OK;
+}
+
+/* A body and its result lie in memory together, so a request at both limits must fit. */
+static enum gemmd_error check_room(struct config_load *load, const char *name)
+{
+    const struct config *config = load->config;
+    const struct config_option *option = option_named(name);
+    uint64_t room = config_value_load(config, option);
+    uint64_t needed = config->max_body_bytes + config->max_result_bytes; /* each 16 TiB at most */
+    if (needed <= room)
+        return GEMMD_OK;
+    char body[CONFIG_TEXT_MAX], result[CONFIG_TEXT_MAX];
+    config_source_text(load, option_named("max-body"), source_of(load, "max-body"), body);
+    config_source_text(load, option_named("max-result"), source_of(load, "max-result"), result);
+    return config_fault(load, option, source_of(load, name),
+                        "of %" PRIu64 " has no room for a request at its limits: %s %" PRIu64
+                        " and %s %" PRIu64,
+                        room, body, config->max_body_bytes, result, config->max_result_bytes);
+}
+
+enum gemmd_error config_check(struct config_load *load)
+{
+    const struct config *config = load->config;
+    enum gemmd_error error = check_room(load, "pinned-bytes");
+    if (error == GEMMD_OK)
+        error = check_room(load, "queue-bytes");
+    if (error != GEMMD_OK)
+        return error;
+
+    if (config->max_timeout_ms &&
+        (!config->default_timeout_ms || config->default_timeout_ms > config->max_timeout_ms)) {
+        char longest[CONFIG_TEXT_MAX];
+        config_source_text(load, option_named("max-timeout"), source_of(load, "max-timeout"),
+                           longest);
+        return config_fault(load, option_named("timeout"), source_of(load, "timeout"),
+                            "of %" PRIu64 " ms%s is longer than %s, %" PRIu64 " ms",
+                            config->default_timeout_ms, config->default_timeout_ms ? "" : " (none)",
+                            longest, config->max_timeout_ms);
+    }
+    if (config->max_connections_per_address > config->max_connections) {
+        char total[CONFIG_TEXT_MAX];
+        config_source_text(load, option_named("max-connections"),
+                           source_of(load, "max-connections"), total);
+        return config_fault(load, option_named("max-connections-per-address"),
+                            source_of(load, "max-connections-per-address"),
+                            "of %" PRIu32 " is more than %s, %" PRIu32,
+                            config->max_connections_per_address, total, config->max_connections);
+    }
+    return GEMMD_OK;
+}

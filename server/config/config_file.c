@@ -1,0 +1,89 @@
+/* config_file.c - options from a JSON file. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "server/config/config_source.h"
+
+/* The value as text, so that it goes the same way as one from a flag. NULL: of no use. */
+static const char *value_text(const json_t *value, char number[32])
+{
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return json_string_value(value);
+    case JSON_INTEGER:
+        snprintf(number, 32, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        return number;
+    case JSON_TRUE:
+        return "true";
+    case JSON_FALSE:
+        return "false";
+    default:
+        return NULL;
+    }
+}
+
+static enum gemmd_error set_value(struct config_load *load, const struct config_option *option,
+                                  const json_t *value)
+{
+    char number[32];
+    const char *text = value_text(value, number);
+    if (!text) {
+        char expected[CONFIG_TEXT_MAX];
+        config_value_expected(option, expected);
+        return config_fault(load, option, CONFIG_SOURCE_FILE, "takes %s", expected);
+    }
+    return config_set(load, option, CONFIG_SOURCE_FILE, text);
+}
+
+static enum gemmd_error read_member(struct config_load *load, const char *key, const json_t *value)
+{
+    size_t length = strlen(key);
+    const struct config_option *option = config_option_find(key, length);
+    if (!option || !(option->sources & CONFIG_SOURCE_FILE)) {
+        const char *nearest = option ? NULL : config_option_nearest(key, length);
+        return fault_set(
+            load->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s is not an option%s%s%s%s", key,
+            load->config->config_file, option ? " of the file" : "",
+            nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+    }
+    if (json_is_null(value))
+        return GEMMD_OK;
+    if (option->kind != CONFIG_KIND_ADDRESSES || !json_is_array(value))
+        return set_value(load, option, value);
+    size_t index;
+    const json_t *element;
+    json_array_foreach(value, index, element)
+    {
+        enum gemmd_error error = set_value(load, option, element);
+        if (error != GEMMD_OK)
+            return error;
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error config_read_file(struct config_load *load, const char *path)
+{
+    json_error_t problem;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+    if (!root) {
+        bool unreadable = json_error_code(&problem) == json_error_cannot_open_file;
+        if (unreadable)
+            return fault_set(load->fault, GEMMD_ERR_IO, "config", "%s", problem.text);
+        return fault_set(load->fault, GEMMD_ERR_USAGE, "config", "%.80s, line %d: %.120s", path,
+                         problem.line, problem.text);
+    }
+    enum gemmd_error error = GEMMD_OK;
+    if (!json_is_object(root))
+        error = fault_set(load->fault, GEMMD_ERR_USAGE, "config",
+                          "%.80s must hold one JSON object with options by their names", path);
+    const char *key;
+    json_t *value;
+    json_object_foreach(root, key, value)
+    {
+        if (error != GEMMD_OK)
+            break;
+        error = read_member(load, key, value);
+    }
+    json_decref(root);
+    return error;
+}

@@ -1,0 +1,120 @@
+/* config_flags.c - options from the command line and from GEMMD_... variables. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/config/config_source.h"
+
+static enum gemmd_error unknown_flag(struct config_load *load, const char *argument,
+                                     const char *name, size_t length)
+{
+    const char *nearest = config_option_nearest(name, length);
+    if (nearest)
+        return fault_set(load->fault, GEMMD_ERR_USAGE, NULL,
+                         "%.60s is not an option; did you mean --%s?", argument, nearest);
+    return fault_set(load->fault, GEMMD_ERR_USAGE, NULL,
+                     "%.60s is not an option; --help lists them", argument);
+}
+
+/* Reads the flag at argv[*i] and moves *i to its last argument. */
+static enum gemmd_error read_flag(struct config_load *load, int argc, char *const argv[], int *i)
+{
+    const char *argument = argv[*i];
+    if (argument[0] != '-')
+        return fault_set(load->fault, GEMMD_ERR_USAGE, NULL,
+                         "\"%.60s\" is not expected: gemmd takes options only; --help lists them",
+                         argument);
+    const char *name = argument + strspn(argument, "-");
+    const char *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    const char *value = equals ? equals + 1 : NULL;
+    if (name != argument + 2)
+        return unknown_flag(load, argument, name, length);
+
+    const struct config_option *option = config_option_find(name, length);
+    if (!option && !value && strncmp(name, "no-", 3) == 0) {
+        option = config_option_find(name + 3, length - 3);
+        if (option && option->kind == CONFIG_KIND_SWITCH)
+            return config_set(load, option, CONFIG_SOURCE_FLAG, "false");
+        option = NULL;
+    }
+    if (!option)
+        return unknown_flag(load, argument, name, length);
+    if (option->kind == CONFIG_KIND_ACTION) {
+        if (value)
+            return config_fault(load, option, CONFIG_SOURCE_FLAG, "takes no value");
+        load->config->action = (enum config_action)option->min;
+        return GEMMD_OK;
+    }
+    if (!value && option->kind == CONFIG_KIND_SWITCH) {
+        uint64_t ignored;
+        bool follows = *i + 1 < argc && config_value_read(option, argv[*i + 1], &ignored);
+        value = follows ? argv[++*i] : "true";
+    } else if (!value) {
+        /* No value starts with "--"; one that seems to is the next flag, and this one's is missing.
+         */
+        if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
+            return config_fault(load, option, CONFIG_SOURCE_FLAG, "needs a value: --%s %s",
+                                option->name, option->placeholder);
+        value = argv[++*i];
+    }
+    return config_set(load, option, CONFIG_SOURCE_FLAG, value);
+}
+
+enum gemmd_error config_read_flags(struct config_load *load, int argc, char *const argv[])
+{
+    for (int i = 1; i < argc; i++) {
+        enum gemmd_error error = read_flag(load, argc, argv, &i);
+        if (error != GEMMD_OK)
+            return error;
+        /* Whoever asks for help or the version gets it, whatever else is wrong. */
+        if (load->config->action == CONFIG_HELP || load->config->action == CONFIG_VERSION)
+            return GEMMD_OK;
+    }
+    return GEMMD_OK;
+}
+
+static const char *variable_value(char *const environment[], const char *name)
+{
+    size_t length = strlen(name);
+    for (char *const *entry = environment; *entry; entry++) {
+        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+            return *entry + length + 1;
+    }
+    return NULL;
+}
+
+static enum gemmd_error read_addresses(struct config_load *load, const struct config_option *option,
+                                       const char *text)
+{
+    char *list = strdup(text), *rest = list;
+    if (!list)
+        return fault_set(load->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "memory ran out while the options were read");
+    enum gemmd_error error = GEMMD_OK;
+    while (rest && error == GEMMD_OK)
+        error = config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, strsep(&rest, ","));
+    free(list);
+    return error;
+}
+
+/* Unknown GEMMD_ variables are let be: the client library has its own, and Kubernetes sets
+ * GEMMD_PORT and the like for a service called gemmd. */
+enum gemmd_error config_read_environment(struct config_load *load, char *const environment[])
+{
+    for (uint32_t i = 0; i < config_option_count; i++) {
+        const struct config_option *option = &config_options[i];
+        if (!(option->sources & CONFIG_SOURCE_ENVIRONMENT))
+            continue;
+        char name[CONFIG_TEXT_MAX];
+        config_option_variable(option, name);
+        const char *value = variable_value(environment, name);
+        if (!value || value[0] == '\0')
+            continue;
+        enum gemmd_error error = option->kind == CONFIG_KIND_ADDRESSES
+                                     ? read_addresses(load, option, value)
+                                     : config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, value);
+        if (error != GEMMD_OK)
+            return error;
+    }
+    return GEMMD_OK;
+}

@@ -1,0 +1,54 @@
+/* config_json.c - the options in force as JSON. */
+#include "server/config/config_option.h"
+
+static json_t *value_to_json(const struct config *config, const struct config_option *option)
+{
+    const unsigned char *field = (const unsigned char *)config + option->offset;
+    switch (option->kind) {
+    case CONFIG_KIND_SWITCH:
+        return json_boolean(config_value_load(config, option));
+    case CONFIG_KIND_CHOICE:
+        return json_string(option->choices[config_value_load(config, option)]);
+    case CONFIG_KIND_TEXT: {
+        const char *text = *(char *const *)(const void *)field;
+        return text ? json_string(text) : json_null();
+    }
+    case CONFIG_KIND_ADDRESSES: {
+        json_t *list = json_array();
+        for (uint32_t i = 0; list && i < config->listen_count; i++) {
+            if (json_array_append_new(list, json_string(config->listen[i])) != 0) {
+                json_decref(list);
+                return NULL;
+            }
+        }
+        return list;
+    }
+    default:
+        return json_integer((json_int_t)config_value_load(config, option));
+    }
+}
+
+static json_t *to_json(const struct config *config, bool with_private)
+{
+    json_t *object = json_object();
+    for (uint32_t i = 0; object && i < config_option_count; i++) {
+        const struct config_option *option = &config_options[i];
+        if (!(option->sources & CONFIG_SOURCE_FILE) || (option->private && !with_private))
+            continue;
+        if (json_object_set_new(object, option->name, value_to_json(config, option)) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+json_t *config_to_json(const struct config *config)
+{
+    return to_json(config, true);
+}
+
+json_t *config_limits_to_json(const struct config *config)
+{
+    return to_json(config, false);
+}

@@ -1,0 +1,185 @@
+#include "server/device/device.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "server/clock.h"
+#include "server/device/device_ops.h"
+#include "server/device/self_test.h"
+
+enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct fault *fault)
+{
+    if (backend == GEMM_BACKEND_CUDA)
+        return device_cuda_count(count, fault);
+    *count = 1;
+    return GEMMD_OK;
+}
+
+enum gemmd_error device_open(const struct device_options *options, struct device **device,
+                             struct fault *fault)
+{
+    struct device *opened = NULL;
+    enum gemmd_error code = options->backend == GEMM_BACKEND_CUDA
+                                ? device_cuda_open(options, &opened, fault)
+                                : device_cpu_open(options, &opened, fault);
+    if (code == GEMMD_OK)
+        code = self_test(opened, fault);
+    if (code != GEMMD_OK) {
+        device_close(opened);
+        return code;
+    }
+    *device = opened;
+    return GEMMD_OK;
+}
+
+void device_close(struct device *device)
+{
+    if (device == NULL)
+        return;
+    assert(device->busy == 0);
+    device->ops->close(device);
+}
+
+void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault)
+{
+    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_alloc(bytes, fault)
+                                        : device_cpu_host_alloc(bytes, fault);
+}
+
+void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes)
+{
+    if (memory == NULL)
+        return;
+    if (backend == GEMM_BACKEND_CUDA)
+        device_cuda_host_free(memory);
+    else
+        device_cpu_host_free(memory, bytes);
+}
+
+void device_init(struct device *device, const struct device_ops *ops, uint32_t streams)
+{
+    if (streams < 1)
+        streams = 1;
+    if (streams > DEVICE_STREAMS_MAX)
+        streams = DEVICE_STREAMS_MAX;
+    *device = (struct device){.ops = ops, .slots = streams};
+}
+
+const struct device_info *device_info(const struct device *device)
+{
+    return &device->info;
+}
+
+struct arena *device_arena(struct device *device)
+{
+    return device->arena;
+}
+
+bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                       const struct gemm_kernel *kernel, uint64_t *out)
+{
+    return device->ops->work_bytes(problem, kernel, out);
+}
+
+void device_enter(struct device *device)
+{
+    if (device->ops->enter != NULL)
+        device->ops->enter(device);
+}
+
+uint32_t device_in_flight(const struct device *device)
+{
+    return atomic_load_explicit(&device->in_flight, memory_order_relaxed);
+}
+
+bool device_has_room(const struct device *device)
+{
+    return device_in_flight(device) < device->slots;
+}
+
+bool device_computes_in_submit(const struct device *device)
+{
+    return device->ops->computes_in_submit;
+}
+
+static void submit(struct device *device, uint32_t slot, struct work *work)
+{
+    assert(device->running[slot] == NULL);
+    device->running[slot] = work;
+    device->order[device->busy++] = (uint8_t)slot;
+    work->status = GEMMD_OK;
+    work->batch = 1;
+    work->h2d_ns = work->kernel_ns = work->d2h_ns = 0;
+    work->started_ns = clock_now_ns();
+    if (!device_lost(device))
+        device->ops->submit(device, slot, work);
+}
+
+void device_submit(struct device *device, struct work *work)
+{
+    uint32_t slot = 0;
+    assert(device_has_room(device));
+    while (device->running[slot] != NULL)
+        slot++;
+    atomic_fetch_add_explicit(&device->in_flight, 1, memory_order_relaxed);
+    submit(device, slot, work);
+}
+
+void device_submit_probe(struct device *device, struct work *work)
+{
+    submit(device, device->slots, work);
+}
+
+/* A lost device has stopped: nothing reads or writes memory any more, and no result can be
+ * trusted. */
+static bool has_ended(struct device *device, uint32_t slot)
+{
+    struct work *work = device->running[slot];
+    if (!device_lost(device) && !device->ops->poll(device, slot, work))
+        return false;
+    if (device_lost(device))
+        work->status = fault_set(&work->fault, GEMMD_ERR_DEVICE_LOST, NULL,
+                                 "the device is lost: %s", device->reason);
+    return true;
+}
+
+struct work *device_poll(struct device *device)
+{
+    for (uint32_t i = 0; i < device->busy; i++) {
+        uint32_t slot = device->order[i];
+        if (!has_ended(device, slot))
+            continue;
+        struct work *work = device->running[slot];
+        device->running[slot] = NULL;
+        device->busy--;
+        for (uint32_t j = i; j < device->busy; j++)
+            device->order[j] = device->order[j + 1];
+        if (slot != device->slots)
+            atomic_fetch_sub_explicit(&device->in_flight, 1, memory_order_relaxed);
+        work->done_ns = clock_now_ns();
+        return work;
+    }
+    return NULL;
+}
+
+void device_set_lost(struct device *device, const char *format, ...)
+{
+    if (device_lost(device))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(device->reason, sizeof device->reason, format, arguments);
+    va_end(arguments);
+    atomic_store_explicit(&device->lost, true, memory_order_release);
+}
+
+bool device_lost(const struct device *device)
+{
+    return atomic_load_explicit(&device->lost, memory_order_acquire);
+}
+
+const char *device_lost_reason(const struct device *device)
+{
+    return device_lost(device) ? device->reason : "";
+}

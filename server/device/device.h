@@ -1,0 +1,94 @@
+/*
+ * device.h - one device that computes: a GPU, or the host's CPU.
+ *
+ * A device has a fixed number of streams, its own memory (an arena) and the pinned host memory it
+ * can copy from. device_open, device_enter, device_submit..., device_poll and device_close are
+ * called from one thread at a time (main before the dispatch thread exists, then the dispatch
+ * thread, then main again); the others from any thread.
+ *
+ * CUDA: operands are copied from the host into the work's range of device memory, the result back.
+ * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory.
+ */
+#ifndef SERVER_DEVICE_DEVICE_H
+#define SERVER_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+#include "server/device/arena.h"
+#include "server/work/work.h"
+
+struct device;
+
+enum { DEVICE_STREAMS_MAX = 64 };
+
+struct device_options {
+    enum gemm_backend backend;
+    int32_t index;         /* CUDA device number */
+    uint32_t streams;      /* works in flight at once, 1 ... DEVICE_STREAMS_MAX; the CPU has one */
+    uint32_t cpu_threads;  /* CPU backend; 0: all cores */
+    uint64_t memory_bytes; /* device memory to take at start; 0: half of what is free (CUDA), a
+                              quarter of the host's memory, in use only once needed (CPU) */
+};
+
+struct device_info {
+    enum gemm_backend backend;
+    int32_t index;
+    char name[128], uuid[48], arch[16]; /* "NVIDIA H100 80GB HBM3", "GPU-...", "sm_90" */
+    char driver[32];                    /* driver version, or "" */
+    uint64_t memory_total_bytes;        /* of the device; on the CPU, of the host */
+};
+
+/* How many devices the backend has; 0 if there is no driver. A driver that is there but does not
+ * answer is GEMMD_ERR_DEVICE_LOST, so that a broken GPU host fails loudly instead of falling back
+ * to the CPU. */
+enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct fault *fault);
+
+/* Opens a device: takes its memory, creates streams and library handles, and runs products with
+ * known answers through every kernel, type and transposition (so that all code is loaded, and the
+ * first request is as fast as the thousandth). A wrong answer is GEMMD_ERR_DEVICE_LOST. `*device`
+ * is left alone on failure. */
+enum gemmd_error device_open(const struct device_options *options, struct device **device,
+                             struct fault *fault);
+/* Nothing may be in flight, and all of device_arena freed. NULL is allowed. */
+void device_close(struct device *device);
+
+const struct device_info *device_info(const struct device *device);
+/* The device's own memory, from which work reserves device_work_bytes. */
+struct arena *device_arena(struct device *device);
+/* Device memory that a problem needs with a kernel (CUDA: operands, result and workspace; CPU:
+ * workspace). Pointers of the problem are looked at only for being NULL. 0 means that nothing need
+ * be reserved. False on overflow. */
+bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                       const struct gemm_kernel *kernel, uint64_t *out);
+
+/* Host memory that this device copies from and to at full speed (pinned on CUDA, page-aligned
+ * anonymous memory on the CPU). Slow; at start-up only. */
+void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault);
+void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes);
+
+/* From here on this thread is the one that submits and polls. */
+void device_enter(struct device *device);
+/* Whether device_submit has a stream free. */
+bool device_has_room(const struct device *device);
+/* Works submitted and not returned by device_poll, without the probe. Any thread. */
+uint32_t device_in_flight(const struct device *device);
+/* Starts work on a free stream. Never blocks on other work. Errors are recorded in the work, which
+ * device_poll then returns like any other. The CPU computes here. */
+void device_submit(struct device *device, struct work *work);
+/* As device_submit, on a stream kept for this and ahead of all other work, so that a readiness
+ * probe says whether the device answers and not how busy it is. One at a time. */
+void device_submit_probe(struct device *device, struct work *work);
+/* A work that has ended (status, times filled in), oldest first, or NULL if none has. Does
+ * not wait. */
+struct work *device_poll(struct device *device);
+/* Whether device_submit computes, so that a thread inside it is proof of life. */
+bool device_computes_in_submit(const struct device *device);
+
+/* A sticky error was seen: the context is gone and nothing more can run. Any thread. */
+bool device_lost(const struct device *device);
+/* Last error text, for /readyz and the log; "" if none. */
+const char *device_lost_reason(const struct device *device);
+
+#endif

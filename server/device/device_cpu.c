@@ -1,0 +1,149 @@
+/* The host's CPU as a device: one slot, computed inside device_submit. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "server/clock.h"
+#include "server/device/device_ops.h"
+
+struct cpu_device {
+    struct device base;
+    struct gemm_context *context;
+    unsigned char *memory; /* the arena's span: workspaces */
+    uint64_t memory_bytes;
+};
+
+void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
+{
+    /* Without reserving swap for it: pages are taken when they are first written. */
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                  "the system does not give %" PRIu64 " bytes of memory", bytes);
+        return NULL;
+    }
+    return memory;
+}
+
+void device_cpu_host_free(void *memory, uint64_t bytes)
+{
+    munmap(memory, bytes);
+}
+
+static bool cpu_work_bytes(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                           uint64_t *out)
+{
+    return kernel->workspace_bytes(problem, out);
+}
+
+static void cpu_submit(struct device *device, uint32_t slot, struct work *work)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    (void)slot;
+    void *workspace = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
+    work->status = work->kernel->run(cpu->context, &work->problem, workspace);
+    work->kernel_ns = clock_now_ns() - work->started_ns;
+    if (work->status != GEMMD_OK)
+        fault_set(&work->fault, work->status, NULL, "the kernel %s failed on the CPU",
+                  work->kernel->name);
+}
+
+static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
+{
+    (void)device;
+    (void)slot;
+    (void)work;
+    return true;
+}
+
+static void cpu_close(struct device *device)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    if (cpu->context != NULL)
+        gemm_context_destroy(cpu->context);
+    arena_destroy(cpu->base.arena);
+    if (cpu->memory != NULL)
+        device_cpu_host_free(cpu->memory, cpu->memory_bytes);
+    free(cpu);
+}
+
+static const struct device_ops cpu_ops = {
+    .submit = cpu_submit,
+    .poll = cpu_poll,
+    .close = cpu_close,
+    .computes_in_submit = true,
+    .work_bytes = cpu_work_bytes,
+};
+
+static uint64_t host_memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+}
+
+/* "model name	: AMD EPYC ..." of /proc/cpuinfo, where the architecture has that line. */
+static void read_cpu_name(char *out, size_t capacity)
+{
+    static const char key[] = "model name";
+    char line[256];
+    snprintf(out, capacity, "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (file == NULL)
+        return;
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, sizeof key - 1) != 0 || colon == NULL)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out, capacity, "%s", colon + 1 + strspn(colon + 1, " "));
+        break;
+    }
+    fclose(file);
+}
+
+static void describe(struct device_info *info)
+{
+    struct utsname host;
+    *info = (struct device_info){.backend = GEMM_BACKEND_CPU,
+                                 .memory_total_bytes = host_memory_bytes()};
+    read_cpu_name(info->name, sizeof info->name);
+    if (uname(&host) == 0)
+        snprintf(info->arch, sizeof info->arch, "%.15s", host.machine);
+}
+
+enum gemmd_error device_cpu_open(const struct device_options *options, struct device **device,
+                                 struct fault *fault)
+{
+    struct cpu_device *cpu = calloc(1, sizeof *cpu);
+    enum gemmd_error code = GEMMD_ERR_OUT_OF_MEMORY;
+    if (cpu == NULL)
+        return fault_set(fault, code, NULL, "no memory for the device");
+    device_init(&cpu->base, &cpu_ops, 1);
+    describe(&cpu->base.info);
+
+    cpu->memory_bytes =
+        options->memory_bytes != 0 ? options->memory_bytes : cpu->base.info.memory_total_bytes / 4;
+    cpu->memory = device_cpu_host_alloc(cpu->memory_bytes, fault);
+    if (cpu->memory == NULL)
+        goto failed;
+    cpu->base.arena = arena_create(cpu->memory_bytes);
+    if (cpu->base.arena == NULL) {
+        fault_set(fault, code, NULL, "no memory for the records of %" PRIu64 " bytes",
+                  cpu->memory_bytes);
+        goto failed;
+    }
+    code = gemm_context_create(GEMM_BACKEND_CPU, NULL, options->cpu_threads, &cpu->context, fault);
+    if (code != GEMMD_OK)
+        goto failed;
+    *device = &cpu->base;
+    return GEMMD_OK;
+
+failed:
+    cpu_close(&cpu->base);
+    return code;
+}

@@ -1,0 +1,481 @@
+/*
+ * An NVIDIA GPU as a device: a stream, four events and a kernel context for each slot.
+ *
+ * A work is copied in, computed and copied back in its slot's stream; slots run side by side. The
+ * probe's slot has the highest priority, and its kernel uses host memory where it lies: queues of
+ * large copies are no sign of ill health.
+ *
+ * Errors come in two kinds. After most, the next call works: only the work at hand fails. After
+ * a sticky one (an illegal address, an uncorrectable memory error) every call fails for the
+ * rest of the process: the device is lost.
+ */
+#include <cuda_runtime_api.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/cuda_error.h"
+#include "proto/dtype.h"
+#include "server/device/device_layout.h"
+#include "server/device/device_ops.h"
+
+struct slot {
+    cudaStream_t stream;
+    cudaEvent_t begun, copied_in, computed, ended;
+    struct gemm_context *context;
+    bool failed; /* the work at hand failed in submit; nothing of it is left in the stream */
+};
+
+struct cuda_device {
+    struct device base;
+    unsigned char *memory; /* the arena's span, in device memory */
+    struct slot slots[DEVICE_STREAMS_MAX + 1];
+};
+
+/* --- errors --- */
+
+/* Whether the context is gone. Asks about a stream: any call would do, this one does not wait. */
+static bool is_sticky(struct cuda_device *cuda)
+{
+    (void)cudaGetLastError();
+    cudaError_t error = cudaStreamQuery(cuda->slots[cuda->base.slots].stream);
+    (void)cudaGetLastError();
+    return error != cudaSuccess && error != cudaErrorNotReady;
+}
+
+/* Records a failure in the work, and the device's loss if that is what it means. `code` is what a
+ * kernel says of it; GEMMD_OK if `error` is all that is known. */
+static void fail(struct cuda_device *cuda, struct work *work, const char *call,
+                 enum gemmd_error code, cudaError_t error)
+{
+    if (code == GEMMD_OK)
+        code = cuda_error_code((int)error);
+    const char *text = error != cudaSuccess ? cudaGetErrorString(error) : error_title(code);
+    if (code == GEMMD_ERR_DEVICE_LOST || is_sticky(cuda))
+        device_set_lost(&cuda->base, "%s: %s", call, text);
+    work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
+}
+
+static enum gemmd_error open_failed(struct fault *fault, const char *call, cudaError_t error)
+{
+    (void)cudaGetLastError();
+    return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "devices", "%s: %s (%s)", call,
+                     cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/* --- running --- */
+
+static void cuda_enter(struct device *device)
+{
+    /* A failure shows with the first work. */
+    (void)cudaSetDevice(device->info.index);
+}
+
+static bool cuda_work_bytes(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                            uint64_t *out)
+{
+    struct device_layout layout;
+    if (!device_layout(problem, kernel, &layout))
+        return false;
+    *out = layout.total_bytes;
+    return true;
+}
+
+static cudaError_t copy_in(struct slot *slot, unsigned char *range, struct device_part part,
+                           const void *from)
+{
+    if (part.bytes == 0)
+        return cudaSuccess;
+    return cudaMemcpyAsync(range + part.offset, from, part.bytes, cudaMemcpyHostToDevice,
+                           slot->stream);
+}
+
+static cudaError_t copy_all_in(struct slot *slot, unsigned char *range,
+                               const struct device_layout *layout,
+                               const struct gemm_problem *problem)
+{
+    cudaError_t error = copy_in(slot, range, layout->a, problem->a);
+    if (error == cudaSuccess)
+        error = copy_in(slot, range, layout->b, problem->b);
+    if (error == cudaSuccess)
+        error = copy_in(slot, range, layout->bias, problem->bias);
+    if (error == cudaSuccess)
+        error = copy_in(slot, range, layout->c0, problem->c0);
+    return error;
+}
+
+/* The problem as the device sees it: its parts in the work's range of device memory. */
+static struct gemm_problem on_device(const struct gemm_problem *problem, unsigned char *range,
+                                     const struct device_layout *layout)
+{
+    struct gemm_problem moved = *problem;
+    moved.a = range + layout->a.offset;
+    moved.b = range + layout->b.offset;
+    moved.bias = problem->bias != NULL ? range + layout->bias.offset : NULL;
+    moved.c0 = problem->c0 != NULL ? range + layout->c0.offset : NULL;
+    moved.c = range + layout->c.offset;
+    return moved;
+}
+
+/* Enqueues the whole work; stops at the first failure. */
+static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *work, bool is_probe)
+{
+    struct device_layout layout;
+    cudaError_t error;
+    if (!device_layout(&work->problem, work->kernel, &layout) ||
+        layout.total_bytes > work->device_bytes) {
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
+                                 "the work's range of device memory is too small");
+        return;
+    }
+    unsigned char *range = cuda->memory + work->device_offset;
+    unsigned char *workspace = layout.workspace.bytes > 0 ? range + layout.workspace.offset : NULL;
+    /* Pinned memory has the same address on host and device (unified addressing). */
+    struct gemm_problem problem =
+        is_probe ? work->problem : on_device(&work->problem, range, &layout);
+
+    error = cudaEventRecord(slot->begun, slot->stream);
+    if (error == cudaSuccess && !is_probe)
+        error = copy_all_in(slot, range, &layout, &work->problem);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->copied_in, slot->stream);
+    if (error != cudaSuccess) {
+        fail(cuda, work, "the copy to the device", GEMMD_OK, error);
+        return;
+    }
+    enum gemmd_error code = work->kernel->run(slot->context, &problem, workspace);
+    if (code != GEMMD_OK) {
+        fail(cuda, work, work->kernel->name, code, cudaGetLastError());
+        return;
+    }
+    error = cudaEventRecord(slot->computed, slot->stream);
+    if (error == cudaSuccess && !is_probe)
+        error = cudaMemcpyAsync(work->problem.c, problem.c, layout.c.bytes, cudaMemcpyDeviceToHost,
+                                slot->stream);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
+    if (error != cudaSuccess)
+        fail(cuda, work, "the copy from the device", GEMMD_OK, error);
+}
+
+/* What was enqueued before a failure still uses the work's memory: it has to end first. */
+static void clear(struct cuda_device *cuda, struct slot *slot)
+{
+    cudaError_t error = cudaStreamSynchronize(slot->stream);
+    if (error != cudaSuccess)
+        device_set_lost(&cuda->base, "waiting for a stream: %s (%s)", cudaGetErrorString(error),
+                        cudaGetErrorName(error));
+    (void)cudaGetLastError();
+    slot->failed = true;
+}
+
+static void cuda_submit(struct device *device, uint32_t number, struct work *work)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    struct slot *slot = &cuda->slots[number];
+    slot->failed = false;
+    enqueue(cuda, slot, work, number == device->slots);
+    if (work->status != GEMMD_OK)
+        clear(cuda, slot);
+}
+
+static uint64_t elapsed_ns(cudaEvent_t from, cudaEvent_t to)
+{
+    float milliseconds = 0;
+    if (cudaEventElapsedTime(&milliseconds, from, to) != cudaSuccess)
+        (void)cudaGetLastError();
+    return milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+}
+
+static bool cuda_poll(struct device *device, uint32_t number, struct work *work)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    struct slot *slot = &cuda->slots[number];
+    if (slot->failed)
+        return true;
+    cudaError_t error = cudaEventQuery(slot->ended);
+    if (error == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* or the next launch would be taken for failed */
+        return false;
+    }
+    if (error != cudaSuccess) {
+        fail(cuda, work, work->kernel->name, GEMMD_OK, error);
+        if (!device_lost(device))
+            clear(cuda, slot);
+        return true;
+    }
+    work->h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
+    work->kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
+    work->d2h_ns = elapsed_ns(slot->computed, slot->ended);
+    return true;
+}
+
+/* --- warming up --- */
+
+/* Enqueues what "auto" chooses for a shape, on whatever lies in device memory. */
+static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
+                                 struct fault *fault)
+{
+    struct slot *slot = &cuda->slots[0];
+    const struct gemm_kernel *kernel;
+    struct device_layout layout;
+    gemm_problem_contiguous(&problem);
+    if (gemm_select(GEMM_BACKEND_CUDA, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
+        !device_layout(&problem, kernel, &layout) ||
+        layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
+        return GEMMD_OK;
+    struct gemm_problem there = on_device(&problem, cuda->memory, &layout);
+    enum gemmd_error code =
+        kernel->run(slot->context, &there, cuda->memory + layout.workspace.offset);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, NULL, "the kernel %s (%s to %s) does not start: %s",
+                         kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
+                         cudaGetErrorString(cudaGetLastError()));
+    return GEMMD_OK;
+}
+
+static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
+                                   enum gemmd_dtype out, struct fault *fault)
+{
+    /* Small, middling and large; even and odd, for which libraries have code of their own. */
+    static const uint64_t sides[] = {31, 64, 255, 512, 1023, 2048};
+    static const char present;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < sizeof sides / sizeof sides[0]; i++)
+        for (uint32_t variant = 0; variant < 16 && code == GEMMD_OK; variant++) {
+            struct gemm_problem problem = {.dtype = dtype,
+                                           .out = out,
+                                           .transa = variant & 1,
+                                           .transb = variant & 2,
+                                           .m = variant & 4 ? 1 : sides[i],
+                                           .n = sides[i],
+                                           .k = sides[i],
+                                           .batch = 1,
+                                           .alpha = 1};
+            if (variant & 8) {
+                problem.beta = 1;
+                problem.bias = problem.c0 = &present;
+                problem.act = GEMM_ACT_RELU;
+            }
+            code = warm_one(cuda, problem, fault);
+        }
+    return code;
+}
+
+/* A kernel's code is loaded when it is first launched, and libraries have many: the first request
+ * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
+static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        for (int out = 0; out < GEMMD_DTYPE_COUNT && code == GEMMD_OK; out++)
+            if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
+                code = warm_types(cuda, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, fault);
+    cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
+    if (code == GEMMD_OK && error != cudaSuccess)
+        code = open_failed(fault, "running every kernel once", error);
+    return code;
+}
+
+/* --- opening and closing --- */
+
+static void close_slot(struct slot *slot)
+{
+    if (slot->context != NULL)
+        gemm_context_destroy(slot->context);
+    cudaEvent_t events[] = {slot->begun, slot->copied_in, slot->computed, slot->ended};
+    for (uint32_t i = 0; i < 4; i++)
+        if (events[i] != NULL)
+            (void)cudaEventDestroy(events[i]);
+    if (slot->stream != NULL)
+        (void)cudaStreamDestroy(slot->stream);
+}
+
+static void cuda_close(struct device *device)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    for (uint32_t i = 0; i <= cuda->base.slots; i++)
+        close_slot(&cuda->slots[i]);
+    arena_destroy(cuda->base.arena);
+    if (cuda->memory != NULL)
+        (void)cudaFree(cuda->memory);
+    (void)cudaGetLastError();
+    free(cuda);
+}
+
+static const struct device_ops cuda_ops = {
+    .enter = cuda_enter,
+    .submit = cuda_submit,
+    .poll = cuda_poll,
+    .close = cuda_close,
+    .work_bytes = cuda_work_bytes,
+};
+
+static enum gemmd_error open_slot(struct slot *slot, int priority, struct fault *fault)
+{
+    cudaEvent_t *events[] = {&slot->begun, &slot->copied_in, &slot->computed, &slot->ended};
+    cudaError_t error =
+        cudaStreamCreateWithPriority(&slot->stream, cudaStreamNonBlocking, priority);
+    for (uint32_t i = 0; i < 4 && error == cudaSuccess; i++)
+        error = cudaEventCreateWithFlags(events[i], cudaEventDefault);
+    if (error != cudaSuccess)
+        return open_failed(fault, "creating a stream", error);
+    return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
+}
+
+static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault)
+{
+    int lowest, highest;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+    if (error != cudaSuccess)
+        return open_failed(fault, "reading stream priorities", error);
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i <= cuda->base.slots && code == GEMMD_OK; i++)
+        code = open_slot(&cuda->slots[i], i == cuda->base.slots ? highest : lowest, fault);
+    return code;
+}
+
+/* After everything else has taken its own, so that "half of what is free" is that. */
+static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_bytes,
+                                    struct fault *fault)
+{
+    size_t free_bytes, total_bytes;
+    cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (error != cudaSuccess)
+        return open_failed(fault, "asking for free device memory", error);
+    uint64_t bytes = wanted_bytes != 0 ? wanted_bytes : free_bytes / 2;
+    void *memory;
+    error = cudaMalloc(&memory, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "device-bytes",
+                         "%" PRIu64 " bytes of device memory were asked for; %zu are free", bytes,
+                         free_bytes);
+    }
+    if (error != cudaSuccess)
+        return open_failed(fault, "taking device memory", error);
+    cuda->memory = memory;
+    cuda->base.arena = arena_create(bytes);
+    if (cuda->base.arena == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for the records of %" PRIu64 " bytes", bytes);
+    return GEMMD_OK;
+}
+
+/* The kernel driver's version ("580.82.07"), or which CUDA it speaks where that is not told. */
+static void read_driver_version(char *out, size_t capacity)
+{
+    int version = 0;
+    FILE *file = fopen("/sys/module/nvidia/version", "re");
+    bool known = file != NULL && fgets(out, (int)capacity, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    if (known)
+        out[strcspn(out, "\n")] = '\0';
+    else if (cudaDriverGetVersion(&version) == cudaSuccess)
+        snprintf(out, capacity, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+}
+
+static enum gemmd_error describe(struct device_info *info, int32_t index, struct fault *fault)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    if (error != cudaSuccess)
+        return open_failed(fault, "asking for the device's properties", error);
+    *info = (struct device_info){.backend = GEMM_BACKEND_CUDA,
+                                 .index = index,
+                                 .memory_total_bytes = properties.totalGlobalMem};
+    snprintf(info->name, sizeof info->name, "%.127s", properties.name);
+    snprintf(info->arch, sizeof info->arch, "sm_%d%d", properties.major, properties.minor);
+    uint32_t used = (uint32_t)snprintf(info->uuid, sizeof info->uuid, "GPU");
+    for (uint32_t i = 0; i < 16; i++) {
+        const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += (uint32_t)snprintf(info->uuid + used, sizeof info->uuid - used, "%s%02x", dash,
+                                   (unsigned char)properties.uuid.bytes[i]);
+    }
+    read_driver_version(info->driver, sizeof info->driver);
+    return GEMMD_OK;
+}
+
+enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
+                                  struct fault *fault)
+{
+    uint32_t count;
+    enum gemmd_error code = device_cuda_count(&count, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (options->index < 0 || (uint32_t)options->index >= count)
+        return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "devices",
+                         "device %" PRId32 " was asked for; this host has %" PRIu32, options->index,
+                         count);
+    struct cuda_device *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the device");
+    device_init(&cuda->base, &cuda_ops, options->streams);
+
+    cudaError_t error = cudaSetDevice(options->index);
+    if (error == cudaSuccess)
+        error = cudaFree(NULL); /* makes the context, and finds out whether there is one */
+    if (error != cudaSuccess)
+        code = open_failed(fault, "opening the device", error);
+    if (code == GEMMD_OK)
+        code = describe(&cuda->base.info, options->index, fault);
+    if (code == GEMMD_OK)
+        code = open_slots(cuda, fault);
+    if (code == GEMMD_OK)
+        code = open_memory(cuda, options->memory_bytes, fault);
+    if (code == GEMMD_OK)
+        code = warm(cuda, fault);
+    if (code != GEMMD_OK) {
+        cuda_close(&cuda->base);
+        return code;
+    }
+    *device = &cuda->base;
+    return GEMMD_OK;
+}
+
+/* A host without an NVIDIA driver, or with its devices hidden on purpose. */
+static bool is_meant_to_have_none(cudaError_t error)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (error != cudaErrorNoDevice && error != cudaErrorInsufficientDriver)
+        return false;
+    return access("/proc/driver/nvidia", F_OK) != 0 ||
+           (visible != NULL && (visible[0] == '\0' || strcmp(visible, "-1") == 0));
+}
+
+enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)
+{
+    int devices = 0;
+    *count = 0;
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    (void)cudaGetLastError();
+    if (error == cudaSuccess)
+        *count = (uint32_t)devices;
+    if (error == cudaSuccess || is_meant_to_have_none(error))
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "backend",
+                     "there is an NVIDIA driver, but CUDA does not start: %s (%s); "
+                     "--backend cpu does without it",
+                     cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault)
+{
+    void *memory = NULL;
+    cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+    if (error == cudaSuccess)
+        return memory;
+    (void)cudaGetLastError();
+    fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "pinned-bytes",
+              "%" PRIu64 " bytes of host memory could not be pinned: %s", bytes,
+              cudaGetErrorString(error));
+    return NULL;
+}
+
+void device_cuda_host_free(void *memory)
+{
+    (void)cudaFreeHost(memory);
+}

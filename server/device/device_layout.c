@@ -1,0 +1,57 @@
+#include "server/device/device_layout.h"
+
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+struct matrix {
+    enum gemmd_dtype dtype;
+    uint64_t rows, columns, leading, stride; /* as stored */
+};
+
+/* From the first element of the first problem to the last of the last one. */
+static bool span_bytes(const struct matrix *matrix, uint64_t batch, uint64_t *out)
+{
+    uint64_t rows, problems, elements;
+    return matrix->rows > 0 && batch > 0 && size_mul(matrix->rows - 1, matrix->leading, &rows) &&
+           size_mul(batch - 1, matrix->stride, &problems) && size_add(rows, problems, &elements) &&
+           size_add(elements, matrix->columns, &elements) &&
+           size_mul(elements, dtype_size(matrix->dtype), out);
+}
+
+static bool place(struct device_layout *layout, uint64_t bytes, struct device_part *part)
+{
+    uint64_t aligned;
+    *part = (struct device_part){layout->total_bytes, bytes};
+    return size_align(bytes, DEVICE_LAYOUT_ALIGNMENT, &aligned) &&
+           size_add(layout->total_bytes, aligned, &layout->total_bytes);
+}
+
+static bool place_matrix(struct device_layout *layout, const struct matrix *matrix, uint64_t batch,
+                         struct device_part *part)
+{
+    uint64_t bytes;
+    return span_bytes(matrix, batch, &bytes) && place(layout, bytes, part);
+}
+
+bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                   struct device_layout *layout)
+{
+    const struct gemm_problem *p = problem;
+    struct matrix a = {p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->lda,
+                       p->stride_a};
+    struct matrix b = {p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->ldb,
+                       p->stride_b};
+    struct matrix bias = {p->out, 1, p->n, 0, 0};
+    struct matrix c0 = {p->out, p->m, p->n, p->ldc0, p->stride_c0};
+    struct matrix c = {p->out, p->m, p->n, p->ldc, p->stride_c};
+    uint64_t workspace_bytes;
+
+    *layout = (struct device_layout){.total_bytes = 0};
+    return place_matrix(layout, &a, p->batch, &layout->a) &&
+           place_matrix(layout, &b, p->batch, &layout->b) &&
+           (p->bias == NULL || place_matrix(layout, &bias, 1, &layout->bias)) &&
+           (p->c0 == NULL || place_matrix(layout, &c0, p->batch, &layout->c0)) &&
+           place_matrix(layout, &c, p->batch, &layout->c) &&
+           kernel->workspace_bytes(problem, &workspace_bytes) &&
+           place(layout, workspace_bytes, &layout->workspace);
+}

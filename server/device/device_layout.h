@@ -1,0 +1,32 @@
+/*
+ * device_layout.h - where the parts of a problem lie within its range of device memory.
+ *
+ * Every part starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever the alignment it had on the
+ * host: a library that chooses its kernel by alignment makes the same choice every time, and
+ * results don't depend on how a body was laid out. Pure functions, any thread.
+ */
+#ifndef SERVER_DEVICE_DEVICE_LAYOUT_H
+#define SERVER_DEVICE_DEVICE_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+
+enum { DEVICE_LAYOUT_ALIGNMENT = 256 };
+
+/* Bytes from the range's start; a part of 0 bytes is not there. */
+struct device_part {
+    uint64_t offset, bytes;
+};
+
+struct device_layout {
+    struct device_part a, b, bias, c0, c, workspace;
+    uint64_t total_bytes;
+};
+
+/* False on overflow. Of the problem's pointers only bias's and c0's being NULL is looked at. */
+bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                   struct device_layout *layout);
+
+#endif

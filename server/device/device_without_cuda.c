@@ -1,0 +1,37 @@
+/* The CUDA backend of a build that has none. */
+#include <stddef.h>
+
+#include "server/device/device_ops.h"
+
+static enum gemmd_error refuse(struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "backend",
+                     "this build of gemmd has no CUDA; it computes on the CPU");
+}
+
+enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)
+{
+    (void)fault;
+    *count = 0;
+    return GEMMD_OK;
+}
+
+enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
+                                  struct fault *fault)
+{
+    (void)options;
+    (void)device;
+    return refuse(fault);
+}
+
+void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault)
+{
+    (void)bytes;
+    refuse(fault);
+    return NULL;
+}
+
+void device_cuda_host_free(void *memory)
+{
+    (void)memory;
+}

@@ -1,0 +1,98 @@
+#include "server/http/connection.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "proto/error.h"
+#include "server/daemon.h"
+
+/* The average rate of a body counts only after this long. */
+static const uint64_t RATE_GRACE_NS = 5000000000u;
+static const uint64_t NS_PER_MS = 1000000u;
+
+bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
+{
+    enum connection_phase before = atomic_load(&connection->phase);
+    atomic_store(&connection->since_ns, now_ns);
+    atomic_store(&connection->moved_bytes, 0);
+    do {
+        if (before == CONNECTION_EXPIRED)
+            return false;
+    } while (!atomic_compare_exchange_weak(&connection->phase, &before, phase));
+    return true;
+}
+
+static bool past(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
+{
+    return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
+}
+
+void connection_send_fault(int fd, const struct fault *fault)
+{
+    char body[2048], head[256];
+    uint64_t length = fault_to_json(fault, body, sizeof body);
+    int head_length = snprintf(head, sizeof head,
+                               "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
+                               "Content-Length: %" PRIu64 "\r\n%sConnection: close\r\n\r\n",
+                               error_status(fault->code), error_title(fault->code), length,
+                               error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
+    struct iovec parts[2] = {{head, (size_t)head_length}, {body, (size_t)length}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    /* Best effort: the client may have stopped reading too. */
+    (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
+{
+    const struct config *config = &daemon->config;
+    enum connection_phase phase = atomic_load(&connection->phase);
+    uint64_t since = atomic_load(&connection->since_ns);
+    uint64_t moved = atomic_load(&connection->moved_bytes);
+    uint64_t deadline = atomic_load(&connection->deadline_ns);
+    struct fault fault = {.code = GEMMD_OK};
+    bool late = false;
+
+    switch (phase) {
+    case CONNECTION_IDLE:
+        late =
+            past(since, atomic_load(&daemon->stage) == DAEMON_CLOSING ? 1 : config->idle_timeout_ms,
+                 now_ns);
+        break;
+    case CONNECTION_HEADERS:
+        late = past(since, config->header_timeout_ms, now_ns);
+        if (late)
+            fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+                      "the headers did not arrive within %" PRIu32 " ms",
+                      config->header_timeout_ms);
+        break;
+    case CONNECTION_BODY:
+        if (deadline != 0 && now_ns > deadline) {
+            late = true;
+            fault_set(&fault, GEMMD_ERR_DEADLINE, "timeout_ms",
+                      "the deadline passed while the body was arriving");
+        } else if (past(since, config->body_timeout_ms, now_ns)) {
+            late = true;
+            fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+                      "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
+        } else if (config->min_body_rate != 0 && now_ns > since + RATE_GRACE_NS &&
+                   (double)moved * 1e9 < (double)config->min_body_rate * (double)(now_ns - since)) {
+            late = true;
+            fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+                      "the body arrived at less than %" PRIu64 " bytes a second",
+                      config->min_body_rate);
+        }
+        break;
+    case CONNECTION_SENDING:
+        late = past(since, config->body_timeout_ms, now_ns);
+        break;
+    case CONNECTION_WORKING:
+    case CONNECTION_EXPIRED:
+        break;
+    }
+    if (!late || !atomic_compare_exchange_strong(&connection->phase, &phase, CONNECTION_EXPIRED))
+        return;
+    if (fault.code != GEMMD_OK)
+        connection_send_fault(connection->fd, &fault);
+    shutdown(connection->fd, SHUT_RDWR);
+}

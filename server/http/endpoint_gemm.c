@@ -1,0 +1,210 @@
+/*
+ * POST /gemm, from the headers to the answer. The order of the gates is the order of their cost:
+ * types, parameters, the daemon's state, sizes and places, memory.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "server/clock.h"
+#include "server/daemon.h"
+#include "server/http/accept.h"
+#include "server/http/endpoints.h"
+#include "server/http/respond.h"
+
+static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_size, const char *value, size_t value_size)
+{
+    struct request *request = cls;
+    (void)kind;
+    if (strlen(name) != name_size || (value != NULL && strlen(value) != value_size)) {
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "a parameter contains a zero byte");
+        return MHD_NO;
+    }
+    return gemm_request_set(&request->gemm.request, name, value == NULL ? "" : value,
+                            &request->fault) == GEMMD_OK
+               ? MHD_YES
+               : MHD_NO;
+}
+
+static enum gemmd_error choose_formats(struct request *request)
+{
+    struct gemm_call *call = &request->gemm;
+    const char *type = request_header(request, "Content-Type");
+    call->body_format = FORMAT_RAW;
+    if (type != NULL && !format_from_media_type(type, &call->body_format))
+        return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "Content-Type can be application/octet-stream, "
+                         "application/vnd.safetensors or application/x-npy");
+    if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
+        return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
+                         "Accept can name application/octet-stream, "
+                         "application/vnd.safetensors or application/x-npy");
+    return GEMMD_OK;
+}
+
+static enum gemmd_error read_parameters(struct request *request)
+{
+    struct gemm_call *call = &request->gemm;
+    struct fault *fault = &request->fault;
+    const struct config *config = &request->daemon->config;
+
+    gemm_request_init(&call->request);
+    MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, request);
+    if (fault->code != GEMMD_OK)
+        return fault->code;
+    enum gemmd_error code = gemm_request_check(&call->request, call->body_format, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (call->request.a[0] != '\0' || call->request.b[0] != '\0')
+        return fault_set(fault, GEMMD_ERR_NOT_FOUND, call->request.a[0] != '\0' ? "a" : "b",
+                         "there is no resident tensor of that name");
+    if (call->request.store[0] != '\0')
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "store",
+                         "this daemon keeps no resident tensors; leave store out");
+    if (call->request.timeout_ms > config->max_timeout_ms)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "timeout_ms",
+                         "timeout_ms can be at most %" PRIu64, config->max_timeout_ms);
+    uint64_t timeout_ms =
+        call->request.timeout_ms != 0 ? call->request.timeout_ms : config->default_timeout_ms;
+    if (timeout_ms != 0)
+        call->deadline_ns = request->started_ns + timeout_ms * 1000000u;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error check_daemon(struct request *request)
+{
+    struct daemon *daemon = request->daemon;
+    if (atomic_load(&daemon->stage) == DAEMON_CLOSING)
+        return fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+    if (device_lost(daemon->device))
+        return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
+    return GEMMD_OK;
+}
+
+static void gemm_begin(struct request *request)
+{
+    struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
+    if (choose_formats(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
+        check_daemon(request) != GEMMD_OK ||
+        gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK)
+        request_refuse(request);
+    else
+        request_receive(request);
+}
+
+static bool gemm_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
+           GEMMD_OK;
+}
+
+/* The dispatch thread is done with it (or the timer or the verifier ended it). */
+static void work_done(struct work *work)
+{
+    struct gemm_call *call = (struct gemm_call *)((char *)work - offsetof(struct gemm_call, work));
+    struct request *request = (struct request *)((char *)call - offsetof(struct request, gemm));
+    request_wake(request);
+}
+
+static void gemm_submit(struct request *request)
+{
+    struct gemm_call *call = &request->gemm;
+    if (gemm_call_bind(call, request->daemon, &request->fault) != GEMMD_OK) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    call->work.done = work_done;
+    call->work.queued_ns = clock_now_ns();
+    request_suspend(request); /* before the push: the answer may be there at once */
+    queue_push(request->daemon->queue, &call->work);
+}
+
+struct sent_block {
+    struct pool *pool;
+    void *block;
+};
+
+static void block_sent(void *cls)
+{
+    struct sent_block *sent = cls;
+    pool_free(sent->pool, sent->block);
+    free(sent);
+}
+
+static double ms(uint64_t ns)
+{
+    return (double)ns * 1e-6;
+}
+
+static void add_headers(struct request *request, struct MHD_Response *response)
+{
+    const struct gemm_call *call = &request->gemm;
+    const struct work *work = &call->work;
+    char text[256];
+
+    tensor_shape_text(&call->c, text, sizeof text);
+    MHD_add_response_header(response, "Content-Type", format_media_type(call->answer_format));
+    MHD_add_response_header(response, "Gemmd-Shape", text);
+    MHD_add_response_header(response, "Gemmd-Dtype", dtype_name(call->c.dtype));
+    MHD_add_response_header(response, "Gemmd-Kernel", work->kernel->name);
+    snprintf(text, sizeof text, "%" PRIu32, work->batch);
+    MHD_add_response_header(response, "Gemmd-Batch", text);
+    snprintf(text, sizeof text,
+             "recv;dur=%.3f, queue;dur=%.3f, h2d;dur=%.3f, kernel;dur=%.3f, d2h;dur=%.3f, "
+             "total;dur=%.3f",
+             ms(request->received_ns - request->started_ns), ms(work->started_ns - work->queued_ns),
+             ms(work->h2d_ns), ms(work->kernel_ns), ms(work->d2h_ns),
+             ms(clock_now_ns() - request->started_ns));
+    MHD_add_response_header(response, "Server-Timing", text);
+    if (work->verify) {
+        snprintf(text, sizeof text, "pass; residual=%.3g", work->residual);
+        MHD_add_response_header(response, "Gemmd-Verify", text);
+    }
+}
+
+/* Sends straight from pinned memory; the block goes back when the last byte has gone. */
+static void gemm_answer(struct request *request)
+{
+    struct gemm_call *call = &request->gemm;
+    gemm_call_finish(call, request->daemon);
+    if (call->work.status != GEMMD_OK) {
+        respond_fault(request, &call->work.fault);
+        return;
+    }
+    struct sent_block *sent = malloc(sizeof *sent);
+    struct MHD_Response *response = NULL;
+    uint64_t length = call->header_bytes + call->result_bytes;
+    if (sent != NULL) {
+        *sent = (struct sent_block){request->daemon->pool, call->result};
+        response = MHD_create_response_from_buffer_with_free_callback_cls(
+            (size_t)length, call->result, block_sent, sent);
+    }
+    if (response == NULL) {
+        free(sent);
+        struct fault fault;
+        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+        respond_fault(request, &fault);
+        return;
+    }
+    call->result = NULL; /* the response's now */
+    add_headers(request, response);
+    respond(request, 200, response, length);
+}
+
+static void gemm_release(struct request *request)
+{
+    gemm_call_close(&request->gemm, request->daemon);
+}
+
+const struct endpoint endpoint_gemm = {
+    .path = "/gemm",
+    .allow = "POST",
+    .op = METRICS_OP_GEMM,
+    .begin = gemm_begin,
+    .chunk = gemm_chunk,
+    .submit = gemm_submit,
+    .answer = gemm_answer,
+    .release = gemm_release,
+};

@@ -1,0 +1,14 @@
+/* endpoints.h - every path that is served. See struct endpoint in request.h. */
+#ifndef SERVER_HTTP_ENDPOINTS_H
+#define SERVER_HTTP_ENDPOINTS_H
+
+#include "server/http/request.h"
+
+extern const struct endpoint endpoint_gemm;    /* POST /gemm (endpoint_gemm.c) */
+extern const struct endpoint endpoint_livez;   /* GET /livez (endpoint_health.c) */
+extern const struct endpoint endpoint_readyz;  /* GET /readyz */
+extern const struct endpoint endpoint_metrics; /* GET /metrics (endpoint_info.c) */
+extern const struct endpoint endpoint_info;    /* GET /info */
+extern const struct endpoint endpoint_openapi; /* GET /openapi.json */
+
+#endif

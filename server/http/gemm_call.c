@@ -1,0 +1,304 @@
+#include "server/http/gemm_call.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/npy.h"
+#include "proto/size.h"
+#include "server/daemon.h"
+
+/* A chunked body in a self-describing format starts with this much and doubles. */
+static const uint64_t FIRST_CHUNKED_BYTES = 1 << 20;
+
+static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
+                                  uint64_t limit)
+{
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "%s is %" PRIu64 " bytes long; the limit is %" PRIu64, what, bytes, limit);
+}
+
+static void describe(const struct gemm_request *request, struct gemm_problem *problem)
+{
+    *problem = (struct gemm_problem){
+        .dtype = request->dtype,
+        .out = request->out,
+        .precision = request->precision,
+        .act = request->act,
+        .transa = request->transa,
+        .transb = request->transb,
+        .m = request->m,
+        .n = request->n,
+        .k = request->k,
+        .batch = request->batch,
+        .alpha = request->alpha,
+        .beta = request->beta,
+    };
+    /* Where the operands are is not known yet, only whether there will be any. */
+    static const char present;
+    problem->a = problem->b = &present;
+    problem->bias = request->bias ? &present : NULL;
+    problem->c0 = request->beta != 0 ? &present : NULL;
+    gemm_problem_contiguous(problem);
+}
+
+/* The format's header for the result; its length is known before the result is. */
+static uint64_t result_header(const struct gemm_call *call, const struct tensor *c,
+                              char out[SAFETENSORS_HEADER_MAX])
+{
+    _Static_assert((int)NPY_HEADER_MAX <= (int)SAFETENSORS_HEADER_MAX, "npy header fits");
+    if (call->answer_format == FORMAT_NPY)
+        return npy_header(c, out);
+    if (call->answer_format == FORMAT_SAFETENSORS) {
+        struct safetensors_entry entry = {.name = "c", .tensor = *c};
+        return safetensors_header(&entry, 1, out);
+    }
+    return 0;
+}
+
+/* The shapes are known: chooses the kernel and takes the memory for the result and on the device.
+ */
+static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    const struct gemm_request *request = &call->request;
+    struct work *work = &call->work;
+    char header[SAFETENSORS_HEADER_MAX];
+    uint64_t block_bytes;
+
+    if (!gemm_request_result_bytes(request, &call->result_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    if (call->result_bytes > daemon->config.max_result_bytes)
+        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+
+    describe(request, &work->problem);
+    enum gemm_backend backend = device_info(daemon->device)->backend;
+    enum gemmd_error code =
+        gemm_select(backend, request->kernel, &work->problem, &work->kernel, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (!device_work_bytes(daemon->device, &work->problem, work->kernel, &work->device_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the device memory needed does not fit in 64 bits");
+
+    if (!gemm_request_result(request, NULL, &call->c))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    call->header_bytes = result_header(call, &call->c, header);
+    if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
+        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+    call->result = pool_alloc(daemon->pool, block_bytes, fault);
+    if (call->result == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    memcpy(call->result, header, call->header_bytes);
+    call->c.data = call->result + call->header_bytes;
+
+    if (work->device_bytes > 0) {
+        struct arena *arena = device_arena(daemon->device);
+        if (work->device_bytes > arena_capacity_bytes(arena))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the problem needs %" PRIu64 " bytes of device memory; the device has "
+                             "%" PRIu64,
+                             work->device_bytes, arena_capacity_bytes(arena));
+        if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
+            return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                             "out of device memory: %" PRIu64 " bytes needed, %" PRIu64 " free",
+                             work->device_bytes,
+                             arena_capacity_bytes(arena) - arena_used_bytes(arena));
+        call->has_device_memory = true;
+    }
+    return GEMMD_OK;
+}
+
+/* The body's length in bytes (0 if it is not known), or a refusal, from what the headers say. */
+static enum gemmd_error check_length(const struct gemm_call *call, const struct config *config,
+                                     struct gemm_body_length length, uint64_t *expected,
+                                     struct fault *fault)
+{
+    *expected = length.known ? length.bytes : 0;
+    if (call->body_format == FORMAT_RAW) {
+        if (!gemm_request_raw_bytes(&call->request, expected))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the operands' size does not fit in 64 bits; the limit is %" PRIu64
+                             " bytes",
+                             config->max_body_bytes);
+        if (*expected <= config->max_body_bytes && length.known)
+            return gemm_request_check_raw_bytes(&call->request, length.bytes, fault);
+    } else if (length.known && length.bytes == 0) {
+        struct gemm_request request = call->request;
+        struct gemm_operands none;
+        return gemm_request_bind(&request, call->body_format, "", 0, &none, fault);
+    }
+    if (*expected > config->max_body_bytes)
+        return too_large(fault, "the body", *expected, config->max_body_bytes);
+    return GEMMD_OK;
+}
+
+enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
+                                struct gemm_body_length length, struct fault *fault)
+{
+    uint64_t expected;
+    enum gemmd_error code = check_length(call, &daemon->config, length, &expected, fault);
+    if (code != GEMMD_OK)
+        return code;
+
+    if (call->body_format == FORMAT_RAW) {
+        uint64_t result_bytes = 0;
+        (void)gemm_request_result_bytes(&call->request, &result_bytes); /* prepare checks */
+        if (!size_add(expected, result_bytes, &call->queue_bytes))
+            call->queue_bytes = expected;
+    } else {
+        call->queue_bytes = expected;
+    }
+    code = queue_reserve(daemon->queue, call->queue_bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    call->has_place = true;
+    if (call->body_format == FORMAT_RAW) {
+        code = prepare(call, daemon, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+
+    call->body_capacity = expected;
+    if (expected == 0) {
+        call->body_capacity = FIRST_CHUNKED_BYTES;
+        if (call->body_capacity > daemon->config.max_body_bytes)
+            call->body_capacity = daemon->config.max_body_bytes;
+    }
+    call->body = pool_alloc(daemon->pool, call->body_capacity, fault);
+    return call->body == NULL ? GEMMD_ERR_OUT_OF_MEMORY : GEMMD_OK;
+}
+
+static enum gemmd_error grow_body(struct gemm_call *call, struct daemon *daemon, uint64_t needed,
+                                  struct fault *fault)
+{
+    uint64_t limit = daemon->config.max_body_bytes, capacity = call->body_capacity;
+    if (needed > limit)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body is longer than the limit of %" PRIu64 " bytes", limit);
+    while (capacity < needed)
+        capacity = capacity > limit / 2 ? limit : capacity * 2;
+    unsigned char *body = pool_alloc(daemon->pool, capacity, fault);
+    if (body == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    memcpy(body, call->body, call->body_bytes);
+    pool_free(daemon->pool, call->body);
+    call->body = body;
+    call->body_capacity = capacity;
+    return GEMMD_OK;
+}
+
+enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon, const void *bytes,
+                                  uint64_t length, struct fault *fault)
+{
+    uint64_t needed;
+    if (!size_add(call->body_bytes, length, &needed))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the body's size overflows");
+    if (needed > call->body_capacity) {
+        if (call->body_format == FORMAT_RAW)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "the body has more than the %" PRIu64 " bytes that the operands take",
+                             call->body_capacity);
+        enum gemmd_error code = grow_body(call, daemon, needed, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    memcpy(call->body + call->body_bytes, bytes, length);
+    call->body_bytes = needed;
+    return GEMMD_OK;
+}
+
+/* Whether the device cannot use an operand where it lies in the body: batches and C0 in
+ * column-major order, and on the CPU elements that are not aligned (a copy to a GPU
+ * does not care). */
+static bool needs_copy(const struct tensor *tensor, enum gemm_backend backend)
+{
+    return tensor->rank > 0 &&
+           (tensor->fortran || (backend == GEMM_BACKEND_CPU &&
+                                (uintptr_t)tensor->data % dtype_size(tensor->dtype) != 0));
+}
+
+static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *daemon,
+                                      struct gemm_operands *operands, struct fault *fault)
+{
+    struct tensor *all[] = {&operands->a, &operands->b, &operands->bias, &operands->c0};
+    enum gemm_backend backend = device_info(daemon->device)->backend;
+    uint64_t total = 0, offset = 0;
+    for (int i = 0; i < 4; i++) {
+        if (!needs_copy(all[i], backend))
+            continue;
+        if (!size_add(total, all[i]->bytes, &total) || !size_align(total, 64, &total))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
+    }
+    if (total == 0)
+        return GEMMD_OK;
+    call->scratch = pool_alloc(daemon->pool, total, fault);
+    if (call->scratch == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    for (int i = 0; i < 4; i++) {
+        if (!needs_copy(all[i], backend))
+            continue;
+        unsigned char *copy = call->scratch + offset;
+        if (all[i]->fortran)
+            tensor_copy_row_major(all[i], copy);
+        else
+            memcpy(copy, all[i]->data, all[i]->bytes);
+        all[i]->fortran = false;
+        all[i]->data = copy;
+        offset = (offset + all[i]->bytes + 63) / 64 * 64; /* checked above */
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    struct gemm_operands operands;
+    struct work *work = &call->work;
+    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
+                                              call->body_bytes, &operands, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (call->body_format != FORMAT_RAW) {
+        call->request.transa = operands.transa;
+        call->request.transb = operands.transb;
+        code = prepare(call, daemon, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    code = copy_operands(call, daemon, &operands, fault);
+    if (code != GEMMD_OK)
+        return code;
+
+    work->problem.a = operands.a.data;
+    work->problem.b = operands.b.data;
+    work->problem.bias = operands.bias.rank > 0 ? operands.bias.data : NULL;
+    work->problem.c0 = operands.c0.rank > 0 ? operands.c0.data : NULL;
+    work->problem.c = call->result + call->header_bytes;
+    work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
+    work->priority = call->request.priority;
+    work->bytes = call->queue_bytes;
+    work->deadline_ns = call->deadline_ns;
+    return GEMMD_OK;
+}
+
+void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
+{
+    if (call->has_device_memory)
+        arena_free(device_arena(daemon->device), call->work.device_offset);
+    call->has_device_memory = false;
+    pool_free(daemon->pool, call->body);
+    call->body = NULL;
+    pool_free(daemon->pool, call->scratch);
+    call->scratch = NULL;
+    if (call->has_place)
+        queue_release(daemon->queue, call->queue_bytes);
+    call->has_place = false;
+}
+
+void gemm_call_close(struct gemm_call *call, struct daemon *daemon)
+{
+    gemm_call_finish(call, daemon);
+    pool_free(daemon->pool, call->result);
+    call->result = NULL;
+}

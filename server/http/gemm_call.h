@@ -1,0 +1,58 @@
+/*
+ * gemm_call.h - a POST /gemm on its way: parameters, memory, work.
+ *
+ * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
+ * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
+ * request; shapes that are inside the body are known, and their memory is reserved, in
+ * gemm_call_bind.
+ */
+#ifndef SERVER_HTTP_GEMM_CALL_H
+#define SERVER_HTTP_GEMM_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/gemm_request.h"
+#include "server/work/work.h"
+
+struct daemon;
+
+struct gemm_call {
+    struct gemm_request request;
+    enum format body_format, answer_format;
+    uint64_t deadline_ns;
+
+    unsigned char *body; /* pinned */
+    uint64_t body_capacity, body_bytes;
+    unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
+    uint64_t header_bytes, result_bytes;
+    unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
+    struct tensor c;        /* the result; data points into `result` */
+
+    uint64_t queue_bytes; /* what the place in the queue counts */
+    bool has_place, has_device_memory;
+    struct work work;
+};
+
+/* What the headers say about the body. */
+struct gemm_body_length {
+    bool known; /* false: chunked */
+    uint64_t bytes;
+};
+
+/* `call` is zeroed but for `request` (all parameters set and checked), the formats and the
+ * deadline. */
+enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
+                                struct gemm_body_length length, struct fault *fault);
+/* Appends to the body. */
+enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon, const void *bytes,
+                                  uint64_t length, struct fault *fault);
+/* The body is complete: finds the operands and makes call->work ready for the queue (all but
+ * `done`). */
+enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+/* The work is done: gives back all but the result. */
+void gemm_call_finish(struct gemm_call *call, struct daemon *daemon);
+/* Gives back everything that is still held. */
+void gemm_call_close(struct gemm_call *call, struct daemon *daemon);
+
+#endif

@@ -1,0 +1,62 @@
+#include "server/http/guard.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "proto/number.h"
+#include "server/http/request.h"
+
+struct framing {
+    uint32_t hosts, lengths, encodings;
+    const char *length, *encoding;
+};
+
+static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct framing *framing = cls;
+    (void)kind;
+    if (strcasecmp(name, "Host") == 0)
+        framing->hosts++;
+    if (strcasecmp(name, "Content-Length") == 0) {
+        framing->lengths++;
+        framing->length = value == NULL ? "" : value;
+    }
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        framing->encodings++;
+        framing->encoding = value == NULL ? "" : value;
+    }
+    return MHD_YES;
+}
+
+enum gemmd_error guard_headers(struct request *request)
+{
+    struct framing framing = {0};
+    struct fault *fault = &request->fault;
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, look, &framing);
+
+    /* The body's length is in doubt: read nothing of it, answer and close. */
+    request->chunked = framing.encodings > 0 || framing.lengths > 1;
+    if (framing.hosts > 1)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "there is more than one Host header");
+    if (framing.lengths > 1)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "there is more than one Content-Length header");
+    if (framing.encodings > 0 && framing.lengths > 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "Content-Length and Transfer-Encoding exclude each other");
+    if (framing.encodings > 1 ||
+        (framing.encodings == 1 && strcasecmp(framing.encoding, "chunked") != 0))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the only Transfer-Encoding that is taken is chunked");
+    if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "Content-Length is not a number of bytes");
+
+    const char *expect = request_header(request, "Expect");
+    request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
+    const char *coding = request_header(request, "Content-Encoding");
+    if (coding != NULL && strcasecmp(coding, "identity") != 0)
+        return fault_set(fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "compressed bodies are not taken: send Content-Encoding identity");
+    return GEMMD_OK;
+}

@@ -1,0 +1,17 @@
+/*
+ * guard.h - refuses what a front proxy and libmicrohttpd could read differently (request
+ * smuggling), before anything else is looked at.
+ */
+#ifndef SERVER_HTTP_GUARD_H
+#define SERVER_HTTP_GUARD_H
+
+#include "proto/error.h"
+
+struct request;
+
+/* At most one Host and one Content-Length, digits only; Transfer-Encoding only as a single
+ * "chunked" and never with Content-Length; no Content-Encoding. Fills in request->chunked,
+ * content_length and expects_continue; on refusal request->fault. */
+enum gemmd_error guard_headers(struct request *request);
+
+#endif

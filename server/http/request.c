@@ -1,0 +1,280 @@
+#include "server/http/request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "server/clock.h"
+#include "server/daemon.h"
+#include "server/http/guard.h"
+#include "server/http/respond.h"
+#include "server/http/route.h"
+
+/* Bodies of refused requests up to this length are read and dropped, which keeps the
+ * connection; longer ones cost less as a new connection. */
+static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
+
+void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct io_thread *thread = cls;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct connection *connection = info->socket_context;
+    struct request *request = connection == NULL ? NULL : calloc(1, sizeof *request);
+    if (request == NULL)
+        return NULL; /* request_handle closes the connection */
+    request->daemon = thread->daemon;
+    request->thread = thread;
+    request->connection = connection;
+    request->mhd = mhd;
+    request->started_ns = clock_now_ns();
+    snprintf(request->path, sizeof request->path, "%s", uri);
+    atomic_fetch_add(&thread->daemon->active_requests, 1);
+    connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
+    return request;
+}
+
+const char *request_header(const struct request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
+}
+
+/* The client's own id if it is short and printable, else a random one. */
+static void choose_id(struct request *request)
+{
+    const char *given = request_header(request, "X-Request-Id");
+    size_t length = given == NULL ? 0 : strlen(given);
+    bool usable = length > 0 && length <= REQUEST_ID_MAX;
+    for (size_t i = 0; usable && i < length; i++)
+        usable = given[i] > ' ' && given[i] < 0x7f;
+    if (usable) {
+        memcpy(request->id, given, length + 1);
+        return;
+    }
+    /* splitmix64 (S. Vigna): unique enough for a log; ids are no secret. */
+    uint64_t z = request->thread->id_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    snprintf(request->id, sizeof request->id, "%016" PRIx64, z ^ (z >> 31));
+}
+
+void request_refuse(struct request *request)
+{
+    bool small_body = !request->chunked && request->content_length > 0 &&
+                      request->content_length <= DISCARD_MAX_BYTES;
+    if (small_body && !request->expects_continue) {
+        request->state = REQUEST_DISCARDING;
+        connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
+        return;
+    }
+    respond_fault(request, &request->fault);
+}
+
+void request_receive(struct request *request)
+{
+    request->state = REQUEST_RECEIVING;
+    atomic_store(&request->connection->deadline_ns, request->gemm.deadline_ns);
+    connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
+}
+
+void request_suspend(struct request *request)
+{
+    request->state = REQUEST_WORKING;
+    MHD_suspend_connection(request->mhd);
+}
+
+void request_wake(struct request *request)
+{
+    request->state = REQUEST_READY;
+    MHD_resume_connection(request->mhd);
+}
+
+static bool has_body(const struct request *request)
+{
+    return request->chunked || request->content_length > 0;
+}
+
+static void begin(struct request *request, const char *url, const char *method)
+{
+    if (route_find(request, url, method) != GEMMD_OK)
+        request_refuse(request);
+    else
+        request->endpoint->begin(request);
+}
+
+static void take_headers(struct request *request, const char *url, const char *method)
+{
+    snprintf(request->method, sizeof request->method, "%s", method);
+    choose_id(request);
+    if (guard_headers(request) != GEMMD_OK)
+        request_refuse(request);
+    else if (has_body(request))
+        begin(request, url, method);
+    else
+        request->state = REQUEST_BODILESS;
+}
+
+/* More of the body. False if the connection has to be closed. */
+static bool receive(struct request *request, const char *bytes, size_t length)
+{
+    struct connection *connection = request->connection;
+    request->received_bytes += length;
+    atomic_store_explicit(&connection->moved_bytes, request->received_bytes, memory_order_relaxed);
+    if (request->state == REQUEST_RECEIVING) {
+        if (request->endpoint->chunk(request, bytes, length))
+            return true;
+        request->state = REQUEST_DISCARDING;
+        request->content_length =
+            request->received_bytes; /* what may still come is bounded from here */
+    }
+    /* Only a body of unknown length can get here with more than DISCARD_MAX_BYTES to drop. */
+    if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
+        connection_send_fault(connection->fd, &request->fault);
+        request->status = error_status(request->fault.code);
+        connection->linger = true;
+        return false;
+    }
+    return true;
+}
+
+/* The body is complete. */
+static void finish_body(struct request *request)
+{
+    request->received_ns = clock_now_ns();
+    if (request->state == REQUEST_DISCARDING) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    request->endpoint->submit(request);
+}
+
+enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *upload_data,
+                               size_t *upload_data_size, void **context)
+{
+    struct request *request = *context;
+    (void)cls;
+    (void)mhd;
+    (void)version;
+    if (request == NULL)
+        return MHD_NO;
+
+    switch (request->state) {
+    case REQUEST_HEADERS:
+        take_headers(request, url, method);
+        return MHD_YES;
+    case REQUEST_BODILESS:
+        begin(request, url, method);
+        return MHD_YES;
+    case REQUEST_RECEIVING:
+    case REQUEST_DISCARDING:
+        if (*upload_data_size > 0) {
+            bool keep = receive(request, upload_data, *upload_data_size);
+            *upload_data_size = 0;
+            return keep ? MHD_YES : MHD_NO;
+        }
+        /* The watchdog may have answered already; then there is nobody to compute for. */
+        if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
+            return MHD_NO;
+        finish_body(request);
+        return MHD_YES;
+    case REQUEST_READY:
+        request->endpoint->answer(request);
+        return MHD_YES;
+    case REQUEST_WORKING:
+    case REQUEST_ANSWERED:
+        return MHD_YES;
+    }
+    return MHD_NO;
+}
+
+static void log_request(const struct request *request, uint64_t now_ns)
+{
+    const struct work *work = &request->gemm.work;
+    const struct gemm_request *gemm = &request->gemm.request;
+    struct log_access entry = {
+        .request_id = request->id,
+        .peer = request->connection->peer,
+        .method = request->method,
+        .path = request->path,
+        .error = request->fault.code == GEMMD_OK ? NULL : error_slug(request->fault.code),
+        .status = request->status,
+        .request_bytes = request->received_bytes,
+        .response_bytes = request->response_bytes,
+        .send_ns = request->sending_ns == 0 ? 0 : now_ns - request->sending_ns,
+        .total_ns = now_ns - request->started_ns,
+    };
+    if (request->received_ns != 0)
+        entry.receive_ns = request->received_ns - request->started_ns;
+    if (request->endpoint != NULL && request->endpoint->op == METRICS_OP_GEMM) {
+        entry.op = "gemm";
+        entry.m = gemm->m;
+        entry.n = gemm->n;
+        entry.k = gemm->k;
+        entry.batch = gemm->batch;
+        entry.dtype = dtype_name(gemm->dtype);
+        entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
+        entry.shared = work->batch;
+        entry.queue_ns = work->started_ns - work->queued_ns;
+        entry.h2d_ns = work->h2d_ns;
+        entry.kernel_ns = work->kernel_ns;
+        entry.d2h_ns = work->d2h_ns;
+    }
+    log_access(request->daemon->log, &entry);
+}
+
+static void count_request(struct request *request, uint64_t now_ns)
+{
+    struct metrics_shard *shard = request->thread->shard;
+    enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
+    bool gemm = op == METRICS_OP_GEMM && request->gemm.request.m != 0;
+    metrics_request(shard, op, gemm ? request->gemm.request.dtype : GEMMD_DTYPE_COUNT,
+                    request->fault.code, now_ns - request->started_ns, request->received_bytes,
+                    request->response_bytes);
+    if (op != METRICS_OP_GEMM)
+        return;
+    if (request->received_ns != 0)
+        metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);
+    if (request->sending_ns != 0)
+        metrics_stage(shard, METRICS_STAGE_SEND, now_ns - request->sending_ns);
+}
+
+/* The connection ended before the answer did: who ended it? */
+static void note_end(struct request *request)
+{
+    if (request->state == REQUEST_DISCARDING && request->status != 0)
+        return; /* we did, in `receive` */
+    if (atomic_load(&request->connection->phase) == CONNECTION_EXPIRED) {
+        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* the watchdog */
+        request->status = error_status(GEMMD_ERR_SLOW_CLIENT);
+        return;
+    }
+    if (request->fault.code == GEMMD_OK)
+        request->fault.code = GEMMD_ERR_CANCELLED;
+    metrics_client_gone(request->thread->shard);
+}
+
+void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
+                       enum MHD_RequestTerminationCode code)
+{
+    struct request *request = *context;
+    uint64_t now_ns = clock_now_ns();
+    (void)cls;
+    (void)mhd;
+    if (request == NULL)
+        return;
+    *context = NULL;
+    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        note_end(request);
+    count_request(request, now_ns);
+    if (request->daemon->config.access_log)
+        log_request(request, now_ns);
+    if (request->endpoint != NULL && request->endpoint->release != NULL)
+        request->endpoint->release(request);
+    atomic_store(&request->connection->deadline_ns, 0);
+    connection_enter(request->connection, CONNECTION_IDLE, now_ns);
+    atomic_fetch_sub(&request->daemon->active_requests, 1);
+    free(request);
+}

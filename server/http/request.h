@@ -1,0 +1,100 @@
+/*
+ * request.h - one HTTP request, from its first line to the last byte of its answer.
+ *
+ * The states, in order; every request is in its I/O thread's hands but for WORKING:
+ *   HEADERS     the first line has arrived
+ *   BODILESS    the headers are in and no body follows. An answer given at the headers makes
+ *               libmicrohttpd close the connection, so these wait for its next call
+ *   RECEIVING   accepted: the body goes into pinned memory
+ *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
+ *               so that a client with a small body keeps its connection
+ *   WORKING     suspended; the queue and the dispatch thread own request->gemm.work
+ *   READY       the work is done; the I/O thread was woken and answers next
+ *   ANSWERED    the answer is with libmicrohttpd
+ */
+#ifndef SERVER_HTTP_REQUEST_H
+#define SERVER_HTTP_REQUEST_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "server/http/gemm_call.h"
+#include "server/http/io_thread.h"
+
+enum request_state {
+    REQUEST_HEADERS,
+    REQUEST_BODILESS,
+    REQUEST_RECEIVING,
+    REQUEST_DISCARDING,
+    REQUEST_WORKING,
+    REQUEST_READY,
+    REQUEST_ANSWERED
+};
+
+enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
+
+struct request;
+
+/* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
+ * or accepts a body (request_receive). The others are for endpoints that accept bodies: `chunk`
+ * takes bytes (false: request->fault says why, the rest is dropped), `submit` runs when
+ * the body is complete, `answer` when the work is done, `release` exactly once at the end. */
+struct endpoint {
+    const char *path;
+    const char *allow; /* for 405: "GET, HEAD" */
+    enum metrics_op op;
+    bool open; /* needs no token */
+    void (*begin)(struct request *request);
+    bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
+    void (*submit)(struct request *request);
+    void (*answer)(struct request *request);
+    void (*release)(struct request *request);
+};
+
+struct request {
+    struct daemon *daemon;
+    struct io_thread *thread;
+    struct connection *connection;
+    struct MHD_Connection *mhd;
+    const struct endpoint *endpoint; /* NULL until routed */
+    enum request_state state;
+    char id[REQUEST_ID_MAX + 1];
+    char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
+    char method[16];
+    bool chunked;            /* the length is not known */
+    bool expects_continue;   /* the client waits for 100 Continue */
+    uint64_t content_length; /* 0 if chunked */
+    uint64_t received_bytes;
+    struct fault fault; /* why it was refused or failed; GEMMD_OK otherwise */
+
+    int status; /* of the answer */
+    uint64_t response_bytes;
+    uint64_t started_ns, received_ns, sending_ns;
+
+    struct gemm_call gemm; /* POST /gemm */
+};
+
+/* libmicrohttpd's callbacks; `cls` is the io_thread. */
+void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *upload_data,
+                               size_t *upload_data_size, void **context);
+void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
+                       enum MHD_RequestTerminationCode code);
+
+/* For endpoints, on the request's I/O thread. */
+/* Refuses with request->fault: at once if the client has sent no body or waits for 100
+ * Continue, after dropping a small body, else at once and closing. */
+void request_refuse(struct request *request);
+/* Accepts the body. */
+void request_receive(struct request *request);
+/* Suspends the request: whoever it is handed to next must call request_wake, once. */
+void request_suspend(struct request *request);
+/* Wakes a suspended request, whose endpoint's `answer` is then called. Any thread. */
+void request_wake(struct request *request);
+/* The value of a header, or NULL. Borrowed. */
+const char *request_header(const struct request *request, const char *name);
+
+#endif

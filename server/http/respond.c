@@ -1,0 +1,79 @@
+#include "server/http/respond.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/clock.h"
+#include "server/daemon.h"
+#include "server/http/request.h"
+
+void respond(struct request *request, int status, struct MHD_Response *response, uint64_t length)
+{
+    request->status = status;
+    request->response_bytes = length;
+    request->sending_ns = clock_now_ns();
+    /* Answered at the headers with a body on its way: libmicrohttpd will close. */
+    if (request->state == REQUEST_HEADERS)
+        request->connection->linger = true;
+    request->state = REQUEST_ANSWERED;
+    if (response == NULL) {
+        /* No memory even for an answer: close, so that the client sees a failure. */
+        connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
+        shutdown(request->connection->fd, SHUT_RDWR);
+        return;
+    }
+    MHD_add_response_header(response, "X-Request-Id", request->id);
+    if (atomic_load(&request->daemon->stage) == DAEMON_CLOSING)
+        MHD_add_response_header(response, "Connection", "close");
+    connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
+    MHD_queue_response(request->mhd, (unsigned)status, response);
+    MHD_destroy_response(response);
+}
+
+void respond_text(struct request *request, int status, const char *content_type, char *text,
+                  uint64_t length)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL)
+        free(text);
+    else
+        MHD_add_response_header(response, "Content-Type", content_type);
+    respond(request, status, response, length);
+}
+
+void respond_static(struct request *request, int status, const char *content_type, const char *text,
+                    uint64_t length)
+{
+    /* MHD_RESPMEM_PERSISTENT only reads, but the parameter is not const. */
+    union {
+        const char *in;
+        void *out;
+    } memory = {.in = text};
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer((size_t)length, memory.out, MHD_RESPMEM_PERSISTENT);
+    if (response != NULL)
+        MHD_add_response_header(response, "Content-Type", content_type);
+    respond(request, status, response, length);
+}
+
+void respond_fault(struct request *request, const struct fault *fault)
+{
+    char text[2048];
+    uint64_t length = fault_to_json(fault, text, sizeof text);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
+    if (response != NULL) {
+        MHD_add_response_header(response, "Content-Type", "application/problem+json");
+        /* One second: the queue turns over in less, and a lost device is replaced in about that. */
+        if (error_retriable(fault->code) && error_status(fault->code) >= 429)
+            MHD_add_response_header(response, "Retry-After", "1");
+        if (fault->code == GEMMD_ERR_UNAUTHORIZED)
+            MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+        if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)
+            MHD_add_response_header(response, "Allow", request->endpoint->allow);
+    }
+    if (fault != &request->fault)
+        request->fault = *fault;
+    respond(request, error_status(fault->code), response, length);
+}

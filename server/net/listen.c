@@ -1,0 +1,138 @@
+/* listen.c - binds, listens, and clears up after itself. */
+#include "server/net/listen.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/net/listen_address.h"
+
+enum { BACKLOG = 1024 };
+
+static enum gemmd_error io_fault(struct fault *fault, const char *what, const char *address)
+{
+    return fault_set(fault, GEMMD_ERR_IO, "listen", "cannot %s %.120s: %s", what, address,
+                     strerror(errno));
+}
+
+enum gemmd_error listen_check(const char *address, struct fault *fault)
+{
+    struct listen_address parsed;
+    return listen_address_parse(address, &parsed, fault);
+}
+
+/* Makes way for a Unix socket: a crashed daemon leaves its file behind, and only connecting tells
+ * such a file from a daemon that lives. */
+static enum gemmd_error clear_path(const char *path, const struct sockaddr_storage *name,
+                                   socklen_t length, struct fault *fault)
+{
+    struct stat status;
+    if (lstat(path, &status) != 0)
+        return errno == ENOENT ? GEMMD_OK : io_fault(fault, "look at", path);
+    if (!S_ISSOCK(status.st_mode))
+        return fault_set(fault, GEMMD_ERR_IO, "listen",
+                         "%.120s is there already and is not a socket", path);
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (probe < 0)
+        return io_fault(fault, "open a socket for", path);
+    bool stale =
+        connect(probe, (const struct sockaddr *)name, length) != 0 && errno == ECONNREFUSED;
+    close(probe);
+    if (!stale)
+        return fault_set(fault, GEMMD_ERR_IO, "listen",
+                         "%.120s is in use: another process listens on it", path);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return io_fault(fault, "remove the stale socket", path);
+    return GEMMD_OK;
+}
+
+enum gemmd_error listen_open(const char *text, struct listener *listener, struct fault *fault)
+{
+    struct listen_address address;
+    struct sockaddr_storage name = {0};
+    socklen_t length;
+    memset(listener, 0, sizeof(*listener));
+    listener->fd = -1;
+
+    enum gemmd_error error = listen_address_parse(text, &address, fault);
+    if (error == GEMMD_OK)
+        error = listen_address_resolve(&address, &name, &length, fault);
+    bool has_file = address.is_unix && address.path[0] != '@';
+    if (error == GEMMD_OK && has_file)
+        error = clear_path(address.path, &name, length, fault);
+    if (error != GEMMD_OK)
+        return error;
+
+    const int on = 1;
+    int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return io_fault(fault, "open a socket for", text);
+    if (!address.is_unix && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) {
+        error = io_fault(fault, "reuse", text);
+        goto close_socket;
+    }
+    if (name.ss_family == AF_INET6 &&
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0) {
+        error = io_fault(fault, "keep to IPv6 on", text);
+        goto close_socket;
+    }
+    if (bind(fd, (const struct sockaddr *)&name, length) != 0) {
+        error = io_fault(fault, "bind", text);
+        goto close_socket;
+    }
+    struct stat status;
+    if (has_file && lstat(address.path, &status) == 0) {
+        listener->device = status.st_dev;
+        listener->inode = status.st_ino;
+    }
+    length = sizeof(name);
+    if (listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&name, &length) != 0) {
+        error = io_fault(fault, "listen on", text);
+        goto remove_file;
+    }
+    listener->fd = fd;
+    listener->is_unix = address.is_unix;
+    listen_address_text(&name, length, listener->address, sizeof(listener->address));
+    return GEMMD_OK;
+
+remove_file:
+    if (has_file)
+        unlink(address.path);
+close_socket:
+    close(fd);
+    return error;
+}
+
+void listen_close(struct listener *listener)
+{
+    if (listener->fd < 0)
+        return;
+    const char *path = listener->address + strlen("unix:");
+    struct stat status;
+    if (listener->is_unix && !listener->inherited && path[0] != '@' && lstat(path, &status) == 0 &&
+        status.st_dev == listener->device && status.st_ino == listener->inode)
+        unlink(path);
+    close(listener->fd);
+    listener->fd = -1;
+}
+
+void listen_peer_text(int fd, char *out, uint64_t capacity)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t length = sizeof(name);
+    if (getpeername(fd, (struct sockaddr *)&name, &length) != 0) {
+        snprintf(out, capacity, "unknown");
+        return;
+    }
+    struct ucred peer;
+    socklen_t peer_length = sizeof(peer);
+    if (name.ss_family == AF_UNIX &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) == 0)
+        snprintf(out, capacity, "unix:pid=%d,uid=%u", (int)peer.pid, (unsigned)peer.uid);
+    else
+        listen_address_text(&name, length, out, capacity);
+}

@@ -1,0 +1,122 @@
+#include "server/net/peer_counts.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct slot {
+    uint8_t address[16];
+    uint32_t count; /* 0: empty */
+};
+
+/* Open addressing with linear probing; at most half full. */
+struct peer_counts {
+    pthread_mutex_t lock;
+    uint32_t limit, mask;
+    struct slot *slots;
+};
+
+struct peer_counts *peer_counts_create(uint32_t limit, uint32_t capacity)
+{
+    uint32_t size = 16;
+    while (size / 2 < capacity && size < (1u << 30))
+        size *= 2;
+    struct peer_counts *counts = calloc(1, sizeof *counts);
+    if (counts == NULL)
+        return NULL;
+    counts->slots = calloc(limit == 0 ? 1 : size, sizeof *counts->slots);
+    if (counts->slots == NULL) {
+        free(counts);
+        return NULL;
+    }
+    counts->limit = limit;
+    counts->mask = size - 1;
+    pthread_mutex_init(&counts->lock, NULL);
+    return counts;
+}
+
+void peer_counts_destroy(struct peer_counts *counts)
+{
+    if (counts == NULL)
+        return;
+    pthread_mutex_destroy(&counts->lock);
+    free(counts->slots);
+    free(counts);
+}
+
+static bool key_of(const struct peer_counts *counts, const struct sockaddr *address,
+                   uint8_t key[16])
+{
+    if (counts->limit == 0)
+        return false;
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (address->sa_family == AF_INET) {
+        memcpy(key, mapped, sizeof mapped);
+        memcpy(key + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
+        return true;
+    }
+    if (address->sa_family == AF_INET6) {
+        memcpy(key, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
+        return true;
+    }
+    return false;
+}
+
+static uint32_t hash(const uint8_t address[16])
+{
+    uint32_t value = 2166136261u; /* FNV-1a */
+    for (int i = 0; i < 16; i++)
+        value = (value ^ address[i]) * 16777619u;
+    return value;
+}
+
+/* The address's slot, or the empty one where it would go. */
+static uint32_t find(const struct peer_counts *counts, const uint8_t address[16])
+{
+    uint32_t i = hash(address) & counts->mask;
+    while (counts->slots[i].count != 0 && memcmp(counts->slots[i].address, address, 16) != 0)
+        i = (i + 1) & counts->mask;
+    return i;
+}
+
+bool peer_counts_add(struct peer_counts *counts, const struct sockaddr *address)
+{
+    uint8_t key[16];
+    if (!key_of(counts, address, key))
+        return true;
+    pthread_mutex_lock(&counts->lock);
+    struct slot *slot = &counts->slots[find(counts, key)];
+    bool room = slot->count < counts->limit;
+    if (room) {
+        memcpy(slot->address, key, sizeof slot->address);
+        slot->count++;
+    }
+    pthread_mutex_unlock(&counts->lock);
+    return room;
+}
+
+void peer_counts_remove(struct peer_counts *counts, const struct sockaddr *address)
+{
+    uint8_t key[16];
+    if (!key_of(counts, address, key))
+        return;
+    pthread_mutex_lock(&counts->lock);
+    uint32_t i = find(counts, key);
+    if (counts->slots[i].count > 0 && --counts->slots[i].count == 0) {
+        /* Move what was probed past this slot back, so that no chain has a hole. */
+        uint32_t hole = i, j = i;
+        for (;;) {
+            j = (j + 1) & counts->mask;
+            if (counts->slots[j].count == 0)
+                break;
+            uint32_t home = hash(counts->slots[j].address) & counts->mask;
+            if (((j - home) & counts->mask) >= ((j - hole) & counts->mask)) {
+                counts->slots[hole] = counts->slots[j];
+                counts->slots[j].count = 0;
+                hole = j;
+            }
+        }
+    }
+    pthread_mutex_unlock(&counts->lock);
+}

@@ -1,0 +1,76 @@
+/*
+ * metrics.h - what Prometheus scrapes.
+ *
+ * One shard of relaxed atomic counters a thread, summed when scraped: the request path takes no
+ * lock and shares no cache line. Every series exists from the start, at zero. Names follow
+ * prometheus.io's naming rules: prefix gemmd_, base units, counters end in _total.
+ */
+#ifndef SERVER_OBSERVE_METRICS_H
+#define SERVER_OBSERVE_METRICS_H
+
+#include <gemmd/dtypes.h>
+#include <gemmd/errors.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct metrics;
+struct metrics_shard; /* one thread's counters */
+
+enum metrics_op {
+    METRICS_OP_GEMM,
+    METRICS_OP_OTHER,
+    METRICS_OP_COUNT
+}; /* other: health, info, metrics, errors in routing */
+enum metrics_stage {
+    METRICS_STAGE_RECEIVE,
+    METRICS_STAGE_QUEUE,
+    METRICS_STAGE_H2D,
+    METRICS_STAGE_KERNEL,
+    METRICS_STAGE_D2H,
+    METRICS_STAGE_SEND,
+    METRICS_STAGE_COUNT
+};
+enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* 0.0.4 and 1.0.0 */
+
+/* What is read at scrape time rather than counted. Filled in by the daemon's callback. */
+struct metrics_gauges {
+    uint32_t requests_waiting, requests_running, connections, ready, draining;
+    uint64_t queue_bytes, queue_capacity_bytes, queue_capacity_requests;
+    uint64_t pinned_used_bytes, pinned_capacity_bytes;
+    uint64_t device_used_bytes, device_capacity_bytes;
+    uint64_t log_dropped_lines;
+};
+
+struct metrics_identity { /* borrowed strings, for gemmd_build_info; they live as long as the
+                             metrics */
+    const char *version, *revision, *backend, *library, *mhd, *arch;
+};
+
+struct metrics *metrics_create(uint32_t shards,
+                               const struct metrics_identity *identity); /* NULL: out of memory */
+void metrics_destroy(struct metrics *metrics);
+struct metrics_shard *metrics_shard(struct metrics *metrics,
+                                    uint32_t index); /* borrowed; one writer thread each */
+
+/* One request is over. `dtype` is GEMMD_DTYPE_COUNT where it isn't known (label ""). Codes that
+ * have no HTTP status (the client left before an answer) count as code="none". */
+void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
+                     enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
+                     uint64_t response_bytes);
+void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
+/* One launch that `requests` requests shared, computing `flops` operations in `busy_ns`. */
+void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
+void metrics_connection_refused(struct metrics_shard *shard); /* over the connection limit */
+void metrics_client_gone(struct metrics_shard *shard);
+void metrics_device_error(struct metrics_shard *shard);
+
+/* Writes everything as text. `*text` is allocated with malloc and owned by the caller; `*length`
+ * without terminator. False if memory ran out. */
+bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges,
+                    enum metrics_format format, char **text, uint64_t *length);
+const char *metrics_content_type(enum metrics_format format);
+/* By an Accept header (NULL: none): OpenMetrics 1.0.0 if it is asked for and not outweighed, else
+ * text 0.0.4. */
+enum metrics_format metrics_negotiate(const char *accept);
+
+#endif

@@ -1,0 +1,19 @@
+/* metrics_process.h - what Linux says about this process. Internal to metrics*.c; any thread. */
+#ifndef SERVER_OBSERVE_METRICS_PROCESS_H
+#define SERVER_OBSERVE_METRICS_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct metrics_process {
+    uint64_t cpu_ns;
+    uint64_t virtual_bytes, resident_bytes;
+    uint64_t threads, open_fds, max_fds;
+};
+
+/* What can't be read stays 0. */
+void metrics_process_read(struct metrics_process *process);
+/* When the process started, in seconds since the epoch. */
+double metrics_process_start_seconds(void);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * metrics_shard.h - what one thread counts. Internal to metrics*.c.
+ *
+ * Every counter has one writer, which needs no atomic read-modify-write, and one kind of reader,
+ * the scrape, which adds the shards up. All accesses are relaxed: counters are not used to order
+ * anything else.
+ */
+#ifndef SERVER_OBSERVE_METRICS_SHARD_H
+#define SERVER_OBSERVE_METRICS_SHARD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "server/observe/metrics.h"
+
+enum {
+    METRICS_TIME_BUCKETS = 16,
+    METRICS_BATCH_BUCKETS = 11,
+    METRICS_BUCKETS_MAX = METRICS_TIME_BUCKETS,
+    METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1 /* the last is "not known" */
+};
+
+struct metrics_histogram {
+    _Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative; the last is +Inf */
+    _Atomic uint64_t sum;                              /* nanoseconds, or requests */
+};
+
+struct metrics_shard {
+    /* Shards start on lines of their own (two, as processors fetch them), so that threads share
+     * none. */
+    _Alignas(128) _Atomic uint64_t requests[METRICS_OP_COUNT][METRICS_DTYPES][GEMMD_ERR_COUNT];
+    struct metrics_histogram duration[METRICS_OP_COUNT];
+    struct metrics_histogram stages[METRICS_STAGE_COUNT];
+    struct metrics_histogram batch_size;
+    _Atomic uint64_t request_bytes, response_bytes, busy_ns;
+    _Atomic uint64_t connections_refused, client_gone, device_errors;
+    _Atomic double flops;
+};
+
+struct metrics {
+    struct metrics_identity identity;
+    double start_seconds; /* of the process, since the epoch */
+    uint32_t count;
+    struct metrics_shard *shards;
+};
+
+/* Whether a dtype has series of its own: some product takes such operands. */
+bool metrics_counts_dtype(enum gemmd_dtype dtype);
+
+/* Upper bounds, in nanoseconds and requests. */
+extern const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS];
+extern const uint64_t metrics_batch_bounds[METRICS_BATCH_BUCKETS];
+
+#endif

@@ -1,0 +1,278 @@
+/* metrics_text.c - every family that /metrics has, in a fixed order, from the summed shards. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/error.h"
+#include "server/observe/metrics_process.h"
+#include "server/observe/metrics_shard.h"
+#include "server/observe/metrics_writer.h"
+
+enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
+
+static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "other"};
+static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
+                                                             "kernel",  "d2h",   "send"};
+
+/* The sum over all shards of the counter that lies `offset` bytes into each. */
+static uint64_t total(const struct metrics *metrics, size_t offset)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        const char *shard = (const char *)&metrics->shards[i];
+        sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(shard + offset),
+                                    memory_order_relaxed);
+    }
+    return sum;
+}
+
+#define TOTAL(metrics, field) total(metrics, offsetof(struct metrics_shard, field))
+
+static uint64_t requests_of(const struct metrics *metrics, int op, int dtype, int code)
+{
+    size_t index = ((size_t)op * METRICS_DTYPES + (size_t)dtype) * GEMMD_ERR_COUNT + (size_t)code;
+    return total(metrics, offsetof(struct metrics_shard, requests) + index * sizeof(uint64_t));
+}
+
+/* Several errors share a status; the first of them stands for it. */
+static bool stands_for_status(int code)
+{
+    for (int earlier = 0; earlier < code; earlier++) {
+        if (error_status((enum gemmd_error)earlier) == error_status((enum gemmd_error)code))
+            return false;
+    }
+    return true;
+}
+
+static void status_label(int status, char out[16])
+{
+    if (status == 0)
+        snprintf(out, 16, "none");
+    else
+        snprintf(out, 16, "%d", status);
+}
+
+static void write_requests(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    metrics_family(writer, "gemmd_requests", METRICS_COUNTER,
+                   "Requests answered, by operation, operand type and HTTP status "
+                   "(none: the client left first).");
+    for (int op = 0; op < METRICS_OP_COUNT; op++) {
+        for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
+            bool known = dtype < GEMMD_DTYPE_COUNT;
+            if (known && (op != METRICS_OP_GEMM || !metrics_counts_dtype((enum gemmd_dtype)dtype)))
+                continue;
+            for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
+                if (!stands_for_status(code))
+                    continue;
+                int status = error_status((enum gemmd_error)code);
+                uint64_t sum = 0;
+                for (int other = code; other < GEMMD_ERR_COUNT; other++) {
+                    if (error_status((enum gemmd_error)other) == status)
+                        sum += requests_of(metrics, op, dtype, other);
+                }
+                char labels[LABELS_MAX], text[16];
+                status_label(status, text);
+                snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"", op_names[op],
+                         known ? dtype_name((enum gemmd_dtype)dtype) : "", text);
+                metrics_sample(writer, labels, sum);
+            }
+        }
+    }
+}
+
+static void write_rejected(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    metrics_family(writer, "gemmd_rejected", METRICS_COUNTER,
+                   "Requests answered with an error, by reason, and connections over the limit.");
+    for (int code = GEMMD_OK + 1; code < GEMMD_ERR_COUNT; code++) {
+        if (error_status((enum gemmd_error)code) == 0)
+            continue;
+        uint64_t sum = 0;
+        for (int op = 0; op < METRICS_OP_COUNT; op++) {
+            for (int dtype = 0; dtype < METRICS_DTYPES; dtype++)
+                sum += requests_of(metrics, op, dtype, code);
+        }
+        char labels[LABELS_MAX];
+        snprintf(labels, sizeof(labels), "reason=\"%s\"", error_slug((enum gemmd_error)code));
+        metrics_sample(writer, labels, sum);
+    }
+    metrics_sample(writer, "reason=\"connection-limit\"", TOTAL(metrics, connections_refused));
+}
+
+static void write_histogram(struct metrics_writer *writer, const struct metrics *metrics,
+                            const char *labels, size_t offset, const uint64_t *bounds,
+                            uint32_t count, uint64_t scale)
+{
+    uint64_t buckets[METRICS_BUCKETS_MAX + 1];
+    for (uint32_t i = 0; i <= count; i++)
+        buckets[i] = total(metrics, offset + offsetof(struct metrics_histogram, buckets) +
+                                        i * sizeof(uint64_t));
+    metrics_sample_histogram(writer, labels, buckets, bounds, count,
+                             total(metrics, offset + offsetof(struct metrics_histogram, sum)),
+                             scale);
+}
+
+static void write_histograms(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    char labels[LABELS_MAX];
+    metrics_family(writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
+                   "From a request's first byte to its answer's last.");
+    for (size_t op = 0; op < METRICS_OP_COUNT; op++) {
+        snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
+        write_histogram(writer, metrics, labels,
+                        offsetof(struct metrics_shard, duration) +
+                            op * sizeof(struct metrics_histogram),
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
+    }
+    metrics_family(writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
+                   "What a product's request spends where.");
+    for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
+        snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
+        write_histogram(writer, metrics, labels,
+                        offsetof(struct metrics_shard, stages) +
+                            stage * sizeof(struct metrics_histogram),
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
+    }
+    metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
+                   "Requests that shared one launch.");
+    write_histogram(writer, metrics, "", offsetof(struct metrics_shard, batch_size),
+                    metrics_batch_bounds, METRICS_BATCH_BUCKETS, 1);
+}
+
+static void write_counters(struct metrics_writer *writer, const struct metrics *metrics,
+                           const struct metrics_gauges *gauges)
+{
+    const struct {
+        const char *name, *help;
+        uint64_t value;
+    } counters[] = {
+        {"gemmd_request_bytes", "Bytes of request bodies received.", TOTAL(metrics, request_bytes)},
+        {"gemmd_response_bytes", "Bytes of answers' bodies sent.", TOTAL(metrics, response_bytes)},
+        {"gemmd_client_gone", "Requests whose client left before the answer.",
+         TOTAL(metrics, client_gone)},
+        {"gemmd_device_errors", "Errors that the device reported.", TOTAL(metrics, device_errors)},
+        {"gemmd_log_dropped_lines", "Log lines that standard output did not take.",
+         gauges->log_dropped_lines},
+    };
+    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
+        metrics_family(writer, counters[i].name, METRICS_COUNTER, counters[i].help);
+        metrics_sample(writer, "", counters[i].value);
+    }
+    metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
+                   "Time the device spent on launches.");
+    metrics_sample_seconds(writer, "", TOTAL(metrics, busy_ns));
+
+    double flops = 0;
+    for (uint32_t i = 0; i < metrics->count; i++)
+        flops += atomic_load_explicit(&metrics->shards[i].flops, memory_order_relaxed);
+    metrics_family(writer, "gemmd_flops", METRICS_COUNTER,
+                   "Additions and multiplications of the products computed (2mnk each).");
+    metrics_sample_real(writer, "", flops);
+}
+
+static void write_gauges(struct metrics_writer *writer, const struct metrics_gauges *gauges)
+{
+    const struct {
+        const char *name, *help;
+        uint64_t value;
+    } values[] = {
+        {"gemmd_requests_running", "Requests on the device.", gauges->requests_running},
+        {"gemmd_requests_waiting", "Requests queued for the device.", gauges->requests_waiting},
+        {"gemmd_queue_bytes", "Bytes of operands and results of accepted requests.",
+         gauges->queue_bytes},
+        {"gemmd_queue_capacity_bytes", "Most such bytes that are accepted.",
+         gauges->queue_capacity_bytes},
+        {"gemmd_queue_capacity_requests", "Most requests that are accepted.",
+         gauges->queue_capacity_requests},
+        {"gemmd_pinned_memory_used_bytes", "Host memory for bodies and results in use.",
+         gauges->pinned_used_bytes},
+        {"gemmd_pinned_memory_capacity_bytes", "Host memory for bodies and results.",
+         gauges->pinned_capacity_bytes},
+        {"gemmd_device_memory_used_bytes", "Device memory in use.", gauges->device_used_bytes},
+        {"gemmd_device_memory_capacity_bytes", "Device memory taken at start.",
+         gauges->device_capacity_bytes},
+        {"gemmd_connections", "Open connections.", gauges->connections},
+        {"gemmd_ready", "1 while requests are accepted and the device answers.", gauges->ready},
+        {"gemmd_draining", "1 while the daemon is shutting down.", gauges->draining},
+    };
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        metrics_family(writer, values[i].name, METRICS_GAUGE, values[i].help);
+        metrics_sample(writer, "", values[i].value);
+    }
+}
+
+static void write_build(struct metrics_writer *writer, const struct metrics_identity *identity)
+{
+    const struct {
+        const char *name, *value;
+    } members[] = {
+        {"version", identity->version}, {"revision", identity->revision},
+        {"backend", identity->backend}, {"library", identity->library},
+        {"mhd", identity->mhd},         {"arch", identity->arch},
+    };
+    enum { COUNT = sizeof(members) / sizeof(members[0]) };
+    char labels[COUNT * (LABEL_MAX + 16)];
+    size_t length = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        char value[LABEL_MAX];
+        metrics_label(value, sizeof(value), members[i].value ? members[i].value : "");
+        length += (size_t)snprintf(labels + length, sizeof(labels) - length, "%s%s=\"%s\"",
+                                   i ? "," : "", members[i].name, value);
+    }
+    metrics_family(writer, "gemmd_build", METRICS_INFO, "What this daemon is.");
+    metrics_sample(writer, labels, 1);
+}
+
+static void write_process(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    struct metrics_process process;
+    metrics_process_read(&process);
+    const struct {
+        const char *name, *help;
+        uint64_t value;
+    } values[] = {
+        {"process_open_fds", "Open file descriptors.", process.open_fds},
+        {"process_max_fds", "Most open file descriptors.", process.max_fds},
+        {"process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes},
+        {"process_resident_memory_bytes", "Resident memory.", process.resident_bytes},
+        {"process_threads", "Threads.", process.threads},
+    };
+    metrics_family(writer, "process_cpu_seconds", METRICS_COUNTER, "CPU time of all threads.");
+    metrics_sample_seconds(writer, "", process.cpu_ns);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        metrics_family(writer, values[i].name, METRICS_GAUGE, values[i].help);
+        metrics_sample(writer, "", values[i].value);
+    }
+    metrics_family(writer, "process_start_time_seconds", METRICS_GAUGE,
+                   "When the process started, since the epoch.");
+    metrics_sample_real(writer, "", metrics->start_seconds);
+}
+
+bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges,
+                    enum metrics_format format, char **text, uint64_t *length)
+{
+    char *buffer = NULL;
+    size_t size = 0;
+    struct metrics_writer writer = {.out = open_memstream(&buffer, &size), .format = format};
+    if (!writer.out)
+        return false;
+    write_requests(&writer, metrics);
+    write_rejected(&writer, metrics);
+    write_histograms(&writer, metrics);
+    write_counters(&writer, metrics, gauges);
+    write_gauges(&writer, gauges);
+    write_build(&writer, &metrics->identity);
+    write_process(&writer, metrics);
+    if (format == METRICS_OPENMETRICS)
+        fputs("# EOF\n", writer.out);
+    bool failed = ferror(writer.out) != 0;
+    if (fclose(writer.out) != 0 || failed) {
+        free(buffer);
+        return false;
+    }
+    *text = buffer;
+    *length = size;
+    return true;
+}

@@ -1,0 +1,91 @@
+/* metrics_writer.c - families and samples as text. Numbers are written without the locale. */
+#include "server/observe/metrics_writer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void metrics_family(struct metrics_writer *writer, const char *name, enum metrics_type type,
+                    const char *help)
+{
+    static const char *const types[] = {"counter", "gauge", "histogram", "info"};
+    static const char *const suffixes[] = {"_total", "", "", "_info"};
+    bool open_metrics = writer->format == METRICS_OPENMETRICS;
+    const char *suffix = open_metrics ? "" : suffixes[type];
+    const char *word = !open_metrics && type == METRICS_INFO ? "gauge" : types[type];
+
+    writer->name = name;
+    writer->type = type;
+    fprintf(writer->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, suffix, help, name, suffix,
+            word);
+}
+
+static void begin_sample(struct metrics_writer *writer, const char *labels)
+{
+    const char *suffix = writer->type == METRICS_COUNTER ? "_total"
+                         : writer->type == METRICS_INFO  ? "_info"
+                                                         : "";
+    fprintf(writer->out, "%s%s%s%s%s ", writer->name, suffix, labels[0] ? "{" : "", labels,
+            labels[0] ? "}" : "");
+}
+
+void metrics_sample(struct metrics_writer *writer, const char *labels, uint64_t value)
+{
+    begin_sample(writer, labels);
+    fprintf(writer->out, "%" PRIu64 "\n", value);
+}
+
+void metrics_sample_seconds(struct metrics_writer *writer, const char *labels, uint64_t ns)
+{
+    begin_sample(writer, labels);
+    fprintf(writer->out, "%" PRIu64 ".%09" PRIu64 "\n", ns / 1000000000, ns % 1000000000);
+}
+
+void metrics_sample_real(struct metrics_writer *writer, const char *labels, double value)
+{
+    begin_sample(writer, labels);
+    fprintf(writer->out, "%.17g\n", value);
+}
+
+/* Bounds keep a decimal point ("1.0"), as OpenMetrics wants them, in both formats, so that series
+ * don't change their names with the format. */
+static void bound_text(uint64_t bound, uint64_t scale, char out[32])
+{
+    snprintf(out, 32, "%" PRIu64 ".%09" PRIu64, bound / scale,
+             bound % scale * (1000000000 / scale));
+    size_t length = strlen(out);
+    while (out[length - 1] == '0' && out[length - 2] != '.')
+        out[--length] = '\0';
+}
+
+void metrics_sample_histogram(struct metrics_writer *writer, const char *labels,
+                              const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
+                              uint64_t sum, uint64_t scale)
+{
+    const char *comma = labels[0] ? "," : "", *open = labels[0] ? "{" : "",
+               *close = labels[0] ? "}" : "";
+    uint64_t cumulative = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        char bound[32] = "+Inf";
+        if (i < count)
+            bound_text(bounds[i], scale, bound);
+        cumulative += buckets[i];
+        fprintf(writer->out, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", writer->name, labels, comma,
+                bound, cumulative);
+    }
+    char total[32];
+    bound_text(sum, scale, total);
+    fprintf(writer->out, "%s_sum%s%s%s %s\n", writer->name, open, labels, close, total);
+    fprintf(writer->out, "%s_count%s%s%s %" PRIu64 "\n", writer->name, open, labels, close,
+            cumulative);
+}
+
+void metrics_label(char *out, size_t capacity, const char *value)
+{
+    size_t length = 0;
+    for (; *value && length + 3 <= capacity; value++) {
+        if (*value == '"' || *value == '\\' || *value == '\n')
+            out[length++] = '\\';
+        out[length++] = *value == '\n' ? 'n' : *value;
+    }
+    out[length] = '\0';
+}

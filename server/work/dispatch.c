@@ -1,0 +1,209 @@
+#include "server/work/dispatch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "server/clock.h"
+#include "server/work/probe.h"
+#include "server/work/verifier.h"
+
+/* How the end of running work is noticed: by looking all the time at first, for as long as a small
+ * product takes, then at intervals that grow with the time already waited, so that what a large
+ * product loses to them is small against what it takes, and the core is free meanwhile. */
+static const uint64_t SPIN_NS = 40000;
+static const uint64_t INTERVAL_SHARE = 16;
+static const uint64_t INTERVAL_MIN_NS = 10000, INTERVAL_MAX_NS = 500000;
+
+struct dispatch {
+    struct device *device;       /* borrowed */
+    struct queue *queue;         /* borrowed */
+    struct metrics_shard *shard; /* borrowed */
+    struct verifier *verifier;
+    struct probe *probe;
+    pthread_t thread;
+    atomic_bool stopping;
+    bool lost; /* the device's loss was told to the queue */
+};
+
+static void wake(void *queue)
+{
+    queue_wake(queue);
+}
+
+static struct work *next_work(struct dispatch *dispatch)
+{
+    return device_has_room(dispatch->device) ? queue_pop(dispatch->queue, 0) : NULL;
+}
+
+/* Takes what waits for as long as there is room. `work` (may be NULL) is already taken. */
+static bool feed(struct dispatch *dispatch, struct work *work)
+{
+    bool moved = false;
+    if (probe_due(dispatch->probe)) {
+        device_submit_probe(dispatch->device, probe_begin(dispatch->probe));
+        moved = true;
+    }
+    if (work == NULL)
+        work = next_work(dispatch);
+    for (; work != NULL; work = next_work(dispatch)) {
+        device_submit(dispatch->device, work);
+        metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
+        moved = true;
+    }
+    return moved;
+}
+
+static void count(struct dispatch *dispatch, const struct work *work)
+{
+    struct metrics_shard *shard = dispatch->shard;
+    const struct gemm_problem *p = &work->problem;
+    if (work->status == GEMMD_OK) {
+        double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+        metrics_batch(shard, work->batch, flops, work->kernel_ns);
+        metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
+        metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
+        metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);
+    } else if (work->status != GEMMD_ERR_DEVICE_LOST) { /* the loss is counted once */
+        metrics_device_error(shard);
+    }
+}
+
+static bool collect(struct dispatch *dispatch)
+{
+    bool moved = false;
+    struct work *work;
+    while ((work = device_poll(dispatch->device)) != NULL) {
+        moved = true;
+        if (probe_end(dispatch->probe, work))
+            continue;
+        count(dispatch, work);
+        if (work->verify && work->status == GEMMD_OK)
+            verifier_push(dispatch->verifier, work);
+        else
+            work_end(work);
+    }
+    return moved;
+}
+
+static void notice_loss(struct dispatch *dispatch)
+{
+    if (dispatch->lost || !device_lost(dispatch->device))
+        return;
+    char detail[192];
+    dispatch->lost = true;
+    metrics_device_error(dispatch->shard);
+    snprintf(detail, sizeof detail, "the device is lost: %.160s",
+             device_lost_reason(dispatch->device));
+    queue_fail_all(dispatch->queue, GEMMD_ERR_DEVICE_LOST, detail);
+}
+
+/* Something is running. Returns work that arrived meanwhile, if there is room for it. */
+static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_ns)
+{
+    uint64_t interval_ns = waited_ns / INTERVAL_SHARE;
+    if (waited_ns < SPIN_NS)
+        return NULL;
+    if (interval_ns < INTERVAL_MIN_NS)
+        interval_ns = INTERVAL_MIN_NS;
+    if (interval_ns > INTERVAL_MAX_NS)
+        interval_ns = INTERVAL_MAX_NS;
+    if (device_has_room(dispatch->device))
+        return queue_pop(dispatch->queue, interval_ns);
+    nanosleep(&(struct timespec){.tv_nsec = (long)interval_ns}, NULL);
+    return NULL;
+}
+
+static void *run(void *argument)
+{
+    struct dispatch *dispatch = argument;
+    struct work *work = NULL;
+    uint64_t moved_ns = 0;
+    pthread_setname_np(pthread_self(), "dispatch");
+    prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* the default is 50 us */
+    device_enter(dispatch->device);
+
+    for (;;) {
+        bool moved = feed(dispatch, work);
+        moved |= collect(dispatch);
+        notice_loss(dispatch);
+        work = NULL;
+        if (moved) {
+            moved_ns = clock_now_ns();
+        } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe)) {
+            work = wait_for_change(dispatch, clock_now_ns() - moved_ns);
+        } else {
+            bool stopping = atomic_load(&dispatch->stopping);
+            work = queue_pop(dispatch->queue, stopping ? 0 : UINT64_MAX);
+            if (work == NULL && stopping)
+                break;
+        }
+    }
+    queue_fail_all(dispatch->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
+    return NULL;
+}
+
+struct dispatch *dispatch_start(struct device *device, struct queue *queue,
+                                struct metrics_shard *shard)
+{
+    struct dispatch *dispatch = malloc(sizeof *dispatch);
+    if (dispatch == NULL)
+        return NULL;
+    *dispatch = (struct dispatch){.device = device, .queue = queue, .shard = shard};
+    dispatch->probe = probe_create(device);
+    if (dispatch->probe == NULL)
+        goto no_probe;
+    dispatch->verifier = verifier_start();
+    if (dispatch->verifier == NULL)
+        goto no_verifier;
+    if (pthread_create(&dispatch->thread, NULL, run, dispatch) != 0)
+        goto no_thread;
+    return dispatch;
+
+no_thread:
+    verifier_stop(dispatch->verifier);
+no_verifier:
+    probe_destroy(dispatch->probe);
+no_probe:
+    free(dispatch);
+    return NULL;
+}
+
+void dispatch_stop(struct dispatch *dispatch)
+{
+    if (dispatch == NULL)
+        return;
+    atomic_store(&dispatch->stopping, true);
+    queue_wake(dispatch->queue);
+    pthread_join(dispatch->thread, NULL);
+    verifier_stop(dispatch->verifier);
+    probe_destroy(dispatch->probe);
+    free(dispatch);
+}
+
+/* The CPU computes in the dispatch thread, where a probe cannot pass a long product; that it
+ * computes is the answer then. */
+static bool answers_for_itself(const struct dispatch *dispatch)
+{
+    return device_computes_in_submit(dispatch->device) && device_in_flight(dispatch->device) > 0;
+}
+
+bool dispatch_probe(struct dispatch *dispatch, uint32_t timeout_ms, char *reason, uint32_t capacity)
+{
+    if (reason != NULL && capacity > 0)
+        reason[0] = '\0';
+    if (device_lost(dispatch->device)) {
+        if (reason != NULL && capacity > 0)
+            snprintf(reason, capacity, "the device is lost: %s",
+                     device_lost_reason(dispatch->device));
+        return false;
+    }
+    if (answers_for_itself(dispatch))
+        return true;
+    enum probe_answer answer =
+        probe_ask(dispatch->probe, timeout_ms, wake, dispatch->queue, reason, capacity);
+    return answer == PROBE_RIGHT || (answer == PROBE_LATE && answers_for_itself(dispatch));
+}

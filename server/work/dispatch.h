@@ -1,0 +1,35 @@
+/*
+ * dispatch.h - the thread that feeds a device: takes work from its queue whenever a stream is
+ * free, and ends work when the device is done with it. One a device (two split batches
+ * and lose). Also answers readiness probes, so that /readyz says what the device really does.
+ *
+ * Once the device is lost, all work that waits or comes later ends with GEMMD_ERR_DEVICE_LOST.
+ */
+#ifndef SERVER_WORK_DISPATCH_H
+#define SERVER_WORK_DISPATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/device/device.h"
+#include "server/observe/metrics.h"
+#include "server/work/queue.h"
+
+struct dispatch;
+
+/* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
+ * by this thread alone. NULL if a thread can't start or there is no memory. */
+struct dispatch *dispatch_start(struct device *device, struct queue *queue,
+                                struct metrics_shard *shard);
+/* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
+ * with GEMMD_ERR_DRAINING. NULL is allowed. */
+void dispatch_stop(struct dispatch *dispatch);
+
+/* Whether the device computed a product with a known answer lately (a probe is run when the last
+ * success is older than a second; waits at most `timeout_ms` for it). `reason` (may be NULL) says
+ * why not. Not subject to the queue's limits, and not behind the work in it; a CPU that is
+ * computing answers for itself. Any thread but the dispatch thread. */
+bool dispatch_probe(struct dispatch *dispatch, uint32_t timeout_ms, char *reason,
+                    uint32_t capacity);
+
+#endif

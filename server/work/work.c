@@ -1,0 +1,9 @@
+#include "server/work/work.h"
+
+void work_end(struct work *work)
+{
+    if (work->status == GEMMD_OK && work->deadline_ns != 0 && work->done_ns > work->deadline_ns)
+        work->status = fault_set(&work->fault, GEMMD_ERR_DEADLINE, NULL,
+                                 "the deadline passed while the product was computed");
+    work->done(work);
+}

@@ -1,0 +1,45 @@
+/*
+ * work.h - one product on its way: queued, run on a device, done.
+ *
+ * Owned by the request that made it. Handed over by queue: from the I/O thread that pushes
+ * it until `done` is called it belongs to the queue and the dispatch thread, and nobody
+ * else touches it.
+ */
+#ifndef SERVER_WORK_WORK_H
+#define SERVER_WORK_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+#include "proto/error.h"
+
+struct work {
+    struct work *next, *previous; /* the queue's */
+    struct gemm_problem problem;  /* pointers into pinned host memory */
+    const struct gemm_kernel *kernel;
+    bool verify;       /* run Freivalds' check on the result before `done` */
+    uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX, higher first */
+    uint64_t bytes;    /* operands and result; what the queue's byte limit counts */
+    uint64_t device_offset,
+        device_bytes;     /* reserved device memory; bytes 0 where the backend needs none */
+    uint64_t deadline_ns; /* monotonic; 0 for none */
+
+    /* Filled in before `done` is called. */
+    enum gemmd_error status; /* GEMMD_OK, or why there is no result */
+    struct fault fault;
+    uint32_t batch;                          /* how many requests shared the launch */
+    double residual;                         /* of the check, if `verify` */
+    uint64_t queued_ns, started_ns, done_ns; /* monotonic clock */
+    uint64_t h2d_ns, kernel_ns, d2h_ns;      /* durations */
+
+    /* Called exactly once, from the dispatch or the verifier's thread, or by the caller of
+     * queue_expire, queue_fail_all or (after the latter) queue_push. Must not block. */
+    void (*done)(struct work *work);
+};
+
+/* Calls `done`; done_ns is set. A result that comes after the deadline is dropped: the work fails
+ * with GEMMD_ERR_DEADLINE. */
+void work_end(struct work *work);
+
+#endif

@@ -1,0 +1,137 @@
+"""What the integration tests share: the daemon under test and where its programs lie."""
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import requests
+
+from daemon import PATIENCE_S, Daemon
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("gemmd")
+    group.addoption("--gemmd", default=str(ROOT / "build/bin/gemmd"),
+                    help="the daemon under test (gemmctl is looked for beside it)")
+    group.addoption("--url", help="test this running daemon; tests that start their own still do")
+    group.addoption("--seed", type=int, default=None, help="for the random operands")
+    group.addoption("--every", type=int, default=1, metavar="N",
+                    help="of the correctness matrix, run each N-th case only")
+
+
+def pytest_configure(config):
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(1 << 32)
+
+
+def pytest_report_header(config):
+    return f"operands: --seed {config.option.seed}; daemon: {config.option.url or config.option.gemmd}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """--every thins out the tests marked `matrix`; which ones stay does not depend on the seed."""
+    every = config.option.every
+    kept, left_out, seen = [], [], 0
+    for item in items:
+        if item.get_closest_marker("matrix"):
+            seen += 1
+            if (seen - 1) % every:
+                left_out.append(item)
+                continue
+        kept.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def gemmd(request):
+    path = Path(request.config.option.gemmd).resolve()
+    assert os.access(path, os.X_OK), f"there is no daemon at {path}"
+    return path
+
+
+@pytest.fixture(scope="session")
+def gemmctl(gemmd):
+    path = gemmd.with_name("gemmctl")
+    assert os.access(path, os.X_OK), f"there is no gemmctl at {path}"
+    return path
+
+
+@pytest.fixture(scope="session")
+def url(request):
+    """The URL of a daemon with default limits, shared by all tests that leave it as it was."""
+    if request.config.option.url:
+        yield request.config.option.url.rstrip("/")
+        return
+    daemon = Daemon(request.getfixturevalue("gemmd"))
+    try:
+        daemon.wait_until_listening().wait_until_ready()
+        yield daemon.url
+        daemon.stop()
+    finally:
+        daemon.close()
+
+
+@pytest.fixture(scope="session")
+def address(url):
+    """(host, port) of that daemon, for connections by hand."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+@pytest.fixture(scope="session")
+def session(url):
+    """Kept-alive connections to it."""
+    with requests.Session() as session:
+        yield session
+
+
+@pytest.fixture
+def start(gemmd):
+    """Starts daemons of the test's own; each must end with status 0 and a clean report."""
+    daemons = []
+
+    def starter(*arguments, ready=True, **keywords):
+        daemon = Daemon(gemmd, *arguments, **keywords)
+        daemons.append(daemon)
+        if ready:
+            listen = keywords.get("listen", ("127.0.0.1:0",))
+            daemon.wait_until_listening(len(listen) if listen else 1)
+            if any(not address.startswith("unix:") for address in daemon.addresses):
+                daemon.wait_until_ready()
+        return daemon
+
+    try:
+        yield starter
+        for daemon in daemons:
+            if daemon.process.returncode is None:
+                daemon.stop()
+            else:
+                daemon.check_sanitizers()
+    finally:
+        for daemon in daemons:
+            daemon.close()
+
+
+@pytest.fixture
+def rng(request):
+    """Random operands: fresh in every run, the same again with --seed."""
+    name = request.node.nodeid.encode()
+    return np.random.default_rng([request.config.option.seed, *name])
+
+
+@pytest.fixture
+def post(url, session):
+    """post(parameters, body, type) -> the answer of POST /gemm."""
+
+    def poster(parameters, body, media_type="application/octet-stream", **headers):
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        return session.post(f"{url}/gemm", params=parameters, data=body, timeout=PATIENCE_S,
+                            headers={"Content-Type": media_type, **headers})
+
+    return poster

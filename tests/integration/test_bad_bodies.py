@@ -1,0 +1,204 @@
+"""Bodies that do not hold what their parameters or headers say."""
+
+import io
+import json
+import struct
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from problem import assert_problem
+
+A = np.array([[0, 1], [2, 3]], np.float32)
+B = np.array([[4, 5], [6, 7]], np.float32)
+GOOD = {"m": 2, "n": 2, "k": 2}
+RAW = A.tobytes() + B.tobytes()
+NPY = "application/x-npy"
+SAFETENSORS = "application/vnd.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def goes_on(post):
+    """Whatever was refused, the next request is answered."""
+    yield
+    answer = post(GOOD, RAW)
+    assert answer.status_code == 200, answer.text
+    np.testing.assert_array_equal(np.frombuffer(answer.content, np.float32), [6, 7, 26, 31])
+
+
+# ---- raw ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("length", [0, 1, 31, 33, 64, 4096])
+def test_raw_of_wrong_length(length, post):
+    body = (RAW * 200)[:length]
+    assert_problem(post(GOOD, body), 400, rf"{length} bytes.*take 32")
+
+
+@pytest.mark.parametrize("extra", [{"bias": 1}, {"beta": 1}, {"batch": 2}])
+def test_raw_without_an_operand(extra, post):
+    assert_problem(post({**GOOD, **extra}, RAW), 400, r"32 bytes.*take \d+")
+
+
+# ---- npy ----------------------------------------------------------------------------------------
+
+def npy(array, version=None):
+    out = io.BytesIO()
+    np.lib.format.write_array(out, np.asanyarray(array), version=version, allow_pickle=True)
+    return out.getvalue()
+
+
+def npy_with(header, data=b"", version=1, length=None):
+    text = header.encode("latin-1") if isinstance(header, str) else header
+    size = len(text) if length is None else length
+    packed = struct.pack("<H" if version == 1 else "<I", size)
+    return b"\x93NUMPY" + bytes([version, 0]) + packed + text + data
+
+
+HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }\n"
+
+BAD_NPY = {
+    "empty": (b"", 400, "A is missing"),
+    "only A": (npy(A), 400, "B is missing"),
+    "surplus": (npy(A) + npy(B) + b"\0", 400, "arrays take"),
+    "a third array": (npy(A) + npy(B) + npy(A), 400, "arrays take"),
+    "not npy": (b"PK\x03\x04" + bytes(100), 400, "NUMPY"),
+    "text": (b"1 2 3 4\n", 400, "NUMPY"),
+    "cut in the magic": (npy(A) + b"\x93NU", 400, "cut short"),
+    "cut in the header": (npy(A) + npy(B)[:40], 400, "cut short"),
+    "cut in the data": (npy(A) + npy(B)[:-1], 400, "take|there are"),
+    "header runs past the end": (npy_with(HEADER, length=60000), 400, "cut short"),
+    "header of 4 GiB": (npy_with(HEADER, version=2, length=0xFFFFFFFF), 400, "at most"),
+    "version 9": (npy_with(HEADER, A.tobytes(), version=9), 400, "version"),
+    "no dict": (npy_with("[1, 2]\n"), 400, "dict"),
+    "code": (npy_with("{'descr': __import__('os').system('true')}\n"), 400, "dict"),
+    "no shape": (npy_with("{'descr': '<f4', 'fortran_order': False}\n", A.tobytes()), 400, "dict"),
+    "shape twice": (npy_with(HEADER.replace("}", "'shape': (2, 2)}"), A.tobytes()), 400, "dict"),
+    "unknown key": (npy_with(HEADER.replace("}", "'x': (2, 2)}"), A.tobytes()), 400, "dict"),
+    "negative shape": (npy_with(HEADER.replace("(2, 2)", "(-2, -2)"), A.tobytes()), 400, "dict"),
+    "zero rows": (npy(np.zeros((0, 2), np.float32)) + npy(B), 400, "m is 0"),
+    "shape beyond 64 bits": (npy_with(HEADER.replace("(2, 2)", "(%d, 2)" % 2**64)), 400, "dict"),
+    "size beyond 63 bits": (npy_with(HEADER.replace("(2, 2)", "(%d, %d)" % (2**40, 2**40))), 400,
+                            "63 bits"),
+    "more than there is": (npy_with(HEADER.replace("(2, 2)", "(1000, 1000)"), A.tobytes()), 400,
+                           "4000000 bytes"),
+    "nine dimensions": (npy(np.zeros((1,) * 9, np.float32)) + npy(B), 400, "dimensions"),
+    "four dimensions": (npy(np.zeros((1, 1, 2, 2), np.float32)) + npy(B), 400, "dimensions"),
+    "a vector": (npy(A[0]) + npy(B), 400, "dimensions"),
+    "a scalar": (npy(np.float32(1)) + npy(B), 400, "scalar"),
+    "big-endian": (npy(A.astype(">f4")) + npy(B.astype(">f4")), 422, "big-endian"),
+    "objects": (npy(np.array([[1, "x"]], object)) + npy(B), 422, "not offered"),
+    "structured": (npy(np.zeros((2, 2), [("x", "<f4")])) + npy(B), 422, "structured"),
+    "strings": (npy(np.array([["x"]])) + npy(B), 422, "not offered"),
+    "complex": (npy(A.astype(np.complex64)) + npy(B.astype(np.complex64)), 422, "not offered"),
+    "bool": (npy(A > 1) + npy(B > 1), 422, "not offered"),
+    "int64": (npy(A.astype(np.int64)) + npy(B.astype(np.int64)), 422, "not offered"),
+    "int32": (npy(A.astype(np.int32)) + npy(B.astype(np.int32)), 422, "not offered"),
+    "two types": (npy(A) + npy(B.astype(np.float64)), 400, "the same"),
+    "inner sizes": (npy(np.zeros((2, 3), np.float32)) + npy(B), 400, "k is 2"),
+    "batches": (npy(np.zeros((2, 2, 2), np.float32)) + npy(np.zeros((3, 2, 2), np.float32)), 400,
+                "batch is 3"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_NPY)
+def test_bad_npy(name, post):
+    body, status, says = BAD_NPY[name]
+    answer = post({}, body, NPY)
+    document = assert_problem(answer, status, says, field=json.loads(answer.content).get("field"))
+    assert document.get("field") in (None, "m", "n", "k", "batch", "dtype")
+
+
+@pytest.mark.parametrize("parameters, field", [
+    ({"m": 3}, "m"), ({"n": 3}, "n"), ({"k": 3}, "k"), ({"batch": 2}, "batch"),
+    ({"dtype": "f64"}, "dtype")])
+def test_npy_against_its_parameters(parameters, field, post):
+    assert_problem(post(parameters, npy(A) + npy(B), NPY), 400, field, field=field)
+
+
+def test_npy_bias_of_the_wrong_length(post):
+    body = npy(A) + npy(B) + npy(np.zeros(3, np.float32))
+    assert_problem(post({"bias": 1}, body, NPY), 400, "length n=2", field="bias")
+
+
+def test_npy_c0_of_the_wrong_type(post):
+    body = npy(A) + npy(B) + npy(np.zeros((2, 2), np.float64))
+    assert_problem(post({"beta": 1}, body, NPY), 400, "C0", field="beta")
+
+
+# ---- safetensors --------------------------------------------------------------------------------
+
+def safetensors(header, data=RAW, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def entry(shape=(2, 2), begin=0, end=16, dtype="F32"):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+
+
+FINE = {"a": entry(), "b": entry(begin=16, end=32)}
+PLAIN = json.dumps(FINE).encode()
+
+BAD_SAFETENSORS = {
+    "empty": (b"", 400, "8 bytes"),
+    "cut in the length": (safetensors(FINE)[:7], 400, "8 bytes"),
+    "cut in the header": (safetensors(FINE)[:40], 400, "header takes"),
+    "cut in the data": (safetensors(FINE)[:-1], 400, "past the 31 bytes"),
+    "surplus": (safetensors(FINE) + b"\0", 400, "take 32 bytes"),
+    "length of 2^64-1": (safetensors(FINE, length=2**64 - 1), 400, "at most"),
+    "length of 2^63": (safetensors(FINE, length=2**63), 400, "at most"),
+    "length beyond the end": (safetensors(FINE, length=60000), 400, "header takes"),
+    "not JSON": (safetensors(b"{'a': 1}"), 400, "not JSON"),
+    "not UTF-8": (safetensors(b'{"\xff": 1}'), 400, "not JSON"),
+    "not an object": (safetensors([1, 2]), 400, "object"),
+    "deep JSON": (safetensors(b'{"a":' + b"[" * 20000 + b"]" * 20000 + b"}"), 400, "deeper"),
+    "duplicate names": (safetensors(PLAIN[:-1] + b"," + PLAIN[1:]), 400, "[Dd]uplicate"),
+    "no b": (safetensors({"a": entry()}, A.tobytes()), 400, "a and b"),
+    "unknown name": (safetensors({**FINE, "x": entry((0,), 32, 32)}), 400, "'x'"),
+    "no dtype": (safetensors({**FINE, "b": {"shape": [2, 2], "data_offsets": [16, 32]}}), 400,
+                 "dtype"),
+    "no shape": (safetensors({**FINE, "b": {"dtype": "F32", "data_offsets": [16, 32]}}), 400,
+                 "shape"),
+    "unknown dtype": (safetensors({**FINE, "b": entry(begin=16, end=32, dtype="F4")}), 422, "F4"),
+    "int64": (safetensors({"a": entry((1, 2), 0, 16, "I64"), "b": entry((2, 1), 16, 32, "I64")}),
+              422, "I64"),
+    "two types": (safetensors({**FINE, "b": entry((2, 4), 16, 32, "F16")}), 400, "the same"),
+    "offsets overlap": (safetensors({**FINE, "b": entry(begin=8, end=24)}), 400, "overlaps"),
+    "offsets the same": (safetensors({**FINE, "b": entry()}), 400, "overlaps"),
+    "offsets leave a hole": (safetensors({**FINE, "b": entry(begin=20, end=36)}, RAW + bytes(4)),
+                             400, "hole"),
+    "offsets backwards": (safetensors({**FINE, "b": entry(begin=32, end=16)}), 400, "backwards"),
+    "offsets past the end": (safetensors({**FINE, "b": entry(begin=16, end=48)}), 400, "past"),
+    "offsets of 2^63": (safetensors({**FINE, "b": entry(begin=2**63, end=2**63 + 16)}), 400, ""),
+    "offsets negative": (safetensors({**FINE, "b": entry(begin=-16, end=0)}), 400, "whole numbers"),
+    "offsets fractional": (safetensors({**FINE, "b": entry(begin=16.5, end=32.5)}), 400,
+                           "whole numbers"),
+    "offsets and shape disagree": (safetensors({**FINE, "b": entry((2, 3), 16, 32)}), 400,
+                                   "shape takes"),
+    "shape negative": (safetensors({**FINE, "b": entry((-2, -2), 16, 32)}), 400, "whole numbers"),
+    "shape overflows": (safetensors({**FINE, "b": entry((2**62, 2**62), 16, 32)}), 400, "shape"),
+    "nine dimensions": (safetensors({**FINE, "b": entry((1,) * 8 + (4,), 16, 32)}), 400,
+                        "dimensions"),
+    "four dimensions": (safetensors({**FINE, "b": entry((1, 1, 2, 2), 16, 32)}), 400, "dimensions"),
+    "inner sizes": (safetensors({**FINE, "b": entry((4, 1), 16, 32)}), 400, "k is 4"),
+    "metadata": (safetensors({"__metadata__": {"x": 1}, **FINE}), 400, "__metadata__"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SAFETENSORS)
+def test_bad_safetensors(name, post):
+    body, status, says = BAD_SAFETENSORS[name]
+    answer = post({}, body, SAFETENSORS)
+    document = assert_problem(answer, status, says, field=json.loads(answer.content).get("field"))
+    assert document.get("field") in (None, "m", "n", "k", "batch", "dtype")
+
+
+def test_lying_headers_with_ml_dtypes(post):
+    """A file that is right but for one dtype name that has another width."""
+    fine = {"a": entry((2, 4), 0, 16, "BF16"), "b": entry((4, 2), 16, 32, "BF16")}
+    data = np.ones(16, ml_dtypes.bfloat16).tobytes()
+    good = post({}, safetensors(fine, data), SAFETENSORS)
+    assert good.status_code == 200, good.text
+    fine["b"]["dtype"] = "F8_E4M3"
+    assert_problem(post({}, safetensors(fine, data), SAFETENSORS), 400, "shape takes")

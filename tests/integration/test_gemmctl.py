@@ -1,0 +1,302 @@
+"""gemmctl against a real daemon: files in and out, pipes, reports, exit codes."""
+
+import io
+import json
+import os
+import pty
+import select
+import socket
+import stat
+import subprocess
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+
+from daemon import PATIENCE_S
+from matrices import NUMPY, OUTS, Operands, Problem, assert_right, random_operands
+from test_formats import CARRIER, npy, safetensors_body, squeeze
+from test_limits import TARGET, ask
+from wire import Wire
+
+DONE, FAILED, USAGE, REFUSED, NETWORK = 0, 1, 2, 3, 4
+
+
+@pytest.fixture
+def run(gemmctl, url, tmp_path):
+    """run(*arguments, stdin=b"") -> the finished process, in a folder of its own."""
+
+    def runner(*arguments, stdin=b"", **environment):
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith("GEMMD_")}
+        return subprocess.run([gemmctl, *map(str, arguments)], input=stdin, cwd=tmp_path,
+                              env={**clean, "GEMMD_URL": url, **environment},
+                              capture_output=True, timeout=PATIENCE_S, check=False)
+
+    return runner
+
+
+def write(tmp_path, operands):
+    """Every operand in its own .npy file; returns the arguments that name them."""
+    arguments = []
+    for name, array in zip(("A", "B", "bias", "C0"), squeeze(operands)):
+        if array is not None:
+            (tmp_path / f"{name}.npy").write_bytes(npy(array))
+            arguments += {"A": ["A.npy"], "B": ["B.npy"], "bias": ["--bias", "bias.npy"],
+                          "C0": ["--c0", "C0.npy"]}[name]
+    return arguments
+
+
+def options(problem):
+    """What the files do not say."""
+    words = []
+    for name, value in problem.parameters().items():
+        if name in ("transa", "transb"):
+            words.append(f"--{name}")
+        elif name not in ("m", "n", "k", "batch", "bias", "dtype"):
+            words.append(f"--{name}={value}")
+    return words
+
+
+def succeed(result):
+    assert result.returncode == DONE, result.stderr.decode()
+    return result
+
+
+@pytest.mark.parametrize("dtype, out", [(d, o) for d, outs in OUTS.items() for o in outs])
+def test_npy_files(dtype, out, run, tmp_path, rng):
+    problem = Problem(31, 17, 9, dtype=dtype, out=out, transa=True, alpha=2, beta=-1, bias=True,
+                      act="relu", batch=2)
+    operands = random_operands(problem, rng)
+    succeed(run("gemm", *write(tmp_path, operands), "-o", "C.npy", *options(problem)))
+    got = np.load(tmp_path / "C.npy", allow_pickle=False)
+    assert got.dtype == np.dtype(CARRIER.get(out, NUMPY[out])) and got.shape == (2, 31, 17)
+    assert_right(problem, operands, got.tobytes(), rng)
+
+
+def test_safetensors_file(run, tmp_path, rng):
+    problem = Problem(5, 7, 3, dtype="bf16", bias=True, beta=1)
+    operands = random_operands(problem, rng)
+    (tmp_path / "in.safetensors").write_bytes(safetensors_body(operands))
+    succeed(run("gemm", "in.safetensors", "-o", "out.safetensors", "--beta", "1"))
+    # safetensors.numpy reads no bf16, though it writes it.
+    ((name, got),) = safetensors.deserialize((tmp_path / "out.safetensors").read_bytes())
+    assert (name, got["dtype"], got["shape"]) == ("c", "BF16", [5, 7])
+    assert_right(problem, operands, got["data"], rng)
+
+
+def test_raw_files(run, tmp_path, rng):
+    problem = Problem(5, 7, 3, dtype="f16", transb=True)
+    operands = random_operands(problem, rng)
+    (tmp_path / "a.bin").write_bytes(operands.a.tobytes())
+    (tmp_path / "b.bin").write_bytes(operands.b.tobytes())
+    succeed(run("gemm", "a.bin", "b.bin", "-o", "c.bin", "-m5", "-n", 7, "--k=3", "--dtype", "f16",
+                "--transb"))
+    assert_right(problem, operands, (tmp_path / "c.bin").read_bytes(), rng)
+
+
+def test_from_one_format_to_another(run, tmp_path, rng):
+    problem = Problem(5, 7, 3)
+    operands = random_operands(problem, rng)
+    files = write(tmp_path, operands)
+    for output in ("C.safetensors", "C.bin"):
+        succeed(run("gemm", *files, "-o", output))
+    assert_right(problem, operands, (tmp_path / "C.bin").read_bytes(), rng)
+    got = safetensors.numpy.load_file(tmp_path / "C.safetensors")["c"]
+    assert_right(problem, operands, got.tobytes(), rng)
+
+
+def test_fortran_order(run, tmp_path, rng):
+    problem = Problem(5, 7, 3, beta=1)
+    operands = random_operands(problem, rng)
+    turned = Operands(*(None if array is None else np.asarray(array, order="F")
+                        for array in squeeze(operands)))
+    files = write(tmp_path, turned)
+    succeed(run("gemm", *files, "-o", "C.npy", "--beta=1"))
+    assert_right(problem, operands, np.load(tmp_path / "C.npy").tobytes(), rng)
+
+
+def test_pipes(run, rng):
+    """cat A.npy B.npy | gemmctl gemm - - > C.npy"""
+    problem = Problem(300, 200, 250)
+    operands = random_operands(problem, rng)
+    a, b = squeeze(operands)[:2]
+    result = succeed(run("gemm", "-", "-", stdin=npy(a) + npy(b)))
+    assert_right(problem, operands, np.load(io.BytesIO(result.stdout)).tobytes(), rng)
+
+
+def test_result_that_cannot_be_written(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = run("gemm", *files, "-o", "no/such/folder/C.npy")
+    assert result.returncode == FAILED
+    assert b"no/such/folder/C.npy" in result.stderr
+
+
+def test_a_failure_leaves_the_old_result(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    (tmp_path / "C.npy").write_bytes(b"old")
+    assert run("gemm", *files, "-o", "C.npy", "--kernel", "nosuch").returncode == FAILED
+    assert (tmp_path / "C.npy").read_bytes() == b"old"
+    assert sorted(os.listdir(tmp_path)) == ["A.npy", "B.npy", "C.npy"], "nothing else stays behind"
+
+
+def test_a_link_stays_a_link(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    (tmp_path / "real.npy").write_bytes(b"old")
+    (tmp_path / "real.npy").chmod(0o640)
+    (tmp_path / "C.npy").symlink_to("real.npy")
+    succeed(run("gemm", *files, "-o", "C.npy"))
+    assert (tmp_path / "C.npy").is_symlink()
+    assert np.load(tmp_path / "real.npy").shape == (5, 7)
+    assert stat.S_IMODE((tmp_path / "real.npy").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("arguments, says", [
+    ([], "command"),
+    (["gem"], "gemm"),
+    (["gemm"], "operand"),
+    (["gemm", "A.npy", "B.npy", "more.npy"], "more.npy"),
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "--alpa", "2"], "--alpha"),
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "--act", "tanh"], "gelu_tanh"),
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "--alpha", "nan"], "finite"),
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "-m", "6"], "m is"),
+    (["gemm", "A.npy", "A.npy", "-o", "C.npy"], "k is"),
+    (["gemm", "A.npy", "nosuch.npy", "-o", "C.npy"], "nosuch.npy"),
+    (["gemm", "A.npy", "text.npy", "-o", "C.npy"], "NUMPY"),
+    (["gemm", "A.npy", "-o", "C.npy"], "B is missing"),
+    (["gemm", "A.npy", "B.npy", "--json"], "standard output"),
+    (["info", "--url", "ftp://nowhere"], "http"),
+    (["info", "--alpha", "1"], "--alpha"),
+    (["info", "--timeout", "soon"], "time"),
+])
+def test_wrong_usage(arguments, says, run, tmp_path, rng):
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    (tmp_path / "text.npy").write_text("1 2 3")
+    result = run(*arguments)
+    assert result.returncode == USAGE, result
+    assert says in result.stderr.decode()
+    assert result.stdout == b""
+
+
+def test_what_the_daemon_refuses(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = run("gemm", *files, "-o", "C.npy", "--kernel", "nosuch", "--json")
+    assert result.returncode == FAILED
+    error = json.loads(result.stdout)["error"]
+    assert (error["code"], error["http_status"]) == ("UNSUPPORTED", 422)
+    assert error["message"] in result.stderr.decode()
+
+
+def test_no_daemon(run):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    result = run("info", "--url", f"http://127.0.0.1:{port}", "--retries", "0")
+    assert result.returncode == NETWORK
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_refused_for_a_while(start, gemmctl, tmp_path, rng):
+    """429 is repeated, and 3 if it stays."""
+    daemon = start("--queue-requests", "1")
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    with Wire(daemon.address) as first:
+        first.send(ask(TARGET, 32))
+        assert first.receive().status == 100
+        result = subprocess.run([gemmctl, "gemm", *files, "-o", "C.npy", "--retries", "1", "--url",
+                                 daemon.url], cwd=tmp_path, capture_output=True,
+                                timeout=PATIENCE_S, check=False)
+    assert result.returncode == REFUSED, result.stderr
+    assert b"2 attempts" in result.stderr
+
+
+def test_unix_socket(start, gemmctl, tmp_path, rng):
+    path = tmp_path / "gemmd.sock"
+    start(listen=(f"unix:{path}",))
+    problem = Problem(5, 7, 3)
+    operands = random_operands(problem, rng)
+    subprocess.run([gemmctl, "gemm", *write(tmp_path, operands), "-o", "C.npy", "--url",
+                    f"unix:{path}"], cwd=tmp_path, check=True, capture_output=True,
+                   timeout=PATIENCE_S)
+    assert_right(problem, operands, np.load(tmp_path / "C.npy").tobytes(), rng)
+
+
+def test_json_report(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = succeed(run("gemm", *files, "-o", "C.npy", "--json", "--verify", "freivalds"))
+    report = json.loads(result.stdout)
+    assert (report["shape"], report["dtype"], report["bytes"]) == ([5, 7], "f32", 140)
+    assert report["verify"]["verdict"] == "pass"
+    assert set(report["timing_ms"]) == {"recv", "queue", "h2d", "kernel", "d2h", "total"}
+
+
+def test_timing_and_quiet(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    timed = succeed(run("gemm", *files, "-o", "C.npy", "--timing")).stderr.decode()
+    for stage in ("recv", "queue", "h2d", "kernel", "d2h", "total"):
+        assert stage in timed
+    assert succeed(run("gemm", *files, "-o", "C.npy", "--quiet")).stderr == b""
+
+
+def test_info(run):
+    text = succeed(run("info")).stdout.decode()
+    assert "naive" in text and "gemmd" in text
+    assert json.loads(succeed(run("info", "--json")).stdout)["version"]
+
+
+def test_metrics(run):
+    assert b"gemmd_requests_total" in succeed(run("metrics")).stdout
+
+
+def test_ready(run):
+    assert run("ready").returncode == DONE
+
+
+def test_bench(run):
+    report = json.loads(succeed(run("bench", "-m64", "-n64", "-k64", "--requests", "50",
+                                    "--connections", "4", "--json")).stdout)
+    assert "50" in json.dumps(report)
+    assert succeed(run("bench", "-m16", "-n16", "-k16", "--duration", "200ms")).stdout
+
+
+def test_help_and_version(run):
+    assert succeed(run("--version")).stdout.startswith(b"gemmctl 0.")
+    text = succeed(run("--help")).stdout.decode()
+    for command in ("gemm", "bench", "info", "metrics", "ready"):
+        assert command in text
+        assert f"gemmctl {command}" in succeed(run(command, "--help")).stdout.decode()
+
+
+def test_a_terminal_gets_no_binary(gemmctl, url, tmp_path, rng):
+    """On a terminal C does not go there; with a file it goes to the file."""
+    size = 2500
+    body = npy(np.ones((size, size), np.float32))
+    (tmp_path / "A.npy").write_bytes(body)
+
+    def on_terminal(*arguments, stdout=None):
+        master, slave = pty.openpty()
+        process = subprocess.Popen(
+            [gemmctl, "gemm", "A.npy", "A.npy", "--url", url, *arguments], cwd=tmp_path,
+            stdin=subprocess.DEVNULL, stdout=slave if stdout is None else stdout, stderr=slave,
+            env={**os.environ, "TERM": "xterm"})
+        os.close(slave)
+        seen = b""
+        while True:
+            ready, _, _ = select.select([master], [], [], PATIENCE_S)
+            assert ready, "gemmctl says nothing and does not end"
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            seen += data
+        os.close(master)
+        return process.wait(PATIENCE_S), seen
+
+    code, seen = on_terminal()
+    assert code == USAGE and b"terminal" in seen
+    code, seen = on_terminal("-o", "C.npy", stdout=subprocess.DEVNULL)
+    assert code == DONE, seen
+    assert np.load(tmp_path / "C.npy").shape == (size, size)

@@ -1,0 +1,60 @@
+"""Every kernel that /info names, asked for by its name."""
+
+import pytest
+
+from matrices import ACTS, OUTS, Problem, assert_right, random_operands
+
+SHAPES = [(1, 1, 1), (1, 65, 33), (65, 1, 33), (65, 33, 1), (31, 33, 63), (127, 65, 129)]
+
+
+def problems(name, kernel):
+    for dtype, outs in kernel["dtypes"].items():
+        for i, out in enumerate(outs):
+            integer = out == "i32"
+            for j, (m, n, k) in enumerate(SHAPES):
+                act = ACTS[(i + j) % (2 if integer else len(ACTS))]
+                yield Problem(m, n, k, dtype=dtype, out=out, transa=bool(j & 1),
+                              transb=bool(j & 2), alpha=3 if integer else 0.3,
+                              beta=(-7 if integer else 0.7) * (j % 2), bias=j % 3 == 0, act=act,
+                              batch=1 + j % 2, kernel=name)
+
+
+@pytest.fixture
+def kernels(url, session):
+    return {kernel["name"]: kernel for kernel in session.get(f"{url}/info").json()["kernels"]}
+
+
+# The names on either backend; a name that this daemon's /info lacks has nothing to test here,
+# and one that this list lacks is an error.
+NAMES = ["naive", "tiled", "openblas", "cublas"]
+
+
+def test_all_names_are_known(kernels):
+    assert set(kernels) <= set(NAMES), "a kernel that the test below does not ask for"
+    assert len(kernels) >= 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernel_by_name(name, kernels, post, rng):
+    for problem in problems(name, kernels.get(name, {"dtypes": {}})):
+        operands = random_operands(problem, rng)
+        answer = post(problem.parameters(), operands.raw())
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["Gemmd-Kernel"] == name
+        assert_right(problem, operands, answer.content, rng)
+
+
+def test_a_kernel_that_cannot(kernels, post):
+    """What a kernel does not list it refuses, and says who can."""
+    for name, kernel in kernels.items():
+        for dtype in OUTS:
+            if dtype in kernel["dtypes"]:
+                continue
+            problem = Problem(1, 1, 1, dtype=dtype, kernel=name)
+            size = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}.get(dtype, 1)
+            answer = post(problem.parameters(), bytes(2 * size))
+            assert answer.status_code == 422, answer.text
+            able = [other for other in kernels if dtype in kernels[other]["dtypes"]]
+            assert any(other in answer.json()["detail"] for other in able), answer.text
+    unknown = post({"m": 1, "n": 1, "k": 1, "kernel": "nosuch"}, bytes(8))
+    assert unknown.status_code == 422

@@ -1,0 +1,393 @@
+"""Starting, options and their sources, sockets from elsewhere, draining, ending."""
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from problem import assert_problem
+from wire import Wire, exchange, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+BODY = np.arange(8, dtype=np.float32).tobytes()
+RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
+TARGET = "/gemm?m=2&n=2&k=2"
+GOOD = request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY)
+ASK = request("POST", TARGET, [OCTETS, ("Content-Length", 32), ("Expect", "100-continue")])
+
+
+def run(gemmd, *arguments, environment=None):
+    """A call that ends by itself."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GEMMD_")}
+    return subprocess.run([gemmd, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=PATIENCE_S, env={**clean, **(environment or {})}, check=False)
+
+
+def config(gemmd, *arguments, environment=None):
+    result = run(gemmd, *arguments, "--check-config", environment=environment)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# ---- options ------------------------------------------------------------------------------------
+
+def test_version(gemmd):
+    result = run(gemmd, "--version")
+    assert result.returncode == 0
+    assert result.stdout.startswith("gemmd 0.")
+    assert result.stderr == ""
+
+
+def test_help_names_every_option(gemmd):
+    result = run(gemmd, "--help")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    for option in config(gemmd):
+        assert f"--{option}" in result.stdout, option
+    for option in ("listen", "config", "check-config", "version", "log-level", "token-file"):
+        assert f"--{option}" in result.stdout
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--nosuch"], "nosuch"),
+    (["--max-bdy", "1"], "--max-body"),
+    (["--max-body"], "max-body"),
+    (["--max-body", "-1"], "max-body"),
+    (["--max-body", "1X"], "max-body"),
+    (["--queue-requests", "0"], "queue-requests"),
+    (["--queue-requests", "99999999999999999999"], "queue-requests"),
+    (["--backend", "tpu"], "auto, cuda"),
+    (["--timeout", "soon"], "timeout"),
+    (["--listen", "nonsense"], "listen"),
+    (["--listen", "127.0.0.1:99999"], "listen"),
+    (["--listen", "unix:" + "x" * 200], "listen"),
+    (["--config", "/nonexistent/file"], "/nonexistent/file"),
+    (["--pinned-bytes", "1M", "--max-body", "1G"], "max-body"),
+    (["stray"], "stray"),
+])
+def test_wrong_options(arguments, says, gemmd):
+    """One sentence on standard error, status 2."""
+    result = run(gemmd, *arguments)
+    assert result.returncode == 2, result
+    assert result.stderr.startswith("gemmd: ") and result.stderr.count("\n") == 1
+    assert says in result.stderr
+
+
+def test_sources_in_order(gemmd, tmp_path):
+    """flag > environment > file > default."""
+    file = tmp_path / "gemmd.json"
+    file.write_text(json.dumps({"queue-requests": 11, "streams": 3, "io-threads": 2}))
+    environment = {"GEMMD_QUEUE_REQUESTS": "22", "GEMMD_STREAMS": "4"}
+    default = config(gemmd)
+    got = config(gemmd, "--config", file, "--queue-requests", "33", environment=environment)
+    assert (got["queue-requests"], got["streams"], got["io-threads"]) == (33, 4, 2)
+    assert got["max-connections"] == default["max-connections"]
+    got = config(gemmd, environment={**environment, "GEMMD_CONFIG": str(file)})
+    assert (got["queue-requests"], got["streams"], got["io-threads"]) == (22, 4, 2)
+
+
+@pytest.mark.parametrize("text, says", [
+    ("{", "JSON|line"), ("[]", "object"), ('{"nosuch": 1}', "nosuch"),
+    ('{"streams": "many"}', "streams"), ('{"streams": 1, "streams": 2}', "streams|[Dd]uplicate"),
+    ('{"streams": 0}', "streams"), ('{"queue-requests": 1.5}', "queue-requests"),
+])
+def test_wrong_config_files(text, says, gemmd, tmp_path):
+    file = tmp_path / "gemmd.json"
+    file.write_text(text)
+    result = run(gemmd, "--config", file, "--check-config")
+    assert result.returncode == 2
+    assert re.search(says, result.stderr), result.stderr
+    assert str(file)[:40] in result.stderr
+
+
+def test_wrong_environment(gemmd):
+    result = run(gemmd, "--check-config", environment={"GEMMD_STREAMS": "many"})
+    assert result.returncode == 2
+    assert "GEMMD_STREAMS" in result.stderr
+
+
+def test_checked_config_is_a_config_file(gemmd, tmp_path):
+    first = run(gemmd, "--queue-requests", "77", "--check-config")
+    file = tmp_path / "gemmd.json"
+    file.write_text(first.stdout)
+    assert config(gemmd, "--config", file) == json.loads(first.stdout)
+
+
+# ---- sockets ------------------------------------------------------------------------------------
+
+def test_second_instance_on_the_same_port(start, gemmd):
+    daemon = start()
+    host, port = daemon.address
+    result = run(gemmd, "--listen", f"{host}:{port}")
+    assert result.returncode == 1
+    assert f"{host}:{port}" in result.stderr and "in use" in result.stderr
+    assert exchange(daemon.address, GOOD).body == RIGHT, "the first one goes on"
+
+
+def test_unix_socket(start, tmp_path, gemmd):
+    path = str(tmp_path / "gemmd.sock")
+    daemon = start(listen=(f"unix:{path}",))
+    assert daemon.addresses == [f"unix:{path}"]
+    assert exchange(path, GOOD).body == RIGHT
+    second = run(gemmd, "--listen", f"unix:{path}")
+    assert second.returncode == 1 and "in use" in second.stderr
+    assert exchange(path, GOOD).body == RIGHT
+    daemon.stop()
+    assert not os.path.exists(path), "its file stays behind"
+
+
+def test_stale_unix_socket_is_replaced(start, tmp_path):
+    path = str(tmp_path / "gemmd.sock")
+    with socket.socket(socket.AF_UNIX) as crashed:
+        crashed.bind(path)
+        crashed.listen()
+    start(listen=(f"unix:{path}",))
+    assert exchange(path, GOOD).body == RIGHT
+
+
+def test_a_file_is_not_replaced(gemmd, tmp_path):
+    path = tmp_path / "precious"
+    path.write_text("data")
+    result = run(gemmd, "--listen", f"unix:{path}")
+    assert result.returncode == 1 and "not a socket" in result.stderr
+    assert path.read_text() == "data"
+
+
+def test_abstract_unix_socket(start):
+    name = f"gemmd-test-{os.getpid()}"
+    start(listen=(f"unix:@{name}",))
+    assert exchange(f"\0{name}", GOOD).body == RIGHT
+
+
+def test_several_addresses(start, tmp_path):
+    path = str(tmp_path / "gemmd.sock")
+    daemon = start(listen=("127.0.0.1:0", f"unix:{path}", "127.0.0.1:0"))
+    assert len(daemon.addresses) == 3
+    for address in daemon.addresses:
+        if address.startswith("unix:"):
+            assert exchange(path, GOOD).body == RIGHT
+        else:
+            host, _, port = address.rpartition(":")
+            assert exchange((host, int(port)), GOOD).body == RIGHT
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+def test_ipv6(start):
+    daemon = start(listen=("[::1]:0",))
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_inherited_socket(kind, start, tmp_path):
+    """Socket activation: LISTEN_FDS sockets from descriptor 3 on, LISTEN_PID says whose."""
+    path = str(tmp_path / "inherited.sock")
+    if kind == "tcp":
+        listener = socket.create_server(("127.0.0.1", 0))
+        address = listener.getsockname()
+    else:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        address = path
+    with listener:
+        # A shell moves the socket to descriptor 3 and becomes the daemon, whose pid it thus knows.
+        fd = listener.fileno()
+        script = f'exec 3<&{fd}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"'
+        daemon = start(listen=None, wrapper=("bash", "-c", script, "bash"), pass_fds=(fd,),
+                       ready=False)
+        daemon.wait_until_listening()
+        assert len(daemon.addresses) == 1, "it listens where it is told to, not on the default"
+        assert exchange(address, GOOD).body == RIGHT
+        daemon.stop()
+    assert kind == "tcp" or stat.S_ISSOCK(os.stat(path).st_mode), "the file is not the daemon's"
+
+
+def test_sockets_for_another_process_are_not_taken(start):
+    daemon = start(environment={"LISTEN_FDS": "1", "LISTEN_PID": "1"})
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    assert len(daemon.addresses) == 1
+
+
+def test_notify(start, tmp_path):
+    path = str(tmp_path / "notify.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(PATIENCE_S)
+        daemon = start(environment={"NOTIFY_SOCKET": path})
+        assert "READY=1" in manager.recv(4096).decode().splitlines()
+        daemon.stop()
+        messages = []
+        while "STOPPING=1" not in messages:
+            messages += manager.recv(4096).decode().splitlines()
+
+
+# ---- the end ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_with_status_0(number, start):
+    daemon = start()
+    daemon.process.send_signal(number)
+    assert daemon.wait() == 0
+    assert "drained" in daemon.messages()
+
+
+def test_accepted_work_is_finished(start):
+    """A request whose place was granted before SIGTERM gets its answer after it."""
+    daemon = start()
+    with Wire(daemon.address) as wire:
+        wire.send(ASK)
+        assert wire.receive().status == 100
+        daemon.terminate()
+        daemon.wait_for(lambda lines: any("draining" in str(line.get("message", ""))
+                                          for line in lines), "the line that it drains")
+        wire.send(BODY)
+        answer = wire.receive()
+        assert (answer.status, answer.body) == (200, RIGHT)
+    assert daemon.wait() == 0
+
+
+def test_running_work_is_finished(start):
+    size = 400
+    random = np.random.default_rng(1)
+    body = random.uniform(-1, 1, 2 * size * size).astype(np.float32).tobytes()
+    data = request("POST", f"/gemm?m={size}&n={size}&k={size}&kernel=naive",
+                   [OCTETS, ("Content-Length", len(body))], body)
+    daemon = start("--drain-timeout", "600s")
+    expected = exchange(daemon.address, data).body
+    wires = [Wire(daemon.address) for _ in range(4)]
+    try:
+        for wire in wires:
+            wire.send(data)
+        daemon.wait_for(lambda _: accepted(daemon) >= 4, "four accepted requests")
+        daemon.terminate()
+        for wire in wires:
+            answer = wire.receive()
+            assert (answer.status, answer.body) == (200, expected)
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    assert daemon.wait() == 0
+
+
+def accepted(daemon):
+    """Requests waiting and running, or answered already."""
+    total = 0
+    for line in daemon.session.get(f"{daemon.url}/metrics").text.splitlines():
+        if line.startswith(("gemmd_requests_running", "gemmd_requests_waiting",
+                            'gemmd_request_duration_seconds_count{op="gemm"')):
+            total += float(line.split()[-1])
+    return total - 1  # the one that was asked for first
+
+
+def test_not_ready_while_draining(start):
+    """During --drain-delay it still serves, but says that it will go."""
+    daemon = start("--drain-delay", "2s")
+    daemon.terminate()
+    daemon.wait_for(lambda lines: any("draining" in str(line.get("message", ""))
+                                      for line in lines), "the line that it drains")
+    answer = exchange(daemon.address, request("GET", "/readyz"))
+    assert_problem(answer, 503, "shutting down")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert exchange(daemon.address, request("GET", "/livez")).status == 200
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    assert daemon.wait() == 0
+
+
+def test_idle_connections_do_not_hold_it_up(start):
+    daemon = start()
+    with Wire(daemon.address) as used, Wire(daemon.address):
+        used.send(GOOD)
+        assert used.receive().body == RIGHT
+        daemon.terminate()
+        assert daemon.wait() == 0
+
+
+def test_second_signal_ends_it_at_once(start):
+    """A client that never sends its body holds a drain up, until asked twice."""
+    daemon = start("--drain-timeout", "600s")
+    with Wire(daemon.address) as wire:
+        wire.send(ASK)
+        assert wire.receive().status == 100
+        daemon.terminate()
+        daemon.wait_for(lambda lines: any("draining" in str(line.get("message", ""))
+                                          for line in lines), "the line that it drains")
+        daemon.terminate()
+        assert daemon.wait() == 0
+
+
+def test_drain_timeout(start):
+    daemon = start("--drain-timeout", "300ms")
+    with Wire(daemon.address) as wire:
+        wire.send(ASK)
+        assert wire.receive().status == 100
+        daemon.terminate()
+        assert daemon.wait() == 0
+
+
+# ---- what it logs -------------------------------------------------------------------------------
+
+def test_access_log(start):
+    daemon = start()
+    answer = exchange(daemon.address, GOOD.replace(b"Host:", b"X-Request-Id: find-me\r\nHost:"))
+    assert answer.status == 200
+    line = daemon.wait_for(lambda lines: next(
+        (line for line in lines if line.get("request_id") == "find-me"), None), "its line")
+    assert (line["method"], line["path"], line["status"]) == ("POST", TARGET, 200) or (
+        line["path"] == "/gemm")
+    assert (line["m"], line["n"], line["k"], line["dtype"]) == (2, 2, 2, "f32")
+    assert line["kernel"] == answer.headers["gemmd-kernel"]
+
+
+def test_log_lines_cannot_be_forged(start):
+    daemon = start()
+    exchange(daemon.address, request("GET", "/x%0a%7b%22level%22:%22error%22%7d", [
+        ("X-Request-Id", 'a"b\\c')]))
+    exchange(daemon.address, GOOD)
+    daemon.wait_for(lambda lines: any(line.get("status") == 200 and line.get("method") == "POST"
+                                      for line in lines), "the line of the second request")
+    assert not any(line.get("text") for line in daemon.lines), "every line is one JSON object"
+    assert not any(line.get("level") == "error" for line in daemon.lines)
+
+
+def test_no_access_log(start):
+    daemon = start("--no-access-log")
+    exchange(daemon.address, GOOD)
+    daemon.stop()
+    assert not any("method" in line for line in daemon.lines)
+
+
+def test_text_log(start):
+    daemon = start("--log-format", "text")
+    exchange(daemon.address, GOOD)
+    daemon.stop()
+    assert any(line.get("text") and "/gemm" in line["message"] for line in daemon.lines)
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"], ids=["full", "closed"])
+def test_standard_output_that_takes_nothing(redirection, start, tmp_path):
+    path = str(tmp_path / "gemmd.sock")
+    start(listen=(f"unix:{path}",), ready=False,
+          wrapper=("bash", "-c", f'exec "$@" {redirection}', "bash"))
+    deadline = time.monotonic() + PATIENCE_S
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline, "it does not start"
+        time.sleep(0.02)
+    for _ in range(3):
+        assert exchange(path, GOOD).body == RIGHT

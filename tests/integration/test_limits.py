@@ -1,0 +1,350 @@
+"""Every limit, reached: what is refused, how, and that the daemon goes on."""
+
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from problem import assert_problem
+from wire import Wire, exchange, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+BODY = np.arange(8, dtype=np.float32).tobytes()
+RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
+TARGET = "/gemm?m=2&n=2&k=2"
+GOOD = request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY)
+
+
+def ask(target, length, *headers):
+    """The head of a request that waits for 100 Continue."""
+    return request("POST", target, [OCTETS, ("Content-Length", length), ("Expect", "100-continue"),
+                                    *headers])
+
+
+def eventually(address, data, status):
+    """The first answer with that status; places come back when connections are seen to end."""
+    deadline = time.monotonic() + 30
+    while True:
+        answer = exchange(address, data)
+        if answer.status == status or time.monotonic() > deadline:
+            assert answer.status == status, answer
+            return answer
+        time.sleep(0.02)
+
+
+def test_body_longer_than_the_limit(start):
+    daemon = start("--max-body", "1M")
+    target = "/gemm?m=1024&n=1&k=1024"
+    with Wire(daemon.address) as wire:
+        wire.send(ask(target, 4 * (1024 * 1024 + 1024)))
+        assert_problem(wire.receive(), 413, "limit is 1048576")
+    npy = request("POST", "/gemm", [("Content-Type", "application/x-npy"),
+                                    ("Content-Length", 1048577), ("Expect", "100-continue")])
+    with Wire(daemon.address) as wire:
+        wire.send(npy)
+        assert_problem(wire.receive(), 413, "limit is 1048576")
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_chunked_body_longer_than_the_limit(start):
+    """Its length is not announced, so it is cut off where it passes the limit."""
+    daemon = start("--max-body", "1M")
+    head = request("POST", "/gemm", [("Content-Type", "application/x-npy"),
+                                     ("Transfer-Encoding", "chunked")])
+    chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+    with Wire(daemon.address) as wire:
+        wire.send(head)
+        sent = 0
+        try:
+            for _ in range(4096):  # 256 MiB, if it were taken
+                wire.socket.sendall(chunk)
+                sent += 0x10000
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert sent < 4096 * 0x10000, "all of it was read"
+        try:
+            assert_problem(wire.receive(), 413, "limit of 1048576")
+        except ConnectionResetError:
+            pass  # the answer was overtaken by the reset that our own sending caused
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_result_longer_than_the_limit(start):
+    """Two vectors of 16 KiB make a matrix of 64 MiB."""
+    daemon = start("--max-result", "1M")
+    with Wire(daemon.address) as wire:
+        wire.send(ask("/gemm?m=4096&n=4096&k=1", 2 * 4096 * 4))
+        assert_problem(wire.receive(), 413, "result.*67108864.*limit is 1048576")
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_queue_full_by_count(start):
+    """A place is taken at the headers; the next request is refused before its body."""
+    daemon = start("--queue-requests", "1")
+    with Wire(daemon.address) as first:
+        first.send(ask(TARGET, 32))
+        assert first.receive().status == 100
+        with Wire(daemon.address) as second:
+            second.send(ask(TARGET, 32))
+            answer = second.receive()
+            assert_problem(answer, 429)
+            assert int(answer.headers["retry-after"]) >= 1
+        first.send(BODY)
+        assert first.receive().body == RIGHT, "the one that had its place"
+    assert eventually(daemon.address, GOOD, 200).body == RIGHT, "the place is free again"
+
+
+def test_queue_full_by_bytes(start):
+    daemon = start("--queue-bytes", "8M", "--pinned-bytes", "64M")
+    size = 800
+    length = 2 * size * size * 4
+    target = f"/gemm?m={size}&n={size}&k={size}"
+    # A request at its limits fits: half of the bytes each for body and result.
+    with Wire(daemon.address) as first:
+        head = ask("/gemm?m=700&n=700&k=700", 2 * 700 * 700 * 4)
+        first.send(head)
+        assert first.receive().status == 100
+        with Wire(daemon.address) as second:
+            second.send(head)
+            answer = second.receive()
+            assert_problem(answer, 429)
+            assert int(answer.headers["retry-after"]) >= 1
+    assert exchange(daemon.address, ask(target, length)).status == 413
+    assert eventually(daemon.address, GOOD, 200).body == RIGHT, "the bytes are free again"
+
+
+def test_places_of_lost_clients_come_back(start):
+    daemon = start("--queue-requests", "1")
+    for _ in range(5):
+        with Wire(daemon.address) as wire:
+            deadline = time.monotonic() + 30
+            wire.send(ask(TARGET, 32))
+            answer = wire.receive()
+            if answer.status != 100 and time.monotonic() < deadline:
+                eventually(daemon.address, GOOD, 200)
+    assert eventually(daemon.address, GOOD, 200).body == RIGHT
+
+
+def test_out_of_pinned_memory(start):
+    """Bodies that are announced reserve their bytes; past the last one it is 503, not a crash."""
+    daemon = start("--pinned-bytes", "8M", "--queue-bytes", "1G", "--max-body", "4M",
+                   "--max-result", "4M")
+    wires = []
+    try:
+        for _ in range(6):
+            wire = Wire(daemon.address)
+            wires.append(wire)
+            wire.send(ask("/gemm?m=700&n=700&k=700", 2 * 700 * 700 * 4))
+            answer = wire.receive()
+            if answer.status != 100:
+                break
+        assert_problem(answer, 503, r"\d+ bytes.*\d+.*free|needed")
+        assert int(answer.headers["retry-after"]) >= 1
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    assert eventually(daemon.address, GOOD, 200).body == RIGHT
+
+
+def refused(address):
+    """Whether a new connection is turned away; with an answer, or by its end."""
+    try:
+        answer = exchange(address, request("GET", "/livez"))
+    except ConnectionResetError:
+        return True
+    if answer.status == 200:
+        return False
+    assert answer.status in (429, 503)
+    assert_problem(answer, answer.status, "connections")
+    assert int(answer.headers["retry-after"]) >= 1
+    return True
+
+
+def let_in(address):
+    """A new connection that has been answered; earlier ones may be seen to end a little late."""
+    deadline = time.monotonic() + 30
+    while True:
+        wire = Wire(address)
+        try:
+            wire.send(GOOD)
+            if wire.receive().status == 200:
+                return wire
+        except ConnectionResetError:
+            pass
+        wire.socket.close()
+        assert time.monotonic() < deadline, "no connection is let in"
+        time.sleep(0.02)
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_connection_limit(start):
+    daemon = start("--max-connections", "8")
+    daemon.session.close()
+    wires = []
+    try:
+        for _ in range(8):
+            wires.append(let_in(daemon.address))
+        assert refused(daemon.address), "more connections than the limit are taken"
+        wires[0].send(GOOD)
+        assert wires[0].receive().body == RIGHT, "one within the limit"
+        wires.pop().socket.close()
+        wires.pop().socket.close()
+        wait_until(lambda: not refused(daemon.address), "a freed place is not given again")
+    finally:
+        for wire in wires:
+            wire.socket.close()
+
+
+def test_connection_limit_per_address(start):
+    daemon = start("--max-connections-per-address", "2")
+    daemon.session.close()
+    with let_in(daemon.address) as one, let_in(daemon.address) as two:
+        assert refused(daemon.address)
+        for wire in (one, two):
+            wire.send(GOOD)
+            assert wire.receive().body == RIGHT
+        # Another address of the same machine has its own count.
+        with socket.create_connection(daemon.address, source_address=("127.0.0.2", 0)) as other:
+            other.sendall(request("GET", "/livez"))
+            assert b" 200 " in other.recv(100)
+    wait_until(lambda: not refused(daemon.address), "a freed place is not given again")
+
+
+def test_slow_headers(start):
+    daemon = start("--header-timeout", "300ms")
+    with Wire(daemon.address) as wire:
+        wire.send(GOOD[:20])
+        try:
+            assert_problem(wire.receive(), 408, "headers")
+        except ConnectionResetError:
+            pass  # the connection is only promised to end
+        assert wire.closed()
+    with Wire(daemon.address) as wire:
+        for byte in GOOD[:10]:
+            wire.try_to_send(bytes([byte]))
+            time.sleep(0.1)
+        try:
+            assert wire.receive().status == 408
+        except ConnectionResetError:
+            pass
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_silent_connection(start):
+    """One that never says anything does not stay for ever."""
+    daemon = start("--header-timeout", "300ms", "--idle-timeout", "300ms")
+    with Wire(daemon.address) as wire:
+        try:
+            wire.receive()
+        except ConnectionResetError:
+            pass
+        assert wire.closed()
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_idle_connection(start):
+    daemon = start("--idle-timeout", "300ms")
+    with Wire(daemon.address) as wire:
+        wire.send(GOOD)
+        assert wire.receive().body == RIGHT
+        assert wire.closed()
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+@pytest.mark.parametrize("pause", [0.05, None], ids=["drips", "stops"])
+def test_slow_body(pause, start):
+    """A client that sends a byte now and then, and one that stops sending."""
+    daemon = start("--body-timeout", "500ms")
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY[:2]))
+        if pause:
+            for i in range(2, 20):
+                wire.try_to_send(BODY[i:i + 1])
+                time.sleep(pause)
+        try:
+            assert_problem(wire.receive(), 408, "body")
+        except ConnectionResetError:
+            pass
+        assert wire.closed()
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_body_below_the_least_rate(start):
+    """The rate counts after 5 seconds; a byte a second is too slow by then."""
+    daemon = start("--min-body-rate", "10K")
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", TARGET, [OCTETS, ("Content-Length", 32)]))
+        for i in range(12):
+            wire.try_to_send(BODY[i:i + 1])
+            time.sleep(0.5)
+        try:
+            assert_problem(wire.receive(), 408, "10240 bytes a second")
+        except ConnectionResetError:
+            pass
+        assert wire.closed()
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_deadline_passes_while_the_body_arrives(start):
+    daemon = start()
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", TARGET + "&timeout_ms=300", [OCTETS, ("Content-Length", 32)],
+                          BODY[:8]))
+        assert_problem(wire.receive(), 504, "deadline", field="timeout_ms")
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_deadline_longer_than_the_longest(start):
+    daemon = start("--max-timeout", "5s")
+    answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=5001",
+                                              [OCTETS, ("Content-Length", 32)], BODY))
+    assert_problem(answer, 400, "at most 5000", field="timeout_ms")
+    answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=5000",
+                                              [OCTETS, ("Content-Length", 32)], BODY))
+    assert answer.body == RIGHT
+
+
+def test_deadline_passes_in_the_queue(start):
+    """A request waits behind a long one until its time is up: 504, and it was not computed."""
+    daemon = start("--streams", "1", "--cpu-threads", "1")
+    size = 800
+    long_body = np.ones(2 * size * size, np.float32).tobytes()
+    target = f"/gemm?m={size}&n={size}&k={size}&kernel=naive"
+    with Wire(daemon.address) as wire, Wire(daemon.address) as late:
+        wire.send(request("POST", target, [OCTETS, ("Content-Length", len(long_body))], long_body))
+        wait_until(lambda: running(daemon) >= 1, "the long request does not start")
+        late.send(request("POST", TARGET + "&timeout_ms=1", [OCTETS, ("Content-Length", 32)], BODY))
+        assert_problem(late.receive(), 504, "deadline", field=None)
+
+
+def running(daemon):
+    text = daemon.session.get(f"{daemon.url}/metrics").text
+    return sum(float(line.split()[-1]) for line in text.splitlines()
+               if line.startswith("gemmd_requests_running"))
+
+
+def test_tokens(start, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:a-secret-of-alice\na-plain-secret-01\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, ready=False).wait_until_listening().wait_until_ready()
+    body = request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY)
+    answer = exchange(daemon.address, body)
+    assert_problem(answer, 401, "Bearer")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    for wrong in ("Bearer nonsense", "Bearer a-secret-of-alic", "Bearer a-secret-of-alicex",
+                  "Basic YTpi", "a-secret-of-alice", "Bearer", "Bearer alice:a-secret-of-alice"):
+        data = body.replace(b"Host:", b"Authorization: " + wrong.encode() + b"\r\nHost:")
+        assert_problem(exchange(daemon.address, data), 401)
+    for right in ("Bearer a-secret-of-alice", "bearer a-plain-secret-01"):
+        data = body.replace(b"Host:", b"Authorization: " + right.encode() + b"\r\nHost:")
+        assert exchange(daemon.address, data).body == RIGHT
+    for path in ("/livez", "/readyz"):
+        assert exchange(daemon.address, request("GET", path)).status == 200, "open to probes"

@@ -1,0 +1,260 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds, and runs them. For Debian 12 and Ubuntu 24.04, as root or
+# with sudo. Goes on after a failure, so that one run shows them all; the last line is the sum.
+set -uo pipefail
+
+usage() {
+    cat <<'TEXT'
+Usage: tests/run.sh [PART ...]
+
+Parts (all of them, in this order, if none is named):
+  lint         clang-format, clang-tidy, cppcheck, shellcheck
+  unit         the Check programs, release build (with CUDA where there is a toolkit)
+  integration  a real daemon and real clients, release build
+  asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
+  tsan         both under ThreadSanitizer
+  quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
+TEXT
+}
+
+parts=()
+for part in "$@"; do
+    case $part in
+    lint | unit | integration | asan | tsan | quickstart) parts+=("$part") ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        usage >&2
+        printf "run.sh: no part is called '%s'\n" "$part" >&2
+        exit 2
+        ;;
+    esac
+done
+((${#parts[@]})) || parts=(lint unit integration asan tsan quickstart)
+wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+root=$PWD
+jobs=$(nproc)
+passed=0 failed=0 failures=()
+mkdir -p build
+
+section() { printf '\n==== %s (%ss)\n' "$*" "$SECONDS"; }
+
+# step NAME COMMAND...: a check that passes or fails as a whole.
+step() {
+    local name=$1
+    shift
+    if "$@"; then
+        printf 'ok: %s\n' "$name"
+        ((passed += 1))
+    else
+        printf 'FAILED: %s\n' "$name"
+        ((failed += 1))
+        failures+=("$name")
+        return 1
+    fi
+}
+
+# tally NAME JUNIT STATUS: adds the counts of a report that ctest or pytest wrote.
+tally() {
+    local name=$1 report=$2 status=$3 suite tests=0 bad=0 left_out=0
+    attribute() { grep -o " $1=\"[0-9]*\"" <<<"$suite" | head -n 1 | tr -dc 0-9; }
+    if [[ -s $report ]]; then
+        suite=$(tr '\n\t' '  ' <"$report" | grep -o '<testsuite [^>]*>' | head -n 1)
+        tests=$(attribute tests) bad=$(($(attribute failures) + 0$(attribute errors)))
+        left_out=$((0$(attribute skipped) + 0$(attribute disabled)))
+    fi
+    # A run that ended badly without naming a failed test (a crash, a timeout, no tests) is one.
+    if ((status != 0 && bad == 0)); then bad=1; fi
+    if ((tests == 0 && bad == 0)); then bad=1; fi
+    ((tests >= bad + left_out)) || tests=$((bad + left_out))
+    ((passed += tests - bad - left_out, failed += bad))
+    printf '%s: %s passed, %s failed, %s skipped\n' "$name" $((tests - bad - left_out)) "$bad" "$left_out"
+    ((bad == 0)) || failures+=("$name")
+}
+
+# --- What is needed -------------------------------------------------------------------------------
+section "packages"
+missing=()
+want_command() { command -v "$1" >/dev/null || missing+=("$2"); }
+want_library() { pkg-config --exists "$1" 2>/dev/null || missing+=("$2"); }
+want_command cmake cmake
+want_command ninja ninja-build
+want_command gcc gcc
+want_command pkg-config pkg-config
+want_command curl curl
+want_command git git
+if command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then want_command g++ g++; fi
+[[ -e /usr/include/stdio.h ]] || missing+=(libc6-dev)
+want_library libmicrohttpd libmicrohttpd-dev
+want_library libuv libuv1-dev
+want_library jansson libjansson-dev
+want_library libcurl libcurl4-gnutls-dev
+want_library openblas libopenblas-dev
+want_library check check
+if wanted lint; then
+    want_command clang-format clang-format
+    want_command clang-tidy clang-tidy
+    want_command cppcheck cppcheck
+    want_command shellcheck shellcheck
+fi
+if wanted integration || wanted asan || wanted tsan; then
+    want_command python3 python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+    want_command prometheus prometheus
+    want_command promtool prometheus
+fi
+
+install_missing() {
+    local sudo=()
+    ((${#missing[@]})) || return 0
+    printf 'installing %s\n' "${missing[*]}"
+    command -v apt-get >/dev/null || return 1
+    if ((EUID != 0)); then
+        command -v sudo >/dev/null || return 1
+        sudo=(sudo)
+    fi
+    apt() {
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
+            -o Acquire::Retries=3 "$@" </dev/null >/dev/null
+    }
+    apt update
+    apt install -y --no-install-recommends "${missing[@]}"
+}
+step "packages" install_missing
+
+python_environment() {
+    local stamp=build/venv/requirements.txt
+    if ! cmp -s tests/requirements.txt "$stamp"; then
+        rm -rf build/venv
+        python3 -m venv build/venv && build/venv/bin/pip install --quiet \
+            --disable-pip-version-check -r tests/requirements.txt || return 1
+        cp tests/requirements.txt "$stamp"
+    fi
+}
+if wanted integration || wanted asan || wanted tsan; then
+    step "Python packages" python_environment
+fi
+
+# --- Builds and runs ------------------------------------------------------------------------------
+# build PRESET: configures and builds all of it, tests included.
+build() {
+    local options=(-DGEMMD_TESTS=ON)
+    [[ $1 != release ]] || options+=(-DGEMMD_CUDA=AUTO)
+    cmake --preset "$1" "${options[@]}" --log-level=NOTICE >build/configure.log 2>&1 ||
+        { cat build/configure.log && return 1; }
+    cmake --build --preset "$1" -j "$jobs" -- --quiet
+}
+
+unit() { # PRESET BUILD_DIR
+    local report=$root/build/unit-$1.xml status
+    rm -f "$report"
+    "${run_under[@]}" timeout -k 10 900 ctest --preset "$1" -j "$jobs" --output-junit "$report" \
+        --timeout 300 --no-tests=error
+    status=$?
+    tally "unit ($1)" "$report" "$status"
+}
+
+integration() { # PRESET BUILD_DIR PYTEST_OPTIONS...
+    local preset=$1 directory=$2 report=$root/build/integration-$1.xml status
+    shift 2
+    rm -f "$report"
+    "${run_under[@]}" timeout -k 10 1200 build/venv/bin/python -m pytest -c tests/pytest.ini \
+        --rootdir tests tests/integration --gemmd "$directory/bin/gemmd" --junitxml "$report" "$@"
+    status=$?
+    tally "integration ($preset)" "$report" "$status"
+}
+run_under=()
+
+release_is_built=
+need_release() {
+    [[ -n $release_is_built ]] || { section "build (release)" && step "build (release)" build release; }
+    release_is_built=yes
+}
+
+if wanted lint; then
+    need_release
+    section "lint"
+    mapfile -t c_files < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+    mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
+    # What was left out of this build has no compile command; the CPU-only twin of a file is built
+    # by the sanitizer presets.
+    mapfile -t compiled < <(git ls-files '*.c' | while read -r file; do
+        if grep -q "\"file\": \"$root/$file\"" build/compile_commands.json; then echo "$file"; fi
+    done)
+    tidy() {
+        printf '%s\n' "${compiled[@]}" |
+            xargs -P "$jobs" -n 4 clang-tidy --quiet -p build 2> >(grep -v 'warnings\? generated' >&2)
+    }
+    cpp_check() {
+        mkdir -p build/cppcheck
+        cppcheck --quiet -j "$jobs" --std=c11 --cppcheck-build-dir=build/cppcheck --inline-suppr \
+            --enable=warning,performance,portability --error-exitcode=1 \
+            --suppressions-list=tests/cppcheck.supp -D_GNU_SOURCE -DGEMMD_VERSION='""' \
+            -I . -I proto/include -I client/include "${compiled[@]}"
+    }
+    step "clang-format" clang-format --dry-run -Werror "${c_files[@]}"
+    step "clang-tidy" tidy
+    step "cppcheck" cpp_check
+    step "shellcheck" shellcheck "${scripts[@]}"
+fi
+
+if wanted unit; then
+    need_release
+    section "unit (release)"
+    unit release build
+fi
+if wanted integration; then
+    need_release
+    section "integration (release)"
+    integration release build
+fi
+
+# The sanitizers look at the daemon, gemmctl and the unit tests; Python stays outside. They run the
+# part of the matrix that --every leaves, and all other tests but those marked `slow`.
+if wanted asan; then
+    section "build (asan)"
+    export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+    export UBSAN_OPTIONS=print_stacktrace=1
+    if step "build (asan)" build asan; then
+        section "unit (asan)"
+        unit asan build-asan
+        section "integration (asan)"
+        integration asan build-asan --every 4 -m 'not slow'
+    fi
+fi
+if wanted tsan; then
+    section "build (tsan)"
+    export TSAN_OPTIONS="suppressions=$root/tests/tsan.supp:second_deadlock_stack=1"
+    # Its shadow memory needs the addresses that much randomisation of the layout takes away.
+    if setarch "$(uname -m)" -R true 2>/dev/null; then run_under=(setarch "$(uname -m)" -R); fi
+    if step "build (tsan)" build tsan; then
+        section "unit (tsan)"
+        unit tsan build-tsan
+        section "integration (tsan)"
+        integration tsan build-tsan --every 8 -m 'not slow'
+    fi
+    run_under=()
+fi
+
+if wanted quickstart; then
+    section "quickstart, in a fresh copy"
+    # What a newcomer has: the tracked files and nothing built.
+    tree=$(mktemp -d "$root/build/quickstart.XXXXXX")
+    git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$tree"
+    left_running() { kill -0 "$(cat "$tree/build/run/gemmd.pid")"; }
+    nothing_left() { [[ ! -e $tree/build/run/gemmd.pid ]]; }
+    step "quickstart, first run" "$tree/deploy/quickstart.sh" --cpu --port 0
+    step "quickstart leaves the daemon running" left_running
+    step "quickstart, second run, --once" "$tree/deploy/quickstart.sh" --cpu --port 0 --once
+    step "quickstart --once leaves no daemon" nothing_left
+    rm -rf "$tree"
+fi
+
+section "the sum"
+((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
+printf '%s passed, %s failed\n' "$passed" "$failed"
+((failed == 0))

@@ -1,0 +1,122 @@
+#include "simulated_device.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static struct simulated_device *simulated(struct device *device)
+{
+    return (struct simulated_device *)device;
+}
+
+static void simulated_submit(struct device *device, uint32_t slot, struct work *work)
+{
+    (void)work;
+    atomic_fetch_add(
+        slot == device->slots ? &simulated(device)->probes : &simulated(device)->submitted, 1);
+}
+
+static void simulated_compute(struct device *device, uint32_t slot, struct work *work)
+{
+    simulated_submit(device, slot, work);
+    while (slot != device->slots && simulated(device)->look(work) == SIMULATED_RUNNING)
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+/* Row by row, in f32. */
+static void compute(const struct gemm_problem *problem)
+{
+    const float *a = problem->a, *b = problem->b;
+    float *c = problem->c;
+    for (uint64_t i = 0; i < problem->m; i++)
+        for (uint64_t j = 0; j < problem->n; j++) {
+            float sum = 0;
+            for (uint64_t l = 0; l < problem->k; l++)
+                sum += a[i * problem->lda + l] * b[l * problem->ldb + j];
+            c[i * problem->ldc + j] = sum;
+        }
+}
+
+static bool poll_probe(struct device *device, const struct work *work)
+{
+    enum simulated_probe probe = atomic_load(&simulated(device)->probe);
+    if (probe == SIMULATED_PROBE_RIGHT)
+        compute(&work->problem);
+    return probe != SIMULATED_PROBE_SILENT;
+}
+
+static bool simulated_poll(struct device *device, uint32_t slot, struct work *work)
+{
+    if (slot == device->slots)
+        return poll_probe(device, work);
+    switch (simulated(device)->look(work)) {
+    case SIMULATED_RUNNING:
+        return false;
+    case SIMULATED_DONE:
+        work->h2d_ns = 1000;
+        work->kernel_ns = 2000;
+        work->d2h_ns = 3000;
+        return true;
+    case SIMULATED_FAILED:
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL, "a simulated failure");
+        return true;
+    case SIMULATED_LOST:
+        device_set_lost(device, "a simulated loss");
+        return true;
+    }
+    return true;
+}
+
+static void simulated_close(struct device *device)
+{
+    arena_destroy(device->arena);
+    free(device);
+}
+
+static bool simulated_work_bytes(const struct gemm_problem *problem,
+                                 const struct gemm_kernel *kernel, uint64_t *out)
+{
+    (void)problem;
+    (void)kernel;
+    *out = 4096;
+    return true;
+}
+
+static const struct device_ops simulated_ops = {
+    .submit = simulated_submit,
+    .poll = simulated_poll,
+    .close = simulated_close,
+    .work_bytes = simulated_work_bytes,
+};
+
+static const struct device_ops computing_ops = {
+    .submit = simulated_compute,
+    .poll = simulated_poll,
+    .close = simulated_close,
+    .computes_in_submit = true,
+    .work_bytes = simulated_work_bytes,
+};
+
+static struct simulated_device *make(const struct device_ops *ops, uint32_t slots,
+                                     enum simulated_event (*look)(const struct work *))
+{
+    struct simulated_device *device = calloc(1, sizeof *device);
+    if (device == NULL)
+        return NULL;
+    device_init(&device->base, ops, slots);
+    device->base.info.backend = GEMM_BACKEND_CPU;
+    device->base.arena = arena_create(1 << 20);
+    device->look = look;
+    return device;
+}
+
+struct simulated_device *simulated_device_open(uint32_t slots,
+                                               enum simulated_event (*look)(const struct work *))
+{
+    return make(&simulated_ops, slots, look);
+}
+
+struct simulated_device *
+    simulated_device_open_computing(enum simulated_event (*look)(const struct work *))
+{
+    return make(&computing_ops, 1, look);
+}

@@ -1,0 +1,309 @@
+/* What libgemmd sends again, when, and how often. */
+#include <check.h>
+#include <gemmd/gemmd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_http.h"
+#include "product_case.h"
+
+enum { BULK_SIDE = 512, BULK_BYTES = BULK_SIDE * BULK_SIDE * 4 };
+
+static const char full[] = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nRetry-After: 0";
+
+/* Runs the small product against a script and leaves the server stopped, to be looked at. */
+static struct fake_server *run_script(const struct fake_act *acts, size_t count, uint32_t retries,
+                                      struct gemmd_error_info *error)
+{
+    struct fake_server *server = fake_start(acts, count);
+    struct gemmd_client *client = case_client(fake_url(server), retries);
+    struct gemmd_gemm gemm = case_gemm();
+    float c[CASE_M * CASE_N];
+    gemm.c = c;
+    gemm.c_bytes = sizeof c;
+    if (gemmd_gemm(client, &gemm, NULL, error) == GEMMD_OK)
+        ck_assert_mem_eq(c, case_product, sizeof case_product);
+    gemmd_client_free(client);
+    fake_stop(server);
+    return server;
+}
+
+START_TEST(repeats_a_refusal)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act acts[] = {{.head = full, .take_bytes = FAKE_ALL}, case_act(head)};
+    struct gemmd_error_info error;
+    struct fake_server *server = run_script(acts, 2, 1, &error);
+    ck_assert_msg(error.code == GEMMD_OK, "%s", error.message);
+    ck_assert_uint_eq(error.attempts, 2);
+    ck_assert_uint_eq(fake_request_count(server), 2);
+    ck_assert_uint_eq(fake_request(server, 1)->body_bytes, sizeof case_a + sizeof case_b);
+    ck_assert_mem_eq(fake_request(server, 1)->body, case_a, sizeof case_a);
+    fake_free(server);
+}
+END_TEST
+
+START_TEST(gives_up_after_the_last_repeat)
+{
+    const struct fake_act act = {.head = full, .take_bytes = FAKE_ALL};
+    struct gemmd_error_info error;
+    struct fake_server *server = run_script(&act, 1, 2, &error);
+    ck_assert_int_eq(error.code, GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(error.http_status, 429);
+    ck_assert_int_eq(error.retriable, 1);
+    ck_assert_uint_eq(error.attempts, 3);
+    ck_assert_uint_eq(fake_request_count(server), 3);
+    fake_free(server);
+}
+END_TEST
+
+START_TEST(does_not_repeat_what_stays_wrong)
+{
+    const struct fake_act act = {.head = "HTTP/1.1 422 Unprocessable\r\nContent-Length: 0",
+                                 .take_bytes = FAKE_ALL};
+    struct gemmd_error_info error;
+    struct fake_server *server = run_script(&act, 1, 3, &error);
+    ck_assert_int_eq(error.code, GEMMD_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(fake_request_count(server), 1);
+    fake_free(server);
+}
+END_TEST
+
+START_TEST(waits_as_long_as_the_daemon_asks)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act acts[] = {
+        {.head = "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\nRetry-After: 1",
+         .take_bytes = FAKE_ALL},
+        case_act(head)};
+    struct fake_server *server = fake_start(acts, 2);
+    struct gemmd_client *client = case_client(fake_url(server), 1);
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_result result;
+    struct gemmd_error_info error;
+    gemmd_result_init(&result, sizeof result);
+    ck_assert_int_eq(gemmd_gemm(client, &gemm, &result, &error), GEMMD_OK);
+    ck_assert_double_ge(result.elapsed_ms, 1000);
+    ck_assert_uint_eq(result.attempts, 2);
+    gemmd_free(result.data);
+    gemmd_client_free(client);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+/* An hour is longer than the request has: the refusal is the answer, and says how long. */
+START_TEST(does_not_wait_past_its_deadline)
+{
+    const struct fake_act act = {
+        .head = "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\nRetry-After: 3600",
+        .take_bytes = FAKE_ALL};
+    struct gemmd_error_info error;
+    struct fake_server *server = run_script(&act, 1, 3, &error);
+    ck_assert_int_eq(error.code, GEMMD_ERR_CONNECTION);
+    ck_assert_int_eq(error.http_status, 503);
+    ck_assert_uint_eq(error.retry_after_ms, 3600 * 1000);
+    ck_assert_uint_eq(error.attempts, 1);
+    fake_free(server);
+}
+END_TEST
+
+/* Ways to lose a connection. */
+static const struct fake_act losses[] = {
+    {.take_bytes = FAKE_ALL, .then = FAKE_CLOSE},
+    {.take_bytes = FAKE_ALL, .then = FAKE_RESET},
+    {.take_bytes = 10, .then = FAKE_RESET},
+    {.head = "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
+     .payload = case_product,
+     .payload_bytes = 10,
+     .take_bytes = FAKE_ALL,
+     .then = FAKE_CLOSE},
+};
+
+START_TEST(repeats_after_a_lost_connection)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act acts[] = {losses[_i], case_act(head)};
+    struct gemmd_error_info error;
+    struct fake_server *server = run_script(acts, 2, 1, &error);
+    ck_assert_msg(error.code == GEMMD_OK, "%s", error.message);
+    ck_assert_uint_eq(error.attempts, 2);
+    fake_free(server);
+}
+END_TEST
+
+START_TEST(says_that_a_connection_was_lost)
+{
+    struct gemmd_error_info error;
+    struct fake_server *server = run_script(&losses[_i], 1, 0, &error);
+    ck_assert_msg(error.code == GEMMD_ERR_CONNECTION, "%s: %s", gemmd_error_name(error.code),
+                  error.message);
+    ck_assert_int_eq(error.retriable, 1);
+    ck_assert_int_eq(error.http_status, 0);
+    fake_free(server);
+}
+END_TEST
+
+/* A kept connection that the server has closed meanwhile is no failure of the request's. */
+START_TEST(survives_a_connection_closed_while_idle)
+{
+    char head[FAKE_HEAD_MAX];
+    struct fake_act act = case_act(head);
+    act.then = FAKE_CLOSE;
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_error_info error;
+    float c[CASE_M * CASE_N];
+    gemm.c = c;
+    gemm.c_bytes = sizeof c;
+    for (int i = 0; i < 20; i++)
+        ck_assert_msg(gemmd_gemm(client, &gemm, NULL, &error) == GEMMD_OK, "%s", error.message);
+    gemmd_client_free(client);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+static struct gemmd_gemm bulk_gemm(float *data)
+{
+    struct gemmd_gemm gemm = case_gemm();
+    gemm.m = gemm.n = gemm.k = BULK_SIDE;
+    gemm.a = data;
+    gemm.b = data + BULK_SIDE * BULK_SIDE;
+    gemm.c = data + BULK_SIDE * BULK_SIDE * 2;
+    gemm.c_bytes = BULK_BYTES;
+    for (int i = 0; i < BULK_SIDE * BULK_SIDE * 2; i++)
+        data[i] = (float)i;
+    return gemm;
+}
+
+START_TEST(asks_before_it_sends_a_large_body)
+{
+    const struct fake_act act = {.head = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n"
+                                         "Connection: close",
+                                 .take_bytes = 0,
+                                 .then = FAKE_CLOSE};
+    float *data = malloc(3 * BULK_BYTES);
+    ck_assert_ptr_nonnull(data);
+    struct gemmd_gemm gemm = bulk_gemm(data);
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_error_info error;
+    ck_assert_int_eq(gemmd_gemm(client, &gemm, NULL, &error), GEMMD_ERR_TOO_LARGE);
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 0)->head, "\r\nExpect: 100-continue\r\n"));
+    fake_free(server);
+    free(data);
+}
+END_TEST
+
+/* The server may have refused a body that was not asked about, and the refusal been lost. */
+START_TEST(asks_first_after_a_body_was_cut_off)
+{
+    char head[FAKE_HEAD_MAX];
+    float *data = malloc(3 * BULK_BYTES);
+    ck_assert_ptr_nonnull(data);
+    struct gemmd_gemm gemm = bulk_gemm(data);
+    gemm.m = 16; /* 32 KiB + 1 MiB + 32 KiB: not above the limit for asking by itself */
+    gemm.n = 256;
+    const struct fake_act acts[] = {{.take_bytes = 1000, .then = FAKE_RESET},
+                                    {.head = fake_gemm_head(head, 16, 256, "f32", 16 * 256 * 4),
+                                     .echo = true,
+                                     .payload_bytes = 16 * 256 * 4,
+                                     .take_bytes = FAKE_ALL}};
+    struct fake_server *server = fake_start(acts, 2);
+    struct gemmd_client *client = case_client(fake_url(server), 1);
+    struct gemmd_error_info error;
+    ck_assert_msg(gemmd_gemm(client, &gemm, NULL, &error) == GEMMD_OK, "%s", error.message);
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_ptr_null(strstr(fake_request(server, 0)->head, "Expect"));
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 1)->head, "\r\nExpect: 100-continue\r\n"));
+    /* The repeat starts at the first byte. */
+    ck_assert_mem_eq(fake_request(server, 1)->body, data, 16 * BULK_SIDE * 4);
+    ck_assert_mem_eq(gemm.c, data, 16 * 256 * 4);
+    fake_free(server);
+    free(data);
+}
+END_TEST
+
+static unsigned long timeout_of(const struct fake_request *request)
+{
+    const char *at = strstr(request->head, "timeout_ms=");
+    ck_assert_ptr_nonnull(at);
+    return strtoul(at + strlen("timeout_ms="), NULL, 10);
+}
+
+START_TEST(tells_the_daemon_what_time_is_left)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act acts[] = {
+        {.head = "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\nRetry-After: 1",
+         .take_bytes = FAKE_ALL},
+        case_act(head)};
+    struct fake_server *server = fake_start(acts, 2);
+    struct gemmd_client *client = case_client(fake_url(server), 1);
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    gemm.timeout_ms = 60000;
+    ck_assert_int_eq(gemmd_gemm(client, &gemm, &result, NULL), GEMMD_OK);
+    gemmd_free(result.data);
+    gemmd_client_free(client);
+    fake_stop(server);
+    unsigned long first = timeout_of(fake_request(server, 0));
+    ck_assert_uint_le(first, 60000);
+    ck_assert_uint_le(timeout_of(fake_request(server, 1)), first - 1000);
+    fake_free(server);
+}
+END_TEST
+
+START_TEST(says_that_nobody_listens)
+{
+    const struct fake_act act = {.then = FAKE_CLOSE};
+    struct fake_server *server = fake_start(&act, 1);
+    char url[64];
+    snprintf(url, sizeof url, "%s", fake_url(server));
+    fake_stop(server);
+    fake_free(server);
+    struct gemmd_client *client = case_client(url, 1);
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_error_info error;
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    ck_assert_int_eq(gemmd_gemm(client, &gemm, &result, &error), GEMMD_ERR_CONNECTION);
+    ck_assert_uint_eq(error.attempts, 2);
+    ck_assert_msg(strstr(error.message, url) != NULL, "%s", error.message);
+    gemmd_client_free(client);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_repeat");
+    TCase *tcase = tcase_create("client_repeat");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, repeats_a_refusal);
+    tcase_add_test(tcase, gives_up_after_the_last_repeat);
+    tcase_add_test(tcase, does_not_repeat_what_stays_wrong);
+    tcase_add_test(tcase, waits_as_long_as_the_daemon_asks);
+    tcase_add_test(tcase, does_not_wait_past_its_deadline);
+    tcase_add_loop_test(tcase, repeats_after_a_lost_connection, 0,
+                        sizeof losses / sizeof losses[0]);
+    tcase_add_loop_test(tcase, says_that_a_connection_was_lost, 0,
+                        sizeof losses / sizeof losses[0]);
+    tcase_add_test(tcase, survives_a_connection_closed_while_idle);
+    tcase_add_test(tcase, asks_before_it_sends_a_large_body);
+    tcase_add_test(tcase, asks_first_after_a_body_was_cut_off);
+    tcase_add_test(tcase, tells_the_daemon_what_time_is_left);
+    tcase_add_test(tcase, says_that_nobody_listens);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,217 @@
+/* server/device/device.c, device_cpu.c and self_test.c: the books, and the CPU as a device. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/device/device.h"
+#include "server/device/known_answer.h"
+#include "simulated_device.h"
+
+static struct device *open_cpu(uint64_t memory_bytes)
+{
+    struct device_options options = {
+        .backend = GEMM_BACKEND_CPU, .streams = 4, .cpu_threads = 2, .memory_bytes = memory_bytes};
+    struct device *device = NULL;
+    struct fault fault = {.detail = ""};
+    ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
+    return device;
+}
+
+/* device_open has run every kernel's known answers already. */
+START_TEST(the_cpu_opens_and_describes_itself)
+{
+    uint32_t count = 0;
+    struct device *device = open_cpu(0);
+    ck_assert_int_eq(device_count(GEMM_BACKEND_CPU, &count, NULL), GEMMD_OK);
+    ck_assert_uint_eq(count, 1);
+    const struct device_info *info = device_info(device);
+    ck_assert_int_eq(info->backend, GEMM_BACKEND_CPU);
+    ck_assert_str_ne(info->name, "");
+    ck_assert_str_ne(info->arch, "");
+    ck_assert_uint_gt(info->memory_total_bytes, 0);
+    ck_assert_uint_gt(arena_capacity_bytes(device_arena(device)), 0);
+    ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
+    ck_assert(!device_lost(device));
+    ck_assert_str_eq(device_lost_reason(device), "");
+    device_close(device);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_had_is_told)
+{
+    struct device_options options = {.backend = GEMM_BACKEND_CPU,
+                                     .memory_bytes = UINT64_C(1) << 62};
+    struct device *device = NULL;
+    struct fault fault;
+    ck_assert_int_eq(device_open(&options, &device, &fault), GEMMD_ERR_OUT_OF_MEMORY);
+    ck_assert_int_eq(fault.code, GEMMD_ERR_OUT_OF_MEMORY);
+    ck_assert_ptr_null(device);
+}
+END_TEST
+
+START_TEST(the_cpu_computes_one_at_a_time)
+{
+    struct device *device = open_cpu(0);
+    struct fault fault;
+    void *memory = device_host_alloc(GEMM_BACKEND_CPU, KNOWN_ANSWER_BYTES, &fault);
+    struct work work = {.verify = false};
+    uint64_t row, column;
+    ck_assert_ptr_nonnull(memory);
+    known_answer_init(&work.problem, GEMMD_BF16, GEMMD_F32, true, false, memory);
+    ck_assert_int_eq(gemm_select(GEMM_BACKEND_CPU, "auto", &work.problem, &work.kernel, &fault),
+                     GEMMD_OK);
+    ck_assert(device_work_bytes(device, &work.problem, work.kernel, &work.device_bytes));
+    if (work.device_bytes > 0)
+        ck_assert(arena_alloc(device_arena(device), work.device_bytes, &work.device_offset));
+
+    ck_assert_ptr_null(device_poll(device));
+    ck_assert(device_computes_in_submit(device));
+    ck_assert(device_has_room(device));
+    device_submit(device, &work);
+    ck_assert(!device_has_room(device));
+    ck_assert_uint_eq(device_in_flight(device), 1);
+    ck_assert_ptr_eq(device_poll(device), &work);
+    ck_assert_uint_eq(device_in_flight(device), 0);
+    ck_assert_ptr_null(device_poll(device));
+
+    ck_assert_int_eq(work.status, GEMMD_OK);
+    ck_assert_uint_eq(work.batch, 1);
+    ck_assert_uint_gt(work.kernel_ns, 0);
+    ck_assert_uint_ge(work.done_ns, work.started_ns + work.kernel_ns);
+    ck_assert(known_answer_check(&work.problem, &row, &column));
+    if (work.device_bytes > 0)
+        arena_free(device_arena(device), work.device_offset);
+    device_host_free(GEMM_BACKEND_CPU, memory, KNOWN_ANSWER_BYTES);
+    device_close(device);
+}
+END_TEST
+
+static enum gemmd_error failing_run(struct gemm_context *context,
+                                    const struct gemm_problem *problem, void *workspace)
+{
+    (void)context;
+    (void)problem;
+    (void)workspace;
+    return GEMMD_ERR_INTERNAL;
+}
+
+START_TEST(a_kernel_that_fails_fails_its_work)
+{
+    static const struct gemm_kernel failing = {.name = "failing", .run = failing_run};
+    struct device *device = open_cpu(0);
+    struct work work = {.kernel = &failing};
+    device_submit(device, &work);
+    ck_assert_ptr_eq(device_poll(device), &work);
+    ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
+    ck_assert_int_eq(work.fault.code, GEMMD_ERR_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(work.fault.detail, "failing"));
+    ck_assert(!device_lost(device));
+    device_close(device);
+}
+END_TEST
+
+/* --- the books, over a simulated device --- */
+
+static enum simulated_event look(const struct work *work)
+{
+    return (enum simulated_event)work->priority;
+}
+
+START_TEST(the_oldest_that_ended_comes_first)
+{
+    struct simulated_device *simulated = simulated_device_open(4, look);
+    struct device *device = &simulated->base;
+    struct work works[4] = {{.priority = SIMULATED_RUNNING},
+                            {.priority = SIMULATED_DONE},
+                            {.priority = SIMULATED_RUNNING},
+                            {.priority = SIMULATED_DONE}};
+    for (int i = 0; i < 4; i++) {
+        ck_assert(device_has_room(device));
+        device_submit(device, &works[i]);
+    }
+    ck_assert(!device_has_room(device));
+    ck_assert_ptr_eq(device_poll(device), &works[1]);
+    ck_assert_ptr_eq(device_poll(device), &works[3]);
+    ck_assert_ptr_null(device_poll(device));
+    device_submit(device, &works[1]); /* into the slot that is free again */
+    works[0].priority = works[2].priority = SIMULATED_DONE;
+    ck_assert_ptr_eq(device_poll(device), &works[0]);
+    ck_assert_ptr_eq(device_poll(device), &works[2]);
+    ck_assert_ptr_eq(device_poll(device), &works[1]);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(a_probe_has_a_slot_of_its_own)
+{
+    struct simulated_device *simulated = simulated_device_open(1, look);
+    struct device *device = &simulated->base;
+    struct work work = {.priority = SIMULATED_RUNNING}, probe = {.priority = 0};
+    atomic_store(&simulated->probe, SIMULATED_PROBE_WRONG);
+    device_submit(device, &work);
+    device_submit_probe(device, &probe);
+    ck_assert_uint_eq(device_in_flight(device), 1);
+    ck_assert_ptr_eq(device_poll(device), &probe);
+    ck_assert(!device_has_room(device));
+    work.priority = SIMULATED_DONE;
+    ck_assert_ptr_eq(device_poll(device), &work);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(a_loss_ends_all_and_stays)
+{
+    struct simulated_device *simulated = simulated_device_open(2, look);
+    struct device *device = &simulated->base;
+    struct work running = {.priority = SIMULATED_RUNNING}, lost = {.priority = SIMULATED_LOST};
+    struct work late = {.priority = SIMULATED_DONE};
+    device_submit(device, &running);
+    device_submit(device, &lost);
+    ck_assert_ptr_eq(device_poll(device), &lost);
+    ck_assert(device_lost(device));
+    ck_assert_str_eq(device_lost_reason(device), "a simulated loss");
+    ck_assert_ptr_eq(device_poll(device), &running);
+    device_submit(device, &late);
+    ck_assert_ptr_eq(device_poll(device), &late);
+    ck_assert_uint_eq(atomic_load(&simulated->submitted), 2);
+    device_set_lost(device, "another");
+    ck_assert_str_eq(device_lost_reason(device), "a simulated loss");
+    ck_assert_int_eq(running.status, GEMMD_ERR_DEVICE_LOST);
+    ck_assert_int_eq(lost.status, GEMMD_ERR_DEVICE_LOST);
+    ck_assert_int_eq(late.status, GEMMD_ERR_DEVICE_LOST);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(streams_are_kept_within_limits)
+{
+    uint32_t asked[] = {0, 1, DEVICE_STREAMS_MAX, DEVICE_STREAMS_MAX + 1, UINT32_MAX};
+    uint32_t given[] = {1, 1, DEVICE_STREAMS_MAX, DEVICE_STREAMS_MAX, DEVICE_STREAMS_MAX};
+    for (int i = 0; i < 5; i++) {
+        struct simulated_device *simulated = simulated_device_open(asked[i], look);
+        ck_assert_uint_eq(simulated->base.slots, given[i]);
+        device_close(&simulated->base);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device");
+    TCase *tests = tcase_create("device");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, the_cpu_opens_and_describes_itself);
+    tcase_add_test(tests, memory_that_cannot_be_had_is_told);
+    tcase_add_test(tests, the_cpu_computes_one_at_a_time);
+    tcase_add_test(tests, a_kernel_that_fails_fails_its_work);
+    tcase_add_test(tests, the_oldest_that_ended_comes_first);
+    tcase_add_test(tests, a_probe_has_a_slot_of_its_own);
+    tcase_add_test(tests, a_loss_ends_all_and_stays);
+    tcase_add_test(tests, streams_are_kept_within_limits);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,138 @@
+/* server/device/device_layout.c: where the parts of a problem lie in device memory. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "server/device/device_layout.h"
+
+static const uint64_t WORKSPACE = 1000;
+static const uint64_t F16 = 2, F32 = 4; /* bytes an element */
+
+static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = WORKSPACE;
+    return true;
+}
+
+static bool endless_workspace(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = UINT64_MAX;
+    return true;
+}
+
+static bool overflowing_workspace(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    (void)out;
+    return false;
+}
+
+static const struct gemm_kernel kernel = {.workspace_bytes = workspace_bytes};
+
+static struct gemm_problem problem_of(uint64_t m, uint64_t n, uint64_t k, uint64_t batch)
+{
+    static float operand;
+    struct gemm_problem problem = {.dtype = GEMMD_F16,
+                                   .out = GEMMD_F32,
+                                   .m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .batch = batch,
+                                   .bias = &operand,
+                                   .c0 = &operand};
+    gemm_problem_contiguous(&problem);
+    return problem;
+}
+
+START_TEST(parts_are_whole_aligned_and_apart)
+{
+    struct gemm_problem problem = problem_of(3, 5, 7, 2);
+    struct device_layout layout;
+    problem.transa = _i & 1;
+    problem.transb = _i & 2;
+    gemm_problem_contiguous(&problem);
+    ck_assert(device_layout(&problem, &kernel, &layout));
+    ck_assert_uint_eq(layout.a.bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.b.bytes, F16 * 2 * 7 * 5);
+    ck_assert_uint_eq(layout.bias.bytes, F32 * 5);
+    ck_assert_uint_eq(layout.c0.bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.c.bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.workspace.bytes, WORKSPACE);
+
+    const struct device_part *parts[] = {&layout.a,  &layout.b, &layout.bias,
+                                         &layout.c0, &layout.c, &layout.workspace};
+    uint64_t end = 0;
+    for (int i = 0; i < 6; i++) {
+        ck_assert_uint_eq(parts[i]->offset % DEVICE_LAYOUT_ALIGNMENT, 0);
+        ck_assert_uint_ge(parts[i]->offset, end);
+        end = parts[i]->offset + parts[i]->bytes;
+    }
+    ck_assert_uint_ge(layout.total_bytes, end);
+}
+END_TEST
+
+START_TEST(what_is_not_there_takes_nothing)
+{
+    struct gemm_problem problem = problem_of(3, 5, 7, 1);
+    struct device_layout with, without;
+    ck_assert(device_layout(&problem, &kernel, &with));
+    problem.bias = problem.c0 = NULL;
+    ck_assert(device_layout(&problem, &kernel, &without));
+    ck_assert_uint_eq(without.bias.bytes, 0);
+    ck_assert_uint_eq(without.c0.bytes, 0);
+    ck_assert_uint_lt(without.total_bytes, with.total_bytes);
+}
+END_TEST
+
+START_TEST(strided_operands_span_their_gaps)
+{
+    struct gemm_problem problem = problem_of(3, 5, 7, 2);
+    struct device_layout layout;
+    problem.lda = 10;
+    problem.stride_a = 100;
+    ck_assert(device_layout(&problem, &kernel, &layout));
+    ck_assert_uint_eq(layout.a.bytes, F16 * (100 + 2 * 10 + 7));
+}
+END_TEST
+
+START_TEST(one_operand_for_all_is_there_once)
+{
+    struct gemm_problem problem = problem_of(3, 5, 7, 4);
+    struct device_layout layout;
+    problem.stride_b = 0;
+    ck_assert(device_layout(&problem, &kernel, &layout));
+    ck_assert_uint_eq(layout.b.bytes, F16 * 7 * 5);
+}
+END_TEST
+
+START_TEST(sizes_beyond_64_bits_are_refused)
+{
+    struct gemm_kernel endless = {.workspace_bytes = endless_workspace};
+    struct gemm_kernel overflowing = {.workspace_bytes = overflowing_workspace};
+    struct gemm_problem small = problem_of(1, 1, 1, 1);
+    struct gemm_problem large = problem_of(2147483647, 2147483647, 2147483647, 2147483647);
+    struct device_layout layout;
+    ck_assert(device_layout(&small, &kernel, &layout));
+    ck_assert(!device_layout(&small, &endless, &layout));
+    ck_assert(!device_layout(&small, &overflowing, &layout));
+    ck_assert(!device_layout(&large, &kernel, &layout));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_layout");
+    TCase *tests = tcase_create("device_layout");
+    tcase_add_loop_test(tests, parts_are_whole_aligned_and_apart, 0, 4);
+    tcase_add_test(tests, what_is_not_there_takes_nothing);
+    tcase_add_test(tests, strided_operands_span_their_gaps);
+    tcase_add_test(tests, one_operand_for_all_is_there_once);
+    tcase_add_test(tests, sizes_beyond_64_bits_are_refused);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

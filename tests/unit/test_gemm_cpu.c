@@ -1,0 +1,249 @@
+/* Every CPU kernel against long double: types, transposes, scalars, bias, activations, batches, odd
+ * sizes, gaps between rows, NaN and infinity, wrapping. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/gemm.h"
+#include "proto/dtype.h"
+#include "tests/product/cases.h"
+#include "tests/product/product.h"
+#include "tests/product/random.h"
+
+static struct gemm_context *context;
+
+static void create_context(void)
+{
+    struct fault fault;
+    ck_assert_msg(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, &fault) == GEMMD_OK,
+                  "no context: %s", fault.detail);
+}
+
+static void destroy_context(void)
+{
+    gemm_context_destroy(context);
+}
+
+/* Runs one kernel with a workspace that is poisoned and has a guard zone. */
+static void run_kernel(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
+{
+    enum { GUARD = 256, POISON = 0xff };
+    uint64_t bytes;
+    ck_assert_msg(kernel->workspace_bytes(problem, &bytes), "%s: workspace overflows",
+                  kernel->name);
+    unsigned char *workspace = aligned_alloc(256, (bytes + GUARD + 255) / 256 * 256);
+    ck_assert_ptr_nonnull(workspace);
+    memset(workspace, POISON, bytes + GUARD);
+    enum gemmd_error code = kernel->run(context, problem, workspace);
+    ck_assert_msg(code == GEMMD_OK, "%s: %s", kernel->name, error_name(code));
+    for (uint64_t i = 0; i < GUARD; i++)
+        ck_assert_msg(workspace[bytes + i] == POISON, "%s wrote beyond its workspace of %lu bytes",
+                      kernel->name, (unsigned long)bytes);
+    free(workspace);
+}
+
+/* Computes one product with every kernel that takes it, which must be at least `kernels`. */
+static void check_product(const struct gemm_problem *like, uint64_t gap, enum product_fill fill,
+                          uint64_t seed, unsigned kernels)
+{
+    struct product product;
+    char text[512], what[256];
+    ck_assert(product_create(&product, like, gap, fill, seed));
+    product_describe(&product.problem, what, sizeof what);
+    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+        if (!(*k)->takes(&product.problem))
+            continue;
+        product_poison(&product);
+        run_kernel(*k, &product.problem);
+        ck_assert_msg(product_check(&product, product_sum_error(like->dtype, like->k), NULL, text,
+                                    sizeof text),
+                      "%s, %s: %s", (*k)->name, what, text);
+        kernels -= kernels > 0;
+    }
+    ck_assert_msg(kernels == 0, "%s: %u kernels too few take it", what, kernels);
+    product_destroy(&product);
+}
+
+static unsigned kernels_for(enum gemmd_dtype dtype)
+{
+    return dtype == GEMMD_I8 ? 2 : 3; /* BLAS has no integers */
+}
+
+static uint64_t draw(uint64_t *seed, const uint64_t *values, uint64_t count)
+{
+    return values[random_next(seed) % count];
+}
+
+/* One run a pair of types, so that a failure names it and all cores share the work. */
+START_TEST(every_option)
+{
+    const struct case_types types = case_types[_i];
+    uint64_t seed = (uint64_t)_i;
+    for (uint32_t number = 0; number < case_options_count(); number++) {
+        struct gemm_problem problem = {
+            .dtype = types.dtype,
+            .out = types.out,
+            .m = draw(&seed, case_sizes, 5),
+            .n = draw(&seed, case_sizes, 5),
+            .k = draw(&seed, case_sizes, 5),
+        };
+        if (case_set_options(&problem, number))
+            check_product(&problem, number % 3, PRODUCT_UNIFORM, seed, kernels_for(types.dtype));
+    }
+}
+END_TEST
+
+START_TEST(every_size)
+{
+    const struct case_types types = case_types[_i];
+    const uint32_t sizes = case_sizes_count();
+    uint64_t seed = 1000 + (uint64_t)_i;
+    for (uint32_t number = 0; number < sizes * sizes * sizes; number++) {
+        struct gemm_problem problem = {
+            .dtype = types.dtype,
+            .out = types.out,
+            .m = case_sizes[number % sizes],
+            .n = case_sizes[number / sizes % sizes],
+            .k = case_sizes[number / sizes / sizes],
+        };
+        /* Each pair of types sees another share of the sizes; together they see all, each with
+         * some option. */
+        if (number % case_types_count() != (uint32_t)_i)
+            continue;
+        while (!case_set_options(&problem, (uint32_t)(random_next(&seed) % case_options_count())))
+            continue;
+        check_product(&problem, random_next(&seed) % 2, PRODUCT_UNIFORM, seed,
+                      kernels_for(types.dtype));
+    }
+}
+END_TEST
+
+/* Past every block of `tiled` and of `openblas`, so that blocks meet in all three directions. */
+START_TEST(beyond_one_block)
+{
+    const struct case_types types = case_types[_i];
+    struct gemm_problem wide = {.dtype = types.dtype,
+                                .out = types.out,
+                                .m = 205,
+                                .n = 300,
+                                .k = 270,
+                                .transa = _i & 1,
+                                .transb = _i & 2,
+                                .alpha = 1,
+                                .batch = 1};
+    struct gemm_problem tall = wide;
+    tall.m = 1037;
+    tall.n = tall.k = 9;
+    check_product(&wide, 1, PRODUCT_UNIFORM, 2000, kernels_for(types.dtype));
+    check_product(&tall, 1, PRODUCT_UNIFORM, 2001, kernels_for(types.dtype));
+    tall.transa = !tall.transa;
+    tall.beta = 1;
+    check_product(&tall, 0, PRODUCT_UNIFORM, 2002, kernels_for(types.dtype));
+}
+END_TEST
+
+START_TEST(nan_and_infinity)
+{
+    const struct case_types types = case_types[_i];
+    if (types.dtype == GEMMD_I8)
+        return;
+    for (uint32_t number = 0; number < case_options_count(); number++) {
+        struct gemm_problem problem = {
+            .dtype = types.dtype, .out = types.out, .m = 7, .n = 33, .k = 3};
+        if (case_set_options(&problem, number))
+            check_product(&problem, 1, PRODUCT_SPECIAL, number, kernels_for(types.dtype));
+    }
+}
+END_TEST
+
+START_TEST(overflow_of_f16)
+{
+    struct gemm_problem problem = {
+        .dtype = GEMMD_F16, .out = GEMMD_F16, .m = 20, .n = 20, .k = 3, .alpha = 1, .batch = 1};
+    check_product(&problem, 0, PRODUCT_EXTREME, 1, 3);
+    problem.dtype = GEMMD_F32;
+    check_product(&problem, 0, PRODUCT_EXTREME, 2, 3);
+}
+END_TEST
+
+START_TEST(sums_of_i8_wrap)
+{
+    struct gemm_problem problem = {.dtype = GEMMD_I8,
+                                   .out = GEMMD_I32,
+                                   .m = 3,
+                                   .n = 2,
+                                   .k = 140000, /* times 2^14 is more than 2^31 */
+                                   .alpha = 3,
+                                   .beta = -2,
+                                   .batch = 1};
+    check_product(&problem, 0, PRODUCT_EXTREME, 1, 2);
+    problem.out = GEMMD_F32;
+    check_product(&problem, 0, PRODUCT_EXTREME, 2, 2);
+}
+END_TEST
+
+/* The same request gives the same bytes however many threads there are and however often. */
+START_TEST(bytes_depend_on_the_request_alone)
+{
+    const struct case_types types = case_types[_i];
+    const struct gemm_problem like = {.dtype = types.dtype,
+                                      .out = types.out,
+                                      .m = 250,
+                                      .n = 260,
+                                      .k = 33,
+                                      .alpha = 1,
+                                      .batch = 1};
+    struct product product;
+    ck_assert(product_create(&product, &like, 0, PRODUCT_UNIFORM, 5));
+    const uint64_t bytes = product.buffers[PRODUCT_C].bytes;
+    unsigned char *first = malloc(bytes);
+    ck_assert_ptr_nonnull(first);
+    struct gemm_context *alone;
+    ck_assert(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &alone, NULL) == GEMMD_OK);
+    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+        if (!(*k)->takes(&product.problem))
+            continue;
+        product_poison(&product);
+        run_kernel(*k, &product.problem);
+        memcpy(first, product.buffers[PRODUCT_C].data, bytes);
+        for (int again = 0; again < 3; again++) {
+            product_poison(&product);
+            run_kernel(*k, &product.problem);
+            ck_assert_msg(memcmp(first, product.buffers[PRODUCT_C].data, bytes) == 0,
+                          "%s gives other bytes the second time", (*k)->name);
+        }
+        if (strcmp((*k)->name, "openblas") == 0)
+            continue; /* a library whose blocks may depend on its threads */
+        product_poison(&product);
+        ck_assert((*k)->run(alone, &product.problem, NULL) == GEMMD_OK);
+        ck_assert_msg(memcmp(first, product.buffers[PRODUCT_C].data, bytes) == 0,
+                      "%s gives other bytes with one thread", (*k)->name);
+    }
+    gemm_context_destroy(alone);
+    free(first);
+    product_destroy(&product);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gemm_cpu");
+    TCase *tests = tcase_create("kernels");
+    const int types = (int)case_types_count();
+    tcase_add_checked_fixture(tests, create_context, destroy_context);
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, every_option, 0, types);
+    tcase_add_loop_test(tests, every_size, 0, types);
+    tcase_add_loop_test(tests, beyond_one_block, 0, types);
+    tcase_add_loop_test(tests, nan_and_infinity, 0, types);
+    tcase_add_loop_test(tests, bytes_depend_on_the_request_alone, 0, types);
+    tcase_add_test(tests, overflow_of_f16);
+    tcase_add_test(tests, sums_of_i8_wrap);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

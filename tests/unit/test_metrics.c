@@ -1,0 +1,377 @@
+/* server/metrics*.c: what is counted is what is scraped, every series is there from the start, and
+ * Prometheus' own checker finds nothing to say. */
+#include <check.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/dtype.h"
+#include "proto/error.h"
+#include "server/observe/metrics.h"
+#include "server/observe/metrics_shard.h"
+#include "tests/unit/command.h"
+
+static const struct metrics_identity identity = {.version = "1.2.3",
+                                                 .revision = "abc",
+                                                 .backend = "cpu",
+                                                 .library = "a \"quoted\" \\ name\n",
+                                                 .mhd = "0.9",
+                                                 .arch = "sm_90"};
+
+static char *expose(struct metrics *metrics, const struct metrics_gauges *gauges,
+                    enum metrics_format format)
+{
+    char *text = NULL;
+    uint64_t length = 0;
+    ck_assert(metrics_expose(metrics, gauges, format, &text, &length));
+    ck_assert_uint_eq(strlen(text), length);
+    return text;
+}
+
+static char *expose_text(struct metrics *metrics)
+{
+    const struct metrics_gauges gauges = {0};
+    return expose(metrics, &gauges, METRICS_TEXT);
+}
+
+/* The value of the one sample that has this name and these labels. */
+static const char *sample(const char *text, const char *series)
+{
+    static char value[64];
+    char line[256];
+    size_t length = (size_t)snprintf(line, sizeof(line), "\n%s ", series);
+    const char *found = strstr(text, line);
+    ck_assert_msg(found, "there is no sample of %s", series);
+    ck_assert_msg(!strstr(found + 1, line), "there are two samples of %s", series);
+    snprintf(value, sizeof(value), "%.*s", (int)strcspn(found + length, "\n"), found + length);
+    return value;
+}
+
+static void assert_sample(const char *text, const char *series, const char *expected)
+{
+    const char *value = sample(text, series);
+    ck_assert_msg(strcmp(value, expected) == 0, "%s is %s, not %s", series, value, expected);
+}
+
+static uint32_t count_series(const char *text)
+{
+    uint32_t count = 0;
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        count += line[0] != '#';
+    return count;
+}
+
+START_TEST(every_series_is_there_from_the_start)
+{
+    struct metrics *metrics = metrics_create(2, &identity);
+    char *before = expose_text(metrics);
+    for (int op = 0; op < METRICS_OP_COUNT; op++) {
+        for (int dtype = 0; dtype <= GEMMD_DTYPE_COUNT; dtype++) {
+            for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+                metrics_request(metrics_shard(metrics, 0), (enum metrics_op)op,
+                                (enum gemmd_dtype)dtype, (enum gemmd_error)code, 1000, 1, 1);
+        }
+    }
+    for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+        metrics_stage(metrics_shard(metrics, 1), (enum metrics_stage)stage, UINT64_MAX / 2);
+    metrics_batch(metrics_shard(metrics, 1), 5000, 1e30, 1);
+    metrics_connection_refused(metrics_shard(metrics, 1));
+    metrics_client_gone(metrics_shard(metrics, 1));
+    metrics_device_error(metrics_shard(metrics, 1));
+    char *after = expose_text(metrics);
+    ck_assert_uint_eq(count_series(before), count_series(after));
+    ck_assert_msg(count_series(after) <= 500, "%" PRIu32 " series are more than 500",
+                  count_series(after));
+    free(before);
+    free(after);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(shards_are_added_up)
+{
+    struct metrics *metrics = metrics_create(3, &identity);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct metrics_shard *shard = metrics_shard(metrics, i);
+        metrics_request(shard, METRICS_OP_GEMM, GEMMD_BF16, GEMMD_OK, 20000000, 100 + i, 10);
+        metrics_request(shard, METRICS_OP_GEMM, GEMMD_DTYPE_COUNT, GEMMD_ERR_QUEUE_FULL, 1, 0, 0);
+        metrics_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0, 0);
+        metrics_batch(shard, 4, 0.5, 1500000000);
+    }
+    metrics_device_error(metrics_shard(metrics, 2));
+    metrics_client_gone(metrics_shard(metrics, 0));
+    metrics_connection_refused(metrics_shard(metrics, 1));
+    char *text = expose_text(metrics);
+    assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"bf16\",code=\"200\"}", "3");
+    assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"\",code=\"429\"}", "3");
+    assert_sample(text, "gemmd_requests_total{op=\"other\",dtype=\"\",code=\"200\"}", "3");
+    assert_sample(text, "gemmd_rejected_total{reason=\"queue-full\"}", "3");
+    assert_sample(text, "gemmd_rejected_total{reason=\"connection-limit\"}", "1");
+    assert_sample(text, "gemmd_rejected_total{reason=\"malformed\"}", "0");
+    assert_sample(text, "gemmd_request_bytes_total", "303");
+    assert_sample(text, "gemmd_response_bytes_total", "30");
+    assert_sample(text, "gemmd_batch_size_bucket{le=\"2.0\"}", "0");
+    assert_sample(text, "gemmd_batch_size_bucket{le=\"4.0\"}", "3");
+    assert_sample(text, "gemmd_batch_size_sum", "12.0");
+    assert_sample(text, "gemmd_flops_total", "1.5");
+    assert_sample(text, "gemmd_device_busy_seconds_total", "4.500000000");
+    assert_sample(text, "gemmd_device_errors_total", "1");
+    assert_sample(text, "gemmd_client_gone_total", "1");
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(errors_of_one_status_are_one_series)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    struct metrics_shard *shard = metrics_shard(metrics, 0);
+    metrics_request(shard, METRICS_OP_GEMM, GEMMD_F32, GEMMD_ERR_DRAINING, 1, 0, 0);
+    metrics_request(shard, METRICS_OP_GEMM, GEMMD_F32, GEMMD_ERR_DEVICE_LOST, 1, 0, 0);
+    metrics_request(shard, METRICS_OP_GEMM, GEMMD_F32, GEMMD_ERR_CANCELLED, 1, 0, 0);
+    char *text = expose_text(metrics);
+    assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"f32\",code=\"503\"}", "2");
+    assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"f32\",code=\"none\"}", "1");
+    assert_sample(text, "gemmd_rejected_total{reason=\"draining\"}", "1");
+    assert_sample(text, "gemmd_rejected_total{reason=\"device-lost\"}", "1");
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(types_that_no_product_takes_have_no_series)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    metrics_request(metrics_shard(metrics, 0), METRICS_OP_GEMM, GEMMD_I32, GEMMD_ERR_UNSUPPORTED, 1,
+                    0, 0);
+    char *text = expose_text(metrics);
+    assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"\",code=\"422\"}", "1");
+    ck_assert_ptr_null(strstr(text, "dtype=\"i32\""));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(durations_fall_into_the_bucket_they_reach)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    uint64_t sum = 0;
+    for (int i = 0; i < METRICS_TIME_BUCKETS; i++) {
+        uint64_t bound = metrics_time_bounds_ns[i];
+        metrics_stage(metrics_shard(metrics, 0), METRICS_STAGE_KERNEL, bound);     /* le: inside */
+        metrics_stage(metrics_shard(metrics, 0), METRICS_STAGE_KERNEL, bound + 1); /* the next */
+        sum += 2 * bound + 1;
+    }
+    char *text = expose_text(metrics);
+    char expected[64];
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"0.00001\"}",
+                  "1");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"0.000025\"}",
+                  "3");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"1.0\"}", "27");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"60.0\"}", "31");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"+Inf\"}", "32");
+    assert_sample(text, "gemmd_stage_duration_seconds_count{stage=\"kernel\"}", "32");
+    snprintf(expected, sizeof(expected), "%" PRIu64 ".%09" PRIu64, sum / 1000000000,
+             sum % 1000000000);
+    assert_sample(text, "gemmd_stage_duration_seconds_sum{stage=\"kernel\"}", expected);
+    assert_sample(text, "gemmd_stage_duration_seconds_count{stage=\"send\"}", "0");
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(gauges_are_those_given)
+{
+    const struct metrics_gauges gauges = {.requests_waiting = 1,
+                                          .requests_running = 2,
+                                          .connections = 3,
+                                          .ready = 1,
+                                          .draining = 0,
+                                          .queue_bytes = 4,
+                                          .queue_capacity_bytes = 5,
+                                          .queue_capacity_requests = 6,
+                                          .pinned_used_bytes = 7,
+                                          .pinned_capacity_bytes = 8,
+                                          .device_used_bytes = 9,
+                                          .device_capacity_bytes = UINT64_MAX,
+                                          .log_dropped_lines = 11};
+    struct metrics *metrics = metrics_create(1, &identity);
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    assert_sample(text, "gemmd_requests_waiting", "1");
+    assert_sample(text, "gemmd_requests_running", "2");
+    assert_sample(text, "gemmd_connections", "3");
+    assert_sample(text, "gemmd_ready", "1");
+    assert_sample(text, "gemmd_draining", "0");
+    assert_sample(text, "gemmd_queue_bytes", "4");
+    assert_sample(text, "gemmd_queue_capacity_bytes", "5");
+    assert_sample(text, "gemmd_queue_capacity_requests", "6");
+    assert_sample(text, "gemmd_pinned_memory_used_bytes", "7");
+    assert_sample(text, "gemmd_pinned_memory_capacity_bytes", "8");
+    assert_sample(text, "gemmd_device_memory_used_bytes", "9");
+    assert_sample(text, "gemmd_device_memory_capacity_bytes", "18446744073709551615");
+    assert_sample(text, "gemmd_log_dropped_lines_total", "11");
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(the_process_is_this_one)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    char *before = expose_text(metrics);
+    uint64_t open_before = strtoull(sample(before, "process_open_fds"), NULL, 10);
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    char *after = expose_text(metrics);
+    ck_assert_uint_eq(strtoull(sample(after, "process_open_fds"), NULL, 10), open_before + 2);
+    ck_assert_uint_ge(strtoull(sample(after, "process_threads"), NULL, 10), 1);
+    ck_assert_uint_ge(strtoull(sample(after, "process_max_fds"), NULL, 10), open_before + 2);
+    ck_assert(strtod(sample(after, "process_resident_memory_bytes"), NULL) > 0);
+    ck_assert(strtod(sample(after, "process_virtual_memory_bytes"), NULL) >
+              strtod(sample(after, "process_resident_memory_bytes"), NULL));
+    double start = strtod(sample(after, "process_start_time_seconds"), NULL);
+    double now = (double)time(NULL);
+    ck_assert_msg(start <= now + 1 && start > now - 3600, "started at %f, now is %f", start, now);
+    close(fds[0]);
+    close(fds[1]);
+    free(before);
+    free(after);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(build_info_is_escaped)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    char *text = expose_text(metrics);
+    assert_sample(text,
+                  "gemmd_build_info{version=\"1.2.3\",revision=\"abc\",backend=\"cpu\","
+                  "library=\"a \\\"quoted\\\" \\\\ name\\n\",mhd=\"0.9\",arch=\"sm_90\"}",
+                  "1");
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+/* OpenMetrics: families of counters and infos are named without the suffix that samples have. */
+START_TEST(open_metrics_differs_where_it_must)
+{
+    const struct metrics_gauges gauges = {0};
+    struct metrics *metrics = metrics_create(1, &identity);
+    char *text = expose(metrics, &gauges, METRICS_OPENMETRICS);
+    const char *end = "\n# EOF\n";
+    ck_assert_str_eq(text + strlen(text) - strlen(end), end);
+    ck_assert_ptr_nonnull(strstr(text, "\n# TYPE gemmd_build info\ngemmd_build_info{"));
+    ck_assert_ptr_nonnull(strstr(text, "# TYPE gemmd_requests counter\ngemmd_requests_total{"));
+    ck_assert_ptr_null(strstr(text, "_total counter"));
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        ck_assert_msg(strcspn(line, "\n") > 0, "OpenMetrics allows no empty line");
+    free(text);
+
+    text = expose(metrics, &gauges, METRICS_TEXT);
+    ck_assert_ptr_nonnull(strstr(text, "\n# TYPE gemmd_build_info gauge\ngemmd_build_info{"));
+    ck_assert_ptr_nonnull(strstr(text, "# TYPE gemmd_requests_total counter\n"));
+    ck_assert_ptr_null(strstr(text, "# EOF"));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(promtool_finds_nothing)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    metrics_batch(metrics_shard(metrics, 0), 3, 1e18 + 0.5, 12345);
+    char *text = expose_text(metrics);
+    FILE *input = tmpfile();
+    ck_assert_ptr_nonnull(input);
+    ck_assert_int_ge(fputs(text, input), 0);
+    rewind(input);
+    const char *const promtool[] = {"promtool", "check", "metrics", NULL};
+    char said[512];
+    int status = command_run(promtool, fileno(input), said, sizeof(said));
+    fclose(input);
+    ck_assert_msg(status == 0 && !said[0], "promtool (of Prometheus): status %d, %s", status, said);
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+enum { WRITERS = 3, ROUNDS = 20000 };
+
+struct writer {
+    struct metrics_shard *shard;
+    _Atomic uint32_t *running;
+};
+
+static void *count(void *argument)
+{
+    struct writer *writer = argument;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        metrics_request(writer->shard, METRICS_OP_GEMM, GEMMD_F32, GEMMD_OK, i, 1, 1);
+        metrics_batch(writer->shard, 1, 1, 1);
+    }
+    atomic_fetch_sub(writer->running, 1);
+    return NULL;
+}
+
+/* Under ThreadSanitizer this also shows that scraping while counting is no race. */
+START_TEST(scrapes_while_threads_count)
+{
+    struct metrics *metrics = metrics_create(WRITERS, &identity);
+    _Atomic uint32_t running = WRITERS;
+    struct writer writers[WRITERS];
+    pthread_t threads[WRITERS];
+    for (uint32_t i = 0; i < WRITERS; i++) {
+        writers[i] = (struct writer){metrics_shard(metrics, i), &running};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, count, &writers[i]), 0);
+    }
+    const char *series = "gemmd_requests_total{op=\"gemm\",dtype=\"f32\",code=\"200\"}";
+    uint64_t last = 0;
+    do {
+        char *text = expose_text(metrics);
+        uint64_t now = strtoull(sample(text, series), NULL, 10);
+        ck_assert_msg(now >= last, "a counter fell from %" PRIu64 " to %" PRIu64, last, now);
+        last = now;
+        free(text);
+    } while (atomic_load(&running) > 0);
+    for (uint32_t i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    char *text = expose_text(metrics), expected[32];
+    snprintf(expected, sizeof(expected), "%d", WRITERS * ROUNDS);
+    assert_sample(text, series, expected);
+    assert_sample(text, "gemmd_request_duration_seconds_count{op=\"gemm\"}", expected);
+    assert_sample(text, "gemmd_flops_total", expected);
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("metrics");
+    TCase *tests = tcase_create("metrics");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, every_series_is_there_from_the_start);
+    tcase_add_test(tests, shards_are_added_up);
+    tcase_add_test(tests, errors_of_one_status_are_one_series);
+    tcase_add_test(tests, types_that_no_product_takes_have_no_series);
+    tcase_add_test(tests, durations_fall_into_the_bucket_they_reach);
+    tcase_add_test(tests, gauges_are_those_given);
+    tcase_add_test(tests, the_process_is_this_one);
+    tcase_add_test(tests, build_info_is_escaped);
+    tcase_add_test(tests, open_metrics_differs_where_it_must);
+    tcase_add_test(tests, promtool_finds_nothing);
+    tcase_add_test(tests, scrapes_while_threads_count);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
