@@ -48,7 +48,7 @@ struct gemmd_request {
     struct body body;
     struct sink sink;
     uint64_t deadline_us;
-    uint32_t retries;
+    uint32_t repeats_left;
     /* Looks at the header of an answer of status 200 before its payload is taken, and makes
      * `sink` ready for it. Returns the code and fills in request->error if the answer is not what
      * was asked for. NULL: anything will do. */
@@ -66,6 +66,8 @@ struct gemmd_request {
     struct transfer *transfer; /* while RUNNING */
     uint32_t attempts;
     bool ask_first; /* force Expect: a connection broke while the body was sent */
+    bool stale;     /* a kept connection turned out to be closed before anything was answered */
+    bool fresh;     /* use a new connection */
     uint64_t submitted_us, done_us;
     uint64_t resume_us;   /* while RESTING */
     uint64_t checked_us;  /* when bytes moved last, or were looked at */

@@ -19,7 +19,7 @@ static enum gemmd_error get_text(struct gemmd_client *client, const char *path, 
     if (request == NULL)
         return error->code;
     snprintf(request->target, sizeof request->target, "%s", path);
-    request->retries = retries;
+    request->repeats_left = retries;
     request->sink.text = true;
     schedule_submit(request);
     gemmd_wait(request, -1);

@@ -60,7 +60,7 @@ static enum gemmd_error parse_http(struct endpoint *endpoint, const char *url,
     else if (curl_url_get(parts, CURLUPART_URL, &text, 0) != CURLUE_OK ||
              (endpoint->base = strdup(text)) == NULL)
         code = out_of_memory(error);
-    if (code == GEMMD_OK)
+    if (endpoint->base != NULL)
         for (size_t n = strlen(endpoint->base); n > 0 && endpoint->base[n - 1] == '/'; n--)
             endpoint->base[n - 1] = '\0';
     curl_free(text);

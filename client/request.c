@@ -22,7 +22,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, enum request_meth
     request->state = REQUEST_DONE;
     request->reported = true;
     request->method = method;
-    request->retries = client->options.retries;
+    request->repeats_left = client->options.retries;
     request->submitted_us = loop_now_us();
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;
     TAILQ_INSERT_TAIL(&client->requests, request, of_client);

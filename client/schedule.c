@@ -70,7 +70,7 @@ static void start_queued(struct gemmd_client *client)
 static bool may_repeat(const struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
-    return error->retriable && request->attempts <= request->retries &&
+    return error->retriable && request->repeats_left > 0 &&
            (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
 }
 
@@ -83,9 +83,17 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
         return;
     }
     uint64_t resume_us = UINT64_MAX;
-    if (may_repeat(request))
+    if (request->stale) {
+        /* Nobody's failure, and no repeat: the daemon closes what is idle for long. */
+        request->stale = false;
+        request->fresh = true;
+        resume_us = 0;
+    } else if (may_repeat(request)) {
+        request->repeats_left--;
+        request->fresh = false;
         resume_us = loop_now_us() +
                     backoff_us(request->attempts, request->error.retry_after_ms, &client->random);
+    }
     if (resume_us >= request->deadline_us) {
         finish(request);
         return;

@@ -8,8 +8,8 @@
 
 /* libcurl's default buffers (64 KiB up, 16 KiB down) cost a third to a half of the speed of large
  * bodies on a fast link. These are the largest it takes. */
-#define BULK_UPLOAD_BUFFER (2l * 1024 * 1024)
-#define BULK_DOWNLOAD_BUFFER (512l * 1024)
+#define BULK_UPLOAD_BUFFER (2L * 1024 * 1024)
+#define BULK_DOWNLOAD_BUFFER (512L * 1024)
 #define BULK_BYTES (UINT64_C(256) * 1024)
 
 /* From here on the daemon is asked before the body is sent, so that a refusal costs nothing. Below,
@@ -138,11 +138,11 @@ static bool configure(struct transfer *transfer, const struct gemmd_client *clie
 {
     CURL *easy = transfer->easy;
     const struct endpoint *endpoint = &client->endpoint;
-    bool done = SET(CURLOPT_NOSIGNAL, 1l) && SET(CURLOPT_PRIVATE, transfer) &&
+    bool done = SET(CURLOPT_NOSIGNAL, 1L) && SET(CURLOPT_PRIVATE, transfer) &&
                 SET(CURLOPT_ERRORBUFFER, transfer->curl_error) &&
                 SET(CURLOPT_USERAGENT, "libgemmd/" GEMMD_VERSION) &&
                 SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) &&
-                SET(CURLOPT_TCP_NODELAY, 1l) && SET(CURLOPT_TCP_KEEPALIVE, 1l) &&
+                SET(CURLOPT_TCP_NODELAY, 1L) && SET(CURLOPT_TCP_KEEPALIVE, 1L) &&
                 SET(CURLOPT_CONNECTTIMEOUT_MS, (long)client->options.connect_timeout_ms) &&
                 SET(CURLOPT_READFUNCTION, on_read) && SET(CURLOPT_READDATA, transfer) &&
                 SET(CURLOPT_SEEKFUNCTION, on_seek) && SET(CURLOPT_SEEKDATA, transfer) &&
@@ -248,11 +248,12 @@ static bool prepare(struct transfer *transfer, struct gemmd_request *request, ui
     CURL *easy = transfer->easy;
     write_url(transfer, request, now_us);
     if (!SET(CURLOPT_URL, transfer->url) ||
-        !SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)))
+        !SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) ||
+        !SET(CURLOPT_FRESH_CONNECT, (long)request->fresh))
         return false;
     if (request->method == REQUEST_GET)
-        return SET(CURLOPT_HTTPGET, 1l);
-    return SET(CURLOPT_POST, 1l) &&
+        return SET(CURLOPT_HTTPGET, 1L);
+    return SET(CURLOPT_POST, 1L) &&
            SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.bytes);
 }
 
@@ -387,16 +388,30 @@ static enum gemmd_error judge(struct gemmd_request *request, CURLcode result)
     return GEMMD_OK;
 }
 
+/* What the next attempt should know about how this one was lost. */
+static void note_loss(struct gemmd_request *request, CURLcode result)
+{
+    const struct transfer *transfer = request->transfer;
+    long connects = 0;
+    bool lost =
+        result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR || result == CURLE_GOT_NOTHING;
+    if (!lost || transfer->answer.status != 0)
+        return;
+    curl_easy_getinfo(transfer->easy, CURLINFO_NUM_CONNECTS, &connects);
+    if (connects == 0 && !request->fresh)
+        request->stale = true;
+    /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
+     * Asked before the body, it is heard. */
+    else if (request->body.position > 0)
+        request->ask_first = true;
+}
+
 enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
     enum gemmd_error code = judge(request, result);
-    /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
-     * Asked before the body, it is heard. */
-    if (!transfer->answer.complete && request->body.position > 0 &&
-        (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR || result == CURLE_GOT_NOTHING))
-        request->ask_first = true;
+    note_loss(request, result);
     if (code == GEMMD_OK)
         request->answer = transfer->answer;
     else

@@ -187,7 +187,7 @@ if wanted lint; then
     done)
     tidy() {
         printf '%s\n' "${compiled[@]}" |
-            xargs -P "$jobs" -n 4 clang-tidy --quiet -p build 2> >(grep -v 'warnings\? generated' >&2)
+            xargs -P "$jobs" -n 1 clang-tidy --quiet -p build 2> >(grep -v 'warnings\? generated' >&2)
     }
     cpp_check() {
         mkdir -p build/cppcheck

@@ -59,7 +59,7 @@ static void unknown_command(const char *text, const struct command *commands,
 {
     const char *names[16];
     uint32_t count = 0;
-    for (; commands[count].name != NULL && count < 16; count++)
+    for (; count < 16 && commands[count].name != NULL; count++)
         names[count] = commands[count].name;
     const char *meant = suggest(text, names, count);
     if (meant != NULL)

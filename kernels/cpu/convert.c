@@ -69,7 +69,8 @@ __attribute__((target("avx,f16c"))) static void narrow_f16_f16c(const float *fro
 
 static bool has_f16c(void)
 {
-    return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+    /* Every processor with AVX2 has F16C too, a name that clang 14 does not know. */
+    return __builtin_cpu_supports("avx2");
 }
 #else
 static bool has_f16c(void)
@@ -138,7 +139,7 @@ void convert_to_f64(enum gemmd_dtype dtype, const void *from, double *to, uint64
     union {
         float f32[CHUNK];
         int32_t i32[CHUNK];
-    } wide;
+    } wide = {.f32 = {0}};
 
     if (dtype == GEMMD_F64) {
         memcpy(to, from, count * sizeof *to);

@@ -46,12 +46,12 @@ static bool writes(const struct gemm_problem *p)
     }
 }
 
-bool cublas_sums_plan(const struct gemm_problem *p, uint64_t columns, uint64_t alignment,
-                      struct cublas_sums *sums)
+bool cublas_sums_plan(const struct gemm_problem *p, uint64_t rows, uint64_t columns,
+                      uint64_t alignment, struct cublas_sums *sums)
 {
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
     const uint64_t out_size = dtype_size(p->out), size = dtype_size(accumulator);
-    const bool fits = columns == p->n && p->ldc * out_size % alignment == 0 &&
+    const bool fits = rows == p->m && columns == p->n && p->ldc * out_size % alignment == 0 &&
                       (p->batch == 1 || p->stride_c * out_size % alignment == 0);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE &&
                        (float)p->alpha != 0 && writes(p);
@@ -68,7 +68,7 @@ bool cublas_sums_plan(const struct gemm_problem *p, uint64_t columns, uint64_t a
         sums->in_c = true;
         return true;
     }
-    return size_align(columns, 16 / size, &sums->ld) && size_mul(p->m, sums->ld, &sums->stride) &&
+    return size_align(columns, 16 / size, &sums->ld) && size_mul(rows, sums->ld, &sums->stride) &&
            size_mul(sums->stride, p->batch, &sums->bytes) &&
            size_mul(sums->bytes, size, &sums->bytes) && sums->bytes <= INT64_MAX;
 }
@@ -122,7 +122,7 @@ static enum gemmd_error gemm_ex_run(struct cuda_context *context, const struct g
                                     void *workspace)
 {
     struct cublas_sums sums;
-    if (!cublas_sums_plan(p, p->n, 1, &sums))
+    if (!cublas_sums_plan(p, p->m, p->n, 1, &sums))
         return GEMMD_ERR_INTERNAL;
     void *to = sums.in_c ? p->c : workspace;
     enum gemmd_error code = cuda_cublas_code(multiply(context, p, &sums, to));
@@ -134,7 +134,7 @@ static enum gemmd_error gemm_ex_run(struct cuda_context *context, const struct g
 static bool gemm_ex_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
 {
     struct cublas_sums sums;
-    if (!cublas_sums_plan(p, p->n, 1, &sums))
+    if (!cublas_sums_plan(p, p->m, p->n, 1, &sums))
         return false;
     *out = sums.bytes;
     return true;

@@ -21,12 +21,12 @@ struct cublas_sums {
     uint64_t bytes;      /* of the workspace */
 };
 
-/* Decides it for a product whose rows cuBLAS writes as `columns` >= n elements and whose leading
- * dimension and stride must be multiples of `alignment` bytes. cuBLAS computes in the accumulator's
- * type and rounds once, as wanted, but only for scalars and types that it has; it may skip the
- * product if alpha is 0, where NaN times 0 must be NaN. False on overflow. */
-bool cublas_sums_plan(const struct gemm_problem *problem, uint64_t columns, uint64_t alignment,
-                      struct cublas_sums *sums);
+/* Decides it for a product that cuBLAS writes as `rows` >= m of `columns` >= n elements and whose
+ * leading dimension and stride must be multiples of `alignment` bytes. cuBLAS computes in the
+ * accumulator's type and rounds once, as wanted, but only for scalars and types that it has; and
+ * it may skip the product if alpha is 0, where NaN times 0 must be NaN. False on overflow. */
+bool cublas_sums_plan(const struct gemm_problem *problem, uint64_t rows, uint64_t columns,
+                      uint64_t alignment, struct cublas_sums *sums);
 
 cudaDataType_t cublas_type(enum gemmd_dtype dtype);
 

@@ -5,7 +5,10 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-enum { ALIGNMENT = 16 }; /* bytes, and elements of the operands */
+enum {
+    ALIGNMENT = 16,   /* bytes, and elements of the operands */
+    I8_ROWS_MIN = 32, /* cublasLt has no i8 kernels for 16 rows and fewer */
+};
 
 /* What one operand is to cublasLt: `rows` lines of `k` elements. It is used where it lies if it
  * fits, and packed into the workspace if it does not. */
@@ -17,8 +20,8 @@ struct operand {
 };
 
 struct plan {
-    struct operand a, b; /* [m, k16] and [n16, k16] */
-    uint64_t n, k;       /* padded */
+    struct operand a, b; /* [m, k] and [n, k] */
+    uint64_t m, n, k;    /* padded */
     struct cublas_sums sums;
 };
 
@@ -39,7 +42,7 @@ static bool plan_operand(struct operand *o)
 
 static bool plan_make(const struct gemm_problem *p, struct plan *plan)
 {
-    *plan = (struct plan){.n = 0};
+    *plan = (struct plan){.m = p->dtype == GEMMD_I8 && p->m < I8_ROWS_MIN ? I8_ROWS_MIN : p->m};
     if (!size_align(p->n, ALIGNMENT, &plan->n) || !size_align(p->k, ALIGNMENT, &plan->k))
         return false;
     plan->a.pack = (struct pack_job){.from = p->a,
@@ -48,7 +51,7 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
                                      .ld = p->lda,
                                      .stride = p->stride_a,
                                      .batch = p->batch,
-                                     .padded_rows = p->m,
+                                     .padded_rows = plan->m,
                                      .padded_k = plan->k,
                                      .along_k = !p->transa};
     plan->b.pack = (struct pack_job){.from = p->b,
@@ -61,7 +64,7 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
                                      .padded_k = plan->k,
                                      .along_k = p->transb};
     return plan_operand(&plan->a) && plan_operand(&plan->b) &&
-           cublas_sums_plan(p, plan->n, ALIGNMENT, &plan->sums);
+           cublas_sums_plan(p, plan->m, plan->n, ALIGNMENT, &plan->sums);
 }
 
 bool cublas_8bit_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
@@ -153,9 +156,10 @@ static cublasStatus_t multiply(struct cuda_context *context, const struct gemm_p
         status =
             set_layout(&layout_b, p->dtype, plan->k, plan->n, plan->b.ld, count, plan->b.stride);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = set_layout(&layout_a, p->dtype, plan->k, p->m, plan->a.ld, count, plan->a.stride);
+        status =
+            set_layout(&layout_a, p->dtype, plan->k, plan->m, plan->a.ld, count, plan->a.stride);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = set_layout(&layout_d, plan->sums.type, plan->n, p->m, plan->sums.ld, count,
+        status = set_layout(&layout_d, plan->sums.type, plan->n, plan->m, plan->sums.ld, count,
                             plan->sums.stride);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = set_preference(&preference);

@@ -1,5 +1,6 @@
 #include "server/http/connection.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -10,6 +11,8 @@
 /* The average rate of a body counts only after this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
+/* The I/O thread gets this long to act on the last bytes before an end of the stream. */
+static const uint64_t END_GRACE_NS = 200000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
@@ -17,7 +20,7 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     atomic_store(&connection->since_ns, now_ns);
     atomic_store(&connection->moved_bytes, 0);
     do {
-        if (before == CONNECTION_EXPIRED)
+        if (before == CONNECTION_EXPIRED || before == CONNECTION_GONE)
             return false;
     } while (!atomic_compare_exchange_weak(&connection->phase, &before, phase));
     return true;
@@ -41,6 +44,26 @@ void connection_send_fault(int fd, const struct fault *fault)
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     /* Best effort: the client may have stopped reading too. */
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Whether the client has ended its side and everything it sent was read. */
+static bool has_ended(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* Whether nobody is left to complete the request: its end was there a while ago, and the phase
+ * has not changed since. */
+static bool has_left(struct connection *connection, enum connection_phase phase, uint64_t since_ns,
+                     uint64_t now_ns)
+{
+    if ((phase != CONNECTION_HEADERS && phase != CONNECTION_BODY) || !has_ended(connection->fd))
+        connection->end_seen_ns = 0;
+    else if (connection->end_seen_ns == 0 || connection->end_seen_ns < since_ns)
+        connection->end_seen_ns = now_ns;
+    return connection->end_seen_ns != 0 && now_ns - connection->end_seen_ns > END_GRACE_NS;
 }
 
 void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
@@ -88,11 +111,15 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
         break;
     case CONNECTION_WORKING:
     case CONNECTION_EXPIRED:
+    case CONNECTION_GONE:
         break;
     }
-    if (!late || !atomic_compare_exchange_strong(&connection->phase, &phase, CONNECTION_EXPIRED))
+    bool gone = has_left(connection, phase, since, now_ns);
+    if ((!late && !gone) ||
+        !atomic_compare_exchange_strong(&connection->phase, &phase,
+                                        gone ? CONNECTION_GONE : CONNECTION_EXPIRED))
         return;
-    if (fault.code != GEMMD_OK)
+    if (!gone && fault.code != GEMMD_OK)
         connection_send_fault(connection->fd, &fault);
     shutdown(connection->fd, SHUT_RDWR);
 }

@@ -147,8 +147,7 @@ def test_not_http(data, start):
         try:
             assert wire.receive().status >= 400
         except (ConnectionResetError, BrokenPipeError):
-            return
-        assert wire.closed()
+            pass
     assert exchange(daemon.address, good()).body == RIGHT
 
 

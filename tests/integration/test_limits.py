@@ -1,6 +1,7 @@
 """Every limit, reached: what is refused, how, and that the daemon goes on."""
 
 import socket
+import struct
 import time
 
 import numpy as np
@@ -114,16 +115,24 @@ def test_queue_full_by_bytes(start):
     assert eventually(daemon.address, GOOD, 200).body == RIGHT, "the bytes are free again"
 
 
-def test_places_of_lost_clients_come_back(start):
-    daemon = start("--queue-requests", "1")
-    for _ in range(5):
-        with Wire(daemon.address) as wire:
-            deadline = time.monotonic() + 30
-            wire.send(ask(TARGET, 32))
-            answer = wire.receive()
-            if answer.status != 100 and time.monotonic() < deadline:
-                eventually(daemon.address, GOOD, 200)
-    assert eventually(daemon.address, GOOD, 200).body == RIGHT
+@pytest.mark.parametrize("sent", [0, 1, 31])
+@pytest.mark.parametrize("how", ["close", "reset", "half"])
+def test_places_of_lost_clients_come_back(sent, how, start):
+    """A client that leaves in the middle is noticed by its leaving, not by a time that runs out."""
+    daemon = start("--queue-requests", "1", "--body-timeout", "600s", "--min-body-rate", "0")
+    for _ in range(3):
+        wire = Wire(daemon.address)
+        wire.send(ask(TARGET, 32))
+        assert wire.receive().status == 100, "its place is taken"
+        wire.send(BODY[:sent])
+        if how == "reset":
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if how == "half":
+            wire.socket.shutdown(socket.SHUT_WR)
+        else:
+            wire.socket.close()
+        assert eventually(daemon.address, GOOD, 200).body == RIGHT
+        wire.socket.close()
 
 
 def test_out_of_pinned_memory(start):

@@ -32,7 +32,8 @@
  *
  * Repeats. A product is safe to repeat. A request that was refused for a while (429, 503) or lost
  * its connection is sent again, `retries` times at most and within its total time, after the
- * daemon's Retry-After and a random delay between 0 and min(5 s, 50 ms * 2^repeats).
+ * daemon's Retry-After and a random delay between 0 and min(5 s, 50 ms * 2^repeats). A connection
+ * that the daemon closed while it was idle is replaced at once, which is no repeat.
  *
  * Growth. Structures that callers allocate begin with their `size`; the ..._init functions set
  * it. A later version may append fields whose zero means what happens today. A structure larger

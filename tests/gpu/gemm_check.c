@@ -1,0 +1,326 @@
+/*
+ * gemmd-gpu-check - every CUDA kernel against long double on the host.
+ *
+ * Types x transposes x scalars x bias x activations x batches x odd sizes, random operands,
+ * NaN and infinity, poisoned outputs, guard zones; the same bytes when run again on another
+ * stream. One line for each kernel and pair of types; exit status 1 if anything is wrong.
+ *   --quick  little of everything, for a run under compute-sanitizer
+ *   --large  also products of more than 2^31 elements
+ */
+#include "tests/gpu/gemm_check.h"
+
+#include <cuda_runtime_api.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/context.h"
+#include "proto/dtype.h"
+#include "tests/gpu/device_product.h"
+#include "tests/product/cases.h"
+#include "tests/product/product.h"
+#include "tests/product/random.h"
+
+enum { TRIALS_MAX = 128, LANES = 2 };
+
+/* Two streams with a context each, which must give the same bytes. */
+struct lane {
+    cudaStream_t stream;
+    struct gemm_context *context;
+};
+
+struct check {
+    struct lane lanes[LANES];
+    struct trial trials[TRIALS_MAX];
+    unsigned count;
+    bool quick;
+};
+
+static bool open_lanes(struct check *check)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        struct lane *lane = &check->lanes[i];
+        struct fault fault = {.detail = "no CUDA stream"};
+        if (cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking) != cudaSuccess ||
+            gemm_context_create(GEMM_BACKEND_CUDA, lane->stream, 0, &lane->context, &fault) !=
+                GEMMD_OK) {
+            printf("%s\n", fault.detail);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void close_lanes(struct check *check)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        gemm_context_destroy(check->lanes[i].context);
+        if (check->lanes[i].stream != NULL)
+            (void)cudaStreamDestroy(check->lanes[i].stream);
+    }
+}
+
+/* The error that a sum may have relative to the sum of the magnitudes. Our kernels keep the bound
+ * of chains of multiply-adds. Tensor cores cut off instead of rounding, which doubles it; TF32 cuts
+ * both operands to 11 bits; products of f8 are added 32 at a time with 13 bits below the largest,
+ * of which the magnitudes' sum is several times larger. */
+static double sum_error(const struct trial *trial, uint64_t k)
+{
+    const double chain = product_sum_error(trial->dtype, k);
+    if (strcmp(trial->kernel->name, "cublas") != 0 || trial->dtype == GEMMD_F64)
+        return chain;
+    if (trial->precision == GEMM_PRECISION_TF32)
+        return 2 * chain + 0x1.1p-9;
+    if (trial->dtype == GEMMD_F32)
+        return chain;
+    if (trial->dtype == GEMMD_F8_E4M3 && !trial->widened)
+        return (double)(k / 32 + 2) * 0x1p-10 + 2 * chain;
+    return 2 * chain;
+}
+
+static void add_trials(struct check *check, const struct gemm_kernel *kernel)
+{
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        const struct case_types types = case_types[i];
+        struct gemm_problem small = {
+            .dtype = types.dtype, .out = types.out, .m = 1, .n = 1, .k = 1, .batch = 1, .alpha = 1};
+        const bool cublas = strcmp(kernel->name, "cublas") == 0;
+        if (!kernel->takes(&small))
+            continue;
+        struct trial trial = {.kernel = kernel, .dtype = types.dtype, .out = types.out};
+        check->trials[check->count++] = trial;
+        trial.precision = GEMM_PRECISION_TF32;
+        trial.widened = types.dtype == GEMMD_F8_E4M3;
+        if (cublas && (types.dtype == GEMMD_F32 || trial.widened))
+            check->trials[check->count++] = trial;
+    }
+}
+
+static void record(struct trial *trial, bool right, const struct gemm_problem *problem,
+                   const char *why)
+{
+    char what[256];
+    if (right) {
+        trial->passed++;
+        return;
+    }
+    if (trial->failed++ == 0) {
+        product_describe(problem, what, sizeof what);
+        snprintf(trial->first, sizeof trial->first, "%s: %s", what, why);
+    }
+}
+
+/* Runs one trial on one product: on the first lane against the host, then, if asked for, on all
+ * lanes for the same bytes. */
+static void run_trial(struct check *check, struct trial *trial, struct product *product,
+                      struct device_product *device, bool again)
+{
+    const struct product_buffer *c = &product->buffers[PRODUCT_C];
+    unsigned char *first = again ? malloc(c->bytes) : NULL;
+    char why[512] = "no memory";
+    bool right = !again || first != NULL;
+    device->problem.precision = trial->precision;
+    for (unsigned i = 0; i < (again ? 2 * LANES : 1) && right; i++) {
+        struct lane *lane = &check->lanes[i % LANES];
+        struct cuda_context *context = cuda_context_of(lane->context);
+        const bool has_f8 = context->has_f8;
+        context->has_f8 = has_f8 && !trial->widened;
+        device->stream = lane->stream;
+        right = device_product_run(device, product, trial->kernel, lane->context, why, sizeof why);
+        context->has_f8 = has_f8;
+        if (right && i == 0)
+            right = product_check(product, sum_error(trial, product->problem.k), &trial->worst, why,
+                                  sizeof why);
+        if (i == 0 && again && right)
+            memcpy(first, c->data, c->bytes);
+        else if (right && again && memcmp(first, c->data, c->bytes) != 0) {
+            snprintf(why, sizeof why, "other bytes the next time");
+            right = false;
+        }
+    }
+    record(trial, right, &product->problem, why);
+    free(first);
+}
+
+/* Computes one product with every kernel that takes its types. */
+static bool check_product(struct check *check, const struct gemm_problem *like, uint64_t gap,
+                          enum product_fill fill, uint64_t seed, bool again)
+{
+    struct product product;
+    struct device_product device;
+    if (!product_create(&product, like, gap, fill, seed)) {
+        printf("no memory\n");
+        return false;
+    }
+    bool done = device_product_create(&device, &product, check->quick, check->lanes[0].stream) &&
+                cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess;
+    for (unsigned i = 0; i < check->count && done; i++) {
+        struct trial *trial = &check->trials[i];
+        if (trial->dtype == like->dtype && trial->out == like->out)
+            run_trial(check, trial, &product, &device, again);
+    }
+    device_product_destroy(&device);
+    product_destroy(&product);
+    return done;
+}
+
+static uint64_t draw(uint64_t *seed, const uint64_t *values, uint64_t count)
+{
+    return values[random_next(seed) % count];
+}
+
+static bool check_options(struct check *check, struct case_types types, enum product_fill fill)
+{
+    uint64_t seed = (uint64_t)types.dtype * 100 + types.out;
+    for (uint32_t number = 0; number < case_options_count(); number++) {
+        struct gemm_problem problem = {
+            .dtype = types.dtype,
+            .out = types.out,
+            .m = draw(&seed, case_sizes, 5),
+            .n = draw(&seed, case_sizes, 5),
+            .k = draw(&seed, case_sizes, 5),
+        };
+        if (fill == PRODUCT_SPECIAL) { /* few enough terms that not all is NaN */
+            problem.m = number % 2 ? 7 : 16;
+            problem.n = number % 2 ? 33 : 32;
+            problem.k = number % 2 ? 3 : 16;
+        }
+        if (check->quick && number % 37 != 0)
+            continue;
+        if (case_set_options(&problem, number) &&
+            !check_product(check, &problem, number % 3, fill, seed, false))
+            return false;
+    }
+    return true;
+}
+
+static bool check_sizes(struct check *check, struct case_types types)
+{
+    const uint32_t sizes = case_sizes_count();
+    uint64_t seed = 7777 + (uint64_t)types.dtype * 100 + types.out;
+    for (uint32_t number = 0; number < sizes * sizes * sizes; number++) {
+        struct gemm_problem problem = {
+            .dtype = types.dtype,
+            .out = types.out,
+            .m = case_sizes[number % sizes],
+            .n = case_sizes[number / sizes % sizes],
+            .k = case_sizes[number / sizes / sizes],
+        };
+        while (!case_set_options(&problem, (uint32_t)(random_next(&seed) % case_options_count())))
+            continue;
+        if (check->quick && number % 51 != 0)
+            continue;
+        if (!check_product(check, &problem, random_next(&seed) % 2, PRODUCT_UNIFORM, seed, false))
+            return false;
+    }
+    return true;
+}
+
+/* Sizes that libraries have fast kernels for, skinny and deep ones, and more problems and rows than
+ * a grid has blocks. */
+static bool check_shapes(struct check *check, struct case_types types)
+{
+    static const struct {
+        uint64_t m, n, k, batch;
+    } shapes[] = {
+        {256, 256, 256, 1}, {128, 512, 64, 2},   {16, 16, 4096, 1}, {1, 4096, 512, 1},
+        {4096, 1, 512, 1},  {257, 129, 1023, 1}, {3, 2, 5, 70000},  {2200000, 1, 2, 1},
+        {1, 2200000, 2, 1}, {64, 64, 64, 64},    {512, 8, 1000, 1}, {1, 1, 100000, 1},
+    };
+    for (uint32_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (uint32_t transposes = 0; transposes < 4; transposes++) {
+            struct gemm_problem problem = {
+                .dtype = types.dtype,
+                .out = types.out,
+                .m = shapes[i].m,
+                .n = shapes[i].n,
+                .k = shapes[i].k,
+                .batch = shapes[i].batch,
+                .alpha = 1,
+                .beta = transposes == 2 ? -1 : 0,
+                .transa = transposes & 1,
+                .transb = transposes & 2,
+            };
+            const bool huge = problem.m * problem.n * problem.batch > 200000;
+            if (transposes != 0 && (huge || types.out != dtype_default_out(types.dtype)))
+                continue; /* the host is slow */
+            if (check->quick && (huge || problem.m * problem.n * problem.k > 1000000))
+                continue;
+            if (!check_product(check, &problem, 0, PRODUCT_UNIFORM, i, true))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool check_extremes(struct check *check, struct case_types types)
+{
+    struct gemm_problem problem = {.dtype = types.dtype,
+                                   .out = types.out,
+                                   .m = 20,
+                                   .n = 20,
+                                   .k = types.dtype == GEMMD_I8 ? 140000 : 3,
+                                   .alpha = types.dtype == GEMMD_I8 ? 3 : 1,
+                                   .batch = 1};
+    return check->quick || check_product(check, &problem, 0, PRODUCT_EXTREME, 1, false);
+}
+
+static bool check_all(struct check *check)
+{
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        const struct case_types types = case_types[i];
+        if (!check_options(check, types, PRODUCT_UNIFORM) ||
+            !check_options(check, types, PRODUCT_SPECIAL) || !check_sizes(check, types) ||
+            !check_shapes(check, types) || !check_extremes(check, types))
+            return false;
+    }
+    return true;
+}
+
+static void report(const struct check *check, uint64_t *passed, uint64_t *failed)
+{
+    for (unsigned i = 0; i < check->count; i++) {
+        const struct trial *trial = &check->trials[i];
+        *passed += trial->passed;
+        *failed += trial->failed;
+        printf("%-8s %-8s to %-5s%s%s  %5" PRIu64 " passed  %5" PRIu64
+               " failed  largest error %.2g of what rounding explains\n",
+               trial->kernel->name, dtype_name(trial->dtype), dtype_name(trial->out),
+               trial->dtype == GEMMD_F32 && trial->precision == GEMM_PRECISION_TF32 ? " tf32" : "",
+               trial->widened ? " widened" : "", trial->passed, trial->failed, trial->worst);
+        if (trial->failed > 0)
+            printf("         first: %s\n", trial->first);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    static struct check check; /* large, and there is one */
+    bool large = false;
+    for (int i = 1; i < count; i++) {
+        if (strcmp(arguments[i], "--quick") == 0) {
+            check.quick = true;
+        } else if (strcmp(arguments[i], "--large") == 0) {
+            large = true;
+        } else {
+            fprintf(stderr, "usage: gemmd-gpu-check [--quick] [--large]\n");
+            return 2;
+        }
+    }
+    uint64_t passed = 0, failed = 0;
+    bool done = open_lanes(&check);
+    if (done) {
+        printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
+        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
+            add_trials(&check, *k);
+        done = check_all(&check);
+        report(&check, &passed, &failed);
+    }
+    if (done && large)
+        gemm_check_large(check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
+    close_lanes(&check);
+    printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
+           done ? "" : " (stopped early)");
+    return done && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,24 @@
+/*
+ * gemm_check.h - what the parts of gemmd-gpu-check share.
+ */
+#ifndef TESTS_GPU_GEMM_CHECK_H
+#define TESTS_GPU_GEMM_CHECK_H
+
+#include "kernels/gemm.h"
+
+/* One kernel with one pair of types, and how it has done. */
+struct trial {
+    const struct gemm_kernel *kernel;
+    enum gemmd_dtype dtype, out;
+    enum gemm_precision precision;
+    bool widened; /* f8 as on a device without tensor cores for it */
+    uint64_t passed, failed;
+    double worst;    /* largest |error| / what rounding explains */
+    char first[768]; /* what failed first */
+};
+
+/* Products of more than 2^31 elements, sampled; needs 25 GB of device memory. */
+void gemm_check_large(struct gemm_context *context, void *stream, uint64_t *passed,
+                      uint64_t *failed);
+
+#endif

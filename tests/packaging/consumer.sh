@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# consumer.sh CMAKE BUILD CC VERSION LIBDIR - installs the client part of a build into an empty
+# prefix and builds a program against it, with CMake's package and with pkg-config.
+set -euo pipefail
+
+cmake=$1 build=$2 compiler=$3 version=$4 libdir=$5
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+"$cmake" --install "$build" --prefix "$prefix" --component client >"$work/install.log"
+for file in bin/gemmctl "$libdir/libgemmd.so.0" include/gemmd/gemmd.h include/gemmd/errors.h \
+    include/gemmd/dtypes.h share/man/man1/gemmctl.1 share/man/man3/libgemmd.3 \
+    share/bash-completion/completions/gemmctl share/zsh/site-functions/_gemmctl; do
+    [[ -e $prefix/$file ]] || { echo "$file is not installed" >&2; exit 1; }
+done
+
+same_version() { # what was run, what it said
+    [[ $2 == *"$version"* ]] || { echo "$1 says '$2', not $version" >&2; exit 1; }
+}
+
+# gemmctl finds the library beside it, wherever both are.
+mv "$prefix" "$work/moved"
+same_version gemmctl "$("$work/moved/bin/gemmctl" --version)"
+mv "$work/moved" "$prefix"
+
+"$cmake" -S "$here/consumer" -B "$work/cmake" -DCMAKE_C_COMPILER="$compiler" \
+    -DCMAKE_PREFIX_PATH="$prefix" -DWANTED_VERSION="$version" >"$work/cmake.log"
+"$cmake" --build "$work/cmake" >>"$work/cmake.log"
+same_version "the program built with CMake" "$("$work/cmake/consumer")"
+
+export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
+same_version pkg-config "$(pkg-config --modversion gemmd)"
+read -ra flags <<<"$(pkg-config --cflags --libs gemmd)"
+"$compiler" "$here/consumer/main.c" "${flags[@]}" -o "$work/consumer"
+same_version "the program built with pkg-config" \
+    "$(LD_LIBRARY_PATH=$prefix/$libdir "$work/consumer")"

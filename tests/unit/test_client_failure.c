@@ -1,0 +1,83 @@
+/* client/failure.c: what an answer that is an error means, and what the caller is told. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/failure.h"
+
+static const struct {
+    int status;
+    const char *body;
+    enum gemmd_error code;
+    const char *message, *field;
+} answers[] = {
+    {429, "{\"type\":\"urn:gemmd:problem:queue-full\",\"detail\":\"full\"}", GEMMD_ERR_QUEUE_FULL,
+     "full", ""},
+    {503, "{\"type\":\"https://a.example/b#device-lost\",\"detail\":\"gone\",\"field\":\"x\"}",
+     GEMMD_ERR_DEVICE_LOST, "gone", "x"},
+    {503, "{\"type\":\"out-of-memory\",\"title\":\"No memory\"}", GEMMD_ERR_OUT_OF_MEMORY,
+     "No memory", ""},
+    /* A slug of a later version, no document, half a document, one of another kind. */
+    {422, "{\"type\":\"x/not-yet-known\",\"detail\":\"d\"}", GEMMD_ERR_UNSUPPORTED, "d", ""},
+    {503, "<html>", GEMMD_ERR_CONNECTION, NULL, ""},
+    {502, "", GEMMD_ERR_CONNECTION, NULL, ""},
+    {504, "{\"type\":\"deadl", GEMMD_ERR_DEADLINE, NULL, ""},
+    {413, "[1,2]", GEMMD_ERR_TOO_LARGE, NULL, ""},
+    {400, "{\"type\":7,\"detail\":8,\"field\":9}", GEMMD_ERR_MALFORMED, NULL, ""},
+    {418, "", GEMMD_ERR_MALFORMED, NULL, ""},
+    {599, "", GEMMD_ERR_INTERNAL, NULL, ""},
+    /* An error is never a success, whatever it calls itself. */
+    {500, "{\"type\":\"x/ok\",\"detail\":\"d\"}", GEMMD_ERR_INTERNAL, "d", ""},
+};
+
+START_TEST(reads_an_answer)
+{
+    struct gemmd_error_info error;
+    memset(&error, 0xff, sizeof error);
+    ck_assert_int_eq(
+        failure_from_answer(&error, answers[_i].status, answers[_i].body, strlen(answers[_i].body)),
+        answers[_i].code);
+    ck_assert_int_eq(error.code, answers[_i].code);
+    ck_assert_int_eq(error.http_status, answers[_i].status);
+    ck_assert_int_eq(error.retriable, error_retriable(answers[_i].code));
+    ck_assert_str_eq(error.field, answers[_i].field);
+    if (answers[_i].message != NULL)
+        ck_assert_str_eq(error.message, answers[_i].message);
+    else
+        ck_assert_uint_gt(strlen(error.message), 10);
+    ck_assert_int_eq(
+        failure_from_answer(NULL, answers[_i].status, answers[_i].body, strlen(answers[_i].body)),
+        answers[_i].code);
+}
+END_TEST
+
+START_TEST(cuts_long_text)
+{
+    struct gemmd_error_info error;
+    char body[2048], long_text[1000];
+    memset(long_text, 'x', sizeof long_text);
+    long_text[sizeof long_text - 1] = '\0';
+    snprintf(body, sizeof body, "{\"type\":\"x/internal\",\"detail\":\"%s\",\"field\":\"%s\"}",
+             long_text, long_text);
+    failure_from_answer(&error, 500, body, strlen(body));
+    ck_assert_uint_eq(strlen(error.message), sizeof error.message - 1);
+    ck_assert_uint_eq(strlen(error.field), sizeof error.field - 1);
+    ck_assert_int_eq(failure_set(&error, GEMMD_ERR_USAGE, NULL, "%s", long_text), GEMMD_ERR_USAGE);
+    ck_assert_uint_eq(strlen(error.message), sizeof error.message - 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_failure");
+    TCase *tcase = tcase_create("client_failure");
+    tcase_add_loop_test(tcase, reads_an_answer, 0, sizeof answers / sizeof answers[0]);
+    tcase_add_test(tcase, cuts_long_text);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,208 @@
+/* Clients from right and wrong options, URLs, and structures of other versions. */
+#include <check.h>
+#include <gemmd/gemmd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/backoff.h"
+#include "client/endpoint.h"
+#include "client/record.h"
+
+static const struct {
+    const char *url, *base, *unix_path;
+} right_urls[] = {
+    {"http://127.0.0.1:8080", "http://127.0.0.1:8080", NULL},
+    {"https://gemm.example/", "https://gemm.example", NULL},
+    {"http://[::1]:80/prefix/", "http://[::1]:80/prefix", NULL},
+    {"unix:/run/gemmd.sock", "http://localhost", "/run/gemmd.sock"},
+    {"unix:relative", "http://localhost", "relative"},
+};
+
+START_TEST(reads_urls)
+{
+    struct endpoint endpoint;
+    struct gemmd_error_info error = {.message = ""};
+    enum gemmd_error code = endpoint_parse(&endpoint, right_urls[_i].url, &error);
+    ck_assert_msg(code == GEMMD_OK, "%s", error.message);
+    ck_assert_str_eq(endpoint.name, right_urls[_i].url);
+    ck_assert_str_eq(endpoint.base, right_urls[_i].base);
+    ck_assert_pstr_eq(endpoint.unix_path, right_urls[_i].unix_path);
+    endpoint_free(&endpoint);
+}
+END_TEST
+
+static const char *const wrong_urls[] = {
+    "127.0.0.1:8080",   "ftp://host",     "http://", "http://host:99999", "http://user@host",
+    "http://host/?a=b", "http://host/#a", "unix:",   "http://a b",        "file:///etc/passwd"};
+
+START_TEST(refuses_other_urls)
+{
+    struct gemmd_options options;
+    struct gemmd_error_info error;
+    gemmd_options_init(&options, sizeof options);
+    options.url = wrong_urls[_i];
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+    ck_assert_str_eq(error.field, "url");
+}
+END_TEST
+
+START_TEST(refuses_long_urls)
+{
+    struct gemmd_options options;
+    struct gemmd_error_info error;
+    char url[ENDPOINT_URL_MAX + 64] = "unix:";
+    gemmd_options_init(&options, sizeof options);
+    options.url = url;
+    memset(url + 5, 'x', 200);
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+    memset(url, 'x', sizeof url - 1);
+    memcpy(url, "http://h/", 9);
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+}
+END_TEST
+
+START_TEST(refuses_tokens_that_would_break_the_header)
+{
+    struct gemmd_options options;
+    struct gemmd_error_info error;
+    gemmd_options_init(&options, sizeof options);
+    options.token = "one\r\nHost: other";
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+    ck_assert_str_eq(error.field, "token");
+}
+END_TEST
+
+START_TEST(takes_url_and_token_from_the_environment)
+{
+    struct gemmd_error_info error;
+    ck_assert_int_eq(setenv("GEMMD_URL", "ftp://from.the.environment", 1), 0);
+    ck_assert_ptr_null(gemmd_client_new(NULL, &error));
+    ck_assert_ptr_nonnull(strstr(error.message, "from.the.environment"));
+    ck_assert_int_eq(setenv("GEMMD_URL", "http://127.0.0.1:1", 1), 0);
+    ck_assert_int_eq(setenv("GEMMD_TOKEN", "a b", 1), 0);
+    ck_assert_ptr_null(gemmd_client_new(NULL, &error));
+    ck_assert_str_eq(error.field, "token");
+}
+END_TEST
+
+START_TEST(takes_no_options_and_zeroed_ones)
+{
+    struct gemmd_options options = {.size = sizeof options};
+    struct gemmd_client *client = gemmd_client_new(&options, NULL);
+    ck_assert_ptr_nonnull(client);
+    gemmd_client_free(client);
+    client = gemmd_client_new(NULL, NULL);
+    ck_assert_ptr_nonnull(client);
+    gemmd_client_free(client);
+}
+END_TEST
+
+struct later_options {
+    struct gemmd_options now;
+    uint64_t later;
+};
+
+START_TEST(takes_structures_of_other_versions)
+{
+    struct later_options options;
+    struct gemmd_error_info error;
+    memset(&options, 0xff, sizeof options);
+    gemmd_options_init(&options.now, sizeof options);
+    ck_assert_uint_eq(options.now.size, sizeof options);
+    ck_assert_uint_eq(options.later, 0);
+    struct gemmd_client *client = gemmd_client_new(&options.now, NULL);
+    ck_assert_ptr_nonnull(client);
+    gemmd_client_free(client);
+    options.later = 1;
+    ck_assert_ptr_null(gemmd_client_new(&options.now, &error));
+    ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+    options.now.size = 8;
+    ck_assert_ptr_null(gemmd_client_new(&options.now, &error));
+    ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+}
+END_TEST
+
+START_TEST(writes_no_further_than_the_caller_knows)
+{
+    struct {
+        size_t size;
+        uint32_t known, unknown;
+    } library = {0, 1, 2}, caller = {0, 0, 77};
+    size_t caller_bytes = sizeof(size_t) + sizeof(uint32_t);
+    record_write(&caller, caller_bytes, &library, sizeof library);
+    ck_assert_uint_eq(caller.size, caller_bytes);
+    ck_assert_uint_eq(caller.known, 1);
+    ck_assert_uint_eq(caller.unknown, 77);
+}
+END_TEST
+
+START_TEST(names_everything)
+{
+    enum gemmd_dtype dtype;
+    for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
+        ck_assert_str_ne(gemmd_error_name((enum gemmd_error)code), "?");
+        ck_assert_str_ne(gemmd_error_title((enum gemmd_error)code), "?");
+    }
+    ck_assert_str_eq(gemmd_error_name(GEMMD_ERR_QUEUE_FULL), "QUEUE_FULL");
+    ck_assert_str_eq(gemmd_error_name(GEMMD_ERR_COUNT), "?");
+    for (int i = 0; i < GEMMD_DTYPE_COUNT; i++) {
+        ck_assert_uint_gt(gemmd_dtype_size((enum gemmd_dtype)i), 0);
+        ck_assert(gemmd_dtype_from_name(gemmd_dtype_name((enum gemmd_dtype)i), &dtype));
+        ck_assert_int_eq((int)dtype, i);
+    }
+    ck_assert_uint_eq(gemmd_dtype_size(GEMMD_DTYPE_COUNT), 0);
+    ck_assert_str_eq(gemmd_dtype_name((enum gemmd_dtype) - 1), "?");
+    ck_assert(!gemmd_dtype_from_name("f7", &dtype));
+    ck_assert(!gemmd_dtype_from_name(NULL, &dtype));
+    ck_assert_str_eq(gemmd_version(), GEMMD_VERSION);
+}
+END_TEST
+
+/* Full jitter: within its bound, spread over it, and after what the daemon asked for. */
+START_TEST(spreads_repeats_over_a_growing_time)
+{
+    uint64_t random = backoff_seed();
+    for (uint32_t attempts = 1; attempts <= 40; attempts++) {
+        uint64_t bound_us = BACKOFF_CAP_MS * 1000, low = UINT64_MAX, high = 0;
+        if (attempts < 8 && (UINT64_C(50000) << (attempts - 1)) < bound_us)
+            bound_us = UINT64_C(50000) << (attempts - 1);
+        for (int i = 0; i < 1000; i++) {
+            uint64_t us = backoff_us(attempts, 2000, &random);
+            ck_assert_uint_ge(us, 2000000);
+            ck_assert_uint_le(us, 2000000 + bound_us);
+            low = us < low ? us : low;
+            high = us > high ? us : high;
+        }
+        ck_assert_uint_lt(low - 2000000, bound_us / 4);
+        ck_assert_uint_gt(high - 2000000, bound_us - bound_us / 4);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    unsetenv("GEMMD_URL");
+    unsetenv("GEMMD_TOKEN");
+    Suite *suite = suite_create("client_options");
+    TCase *tcase = tcase_create("client_options");
+    tcase_add_loop_test(tcase, reads_urls, 0, sizeof right_urls / sizeof right_urls[0]);
+    tcase_add_loop_test(tcase, refuses_other_urls, 0, sizeof wrong_urls / sizeof wrong_urls[0]);
+    tcase_add_test(tcase, refuses_long_urls);
+    tcase_add_test(tcase, refuses_tokens_that_would_break_the_header);
+    tcase_add_test(tcase, takes_url_and_token_from_the_environment);
+    tcase_add_test(tcase, takes_no_options_and_zeroed_ones);
+    tcase_add_test(tcase, takes_structures_of_other_versions);
+    tcase_add_test(tcase, writes_no_further_than_the_caller_knows);
+    tcase_add_test(tcase, names_everything);
+    tcase_add_test(tcase, spreads_repeats_over_a_growing_time);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,194 @@
+/* Which kernel computes what, and what is said of those that cannot. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/gemm.h"
+#include "proto/dtype.h"
+#include "tests/product/cases.h"
+
+static struct gemm_problem problem_of(enum gemmd_dtype dtype, enum gemmd_dtype out)
+{
+    struct gemm_problem problem = {
+        .dtype = dtype, .out = out, .m = 5, .n = 6, .k = 7, .batch = 1, .alpha = 1};
+    gemm_problem_contiguous(&problem);
+    return problem;
+}
+
+static const char *selected(const char *name, const struct gemm_problem *problem)
+{
+    const struct gemm_kernel *kernel = NULL;
+    struct fault fault;
+    ck_assert_msg(gemm_select(GEMM_BACKEND_CPU, name, problem, &kernel, &fault) == GEMMD_OK,
+                  "%s: %s", name, fault.detail);
+    return kernel->name;
+}
+
+static void refused(const char *name, const struct gemm_problem *problem, const char *says)
+{
+    const struct gemm_kernel *kernel = NULL;
+    struct fault fault;
+    ck_assert_int_eq(gemm_select(GEMM_BACKEND_CPU, name, problem, &kernel, &fault),
+                     GEMMD_ERR_UNSUPPORTED);
+    ck_assert_ptr_null(kernel);
+    ck_assert_str_eq(fault.field, "kernel");
+    ck_assert_msg(strstr(fault.detail, says) != NULL, "'%s' does not say '%s'", fault.detail, says);
+}
+
+START_TEST(auto_takes_the_library_where_it_can)
+{
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        const struct gemm_problem problem = problem_of(case_types[i].dtype, case_types[i].out);
+        ck_assert_str_eq(selected("auto", &problem),
+                         problem.dtype == GEMMD_I8 ? "tiled" : "openblas");
+    }
+}
+END_TEST
+
+START_TEST(each_name_is_its_kernel)
+{
+    const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
+    unsigned count = 0;
+    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+        ck_assert_str_eq(selected((*k)->name, &problem), (*k)->name);
+        ck_assert(strlen((*k)->description) > 0);
+        count++;
+    }
+    ck_assert_uint_eq(count, 3);
+}
+END_TEST
+
+START_TEST(choice_is_of_the_shape_alone)
+{
+    struct gemm_problem one = problem_of(GEMMD_BF16, GEMMD_F32), other = one;
+    char memory[8];
+    other.a = other.b = other.c0 = memory;
+    other.c = memory;
+    ck_assert_str_eq(selected("auto", &one), selected("auto", &other));
+}
+END_TEST
+
+START_TEST(unknown_names_list_what_there_is)
+{
+    const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
+    refused("fastest", &problem, "openblas, tiled, naive");
+    refused("fastest", &problem, "'fastest'");
+    refused("", &problem, "openblas");
+}
+END_TEST
+
+START_TEST(unfit_kernels_list_those_that_fit)
+{
+    const struct gemm_problem problem = problem_of(GEMMD_I8, GEMMD_I32);
+    refused("openblas", &problem, "these can: tiled, naive");
+    refused("openblas", &problem, "i8 to i32");
+}
+END_TEST
+
+START_TEST(what_is_not_offered_no_kernel_takes)
+{
+    struct gemm_problem problem = problem_of(GEMMD_F16, GEMMD_BF16);
+    refused("auto", &problem, "none");
+    problem = problem_of(GEMMD_I8, GEMMD_I32);
+    problem.act = GEMM_ACT_GELU;
+    refused("auto", &problem, "none");
+    problem.act = GEMM_ACT_RELU;
+    problem.alpha = 0.5;
+    refused("auto", &problem, "none");
+    problem.alpha = 3e9;
+    refused("tiled", &problem, "none");
+    problem = problem_of(GEMMD_F32, GEMMD_F32);
+    problem.k = 0;
+    refused("auto", &problem, "none");
+    problem.k = (uint64_t)GEMM_DIM_MAX + 1;
+    refused("auto", &problem, "none");
+}
+END_TEST
+
+/* The largest dimensions that can be asked for: a size that fits 64 bits, or a clear no. */
+START_TEST(workspaces_never_wrap)
+{
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        struct gemm_problem problem = problem_of(case_types[i].dtype, case_types[i].out);
+        problem.m = problem.n = problem.k = problem.batch = GEMM_DIM_MAX;
+        gemm_problem_contiguous(&problem);
+        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+            uint64_t bytes = 0;
+            if (!(*k)->takes(&problem) || !(*k)->workspace_bytes(&problem, &bytes))
+                continue;
+            const bool widens = problem.dtype != dtype_accumulator(problem.dtype);
+            if (strcmp((*k)->name, "openblas") == 0 && widens)
+                ck_assert_msg(bytes / problem.k / problem.n >= 4, "%s to %s: %lu bytes",
+                              dtype_name(problem.dtype), dtype_name(problem.out),
+                              (unsigned long)bytes);
+        }
+    }
+}
+END_TEST
+
+START_TEST(blas_refuses_leading_dimensions_beyond_its_integers)
+{
+    struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
+    problem.lda = 1ull << 31;
+    ck_assert_str_eq(selected("auto", &problem), "tiled");
+    problem.lda = 7;
+    problem.ldc = 1ull << 31;
+    ck_assert_str_eq(selected("auto", &problem), "tiled");
+}
+END_TEST
+
+START_TEST(contiguous_operands)
+{
+    struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
+    ck_assert_uint_eq(problem.lda, 7);
+    ck_assert_uint_eq(problem.ldb, 6);
+    problem.transa = problem.transb = true;
+    gemm_problem_contiguous(&problem);
+    ck_assert_uint_eq(problem.lda, 5);
+    ck_assert_uint_eq(problem.ldb, 7);
+    ck_assert_uint_eq(problem.ldc, 6);
+    ck_assert_uint_eq(problem.ldc0, 6);
+    ck_assert_uint_eq(problem.stride_a, 35);
+    ck_assert_uint_eq(problem.stride_b, 42);
+    ck_assert_uint_eq(problem.stride_c, 30);
+    ck_assert_uint_eq(problem.stride_c0, 30);
+}
+END_TEST
+
+/* A build without CUDA says so; one with it needs a device, which a test machine may lack. */
+START_TEST(cuda_without_a_device_is_an_error)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] != NULL)
+        return;
+    struct gemm_context *context;
+    struct fault fault;
+    ck_assert(gemm_context_create(GEMM_BACKEND_CUDA, NULL, 0, &context, &fault) != GEMMD_OK);
+    ck_assert_ptr_null(context);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "without CUDA"));
+    const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
+    const struct gemm_kernel *kernel;
+    ck_assert(gemm_select(GEMM_BACKEND_CUDA, "auto", &problem, &kernel, &fault) != GEMMD_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gemm_select");
+    TCase *tests = tcase_create("select");
+    tcase_add_test(tests, auto_takes_the_library_where_it_can);
+    tcase_add_test(tests, each_name_is_its_kernel);
+    tcase_add_test(tests, choice_is_of_the_shape_alone);
+    tcase_add_test(tests, unknown_names_list_what_there_is);
+    tcase_add_test(tests, unfit_kernels_list_those_that_fit);
+    tcase_add_test(tests, what_is_not_offered_no_kernel_takes);
+    tcase_add_test(tests, workspaces_never_wrap);
+    tcase_add_test(tests, blas_refuses_leading_dimensions_beyond_its_integers);
+    tcase_add_test(tests, contiguous_operands);
+    tcase_add_test(tests, cuda_without_a_device_is_an_error);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

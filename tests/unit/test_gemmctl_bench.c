@@ -1,0 +1,127 @@
+/* What gemmctl bench stands on: percentiles against a sorted list, random operands. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/gemmctl/fill.h"
+#include "client/gemmctl/latency.h"
+
+enum { COUNT = 20000 };
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+START_TEST(percentiles_are_near_the_true_ones)
+{
+    static const double percents[] = {0, 1, 50, 90, 99, 99.9, 100};
+    static uint64_t values[COUNT];
+    struct latency *latency = calloc(1, sizeof *latency);
+    ck_assert_ptr_nonnull(latency);
+    ck_assert_uint_eq(latency_percentile(latency, 50), 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        values[i] = i * i * i % 1000003 * (i % 7 == 0 ? 1000 : 1);
+        latency_add(latency, values[i]);
+    }
+    qsort(values, COUNT, sizeof values[0], by_size);
+    for (size_t p = 0; p < sizeof percents / sizeof percents[0]; p++) {
+        size_t rank = (size_t)ceil(COUNT * percents[p] / 100);
+        double exact = (double)values[rank > 0 ? rank - 1 : 0];
+        double got = (double)latency_percentile(latency, percents[p]);
+        ck_assert_double_ge(got, exact);
+        ck_assert_double_le(got, exact * (1 + 1.0 / LATENCY_STEPS) + 1);
+    }
+    free(latency);
+}
+END_TEST
+
+START_TEST(takes_every_duration)
+{
+    struct latency *latency = calloc(1, sizeof *latency);
+    ck_assert_ptr_nonnull(latency);
+    latency_add(latency, 0);
+    latency_add(latency, UINT64_MAX);
+    ck_assert_uint_eq(latency_percentile(latency, 50), 0);
+    ck_assert_uint_eq(latency_percentile(latency, 100), UINT64_MAX);
+    free(latency);
+}
+END_TEST
+
+static double widen_bf16(const unsigned char *at)
+{
+    uint32_t bits = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Sign, exponent and mantissa of a small float of `exponent` and `mantissa` bits. */
+static double widen(uint32_t bits, int exponent, int mantissa)
+{
+    int power = (int)(bits >> mantissa) & ((1 << exponent) - 1);
+    double fraction = (double)(bits & ((1u << mantissa) - 1)) / (1 << mantissa);
+    double sign = (bits >> (exponent + mantissa)) != 0 ? -1 : 1;
+    return power == 0 ? 0 : sign * ldexp(1 + fraction, power - (1 << (exponent - 1)) + 1);
+}
+
+static double element(const unsigned char *data, enum gemmd_dtype dtype, size_t i)
+{
+    double wide;
+    float single;
+    switch (dtype) {
+    case GEMMD_F64:
+        memcpy(&wide, data + i * 8, 8);
+        return wide;
+    case GEMMD_F32:
+        memcpy(&single, data + i * 4, 4);
+        return (double)single;
+    case GEMMD_BF16:
+        return widen_bf16(data + i * 2);
+    case GEMMD_F16:
+        return widen((uint32_t)data[i * 2] | (uint32_t)data[i * 2 + 1] << 8, 5, 10);
+    case GEMMD_F8_E4M3:
+        return widen(data[i], 4, 3);
+    default:
+        return (double)(signed char)data[i] / 128;
+    }
+}
+
+/* Uniform in [-1, 1): mean 0, mean square 1/3, to within what COUNT samples tell (6 sigma and the
+ * cut towards zero of three mantissa bits). */
+START_TEST(operands_are_random)
+{
+    enum gemmd_dtype dtype = (enum gemmd_dtype)_i;
+    unsigned char *data = malloc(COUNT * 8);
+    double sum = 0, squares = 0;
+    ck_assert_ptr_nonnull(data);
+    fill_random(data, dtype, COUNT, 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        double value = element(data, dtype, i);
+        ck_assert_double_ge(value, -1);
+        ck_assert_double_le(value, 1);
+        sum += value;
+        squares += value * value;
+    }
+    ck_assert_double_le(fabs(sum / COUNT), 0.03);
+    ck_assert_double_le(fabs(squares / COUNT - 1.0 / 3), 0.05);
+    free(data);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gemmctl_bench");
+    TCase *tcase = tcase_create("gemmctl_bench");
+    tcase_add_test(tcase, percentiles_are_near_the_true_ones);
+    tcase_add_test(tcase, takes_every_duration);
+    tcase_add_loop_test(tcase, operands_are_random, GEMMD_F64, GEMMD_I32);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,238 @@
+/* gemmctl's command line, and that its man page and completions say the same as its table. */
+#include <check.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/gemmctl/command.h"
+#include "client/gemmctl/options.h"
+#include "client/gemmctl/suggest.h"
+
+enum { WORDS_MAX = 20 };
+
+/* Parses a line of words that spaces separate. */
+static bool parse(struct arguments *arguments, const char *line, char problem[PROBLEM_MAX])
+{
+    static char copy[512];
+    char *words[WORDS_MAX] = {"gemmctl"};
+    int count = 1;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        ck_assert_int_lt(count, WORDS_MAX);
+        words[count++] = word;
+    }
+    problem[0] = '\0';
+    return arguments_parse(arguments, count, words, commands, problem);
+}
+
+START_TEST(takes_options_in_every_form)
+{
+    struct arguments arguments;
+    char problem[PROBLEM_MAX];
+    ck_assert_msg(parse(&arguments, "--url U gemm A -m64 --n=3 -k 5 - --transa --alpha -1 -- -B",
+                        problem) == false,
+                  "three operands were taken");
+    ck_assert_msg(
+        parse(&arguments, "--url U gemm - -m64 --n=3 -k 5 --transa --alpha -1 -- -B", problem),
+        "%s", problem);
+    ck_assert_str_eq(arguments.command->name, "gemm");
+    ck_assert_str_eq(arguments.values[OPTION_URL], "U");
+    ck_assert_str_eq(arguments.values[OPTION_M], "64");
+    ck_assert_str_eq(arguments.values[OPTION_N], "3");
+    ck_assert_str_eq(arguments.values[OPTION_K], "5");
+    ck_assert_str_eq(arguments.values[OPTION_ALPHA], "-1");
+    ck_assert(option_flag(&arguments, OPTION_TRANSA));
+    ck_assert(!option_flag(&arguments, OPTION_TRANSB));
+    ck_assert_uint_eq(arguments.operand_count, 2);
+    ck_assert_str_eq(arguments.operands[0], "-");
+    ck_assert_str_eq(arguments.operands[1], "-B");
+}
+END_TEST
+
+static const struct {
+    const char *line, *says;
+} mistakes[] = {
+    {"", "a command is missing"},
+    {"gem A B", "did you mean gemm?"},
+    {"zzz", "gemmctl --help"},
+    {"gemm", "an operand is missing"},
+    {"gemm A B C", "'C' is one operand too many"},
+    {"gemm A B --ouptut C", "did you mean --output?"},
+    {"gemm A B --zzz", "no option '--zzz'"},
+    {"gemm A B -z", "no option '-z'"},
+    {"gemm A B -o", "--output needs a value"},
+    {"gemm A B -o C -o D", "--output is given twice"},
+    {"gemm A B --json=yes", "--json takes no value"},
+    {"info --m 3", "--m is no option of info"},
+    {"--transa info", "--transa is no option of info"},
+    {"gemm A B --ur U", "did you mean --url?"},
+    {"gemm A B --=3", "no option"},
+};
+
+START_TEST(says_what_is_wrong)
+{
+    struct arguments arguments;
+    char problem[PROBLEM_MAX];
+    ck_assert(!parse(&arguments, mistakes[_i].line, problem));
+    ck_assert_msg(strstr(problem, mistakes[_i].says) != NULL, "%s", problem);
+}
+END_TEST
+
+START_TEST(helps_whatever_else_is_missing)
+{
+    struct arguments arguments;
+    char problem[PROBLEM_MAX];
+    ck_assert(parse(&arguments, "--help", problem));
+    ck_assert(parse(&arguments, "gemm -h", problem));
+    ck_assert(parse(&arguments, "--version", problem));
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    uint32_t ms; /* 0: refused */
+} times[] = {{"30", 30000},  {"30s", 30000}, {"1.5s", 1500}, {"500ms", 500},
+             {"2m", 120000}, {"0.001", 1},   {"0", 0},       {"-1", 0},
+             {"", 0},        {"1h", 0},      {"1 s", 0},     {"ms", 0},
+             {"1..5s", 0},   {"1e3", 0},     {"inf", 0},     {"99999999999", 0}};
+
+START_TEST(reads_times)
+{
+    struct arguments arguments = {0};
+    char problem[PROBLEM_MAX];
+    uint32_t ms = 0;
+    arguments.values[OPTION_TIMEOUT] = times[_i].text;
+    bool right = option_time_ms(&arguments, OPTION_TIMEOUT, 7, &ms, problem);
+    ck_assert_msg(right == (times[_i].ms != 0), "%s", times[_i].text);
+    if (right)
+        ck_assert_uint_eq(ms, times[_i].ms);
+}
+END_TEST
+
+START_TEST(suggests_what_is_near)
+{
+    static const char *const names[] = {"gemm", "bench", "info"};
+    ck_assert_pstr_eq(suggest("gmem", names, 3), "gemm");
+    ck_assert_pstr_eq(suggest("bensch", names, 3), "bench");
+    ck_assert_pstr_eq(suggest("inof", names, 3), "info");
+    ck_assert_ptr_null(suggest("cat", names, 3));
+    ck_assert_ptr_null(suggest("", names, 3));
+    ck_assert_ptr_null(suggest("a-word-that-is-longer-than-any-name-of-an-option", names, 3));
+}
+END_TEST
+
+static char *read_file(const char *path)
+{
+    char full[512], *text = calloc(1, 65536);
+    snprintf(full, sizeof full, "%s/client/%s", GEMMD_SOURCE_DIR, path);
+    FILE *file = fopen(full, "r");
+    ck_assert_msg(file != NULL && text != NULL, "%s cannot be read", full);
+    size_t length = fread(text, 1, 65535, file);
+    fclose(file);
+    /* The man page writes "\-" for "-". */
+    char *to = text;
+    for (size_t i = 0; i < length; i++)
+        if (text[i] != '\\')
+            *to++ = text[i];
+    *to = '\0';
+    return text;
+}
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '-' || c == '_';
+}
+
+/* Whether "--name" stands in the text as a whole word. */
+static bool has_option(const char *text, const char *name)
+{
+    char word[64];
+    snprintf(word, sizeof word, "--%s", name);
+    size_t length = strlen(word);
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word))
+        if (!is_word(at[length]) && (at == text || !is_word(at[-1])))
+            return true;
+    return false;
+}
+
+/* Choices have to be completed one by one. */
+static bool has_choices(const char *text, const char *choices, char separator)
+{
+    char list[128];
+    snprintf(list, sizeof list, "%s", choices);
+    for (char *at = list; *at != '\0'; at++)
+        if (*at == '|')
+            *at = separator;
+    return strstr(text, list) != NULL;
+}
+
+static const char *const documents[] = {"man/gemmctl.1", "completions/gemmctl.bash",
+                                        "completions/_gemmctl"};
+
+START_TEST(documents_have_every_option_and_command)
+{
+    char *text = read_file(documents[_i]);
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        ck_assert_msg(has_option(text, options[id].name), "%s lacks --%s", documents[_i],
+                      options[id].name);
+        if (_i > 0 && options[id].argument != NULL && strchr(options[id].argument, '|') != NULL)
+            ck_assert_msg(has_choices(text, options[id].argument, ' '),
+                          "%s lacks the choices of --%s", documents[_i], options[id].name);
+    }
+    for (const struct command *command = commands; command->name != NULL; command++)
+        ck_assert_msg(strstr(text, command->name) != NULL, "%s lacks %s", documents[_i],
+                      command->name);
+    free(text);
+}
+END_TEST
+
+START_TEST(documents_have_no_option_more)
+{
+    char *text = read_file(documents[_i]);
+    for (const char *at = strstr(text, "--"); at != NULL; at = strstr(at + 2, "--")) {
+        char name[64];
+        size_t length = 0;
+        while (is_word(at[2 + length]) && length < sizeof name - 1)
+            length++;
+        if (length == 0 || (at > text && is_word(at[-1])))
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)length, at + 2);
+        int id = 0;
+        while (id < OPTION_COUNT && strcmp(options[id].name, name) != 0)
+            id++;
+        ck_assert_msg(id < OPTION_COUNT, "%s has --%s, which gemmctl has not", documents[_i], name);
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(has_no_letter_twice)
+{
+    for (int i = 0; i < OPTION_COUNT; i++)
+        for (int j = 0; j < i; j++) {
+            ck_assert_str_ne(options[i].name, options[j].name);
+            ck_assert(options[i].letter == 0 || options[i].letter != options[j].letter);
+        }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gemmctl_options");
+    TCase *tcase = tcase_create("gemmctl_options");
+    tcase_add_test(tcase, takes_options_in_every_form);
+    tcase_add_loop_test(tcase, says_what_is_wrong, 0, sizeof mistakes / sizeof mistakes[0]);
+    tcase_add_test(tcase, helps_whatever_else_is_missing);
+    tcase_add_loop_test(tcase, reads_times, 0, sizeof times / sizeof times[0]);
+    tcase_add_test(tcase, suggests_what_is_near);
+    tcase_add_loop_test(tcase, documents_have_every_option_and_command, 0, 3);
+    tcase_add_loop_test(tcase, documents_have_no_option_more, 0, 3);
+    tcase_add_test(tcase, has_no_letter_twice);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
