@@ -7,8 +7,8 @@
 
 #include "client/backoff.h"
 #include "client/failure.h"
+#include "client/pool.h"
 #include "client/record.h"
-#include "client/transfer.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
@@ -147,7 +147,7 @@ void gemmd_client_free(struct gemmd_client *client)
         return;
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
-    transfer_free_idle(client);
+    pool_free(client);
     loop_close(&client->loop);
     curl_slist_free_all(client->headers_get);
     curl_slist_free_all(client->headers_send);

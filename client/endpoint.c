@@ -1,6 +1,7 @@
 #include "client/endpoint.h"
 
 #include <curl/curl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -37,34 +38,45 @@ static bool has_part(CURLU *parts, CURLUPart part)
     return found;
 }
 
+static bool has_scheme(CURLU *parts, const char *scheme)
+{
+    char *text = NULL;
+    bool same =
+        curl_url_get(parts, CURLUPART_SCHEME, &text, 0) == CURLUE_OK && strcmp(text, scheme) == 0;
+    curl_free(text);
+    return same;
+}
+
+/* The whole URL without a slash at its end, new; NULL if there is no memory. */
+static char *base_of(CURLU *parts)
+{
+    char *text = NULL, *base = NULL;
+    if (curl_url_get(parts, CURLUPART_URL, &text, 0) == CURLUE_OK)
+        base = strdup(text);
+    curl_free(text);
+    for (size_t n = base != NULL ? strlen(base) : 0; n > 0 && base[n - 1] == '/'; n--)
+        base[n - 1] = '\0';
+    return base;
+}
+
 static enum gemmd_error parse_http(struct endpoint *endpoint, const char *url,
                                    struct gemmd_error_info *error)
 {
     enum gemmd_error code = GEMMD_OK;
-    char *scheme = NULL, *text = NULL;
     CURLU *parts = curl_url();
-    if (parts == NULL)
-        return out_of_memory(error);
-    CURLUcode parsed = curl_url_set(parts, CURLUPART_URL, url, 0);
+    CURLUcode parsed =
+        parts != NULL ? curl_url_set(parts, CURLUPART_URL, url, 0) : CURLUE_OUT_OF_MEMORY;
     if (parsed == CURLUE_OUT_OF_MEMORY)
         code = out_of_memory(error);
-    else if (parsed != CURLUE_OK ||
-             curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
-             (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
+    else if (parsed != CURLUE_OK || (!has_scheme(parts, "http") && !has_scheme(parts, "https")))
         code = failure_set(error, GEMMD_ERR_USAGE, "url", "'%.128s' is no URL of a daemon; %s", url,
                            forms);
     else if (has_part(parts, CURLUPART_USER) || has_part(parts, CURLUPART_QUERY) ||
              has_part(parts, CURLUPART_FRAGMENT))
         code = failure_set(error, GEMMD_ERR_USAGE, "url",
                            "a daemon's URL has no user, query or fragment; %s", forms);
-    else if (curl_url_get(parts, CURLUPART_URL, &text, 0) != CURLUE_OK ||
-             (endpoint->base = strdup(text)) == NULL)
+    else if ((endpoint->base = base_of(parts)) == NULL)
         code = out_of_memory(error);
-    if (endpoint->base != NULL)
-        for (size_t n = strlen(endpoint->base); n > 0 && endpoint->base[n - 1] == '/'; n--)
-            endpoint->base[n - 1] = '\0';
-    curl_free(text);
-    curl_free(scheme);
     curl_url_cleanup(parts);
     return code;
 }

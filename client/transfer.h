@@ -1,13 +1,26 @@
 /*
- * transfer.h - one attempt at a request: a libcurl easy handle, its buffers and its callbacks.
- *
- * Transfers are kept and used again, in two sizes, because libcurl's buffers decide the speed of
- * large bodies (up to twice) and only cost time and memory with small ones.
+ * transfer.h - one attempt at a request: a libcurl easy handle and its buffers.
  */
 #ifndef CLIENT_TRANSFER_H
 #define CLIENT_TRANSFER_H
 
 #include "client/client.h"
+
+struct transfer {
+    struct transfer *next; /* in a list of idle ones */
+    CURL *easy;
+    bool bulk;
+    struct gemmd_request *request; /* NULL while idle */
+    struct answer answer;
+    bool accepted;            /* request->accept agreed */
+    enum gemmd_error refused; /* or this is what it said */
+    struct curl_slist id;     /* a header line in front of the client's */
+    char id_line[96];
+    char url[ENDPOINT_URL_MAX + REQUEST_TARGET_MAX + 64];
+    char curl_error[CURL_ERROR_SIZE];
+    char problem[4096]; /* the front of the body of an answer that is an error */
+    size_t problem_bytes;
+};
 
 /* Starts an attempt in the client's loop and makes it request->transfer. On failure
  * request->error says why. */
@@ -23,7 +36,5 @@ void transfer_abort(struct gemmd_request *request);
 uint64_t transfer_moved(const struct gemmd_request *request);
 /* Whether bytes ought to be moving, rather than the daemon computing. */
 bool transfer_should_move(const struct gemmd_request *request);
-/* Releases the transfers that lie idle. */
-void transfer_free_idle(struct gemmd_client *client);
 
 #endif

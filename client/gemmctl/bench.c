@@ -67,7 +67,7 @@ static bool goes_on(const struct bench *bench)
 }
 
 /* Keeps every connection busy until goes_on says no, then waits for what is in flight. */
-static bool loop(struct bench *bench, bool measures, struct gemmd_error_info *error)
+static bool loop(struct bench *bench, struct gemmd_error_info *error)
 {
     for (uint32_t i = 0; i < bench->run.connections && goes_on(bench); i++) {
         if (!submit(bench, i, error))
@@ -79,8 +79,7 @@ static bool loop(struct bench *bench, bool measures, struct gemmd_error_info *er
         if (request == NULL)
             continue;
         struct gemmd_request **slot = gemmd_request_user(request);
-        if (measures)
-            note(bench, request);
+        note(bench, request);
         gemmd_request_free(request);
         *slot = NULL;
         if (!goes_on(bench))
@@ -92,18 +91,33 @@ static bool loop(struct bench *bench, bool measures, struct gemmd_error_info *er
     return true;
 }
 
-/* One request a connection first, so that connecting is not measured. */
+/* One request a connection first, so that connecting is not measured; if none of them is
+ * answered, there is nothing to measure. */
+static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
+{
+    struct bench_run *run = &bench->run;
+    bench->requests_max = run->connections;
+    if (!loop(bench, error))
+        return false;
+    *error = run->first_error;
+    bool answered = run->latency.count > 0 || run->error_count == 0;
+    bench->started = 0;
+    run->error_count = 0;
+    memset(run->errors, 0, sizeof run->errors);
+    run->launches_sum = 0;
+    run->latency = (struct latency){0};
+    return answered;
+}
+
 static bool measure(struct bench *bench, uint64_t requests, uint32_t duration_ms,
                     struct gemmd_error_info *error)
 {
-    bench->requests_max = bench->run.connections;
-    if (!loop(bench, false, error))
+    if (!warm_up(bench, error))
         return false;
-    bench->started = 0;
     bench->requests_max = requests;
     double began_s = now_s();
     bench->until_s = began_s + (double)duration_ms / 1000;
-    bool done = loop(bench, true, error);
+    bool done = loop(bench, error);
     bench->run.elapsed_s = now_s() - began_s;
     return done;
 }

@@ -68,7 +68,6 @@ static enum gemmd_error run(const struct context *context, struct gemmd_client *
     struct gemmd_request *request = gemmd_gemm_submit(client, gemm, error);
     if (request == NULL)
         return error->code;
-    interrupt_watch();
     progress_start(&line, &context->terminal, quiet);
     while (!gemmd_wait(request, INTERRUPT_CHECK_MS)) {
         progress_draw(&line, request);
@@ -121,6 +120,7 @@ int command_gemm(const struct context *context)
         fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
         goto faulty;
     }
+    interrupt_watch(); /* from here on there is a temporary file to be removed */
     if (output_open(&output, path, output_format(&formats, path, operands.format), &shape,
                     &fault) != GEMMD_OK)
         goto faulty;

@@ -85,9 +85,9 @@ enum gemmd_error input_open(struct input *input, const char *path, struct fault 
 void input_close(struct input *input)
 {
     if (input->mapped)
-        munmap((void *)(uintptr_t)input->data, input->bytes);
+        munmap(input->data, input->bytes);
     else
-        free((void *)(uintptr_t)input->data);
+        free(input->data);
     *input = (struct input){0};
 }
 

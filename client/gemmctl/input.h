@@ -12,7 +12,7 @@
 
 struct input {
     const char *name; /* for messages; borrowed */
-    const unsigned char *data;
+    unsigned char *data;
     uint64_t bytes;
     uint64_t taken; /* how many of them an operand has used */
     bool mapped;

@@ -7,7 +7,7 @@
 
 const struct option options[OPTION_COUNT] = {
 #define X(id, name, letter, argument, takers, parameter, help)                                     \
-    {name, letter, argument, takers, parameter, help},
+    {name, argument, help, takers, letter, parameter},
     OPTION_MAP(X)
 #undef X
 };
@@ -59,8 +59,10 @@ static void unknown_command(const char *text, const struct command *commands,
 {
     const char *names[16];
     uint32_t count = 0;
-    for (; count < 16 && commands[count].name != NULL; count++)
+    while (count < 16 && commands[count].name != NULL) {
         names[count] = commands[count].name;
+        count++;
+    }
     const char *meant = suggest(text, names, count);
     if (meant != NULL)
         snprintf(problem, PROBLEM_MAX, "there is no command '%.64s'; did you mean %s?", text,

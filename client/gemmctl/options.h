@@ -81,11 +81,11 @@ enum option_id {
 
 struct option {
     const char *name;
-    char letter; /* 0: none */
     const char *argument;
-    unsigned takers;
-    bool parameter;
     const char *help;
+    unsigned takers;
+    char letter; /* 0: none */
+    bool parameter;
 };
 extern const struct option options[OPTION_COUNT];
 

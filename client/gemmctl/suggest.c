@@ -39,7 +39,7 @@ const char *suggest(const char *word, const char *const *names, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t away = distance(word, names[i]);
         /* At most two mistakes, and most of the word must be right. */
-        if (away < best && away <= 2 && away * 2 <= strlen(names[i])) {
+        if (away < best && away <= 2 && away <= strlen(names[i]) / 2) {
             best = away;
             nearest = names[i];
         }

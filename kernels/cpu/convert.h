@@ -47,13 +47,12 @@ static inline float convert_f16_to_f32(uint16_t bits)
 
 static inline float convert_f8_e4m3_to_f32(uint8_t bits)
 {
+    /* With its exponent where f32 has its own, the number is 2^120 times too small, and the product
+     * is exact; subnormal numbers become normal on the way. */
     uint32_t sign = (uint32_t)(bits & 0x80u) << 24;
     uint32_t magnitude = bits & 0x7fu;
-    if (magnitude == 0x7fu)
-        return convert_bits_to_f32(sign | 0x7fc00000u);
-    if (magnitude < 8u) /* zero or subnormal: a multiple of 2^-9 */
-        return convert_bits_to_f32(sign | convert_f32_to_bits((float)magnitude * 0x1p-9f));
-    return convert_bits_to_f32(sign | ((magnitude << 20) + ((127u - 7u) << 23)));
+    uint32_t wide = convert_f32_to_bits(convert_bits_to_f32(magnitude << 20) * 0x1p120f);
+    return convert_bits_to_f32(sign | (magnitude == 0x7fu ? 0x7fc00000u : wide));
 }
 
 uint16_t convert_f32_to_bf16(float value);

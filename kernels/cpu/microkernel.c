@@ -1,6 +1,7 @@
 #include "kernels/cpu/microkernel.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Vectors of 16 bytes, which every processor has: 16 registers hold 4 x 2 sums and operands. */
 #define BASE_ROWS 4
@@ -96,23 +97,38 @@ static const struct microkernel avx512[] = {
     {AVX512_ROWS, 2 * AVX512_BYTES / 4, i32_avx512},
 };
 
-static const struct microkernel *best(void)
+static bool has_avx2(void)
 {
-    if (__builtin_cpu_supports("avx512f"))
-        return avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return avx2;
-    return base;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
-#else
-static const struct microkernel *best(void)
+
+static bool has_avx512(void)
 {
-    return base;
+    return __builtin_cpu_supports("avx512f");
 }
 #endif
 
-const struct microkernel *microkernel_for(enum gemmd_dtype accumulator)
+static bool is_there(void)
 {
-    const struct microkernel *of_each_type = best();
-    return &of_each_type[accumulator == GEMMD_F64 ? 0 : accumulator == GEMMD_F32 ? 1 : 2];
+    return true;
+}
+
+static const struct {
+    const struct microkernel *of_each_type; /* f64, f32, i32 */
+    bool (*usable)(void);
+} sets[] = {
+#ifdef __x86_64__
+    {avx512, has_avx512},
+    {avx2, has_avx2},
+#endif
+    {base, is_there},
+};
+
+const struct microkernel *microkernel_for(enum gemmd_dtype accumulator, uint32_t number)
+{
+    const uint32_t type = accumulator == GEMMD_F64 ? 0 : accumulator == GEMMD_F32 ? 1 : 2;
+    for (uint32_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
+        if (sets[i].usable() && number-- == 0)
+            return &sets[i].of_each_type[type];
+    return NULL;
 }

@@ -21,7 +21,8 @@ struct microkernel {
 
 enum { MICROKERNEL_ROWS = 12, MICROKERNEL_COLUMNS = 32 }; /* multiples of every tile's */
 
-/* The fastest one that this processor can run for sums in f64, f32 or i32. Pure, any thread. */
-const struct microkernel *microkernel_for(enum gemmd_dtype accumulator);
+/* Those that this processor can run for sums in f64, f32 or i32, the fastest (number 0) first; NULL
+ * after the last. Pure, any thread. */
+const struct microkernel *microkernel_for(enum gemmd_dtype accumulator, uint32_t number);
 
 #endif

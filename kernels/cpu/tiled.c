@@ -114,7 +114,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const struct gemm_problem *p = job->problem;
     const struct scratch scratch = scratch_of(job->context, member);
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
-    const struct microkernel *micro = microkernel_for(accumulator);
+    const struct microkernel *micro = microkernel_for(accumulator, 0);
     const uint64_t size = dtype_size(accumulator), element = dtype_size(p->dtype);
 
     const uint64_t index = part / (job->blocks_m * job->blocks_n);

@@ -20,7 +20,6 @@ struct cuda_context {
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
     void *blas_workspace; /* CUBLAS_WORKSPACE_BYTES, used by both */
-    bool has_f8;          /* tensor cores that take f8 operands: from sm_89 on */
 };
 
 static inline struct cuda_context *cuda_context_of(struct gemm_context *context)

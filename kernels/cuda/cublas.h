@@ -17,6 +17,7 @@ struct cublas_sums {
     double alpha;        /* that cuBLAS applies; 1 if the epilogue follows */
     bool finished;       /* what cuBLAS writes is C as wanted */
     bool in_c;           /* it writes into C, else into the workspace */
+    uint64_t k_step;     /* so much of k is summed by a call, the calls' sums are added in f32 */
     uint64_t ld, stride; /* elements */
     uint64_t bytes;      /* of the workspace */
 };
@@ -30,10 +31,10 @@ bool cublas_sums_plan(const struct gemm_problem *problem, uint64_t rows, uint64_
 
 cudaDataType_t cublas_type(enum gemmd_dtype dtype);
 
-/* Operands of i8, and of f8 where the device has tensor cores for it: cublasLt with both operands
- * along k and all that touches tensor cores in multiples of 16. */
-bool cublas_8bit_workspace_bytes(const struct gemm_problem *problem, uint64_t *out);
-enum gemmd_error cublas_8bit_run(struct cuda_context *context, const struct gemm_problem *problem,
-                                 void *workspace);
+/* Operands of i8: cublasLt with both operands along k and all that touches tensor cores in
+ * multiples of 16. */
+bool cublas_i8_workspace_bytes(const struct gemm_problem *problem, uint64_t *out);
+enum gemmd_error cublas_i8_run(struct cuda_context *context, const struct gemm_problem *problem,
+                               void *workspace);
 
 #endif

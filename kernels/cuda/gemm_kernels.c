@@ -98,20 +98,6 @@ static enum gemmd_error cublas_fault(cublasStatus_t status, const char *call, st
                            cublasGetStatusString(status), cublasGetStatusName(status));
 }
 
-static enum gemmd_error ask_device(struct cuda_context *context, struct fault *fault)
-{
-    int device = 0, major = 0, minor = 0;
-    enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
-    if (code == GEMMD_OK)
-        code = cuda_fault(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-                          "cudaDeviceGetAttribute", fault);
-    if (code == GEMMD_OK)
-        code = cuda_fault(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-                          "cudaDeviceGetAttribute", fault);
-    context->has_f8 = major * 10 + minor >= 89;
-    return code;
-}
-
 static enum gemmd_error create_cublas(struct cuda_context *context, struct fault *fault)
 {
     /* No TF32 unless asked for, and partial sums of f16 and bf16 stay in f32. */
@@ -145,9 +131,7 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CUDA context");
     context->base.backend = &gemm_backend_cuda;
     context->stream = stream;
-    enum gemmd_error code = ask_device(context, fault);
-    if (code == GEMMD_OK)
-        code = create_cublas(context, fault);
+    enum gemmd_error code = create_cublas(context, fault);
     if (code != GEMMD_OK) {
         destroy(&context->base);
         return code;

@@ -1,7 +1,4 @@
-/*
- * Operands of 8 bits laid out as tensor cores take them (launch.h), and f8 widened for devices that
- * have no tensor cores for it.
- */
+/* Operands of i8 laid out as tensor cores take them, and f8 widened (launch.h). */
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 

@@ -23,7 +23,7 @@ static void verify(struct work *work)
     if (code != GEMMD_OK)
         work->status = fault_set(&work->fault, code, NULL, "the result could not be verified");
     else if (!pass)
-        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, "verify",
                                  "the result of the kernel %s failed verification: its error is "
                                  "%.3g times what rounding explains",
                                  work->kernel->name, work->residual);

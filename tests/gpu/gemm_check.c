@@ -63,8 +63,7 @@ static void close_lanes(struct check *check)
 
 /* The error that a sum may have relative to the sum of the magnitudes. Our kernels keep the bound
  * of chains of multiply-adds. Tensor cores cut off instead of rounding, which doubles it; TF32 cuts
- * both operands to 11 bits; products of f8 are added 32 at a time with 13 bits below the largest,
- * of which the magnitudes' sum is several times larger. */
+ * both operands to 11 bits. */
 static double sum_error(const struct trial *trial, uint64_t k)
 {
     const double chain = product_sum_error(trial->dtype, k);
@@ -74,8 +73,6 @@ static double sum_error(const struct trial *trial, uint64_t k)
         return 2 * chain + 0x1.1p-9;
     if (trial->dtype == GEMMD_F32)
         return chain;
-    if (trial->dtype == GEMMD_F8_E4M3 && !trial->widened)
-        return (double)(k / 32 + 2) * 0x1p-10 + 2 * chain;
     return 2 * chain;
 }
 
@@ -91,8 +88,7 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel)
         struct trial trial = {.kernel = kernel, .dtype = types.dtype, .out = types.out};
         check->trials[check->count++] = trial;
         trial.precision = GEMM_PRECISION_TF32;
-        trial.widened = types.dtype == GEMMD_F8_E4M3;
-        if (cublas && (types.dtype == GEMMD_F32 || trial.widened))
+        if (cublas && types.dtype == GEMMD_F32)
             check->trials[check->count++] = trial;
     }
 }
@@ -123,12 +119,8 @@ static void run_trial(struct check *check, struct trial *trial, struct product *
     device->problem.precision = trial->precision;
     for (unsigned i = 0; i < (again ? 2 * LANES : 1) && right; i++) {
         struct lane *lane = &check->lanes[i % LANES];
-        struct cuda_context *context = cuda_context_of(lane->context);
-        const bool has_f8 = context->has_f8;
-        context->has_f8 = has_f8 && !trial->widened;
         device->stream = lane->stream;
         right = device_product_run(device, product, trial->kernel, lane->context, why, sizeof why);
-        context->has_f8 = has_f8;
         if (right && i == 0)
             right = product_check(product, sum_error(trial, product->problem.k), &trial->worst, why,
                                   sizeof why);
@@ -284,11 +276,11 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
         const struct trial *trial = &check->trials[i];
         *passed += trial->passed;
         *failed += trial->failed;
-        printf("%-8s %-8s to %-5s%s%s  %5" PRIu64 " passed  %5" PRIu64
+        printf("%-8s %-8s to %-5s%s  %5" PRIu64 " passed  %5" PRIu64
                " failed  largest error %.2g of what rounding explains\n",
                trial->kernel->name, dtype_name(trial->dtype), dtype_name(trial->out),
                trial->dtype == GEMMD_F32 && trial->precision == GEMM_PRECISION_TF32 ? " tf32" : "",
-               trial->widened ? " widened" : "", trial->passed, trial->failed, trial->worst);
+               trial->passed, trial->failed, trial->worst);
         if (trial->failed > 0)
             printf("         first: %s\n", trial->first);
     }

@@ -11,7 +11,6 @@ struct trial {
     const struct gemm_kernel *kernel;
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
-    bool widened; /* f8 as on a device without tensor cores for it */
     uint64_t passed, failed;
     double worst;    /* largest |error| / what rounding explains */
     char first[768]; /* what failed first */

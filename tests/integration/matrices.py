@@ -28,8 +28,14 @@ DEFAULT_OUT = {dtype: outs[0] for dtype, outs in OUTS.items()}
 ACTS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 
 # The chain's error is the largest over at least this many results, so that it says what the
-# arithmetic does and not what luck one small matrix had.
+# arithmetic does and not what luck one small matrix had; and over all of the problem's (the largest
+# of more is larger) as long as that is no more than so many multiply-adds.
 CHAIN_RESULTS = 16384
+CHAIN_WORK = 1 << 28
+
+
+def chain_results(problem):
+    return max(CHAIN_RESULTS, CHAIN_WORK // problem.k)
 
 
 @dataclass(frozen=True)
@@ -165,14 +171,14 @@ def to_tf32(array):
     return (np.ascontiguousarray(array).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def chain(problem, operands):
-    """The first product of the batch as a chain of FMAs in the accumulator's type, in k's order.
+def chain(problem, operands, index):
+    """One product of the batch as a chain of FMAs in the accumulator's type, in k's order.
 
     The wider type holds a product exactly, so that its sum with the accumulator is rounded to the
     accumulator's type as an FMA does it.
     """
     kind = ACCUMULATOR[problem.dtype]
-    a, b = (array[0] for array in oriented(problem, operands))
+    a, b = (array[index] for array in oriented(problem, operands))
     if kind is np.int32:
         total = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
         kind = np.float32
@@ -184,28 +190,31 @@ def chain(problem, operands):
         total = np.zeros((problem.m, problem.n), kind)
         for i in range(problem.k):
             total = (total + a[:, i, None] * b[None, i, :]).astype(kind)
-    return finish(problem, total, None if operands.c0 is None else operands.c0[0], operands.bias)
+    return finish(problem, total, None if operands.c0 is None else operands.c0[index],
+                  operands.bias)
 
 
 def largest_error(problem, operands):
-    return float(np.max(np.abs(chain(problem, operands) - truth(problem, operands)[0])))
+    right = truth(problem, operands)
+    return max(float(np.max(np.abs(chain(problem, operands, index) - right[index])))
+               for index in range(problem.batch))
 
 
 def some_rows(problem, operands):
-    """The first product of the batch, thinned out to about CHAIN_RESULTS results."""
-    step = max(1, problem.m * problem.n // CHAIN_RESULTS)
+    """The problem, thinned out to about as many results as a chain may have."""
+    step = max(1, problem.batch * problem.m * problem.n // chain_results(problem))
     rows = slice(None, None, step)
-    a = operands.a[:1, :, rows] if problem.transa else operands.a[:1, rows]
-    c0 = None if operands.c0 is None else operands.c0[:1, rows]
-    sample = replace(problem, m=-(-problem.m // step), batch=1)
-    return sample, Operands(a, operands.b[:1], operands.bias, c0)
+    a = operands.a[:, :, rows] if problem.transa else operands.a[:, rows]
+    c0 = None if operands.c0 is None else operands.c0[:, rows]
+    sample = replace(problem, m=-(-problem.m // step))
+    return sample, Operands(a, operands.b, operands.bias, c0)
 
 
 def chain_error(problem, operands, random):
     """The largest error of the chain on the problem's own operands and, where these make too few
     results to tell, on fresh ones like them."""
     error = largest_error(*some_rows(problem, operands))
-    if random is not None and problem.m * problem.n < CHAIN_RESULTS:
+    if random is not None and problem.batch * problem.m * problem.n < CHAIN_RESULTS:
         n = max(problem.n, 64)
         sample = replace(problem, m=-(-CHAIN_RESULTS // n), n=n, batch=1)
         error = max(error, largest_error(sample, random_operands(sample, random)))

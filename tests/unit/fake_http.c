@@ -113,27 +113,27 @@ static void answer(struct connection *connection, size_t taken)
     connection->request = NULL;
 }
 
-/* Once the answer is out. */
-static void conclude(struct connection *connection)
+/* Once the answer is out. False if the connection is closed then. */
+static bool conclude(struct connection *connection)
 {
     enum fake_then then = connection->act->then;
     connection->act = NULL;
     connection->out_bytes = connection->out_sent = 0;
-    if (then == FAKE_CLOSE)
-        drop(connection);
-    else if (then == FAKE_RESET)
+    connection->hangs = then == FAKE_HANG;
+    if (then == FAKE_RESET)
         reset(connection);
-    else if (then == FAKE_HANG)
-        connection->hangs = true;
+    else if (then == FAKE_CLOSE)
+        drop(connection);
+    return then == FAKE_KEEP || then == FAKE_HANG;
 }
 
 static void proceed(struct fake_server *server, struct connection *connection)
 {
     if (connection->act == NULL)
         begin_request(server, connection);
-    if (connection->request == NULL)
-        return;
     const struct fake_act *act = connection->act;
+    if (connection->request == NULL || act == NULL)
+        return;
     size_t take =
         act->take_bytes < connection->body_bytes ? act->take_bytes : connection->body_bytes;
     if (!connection->continued && act->take_bytes > 0) {
@@ -145,7 +145,8 @@ static void proceed(struct fake_server *server, struct connection *connection)
         answer(connection, take);
 }
 
-static void receive(struct connection *connection)
+/* Both return false if the connection is closed now. */
+static bool receive(struct connection *connection)
 {
     if (connection->in_room - connection->in_bytes < RECEIVE_BUFFER) {
         connection->in_room = connection->in_room * 2 + RECEIVE_BUFFER;
@@ -154,39 +155,47 @@ static void receive(struct connection *connection)
     }
     ssize_t got = recv(connection->fd, connection->in + connection->in_bytes,
                        connection->in_room - connection->in_bytes, 0);
+    bool open = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
     if (got > 0)
         connection->in_bytes += (size_t)got;
-    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+    if (!open)
         drop(connection);
+    return open;
 }
 
-static void transmit(struct connection *connection)
+static bool transmit(struct connection *connection)
 {
+    if (connection->out_sent == connection->out_bytes)
+        return true;
     ssize_t sent = send(connection->fd, connection->out + connection->out_sent,
                         connection->out_bytes - connection->out_sent, MSG_NOSIGNAL);
+    bool open = sent > 0 || (sent < 0 && (errno == EAGAIN || errno == EINTR));
     if (sent > 0)
         connection->out_sent += (size_t)sent;
-    else if (sent < 0 && errno != EAGAIN && errno != EINTR)
+    if (!open)
         drop(connection);
+    return open;
+}
+
+/* True as long as an act is done with and there may be another request in what was received. */
+static bool serve_one(struct fake_server *server, struct connection *connection)
+{
+    if (connection->hangs)
+        return false;
+    proceed(server, connection);
+    if (!transmit(connection))
+        return false;
+    bool answered = connection->act != NULL && connection->request == NULL &&
+                    connection->out_sent == connection->out_bytes;
+    return answered && conclude(connection) && connection->in_bytes > 0;
 }
 
 static void serve(struct fake_server *server, struct connection *connection, short ready)
 {
-    if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0)
-        receive(connection);
-    bool more = true;
-    while (connection->fd >= 0 && !connection->hangs && more) {
-        size_t before = server->request_count;
-        proceed(server, connection);
-        if (connection->out_sent < connection->out_bytes)
-            transmit(connection);
-        more = false;
-        if (connection->fd >= 0 && connection->act != NULL && connection->request == NULL &&
-            connection->out_sent == connection->out_bytes) {
-            conclude(connection);
-            more = server->request_count > before;
-        }
-    }
+    if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0 && !receive(connection))
+        return;
+    while (serve_one(server, connection))
+        continue;
 }
 
 static void accept_one(struct fake_server *server)

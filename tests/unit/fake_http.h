@@ -24,10 +24,10 @@ struct fake_act {
     const char *head;    /* status line and headers, without the empty line; NULL: no answer */
     const void *payload; /* borrowed */
     size_t payload_bytes;
-    bool echo;         /* the payload is the front of the request's body */
     size_t take_bytes; /* of the request's body before answering; a client that expects 100 Continue
                           gets it unless this is 0 */
     enum fake_then then;
+    bool echo; /* the payload is the front of the request's body */
 };
 
 struct fake_request {

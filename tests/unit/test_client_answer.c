@@ -12,6 +12,9 @@ static void read_lines(struct answer *answer, const char *const *lines)
         answer_line(answer, *lines, strlen(*lines));
 }
 
+static const char timing[] = "Server-Timing: recv;dur=1, queue ; dur=2,h2d;desc=x;dur=3,"
+                             "other;dur=9, kernel;dur=4.5,d2h,total;dur=8\r\n";
+
 START_TEST(reads_a_whole_head)
 {
     static const char *const lines[] = {"HTTP/1.1 200 OK\r\n",
@@ -22,8 +25,7 @@ START_TEST(reads_a_whole_head)
                                         "Gemmd-Batch: 17\r\n",
                                         "Gemmd-Verify: pass; residual=2.5e-1\r\n",
                                         "X-Request-Id: r-1\r\n",
-                                        "Server-Timing: recv;dur=1, queue ; dur=2,h2d;desc=x;dur=3,"
-                                        "other;dur=9, kernel;dur=4.5,d2h,total;dur=8\r\n",
+                                        timing,
                                         "\r\n",
                                         NULL};
     struct answer answer;

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <gemmd/gemmd.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,13 +125,13 @@ START_TEST(has_a_client_in_every_thread)
     const struct fake_act act = echo_act(head);
     struct fake_server *server = fake_start(&act, 1);
     pthread_t threads[4];
-    strcpy(url, fake_url(server));
+    snprintf(url, sizeof url, "%s", fake_url(server));
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, run_client, url), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     fake_stop(server);
-    ck_assert_uint_eq(fake_request_count(server), 4 * MANY);
+    ck_assert_uint_eq(fake_request_count(server), (size_t)4 * MANY);
     fake_free(server);
 }
 END_TEST
@@ -155,8 +156,8 @@ START_TEST(waits_for_one_and_does_not_return_it_again)
     ck_assert_int_eq(gemmd_request_result(one, NULL, NULL), GEMMD_OK);
     struct gemmd_progress progress;
     gemmd_request_progress(two, &progress);
-    ck_assert_uint_eq(progress.sent, 2 * SIDE_BYTES);
-    ck_assert_uint_eq(progress.to_send, 2 * SIDE_BYTES);
+    ck_assert_uint_eq(progress.sent, (size_t)2 * SIDE_BYTES);
+    ck_assert_uint_eq(progress.to_send, (size_t)2 * SIDE_BYTES);
     ck_assert_uint_eq(progress.received, SIDE_BYTES);
     ck_assert_uint_eq(progress.to_receive, SIDE_BYTES);
     gemmd_request_free(one);
@@ -269,7 +270,7 @@ START_TEST(notices_a_server_that_stops_reading)
     struct gemmd_gemm gemm = case_gemm();
     struct gemmd_error_info error;
     struct gemmd_result result;
-    float *data = calloc(LARGE * LARGE, sizeof *data);
+    float *data = calloc((size_t)LARGE * LARGE, sizeof *data);
     ck_assert_ptr_nonnull(data);
     gemm.m = gemm.n = gemm.k = LARGE;
     gemm.a = gemm.b = data;

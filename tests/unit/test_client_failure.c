@@ -7,28 +7,27 @@
 #include "client/failure.h"
 
 static const struct {
-    int status;
-    const char *body;
+    const char *body, *message, *field;
     enum gemmd_error code;
-    const char *message, *field;
+    int status;
 } answers[] = {
-    {429, "{\"type\":\"urn:gemmd:problem:queue-full\",\"detail\":\"full\"}", GEMMD_ERR_QUEUE_FULL,
-     "full", ""},
-    {503, "{\"type\":\"https://a.example/b#device-lost\",\"detail\":\"gone\",\"field\":\"x\"}",
-     GEMMD_ERR_DEVICE_LOST, "gone", "x"},
-    {503, "{\"type\":\"out-of-memory\",\"title\":\"No memory\"}", GEMMD_ERR_OUT_OF_MEMORY,
-     "No memory", ""},
+    {"{\"type\":\"urn:gemmd:problem:queue-full\",\"detail\":\"full\"}", "full", "",
+     GEMMD_ERR_QUEUE_FULL, 429},
+    {"{\"type\":\"https://a.example/b#device-lost\",\"detail\":\"gone\",\"field\":\"x\"}", "gone",
+     "x", GEMMD_ERR_DEVICE_LOST, 503},
+    {"{\"type\":\"out-of-memory\",\"title\":\"No memory\"}", "No memory", "",
+     GEMMD_ERR_OUT_OF_MEMORY, 503},
     /* A slug of a later version, no document, half a document, one of another kind. */
-    {422, "{\"type\":\"x/not-yet-known\",\"detail\":\"d\"}", GEMMD_ERR_UNSUPPORTED, "d", ""},
-    {503, "<html>", GEMMD_ERR_CONNECTION, NULL, ""},
-    {502, "", GEMMD_ERR_CONNECTION, NULL, ""},
-    {504, "{\"type\":\"deadl", GEMMD_ERR_DEADLINE, NULL, ""},
-    {413, "[1,2]", GEMMD_ERR_TOO_LARGE, NULL, ""},
-    {400, "{\"type\":7,\"detail\":8,\"field\":9}", GEMMD_ERR_MALFORMED, NULL, ""},
-    {418, "", GEMMD_ERR_MALFORMED, NULL, ""},
-    {599, "", GEMMD_ERR_INTERNAL, NULL, ""},
+    {"{\"type\":\"x/not-yet-known\",\"detail\":\"d\"}", "d", "", GEMMD_ERR_UNSUPPORTED, 422},
+    {"<html>", NULL, "", GEMMD_ERR_CONNECTION, 503},
+    {"", NULL, "", GEMMD_ERR_CONNECTION, 502},
+    {"{\"type\":\"deadl", NULL, "", GEMMD_ERR_DEADLINE, 504},
+    {"[1,2]", NULL, "", GEMMD_ERR_TOO_LARGE, 413},
+    {"{\"type\":7,\"detail\":8,\"field\":9}", NULL, "", GEMMD_ERR_MALFORMED, 400},
+    {"", NULL, "", GEMMD_ERR_MALFORMED, 418},
+    {"", NULL, "", GEMMD_ERR_INTERNAL, 599},
     /* An error is never a success, whatever it calls itself. */
-    {500, "{\"type\":\"x/ok\",\"detail\":\"d\"}", GEMMD_ERR_INTERNAL, "d", ""},
+    {"{\"type\":\"x/ok\",\"detail\":\"d\"}", "d", "", GEMMD_ERR_INTERNAL, 500},
 };
 
 START_TEST(reads_an_answer)

@@ -1,6 +1,7 @@
 /* Clients from right and wrong options, URLs, and structures of other versions. */
 #include <check.h>
 #include <gemmd/gemmd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +58,8 @@ START_TEST(refuses_long_urls)
     memset(url + 5, 'x', 200);
     ck_assert_ptr_null(gemmd_client_new(&options, &error));
     ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
-    memset(url, 'x', sizeof url - 1);
-    memcpy(url, "http://h/", 9);
+    int front = snprintf(url, sizeof url, "http://h/");
+    memset(url + front, 'x', sizeof url - 1 - (size_t)front);
     ck_assert_ptr_null(gemmd_client_new(&options, &error));
     ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
 }
@@ -167,7 +168,7 @@ START_TEST(spreads_repeats_over_a_growing_time)
 {
     uint64_t random = backoff_seed();
     for (uint32_t attempts = 1; attempts <= 40; attempts++) {
-        uint64_t bound_us = BACKOFF_CAP_MS * 1000, low = UINT64_MAX, high = 0;
+        uint64_t bound_us = UINT64_C(1000) * BACKOFF_CAP_MS, low = UINT64_MAX, high = 0;
         if (attempts < 8 && (UINT64_C(50000) << (attempts - 1)) < bound_us)
             bound_us = UINT64_C(50000) << (attempts - 1);
         for (int i = 0; i < 1000; i++) {

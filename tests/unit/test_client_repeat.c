@@ -8,7 +8,13 @@
 #include "fake_http.h"
 #include "product_case.h"
 
-enum { BULK_SIDE = 512, BULK_BYTES = BULK_SIDE * BULK_SIDE * 4 };
+/* Three square matrices of 1 MiB. */
+enum { BULK_SIDE = 512 };
+static const size_t bulk_count = (size_t)BULK_SIDE * BULK_SIDE, bulk_bytes = (size_t)4 << 18;
+/* A product whose body, 32 KiB + 512 KiB, is below the limit for asking by itself. */
+enum { LOW_M = 16, LOW_N = 256 };
+static const size_t low_a_bytes = (size_t)LOW_M * BULK_SIDE * 4;
+static const size_t low_c_bytes = (size_t)LOW_M * LOW_N * 4;
 
 static const char full[] = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nRetry-After: 0";
 
@@ -103,7 +109,7 @@ START_TEST(does_not_wait_past_its_deadline)
     struct fake_server *server = run_script(&act, 1, 3, &error);
     ck_assert_int_eq(error.code, GEMMD_ERR_CONNECTION);
     ck_assert_int_eq(error.http_status, 503);
-    ck_assert_uint_eq(error.retry_after_ms, 3600 * 1000);
+    ck_assert_uint_eq(error.retry_after_ms, 3600000);
     ck_assert_uint_eq(error.attempts, 1);
     fake_free(server);
 }
@@ -171,10 +177,10 @@ static struct gemmd_gemm bulk_gemm(float *data)
     struct gemmd_gemm gemm = case_gemm();
     gemm.m = gemm.n = gemm.k = BULK_SIDE;
     gemm.a = data;
-    gemm.b = data + BULK_SIDE * BULK_SIDE;
-    gemm.c = data + BULK_SIDE * BULK_SIDE * 2;
-    gemm.c_bytes = BULK_BYTES;
-    for (int i = 0; i < BULK_SIDE * BULK_SIDE * 2; i++)
+    gemm.b = data + bulk_count;
+    gemm.c = data + 2 * bulk_count;
+    gemm.c_bytes = bulk_bytes;
+    for (size_t i = 0; i < 2 * bulk_count; i++)
         data[i] = (float)i;
     return gemm;
 }
@@ -185,7 +191,7 @@ START_TEST(asks_before_it_sends_a_large_body)
                                          "Connection: close",
                                  .take_bytes = 0,
                                  .then = FAKE_CLOSE};
-    float *data = malloc(3 * BULK_BYTES);
+    float *data = malloc(3 * bulk_bytes);
     ck_assert_ptr_nonnull(data);
     struct gemmd_gemm gemm = bulk_gemm(data);
     struct fake_server *server = fake_start(&act, 1);
@@ -204,15 +210,15 @@ END_TEST
 START_TEST(asks_first_after_a_body_was_cut_off)
 {
     char head[FAKE_HEAD_MAX];
-    float *data = malloc(3 * BULK_BYTES);
+    float *data = malloc(3 * bulk_bytes);
     ck_assert_ptr_nonnull(data);
     struct gemmd_gemm gemm = bulk_gemm(data);
-    gemm.m = 16; /* 32 KiB + 1 MiB + 32 KiB: not above the limit for asking by itself */
-    gemm.n = 256;
+    gemm.m = LOW_M;
+    gemm.n = LOW_N;
     const struct fake_act acts[] = {{.take_bytes = 1000, .then = FAKE_RESET},
-                                    {.head = fake_gemm_head(head, 16, 256, "f32", 16 * 256 * 4),
+                                    {.head = fake_gemm_head(head, LOW_M, LOW_N, "f32", low_c_bytes),
                                      .echo = true,
-                                     .payload_bytes = 16 * 256 * 4,
+                                     .payload_bytes = low_c_bytes,
                                      .take_bytes = FAKE_ALL}};
     struct fake_server *server = fake_start(acts, 2);
     struct gemmd_client *client = case_client(fake_url(server), 1);
@@ -223,8 +229,8 @@ START_TEST(asks_first_after_a_body_was_cut_off)
     ck_assert_ptr_null(strstr(fake_request(server, 0)->head, "Expect"));
     ck_assert_ptr_nonnull(strstr(fake_request(server, 1)->head, "\r\nExpect: 100-continue\r\n"));
     /* The repeat starts at the first byte. */
-    ck_assert_mem_eq(fake_request(server, 1)->body, data, 16 * BULK_SIDE * 4);
-    ck_assert_mem_eq(gemm.c, data, 16 * 256 * 4);
+    ck_assert_mem_eq(fake_request(server, 1)->body, data, low_a_bytes);
+    ck_assert_mem_eq(gemm.c, data, low_c_bytes);
     fake_free(server);
     free(data);
 }

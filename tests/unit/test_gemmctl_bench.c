@@ -94,7 +94,7 @@ static double element(const unsigned char *data, enum gemmd_dtype dtype, size_t 
 START_TEST(operands_are_random)
 {
     enum gemmd_dtype dtype = (enum gemmd_dtype)_i;
-    unsigned char *data = malloc(COUNT * 8);
+    unsigned char *data = malloc((size_t)COUNT * 8);
     double sum = 0, squares = 0;
     ck_assert_ptr_nonnull(data);
     fill_random(data, dtype, COUNT, 1);

@@ -6,8 +6,8 @@
 #include "proto/size.h"
 
 enum {
-    ALIGNMENT = 16,   /* bytes, and elements of the operands */
-    I8_ROWS_MIN = 32, /* cublasLt has no i8 kernels for 16 rows and fewer */
+    ALIGNMENT = 16, /* bytes, and elements of the operands */
+    ROWS_MIN = 32,  /* cublasLt has no i8 kernels for 16 rows and fewer */
 };
 
 /* What one operand is to cublasLt: `rows` lines of `k` elements. It is used where it lies if it
@@ -42,7 +42,7 @@ static bool plan_operand(struct operand *o)
 
 static bool plan_make(const struct gemm_problem *p, struct plan *plan)
 {
-    *plan = (struct plan){.m = p->dtype == GEMMD_I8 && p->m < I8_ROWS_MIN ? I8_ROWS_MIN : p->m};
+    *plan = (struct plan){.m = p->m < ROWS_MIN ? ROWS_MIN : p->m};
     if (!size_align(p->n, ALIGNMENT, &plan->n) || !size_align(p->k, ALIGNMENT, &plan->k))
         return false;
     plan->a.pack = (struct pack_job){.from = p->a,
@@ -67,7 +67,7 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
            cublas_sums_plan(p, plan->m, plan->n, ALIGNMENT, &plan->sums);
 }
 
-bool cublas_8bit_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+bool cublas_i8_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
 {
     struct plan plan;
     uint64_t bytes;
@@ -93,32 +93,24 @@ static cublasStatus_t set_layout(cublasLtMatrixLayoutOpaque_t *layout, enum gemm
     return status;
 }
 
-/* Sums of f8 stay in f32 (no fast accumulation). */
-static cublasStatus_t set_description(cublasLtMatmulDescOpaque_t *description, bool integer)
+static cublasStatus_t set_description(cublasLtMatmulDescOpaque_t *description)
 {
     const cublasOperation_t transpose = CUBLAS_OP_T, keep = CUBLAS_OP_N;
-    const int8_t fast = 0;
-    cublasStatus_t status =
-        cublasLtMatmulDescInit(description, integer ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
-                               integer ? CUDA_R_32I : CUDA_R_32F);
+    cublasStatus_t status = cublasLtMatmulDescInit(description, CUBLAS_COMPUTE_32I, CUDA_R_32I);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA,
                                                 &transpose, sizeof transpose);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &keep,
                                                 sizeof keep);
-    if (status == CUBLAS_STATUS_SUCCESS && !integer)
-        status = cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast,
-                                                sizeof fast);
     return status;
 }
 
-/* Partial sums, if the library splits k, are to be added in the accumulator's type; and no more
- * alignment is to be presumed than there is. */
+/* No more alignment is to be presumed than there is. */
 static cublasStatus_t set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
 {
     const uint64_t bytes = CUBLAS_WORKSPACE_BYTES;
-    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = ALIGNMENT;
+    const uint32_t alignment = ALIGNMENT;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -126,9 +118,6 @@ static cublasStatus_t set_preference(cublasLtMatmulPreferenceOpaque_t *preferenc
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulPreferenceSetAttribute(
             preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmulPreferenceSetAttribute(
-            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
     for (unsigned i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++)
         status = cublasLtMatmulPreferenceSetAttribute(preference, aligned[i], &alignment,
                                                       sizeof alignment);
@@ -136,28 +125,23 @@ static cublasStatus_t set_preference(cublasLtMatmulPreferenceOpaque_t *preferenc
 }
 
 /* `count` problems of the batch, whose operands and sums begin at a, b and d. */
-static cublasStatus_t multiply(struct cuda_context *context, const struct gemm_problem *p,
-                               const struct plan *plan, const void *a, const void *b, void *d,
-                               uint64_t count)
+static cublasStatus_t multiply(struct cuda_context *context, const struct plan *plan, const void *a,
+                               const void *b, void *d, uint64_t count)
 {
-    const bool integer = p->dtype == GEMMD_I8;
-    const float alpha_f32 = (float)plan->sums.alpha, beta_f32 = 0;
-    const int32_t alpha_i32 = 1, beta_i32 = 0;
-    const void *alpha = integer ? (const void *)&alpha_i32 : &alpha_f32;
-    const void *beta = integer ? (const void *)&beta_i32 : &beta_f32;
+    const int32_t alpha = 1, beta = 0;
     cublasLtMatmulDescOpaque_t description;
     cublasLtMatrixLayoutOpaque_t layout_a, layout_b, layout_d;
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t found;
     int candidates = 0;
 
-    cublasStatus_t status = set_description(&description, integer);
+    cublasStatus_t status = set_description(&description);
     if (status == CUBLAS_STATUS_SUCCESS)
         status =
-            set_layout(&layout_b, p->dtype, plan->k, plan->n, plan->b.ld, count, plan->b.stride);
+            set_layout(&layout_b, GEMMD_I8, plan->k, plan->n, plan->b.ld, count, plan->b.stride);
     if (status == CUBLAS_STATUS_SUCCESS)
         status =
-            set_layout(&layout_a, p->dtype, plan->k, plan->m, plan->a.ld, count, plan->a.stride);
+            set_layout(&layout_a, GEMMD_I8, plan->k, plan->m, plan->a.ld, count, plan->a.stride);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = set_layout(&layout_d, plan->sums.type, plan->n, plan->m, plan->sums.ld, count,
                             plan->sums.stride);
@@ -172,14 +156,14 @@ static cublasStatus_t multiply(struct cuda_context *context, const struct gemm_p
     if (status == CUBLAS_STATUS_SUCCESS)
         status = found.state;
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmul(context->blas_lt, &description, alpha, b, &layout_b, a, &layout_a,
-                                beta, d, &layout_d, d, &layout_d, &found.algo,
+        status = cublasLtMatmul(context->blas_lt, &description, &alpha, b, &layout_b, a, &layout_a,
+                                &beta, d, &layout_d, d, &layout_d, &found.algo,
                                 context->blas_workspace, CUBLAS_WORKSPACE_BYTES, context->stream);
     return status;
 }
 
-enum gemmd_error cublas_8bit_run(struct cuda_context *context, const struct gemm_problem *p,
-                                 void *workspace)
+enum gemmd_error cublas_i8_run(struct cuda_context *context, const struct gemm_problem *p,
+                               void *workspace)
 {
     struct plan plan;
     enum gemmd_error code = GEMMD_OK;
@@ -202,7 +186,7 @@ enum gemmd_error cublas_8bit_run(struct cuda_context *context, const struct gemm
     for (uint64_t i = 0; i < p->batch && code == GEMMD_OK; i += CUBLAS_BATCH_MAX) {
         const uint64_t count = p->batch - i < CUBLAS_BATCH_MAX ? p->batch - i : CUBLAS_BATCH_MAX;
         code = cuda_cublas_code(
-            multiply(context, p, &plan, a + i * plan.a.stride, b + i * plan.b.stride,
+            multiply(context, &plan, a + i * plan.a.stride, b + i * plan.b.stride,
                      d + i * plan.sums.stride * dtype_size(plan.sums.type), count));
     }
     if (code != GEMMD_OK || plan.sums.finished)

@@ -1,0 +1,96 @@
+#include "client/callbacks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/failure.h"
+
+#define TEXT_MAX (UINT64_C(64) * 1024 * 1024)
+
+size_t callback_read(char *out, size_t size, size_t count, void *user)
+{
+    struct transfer *transfer = user;
+    return body_read(&transfer->request->body, out, size * count);
+}
+
+int callback_seek(void *user, curl_off_t offset, int origin)
+{
+    struct transfer *transfer = user;
+    if (origin != SEEK_SET || offset < 0 || !body_seek(&transfer->request->body, (uint64_t)offset))
+        return CURL_SEEKFUNC_FAIL;
+    return CURL_SEEKFUNC_OK;
+}
+
+size_t callback_header(char *line, size_t size, size_t count, void *user)
+{
+    struct transfer *transfer = user;
+    answer_line(&transfer->answer, line, size * count);
+    return size * count;
+}
+
+enum gemmd_error callback_accept(struct transfer *transfer)
+{
+    struct gemmd_request *request = transfer->request;
+    if (transfer->accepted || transfer->refused != GEMMD_OK)
+        return transfer->refused;
+    if (transfer->answer.encoded)
+        transfer->refused = failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                                        "the answer is compressed, which was not asked for");
+    else if (request->accept != NULL)
+        transfer->refused = request->accept(request, &transfer->answer);
+    transfer->accepted = transfer->refused == GEMMD_OK;
+    return transfer->refused;
+}
+
+enum gemmd_error callback_grow_text(struct gemmd_request *request, uint64_t more)
+{
+    struct sink *sink = &request->sink;
+    uint64_t needed = sink->bytes + more + 1;
+    if (needed <= sink->room)
+        return GEMMD_OK;
+    if (needed > TEXT_MAX)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer is longer than %llu bytes", (unsigned long long)TEXT_MAX);
+    uint64_t room = needed < 4096 ? 4096 : needed * 2;
+    char *data = realloc(sink->data, room);
+    if (data == NULL)
+        return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                           "no memory for an answer of %llu bytes", (unsigned long long)needed);
+    sink->data = data;
+    sink->room = room;
+    sink->owned = true;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error take_payload(struct transfer *transfer, const char *data, size_t bytes)
+{
+    struct gemmd_request *request = transfer->request;
+    struct sink *sink = &request->sink;
+    if (callback_accept(transfer) != GEMMD_OK)
+        return transfer->refused;
+    if (sink->text)
+        transfer->refused = callback_grow_text(request, bytes);
+    else if (bytes > sink->room - sink->bytes)
+        transfer->refused =
+            failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                        "the answer is longer than the %llu bytes that the result has",
+                        (unsigned long long)sink->room);
+    if (transfer->refused != GEMMD_OK)
+        return transfer->refused;
+    memcpy(sink->data + sink->bytes, data, bytes);
+    sink->bytes += bytes;
+    return GEMMD_OK;
+}
+
+size_t callback_write(char *data, size_t size, size_t count, void *user)
+{
+    struct transfer *transfer = user;
+    size_t bytes = size * count;
+    if (transfer->answer.status == 200)
+        return take_payload(transfer, data, bytes) == GEMMD_OK ? bytes : 0;
+    size_t room = sizeof transfer->problem - transfer->problem_bytes;
+    size_t part = bytes < room ? bytes : room;
+    memcpy(transfer->problem + transfer->problem_bytes, data, part);
+    transfer->problem_bytes += part;
+    return bytes;
+}

@@ -1,0 +1,107 @@
+#include "client/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/callbacks.h"
+#include "client/failure.h"
+
+enum gemmd_error verdict_no_memory(struct gemmd_request *request)
+{
+    return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                       "no memory to send the request");
+}
+
+static enum gemmd_error answered_error(struct gemmd_request *request)
+{
+    struct transfer *transfer = request->transfer;
+    struct gemmd_error_info *error = &request->error;
+    curl_off_t seconds = 0;
+    enum gemmd_error code = failure_from_answer(error, transfer->answer.status, transfer->problem,
+                                                transfer->problem_bytes);
+    curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &seconds);
+    if (seconds > 0)
+        error->retry_after_ms = seconds < UINT32_MAX / 1000 ? (uint32_t)seconds * 1000 : UINT32_MAX;
+    if (transfer->answer.verify_fail)
+        snprintf(error->field, sizeof error->field, "verify");
+    return code;
+}
+
+static enum gemmd_error not_connected(struct gemmd_request *request)
+{
+    long number = 0;
+    curl_easy_getinfo(request->transfer->easy, CURLINFO_OS_ERRNO, &number);
+    const char *reason = number != 0 ? strerrordesc_np((int)number) : NULL;
+    return failure_set(&request->error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s%s%s",
+                       request->client->endpoint.name, reason != NULL ? ": " : "",
+                       reason != NULL ? reason : "");
+}
+
+static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode result)
+{
+    const struct transfer *transfer = request->transfer;
+    struct gemmd_error_info *error = &request->error;
+    const char *name = request->client->endpoint.name;
+    const char *text =
+        transfer->curl_error[0] != '\0' ? transfer->curl_error : curl_easy_strerror(result);
+    switch (result) {
+    case CURLE_OUT_OF_MEMORY:
+        return verdict_no_memory(request);
+    case CURLE_COULDNT_CONNECT:
+        return not_connected(request);
+    case CURLE_OPERATION_TIMEDOUT: /* no other time is libcurl's to watch */
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no connection to %s within %u ms",
+                           name, request->client->options.connect_timeout_ms);
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CIPHER:
+        failure_set(error, GEMMD_ERR_CONNECTION, NULL, "%s is not trusted: %s", name, text);
+        error->retriable = 0;
+        return GEMMD_ERR_CONNECTION;
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_BAD_CONTENT_ENCODING:
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL, "%s does not speak HTTP/1.1: %s", name,
+                           text);
+    case CURLE_PARTIAL_FILE:
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL,
+                           "the answer of %s broke off after %llu of %llu bytes", name,
+                           (unsigned long long)request->sink.bytes,
+                           (unsigned long long)transfer->answer.length);
+    default:
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "the connection to %s broke: %s",
+                           name, text);
+    }
+}
+
+enum gemmd_error verdict_of(struct gemmd_request *request, CURLcode result)
+{
+    struct transfer *transfer = request->transfer;
+    const struct answer *answer = &transfer->answer;
+    struct gemmd_error_info *error = &request->error;
+    if (transfer->refused != GEMMD_OK)
+        return transfer->refused;
+    /* A refusal counts even if sending the body failed after it, or because of it. */
+    if (answer->complete && answer->status >= 400)
+        return answered_error(request);
+    if (result != CURLE_OK)
+        return transport_error(request, result);
+    if (answer->status != 200)
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "%s answered with status %d where 200 was due",
+                           request->client->endpoint.name, answer->status);
+    if (callback_accept(transfer) != GEMMD_OK)
+        return transfer->refused;
+    if (request->sink.text) {
+        enum gemmd_error code = callback_grow_text(request, 0);
+        if (code == GEMMD_OK)
+            request->sink.data[request->sink.bytes] = '\0';
+        return code;
+    }
+    if (request->sink.bytes != request->expected.bytes)
+        return failure_set(
+            error, GEMMD_ERR_PROTOCOL, NULL, "the answer has %llu bytes where the result has %llu",
+            (unsigned long long)request->sink.bytes, (unsigned long long)request->expected.bytes);
+    return GEMMD_OK;
+}

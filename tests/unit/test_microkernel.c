@@ -1,0 +1,152 @@
+/* Every microkernel that this processor can run, not only the one that it would choose. */
+#include <check.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/microkernel.h"
+#include "tests/product/random.h"
+
+enum {
+    DEPTH_MAX = 300,
+    LD = MICROKERNEL_COLUMNS + 3,
+    TILE = MICROKERNEL_ROWS * LD,
+};
+
+static union {
+    double f64[DEPTH_MAX * MICROKERNEL_COLUMNS];
+    float f32[DEPTH_MAX * MICROKERNEL_COLUMNS];
+    uint32_t u32[DEPTH_MAX * MICROKERNEL_COLUMNS];
+} a, b, tile, expected;
+
+static void fill(void)
+{
+    uint64_t seed = 1;
+    for (unsigned i = 0; i < sizeof a.u32 / sizeof a.u32[0]; i++) {
+        a.u32[i] = (uint32_t)random_next(&seed);
+        b.u32[i] = (uint32_t)random_next(&seed);
+    }
+    for (unsigned i = 0; i < TILE; i++)
+        tile.u32[i] = expected.u32[i] = (uint32_t)random_next(&seed);
+}
+
+static void fill_f32(void)
+{
+    uint64_t seed = 1;
+    for (unsigned i = 0; i < sizeof a.f32 / sizeof a.f32[0]; i++) {
+        a.f32[i] = (float)random_unit(&seed);
+        b.f32[i] = (float)random_unit(&seed);
+    }
+    for (unsigned i = 0; i < TILE; i++)
+        tile.f32[i] = expected.f32[i] = (float)random_unit(&seed);
+}
+
+static void fill_f64(void)
+{
+    uint64_t seed = 1;
+    for (unsigned i = 0; i < sizeof a.f64 / sizeof a.f64[0]; i++) {
+        a.f64[i] = random_unit(&seed);
+        b.f64[i] = random_unit(&seed);
+    }
+    for (unsigned i = 0; i < TILE; i++)
+        tile.f64[i] = expected.f64[i] = random_unit(&seed);
+}
+
+static void shape_divides(const struct microkernel *micro)
+{
+    ck_assert_uint_eq(MICROKERNEL_ROWS % micro->rows, 0);
+    ck_assert_uint_eq(MICROKERNEL_COLUMNS % micro->columns, 0);
+}
+
+START_TEST(integers)
+{
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_for(GEMMD_I32, number)) != NULL; number++)
+        for (uint64_t depth = 0; depth <= DEPTH_MAX; depth += 75) {
+            shape_divides(micro);
+            fill();
+            for (uint64_t i = 0; i < micro->rows; i++)
+                for (uint64_t j = 0; j < micro->columns; j++)
+                    for (uint64_t p = 0; p < depth; p++)
+                        expected.u32[i * LD + j] +=
+                            a.u32[p * micro->rows + i] * b.u32[p * micro->columns + j];
+            micro->run(depth, &a, &b, &tile, LD);
+            ck_assert_msg(memcmp(&tile, &expected, TILE * sizeof(uint32_t)) == 0,
+                          "number %u, depth %lu", number, (unsigned long)depth);
+        }
+    ck_assert_uint_ne((uintptr_t)microkernel_for(GEMMD_I32, 0), 0);
+}
+END_TEST
+
+/* One rounding a step, two where a processor has no fused multiply-add; outside the tile nothing.
+ */
+START_TEST(singles)
+{
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_for(GEMMD_F32, number)) != NULL; number++)
+        for (uint64_t depth = 0; depth <= DEPTH_MAX; depth += 75) {
+            shape_divides(micro);
+            fill_f32();
+            micro->run(depth, &a, &b, &tile, LD);
+            for (uint64_t i = 0; i < MICROKERNEL_ROWS; i++)
+                for (uint64_t j = 0; j < LD; j++) {
+                    double sum = (double)expected.f32[i * LD + j], magnitude = fabs(sum);
+                    for (uint64_t p = 0; i < micro->rows && j < micro->columns && p < depth; p++) {
+                        const double term = (double)a.f32[p * micro->rows + i] *
+                                            (double)b.f32[p * micro->columns + j];
+                        sum += term;
+                        magnitude += fabs(term);
+                    }
+                    const bool inside = i < micro->rows && j < micro->columns;
+                    const double allowed = inside ? 2 * (double)depth * 0x1p-24 * magnitude : 0;
+                    ck_assert_msg(fabs((double)tile.f32[i * LD + j] - sum) <= allowed,
+                                  "number %u, depth %lu, row %lu, column %lu", number,
+                                  (unsigned long)depth, (unsigned long)i, (unsigned long)j);
+                }
+        }
+}
+END_TEST
+
+START_TEST(doubles)
+{
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_for(GEMMD_F64, number)) != NULL; number++)
+        for (uint64_t depth = 0; depth <= DEPTH_MAX; depth += 75) {
+            shape_divides(micro);
+            fill_f64();
+            micro->run(depth, &a, &b, &tile, LD);
+            for (uint64_t i = 0; i < MICROKERNEL_ROWS; i++)
+                for (uint64_t j = 0; j < LD; j++) {
+                    long double sum = expected.f64[i * LD + j], magnitude = fabsl(sum);
+                    for (uint64_t p = 0; i < micro->rows && j < micro->columns && p < depth; p++) {
+                        const long double term =
+                            (long double)a.f64[p * micro->rows + i] * b.f64[p * micro->columns + j];
+                        sum += term;
+                        magnitude += fabsl(term);
+                    }
+                    const bool inside = i < micro->rows && j < micro->columns;
+                    const long double allowed =
+                        inside ? 2 * (long double)depth * 0x1p-53L * magnitude : 0;
+                    ck_assert_msg(fabsl(tile.f64[i * LD + j] - sum) <= allowed,
+                                  "number %u, depth %lu, row %lu, column %lu", number,
+                                  (unsigned long)depth, (unsigned long)i, (unsigned long)j);
+                }
+        }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("microkernel");
+    TCase *tests = tcase_create("microkernel");
+    tcase_add_test(tests, integers);
+    tcase_add_test(tests, singles);
+    tcase_add_test(tests, doubles);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

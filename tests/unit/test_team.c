@@ -1,0 +1,71 @@
+/* Every part is computed once, whatever the sizes, and members keep to their own numbers. */
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/team.h"
+
+enum { PARTS_MAX = 1000, MEMBERS = 4 };
+
+struct tally {
+    atomic_uint parts[PARTS_MAX];
+    atomic_uint inside[MEMBERS]; /* 1 while a member computes */
+    atomic_bool clash;
+};
+
+static void count_part(void *argument, uint64_t part, uint32_t member)
+{
+    struct tally *tally = argument;
+    if (member >= MEMBERS || atomic_fetch_add(&tally->inside[member], 1) != 0)
+        atomic_store(&tally->clash, true);
+    atomic_fetch_add(&tally->parts[part], 1);
+    if (member < MEMBERS)
+        atomic_fetch_sub(&tally->inside[member], 1);
+}
+
+static void check_counts(struct team *team, uint64_t parts)
+{
+    struct tally *tally = calloc(1, sizeof *tally);
+    ck_assert_ptr_nonnull(tally);
+    team_run(team, count_part, tally, parts);
+    for (uint64_t i = 0; i < PARTS_MAX; i++)
+        ck_assert_msg(atomic_load(&tally->parts[i]) == (i < parts), "part %lu of %lu: %u times",
+                      (unsigned long)i, (unsigned long)parts, atomic_load(&tally->parts[i]));
+    ck_assert_msg(!atomic_load(&tally->clash), "two threads had one member's number");
+    free(tally);
+}
+
+START_TEST(every_part_once)
+{
+    const uint64_t parts[] = {0, 1, 2, 3, MEMBERS, MEMBERS + 1, 100, PARTS_MAX};
+    for (uint32_t size = 1; size <= MEMBERS; size++) {
+        struct team *team;
+        ck_assert(team_create(size, &team, NULL) == GEMMD_OK);
+        ck_assert_uint_eq(team_size(team), size);
+        for (unsigned again = 0; again < 50; again++)
+            for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++)
+                check_counts(team, parts[i]);
+        team_destroy(team);
+    }
+}
+END_TEST
+
+START_TEST(no_team_is_destroyed_quietly)
+{
+    team_destroy(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("team");
+    TCase *tests = tcase_create("team");
+    tcase_add_test(tests, every_part_once);
+    tcase_add_test(tests, no_team_is_destroyed_quietly);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
