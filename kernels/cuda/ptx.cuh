@@ -2,7 +2,7 @@
  * ptx.cuh - the instructions of sm_90a that CUDA C++ has no name for, one thin wrapper each.
  *
  * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25),
- * wgmma (9.7.15), setmaxnreg (9.7.19). Shared-memory operands are 32-bit addresses of the shared
+ * wgmma (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are 32-bit addresses of the shared
  * window (shared_address). A "parity" is the low bit of the number of phases that a barrier has
  * completed: waiting on parity p returns once the phase of parity p is over, so waiting on 1
  * returns at once on a fresh barrier.
@@ -39,13 +39,15 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Arrives at the barrier that lies at the same address in another block of the cluster. */
+/* Arrives at the barrier that lies at the same address in another block of the cluster. Orders
+ * nothing but what this block's threads see: `.release.cluster` would cost a fence of the whole
+ * device's width each time. */
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_t block_rank)
 {
     asm volatile("{\n"
                  ".reg .b32 remote;\n"
                  "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
                  "}" ::"r"(barrier),
                  "r"(block_rank)
                  : "memory");
@@ -133,7 +135,8 @@ __device__ __forceinline__ void tensor_load_multicast(uint32_t destination, cons
                  : "memory");
 }
 
-/* Shared to global; what lies outside the tensor is not written. Completion: bulk_commit and
+/* Shared to global. Lines outside the tensor are not written, and of a line that ends within the
+ * box whole pieces of 16 bytes are, so up to 15 bytes beyond its end. Completion: bulk_commit and
  * bulk_wait_read, by the thread that issued it. */
 __device__ __forceinline__ void tensor_store(const CUtensorMap *map, uint32_t source, int32_t x,
                                              int32_t y, int32_t z)
@@ -175,6 +178,16 @@ __device__ __forceinline__ void store_matrices(uint32_t row_address, uint32_t v0
         : "memory");
 }
 
+/* The same, each matrix transposed: lane l holds two neighbouring elements of column l/4. */
+__device__ __forceinline__ void store_matrices_transposed(uint32_t row_address, uint32_t v0,
+                                                          uint32_t v1, uint32_t v2, uint32_t v3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     row_address),
+                 "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+                 : "memory");
+}
+
 __device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t v0, uint32_t v1)
 {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(v0), "r"(v1) : "memory");
@@ -200,6 +213,20 @@ __device__ __forceinline__ uint4 load_shared_4(uint32_t address)
                  : "r"(address)
                  : "memory");
     return v;
+}
+
+/* ---- kernels one after another ---- */
+
+/* Waits until the kernels before this one in the stream have ended and their writes are seen. */
+__device__ __forceinline__ void earlier_kernels_wait()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* From here on blocks of the next kernel may start where this one leaves room. */
+__device__ __forceinline__ void later_kernels_allow()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 /* ---- registers ---- */

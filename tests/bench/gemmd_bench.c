@@ -11,7 +11,7 @@ static void usage(FILE *to)
     fputs("usage: gemmd-bench kernels [OPTIONS]\n"
           "Checks every kernel for this GPU, then times it against the best of cuBLASLt's\n"
           "candidates, interleaved, at settled clocks, on uniform random operands.\n"
-          "  --dtype LIST      of bf16, f16, f8_e4m3, i8, tf32 (default bf16)\n"
+          "  --dtype LIST      of bf16, f16, i8, tf32 (default bf16)\n"
           "  --shapes LIST     MxNxK,... instead of the built-in list\n"
           "  --variants TEXT   only kernels with TEXT in their name\n"
           "  --seconds S       stop after S seconds (default 280)\n"

@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/dtype.h"
+#include "kernels/cuda/sm90/sm90.h"
 
 uint64_t bench_leading(uint64_t width, enum gemmd_dtype dtype)
 {
-    const uint64_t multiple = 16 / dtype_size(dtype);
-    return (width + multiple - 1) / multiple * multiple;
+    return sm90_leading(width, dtype);
 }
 
 static int parse_shapes(const char *text, struct bench_shape *shapes)
@@ -86,6 +85,9 @@ int bench_cases(const struct bench_run *run, struct bench_case *cases)
         {3000, 3000, 1024, 1, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 0},
         {200, 300, 130, 3, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 0},
         {257, 385, 129, 1, 0, 0, 0, -0.75, 0, GEMM_ACT_NONE, 1},
+        {333, 777, 1001, 1, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 1},
+        {7, 520, 2048, 1, 0, 0, 1, 1, 0, GEMM_ACT_RELU, 1},
+        {1, 72, 257, 2, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 1},
         {257, 385, 129, 1, 0, 0, 1, 2, 0, GEMM_ACT_NONE, 0},
         {257, 385, 129, 1, 0, 0, 0, 1, -3, GEMM_ACT_NONE, 0},
         {257, 385, 129, 2, 0, 0, 1, 2, 3, GEMM_ACT_RELU, 1},

@@ -61,8 +61,9 @@ static void report_checks(const struct bench_run *run, const struct sm90_kernel 
     fprintf(to, "\n");
     for (int v = 0; v < state->variants; v++) {
         if (state->wrong[v] || state->dead[v]) {
-            fprintf(to, "- %s %s: %s\n", short_name(kernels[v].name),
-                    state->dead[v] ? "NOT RUN" : "WRONG", state->why[v]);
+            fprintf(to, "- %s %s (%d of %d cases failed): %s\n", short_name(kernels[v].name),
+                    state->dead[v] ? "NOT RUN" : "WRONG", state->wrong[v], state->checked[v],
+                    state->why[v]);
         }
     }
 }

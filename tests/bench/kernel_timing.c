@@ -34,6 +34,7 @@ struct timing {
     struct sm90_device device;
     struct lt lt;
     struct sensors sensors;
+    cudaStream_t stream; /* kernels overlap in a stream of their own only */
     cudaEvent_t from[PARTICIPANTS_MAX], to[PARTICIPANTS_MAX];
     struct bench_difference *difference;
     unsigned long long *hash;
@@ -65,9 +66,9 @@ static void enqueue(const struct timing *t, const struct shape_bench *s, int par
     if (participant == LT || participant == LT_TIGHT) {
         const struct lt_plan *plan = participant == LT ? &s->lt : &s->lt_tight;
         lt_enqueue(&t->lt, plan, plan->best, at(s->a, s->a_bytes, set), at(s->b, s->b_bytes, set),
-                   at(s->c, s->c_bytes, set), 0);
+                   at(s->c, s->c_bytes, set), t->stream);
     } else {
-        sm90_enqueue(&s->launches[participant][set], 0);
+        sm90_enqueue(&s->launches[participant][set], t->stream);
     }
 }
 
@@ -76,11 +77,11 @@ static float time_block(const struct timing *t, const struct shape_bench *s, int
                         int count)
 {
     float ms = 0;
-    cudaEventRecord(t->from[0], 0);
+    cudaEventRecord(t->from[0], t->stream);
     for (int i = 0; i < count; i++) {
         enqueue(t, s, participant, (uint32_t)i % s->sets);
     }
-    cudaEventRecord(t->to[0], 0);
+    cudaEventRecord(t->to[0], t->stream);
     cudaEventSynchronize(t->to[0]);
     cudaEventElapsedTime(&ms, t->from[0], t->to[0]);
     return ms / (float)count;
@@ -263,11 +264,11 @@ static bool time_all(struct timing *t, struct shape_bench *s, int unit,
     bench_beat(state, unit, -1);
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < count; i++) {
-            cudaEventRecord(t->from[i], 0);
+            cudaEventRecord(t->from[i], t->stream);
             for (int l = 0; l < counts[i]; l++) {
                 enqueue(t, s, participants[i], (uint32_t)l % s->sets);
             }
-            cudaEventRecord(t->to[i], 0);
+            cudaEventRecord(t->to[i], t->stream);
         }
         if (r == rounds / 2) {
             result->clock_mhz = sensors_clock_mhz(&t->sensors); /* while the queue is full */
@@ -312,7 +313,7 @@ static bool open_timing(const struct bench_run *run, struct timing *t)
     t->run = run;
     if (sm90_device_open(&t->device) != cudaSuccess ||
         cudaGetDeviceProperties(&properties, 0) != cudaSuccess ||
-        lt_open(&t->lt) != CUBLAS_STATUS_SUCCESS ||
+        lt_open(&t->lt) != CUBLAS_STATUS_SUCCESS || cudaStreamCreate(&t->stream) != cudaSuccess ||
         cudaMalloc((void **)&t->difference, sizeof *t->difference) != cudaSuccess ||
         cudaMalloc((void **)&t->hash, sizeof *t->hash) != cudaSuccess) {
         return false;

@@ -181,7 +181,7 @@ int bench_kernels(const struct bench_options *options)
             bench_report(&run, out);
         }
         for (int v = 0; v < run.state->variants; v++) {
-            failed |= run.state->wrong[v] || (run.state->dead[v] && run.state->checked[v]);
+            failed |= run.state->wrong[v] > 0 || (run.state->dead[v] && run.state->checked[v]);
         }
         failed |= run.state->phase != PHASE_DONE;
         munmap(run.state, sizeof *run.state);

@@ -64,7 +64,8 @@ struct bench_state {
     int variants, shapes, cases;
     char device[96], libraries[96];
     double l2_bytes;
-    bool dead[VARIANTS_MAX], wrong[VARIANTS_MAX];
+    bool dead[VARIANTS_MAX];
+    int wrong[VARIANTS_MAX]; /* cases that failed; `why` tells of the first */
     char why[VARIANTS_MAX][WHY_MAX];
     int checked[VARIANTS_MAX];
     char fault[WHY_MAX]; /* of the child itself */
@@ -89,7 +90,7 @@ void bench_beat(struct bench_state *state, int unit, int variant);
 /* kernel_cases.c */
 int bench_shapes(const struct bench_options *options, struct bench_shape *shapes);
 int bench_cases(const struct bench_run *run, struct bench_case *cases);
-uint64_t bench_leading(uint64_t width, enum gemmd_dtype dtype); /* padded to 16 bytes */
+uint64_t bench_leading(uint64_t width, enum gemmd_dtype dtype); /* as the kernels like it best */
 
 /* kernel_check.c, kernel_timing.c: in the child; false if the child cannot go on. They start at
  * state->unit. */

@@ -16,6 +16,7 @@ enum sm90_out { SM90_OUT_F32, SM90_OUT_F16, SM90_OUT_BF16, SM90_OUT_I32 };
 
 struct sm90_arguments {
     CUtensorMap x, y, c;
+    uint32_t stage_bytes; /* that arrive for one stage */
     const void *bias; /* [n] of type out, or NULL */
     const void *c0;   /* NULL if beta is 0 */
     void *c_data;

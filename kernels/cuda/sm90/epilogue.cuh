@@ -48,9 +48,7 @@ template <element E> __device__ __forceinline__ uint32_t pack_16(float lo, float
 {
     if constexpr (E == BF16) {
         return pack_bf16(lo, hi);
-    } else if constexpr (E == F16) {
-        return pack_f16(lo, hi);
-    } else {
+    } else { /* f16 too: widened f8 can become bf16 */
         return out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
     }
 }
@@ -313,6 +311,36 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t
     }
 }
 
+/* The warp's part of a swapped tile where only alpha follows the sum: as a box of 16 columns of C
+ * and N rows, without a swizzle. */
+template <element E, int N>
+__device__ __forceinline__ void stage_swapped(const sm90_arguments &p,
+                                              const accumulator_t<E> (&d)[N / 2], uint32_t staging,
+                                              uint32_t lane)
+{
+    if (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16) {
+        const uint32_t row = lane % 8 + lane / 16 * 8, half = lane / 8 % 2;
+#pragma unroll
+        for (int j = 0; j < N / 16; j++) {
+            uint32_t v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                v[i] = pack_16<E>(p.alpha * (float)d[8 * j + 2 * i],
+                                  p.alpha * (float)d[8 * j + 2 * i + 1], p.out);
+            }
+            ptx::store_matrices_transposed(staging + (16 * j + row) * 32 + half * 16, v[0], v[1],
+                                           v[2], v[3]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+            const uint32_t column = lane / 4 + 8 * (i / 2 % 2);
+            ptx::store_shared(staging + (row * 16 + column) * 4, scaled_bits(p, d[i]));
+        }
+    }
+}
+
 /* The same for swapped operands: the tile's rows are columns of C, its columns rows of C. The
  * warp's part of 16 columns of C goes through shared memory as [N rows of C, 16] values. */
 template <element E, int N>
@@ -322,21 +350,22 @@ store_swapped(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint3
 {
     static_assert(N * 16 * 4 <= STAGING_BYTES, "a warp's staging holds the whole tile");
     using T = accumulator_t<E>;
+    if (p.plain) {
+        panel_begin(lane, true);
+        stage_swapped<E, N>(p, d, staging, lane);
+        panel_send(p, staging, lane, column0, row0, batch);
+        return;
+    }
 #pragma unroll
-    for (int j = 0; j < N / 8; j++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint32_t row = 8 * j + 2 * (lane % 4) + i % 2;
-            const uint32_t column = lane / 4 + 8 * (i / 2);
-            uint32_t v;
-            memcpy(&v, &d[4 * j + i], sizeof v);
-            ptx::store_shared(staging + (row * 16 + column) * 4, v);
-        }
+    for (int i = 0; i < N / 2; i++) {
+        const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+        const uint32_t column = lane / 4 + 8 * (i / 2 % 2);
+        ptx::store_shared(staging + (row * 16 + column) * 4, bits_of(d[i]));
     }
     __syncwarp();
     const uint32_t column = column0 + lane % 16;
     const uint32_t rows = row0 < p.m ? min((uint32_t)N, p.m - row0) : 0;
-#pragma unroll 1
+#pragma unroll 4
     for (uint32_t r = lane / 16; r < rows; r += 2) {
         const uint32_t bits = ptx::load_shared(staging + (r * 16 + lane % 16) * 4);
         T v;

@@ -9,20 +9,24 @@
  * begins.
  *
  * Consumers work on one tile together, a share of its rows each; or, PINGPONG, each on tiles of its
- * own in turn, so that one stores its tile while the other multiplies. The ring alone keeps that
- * order: its stages hold the tiles one after another.
+ * own in turn, so that one stores its tile while the other multiplies. Each waits for its turn: a
+ * barrier's parity tells a use of a stage only from the ones next to it, so nobody may look at a
+ * stage whose last use the ring has not reached.
  *
  * Clusters of CLUSTER_M x CLUSTER_N blocks work on neighbouring tiles; what two of them need is
  * loaded once, half by each, into both (multicast). A stage is then empty when the readers in all
  * blocks have finished.
  *
  * Every element of D is one chain of wgmma's over k in ascending order, in steps of 128 bytes of k
- * from 0, whatever the tile; f8 sums are moved to f32 registers after every 128 k, because the
- * tensor core keeps only some 14 bits of them.
+ * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32: the
+ * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs.
+ *
+ * Kernels of one stream overlap: all that does not touch global memory is done while the one before
+ * still runs (griddepcontrol).
  *
  * What the design rests on: NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation,
- * ping-pong, clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM (f8
- * promotion).
+ * ping-pong, clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM
+ * (promotion).
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_CUH
 #define KERNELS_CUDA_SM90_GEMM_CUH
@@ -42,6 +46,7 @@ enum schedule { COOPERATIVE, PINGPONG };
 
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
+constexpr int PROMOTE_K = 256;
 
 constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 {
@@ -51,14 +56,14 @@ constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 
 /* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
-          int CLUSTER_N_, bool SWAPPED_, bool XK_, bool YK_>
+          int CLUSTER_N_, bool SWAPPED_, bool PROMOTED_, bool XK_, bool YK_>
 struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG, SWAPPED = SWAPPED_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-    static constexpr bool XK = XK_, YK = YK_;
+    static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
 
     static constexpr int TILE_K = 128 / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
@@ -69,14 +74,19 @@ struct config {
     static constexpr uint32_t X_BYTES = TILE_M * 128, Y_BYTES = TILE_N * 128;
     static constexpr uint32_t STAGE_BYTES = X_BYTES + Y_BYTES;
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
+    static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
     /* 1024: what aligning the start can cost. */
-    static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, STAGING_ALL_BYTES + 1024);
-    static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + STAGING_ALL_BYTES;
+    static constexpr uint32_t OTHER_BYTES = 1024 + STAGING_ALL_BYTES + TURN_BYTES;
+    static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, OTHER_BYTES);
+    static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
     /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
     static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
 
     static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
+    static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
+    static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
+    static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
@@ -151,7 +161,7 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
 }
 
 /* Shared memory: stages (X then Y in each), then a staging of 4 KiB for each consumer warp, then
- * the full and the empty barriers. */
+ * the full and the empty barriers, then a barrier for each consumer's turn. */
 template <class C> struct shared {
     uint32_t base;
 
@@ -175,6 +185,10 @@ template <class C> struct shared {
     {
         return full(stage) + 8 * C::STAGES;
     }
+    __device__ __forceinline__ uint32_t turn(uint32_t consumer) const
+    {
+        return full(0) + 16 * C::STAGES + 8 * consumer;
+    }
 };
 
 /* One thread: keeps the ring full. */
@@ -192,7 +206,7 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
         for (uint32_t i = 0; i < p.k_tiles; i++) {
             ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
             const uint32_t full = s.full(at.stage);
-            ptx::mbarrier_arrive_expect(full, C::STAGE_BYTES);
+            ptx::mbarrier_arrive_expect(full, p.stage_bytes);
             load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::TILE_K>(
                 s.x(at.stage), &p.x, full, i * C::TILE_K, row, t.batch, rank_n, ALL_BLOCKS);
             load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::TILE_K>(
@@ -237,50 +251,52 @@ __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stag
     wgmma_commit();
 }
 
-/* d = the sum over all k of one tile. One stage's products stay in flight while the next is waited
- * for, so that the tensor core does not run dry. */
+/* d = the sum over `k_tiles` stages. One stage's products stay in flight while the next is waited
+ * for, so that the tensor core does not run dry. `next_turn`: who may go on once all products are
+ * issued (ping-pong). */
 template <class C, class T>
-__device__ __forceinline__ void sum_tile(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
-                                         uint32_t row_in_tile, ring<C::STAGES> &at,
-                                         T (&d)[C::BLOCKS_64][C::TILE_N / 2])
+__device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                           uint32_t row_in_tile, uint32_t next_turn,
+                                           ring<C::STAGES> &at, T (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
-    uint32_t previous = 0;
-    for (uint32_t i = 0; i < k_tiles; i++) {
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    multiply_stage<C>(s, at.stage, row_in_tile, d, true);
+    uint32_t previous = at.stage;
+    at.advance();
+    for (uint32_t i = 1; i < k_tiles; i++) {
         ptx::mbarrier_wait(s.full(at.stage), at.parity);
-        multiply_stage<C>(s, at.stage, row_in_tile, d, i == 0);
+        multiply_stage<C>(s, at.stage, row_in_tile, d, false);
         wgmma_wait<1>();
-        if (i > 0) {
-            release<C>(s, previous, lane);
-        }
+        release<C>(s, previous, lane);
         previous = at.stage;
         at.advance();
+    }
+    if (C::PINGPONG && lane == 0) {
+        ptx::mbarrier_arrive(next_turn);
     }
     wgmma_wait<0>();
     pin(d);
     release<C>(s, previous, lane);
 }
 
-/* The same for f8: every stage's sum is added to f32 registers. */
+/* d = the sum over all k of one tile, in chains of PROMOTE_K. */
 template <class C>
-__device__ __forceinline__ void
-sum_tile_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane, uint32_t row_in_tile,
-                  ring<C::STAGES> &at, float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+__device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                             uint32_t row_in_tile, ring<C::STAGES> &at,
+                                             float (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
-    float part[C::BLOCKS_64][C::TILE_N / 2];
-    for (uint32_t i = 0; i < k_tiles; i++) {
-        ptx::mbarrier_wait(s.full(at.stage), at.parity);
-        multiply_stage<C>(s, at.stage, row_in_tile, part, true);
-        wgmma_wait<0>();
-        pin(part);
-        release<C>(s, at.stage, lane);
+    constexpr uint32_t STEP = PROMOTE_K / C::TILE_K;
+    sum_stages<C>(s, min(STEP, k_tiles), lane, row_in_tile, 0, at, d);
+    for (uint32_t first = STEP; first < k_tiles; first += STEP) {
+        float part[C::BLOCKS_64][C::TILE_N / 2];
+        sum_stages<C>(s, min(STEP, k_tiles - first), lane, row_in_tile, 0, at, part);
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
 #pragma unroll
             for (int j = 0; j < C::TILE_N / 2; j++) {
-                d[b][j] = i == 0 ? part[b][j] : d[b][j] + part[b][j];
+                d[b][j] += part[b][j];
             }
         }
-        at.advance();
     }
 }
 
@@ -297,16 +313,21 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
     uint32_t uses = 0; /* of the ring, by the tiles before */
     uint32_t turn = 0;
     for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
-        if (C::PINGPONG && turn++ % C::CONSUMERS != consumer) {
-            continue;
+        if (C::PINGPONG) {
+            const uint32_t round = turn / 2;
+            if (turn++ % 2 != consumer) {
+                continue;
+            }
+            /* Consumer 0's first turn comes without anybody giving it. */
+            ptx::mbarrier_wait(s.turn(consumer), (round + 1 - consumer) & 1);
         }
         const tile t = tile_at(p, index);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];
-        if constexpr (C::E == F8_E4M3) {
-            sum_tile_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
+        if constexpr (C::PROMOTED) {
+            sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
         } else {
-            sum_tile<C>(s, p.k_tiles, lane, row_in_tile, at, d);
+            sum_stages<C>(s, p.k_tiles, lane, row_in_tile, s.turn(1 - consumer), at, d);
         }
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
@@ -345,6 +366,9 @@ __global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant
             ptx::mbarrier_init(s.full(i), 1);
             ptx::mbarrier_init(s.empty(i), C::READERS);
         }
+        for (uint32_t i = 0; i < C::CONSUMERS; i++) {
+            ptx::mbarrier_init(s.turn(i), 4); /* the other's warps */
+        }
         ptx::mbarrier_init_fence();
     }
     if constexpr (C::CLUSTER == 1) {
@@ -352,6 +376,8 @@ __global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant
     } else {
         ptx::cluster_sync();
     }
+    ptx::later_kernels_allow();
+    ptx::earlier_kernels_wait();
 
     if (warpgroup == 0) {
         if constexpr (C::CONSUMERS == 2) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* As enum sm90::element of wgmma.cuh. */
-enum { BF16, F16, F8_E4M3, I8, TF32 };
+enum { BF16, F16, I8, TF32 };
 
 static const struct {
     enum gemmd_dtype dtype;
@@ -12,7 +12,6 @@ static const struct {
 } ELEMENTS[] = {
     [BF16] = {GEMMD_BF16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
     [F16] = {GEMMD_F16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
-    [F8_E4M3] = {GEMMD_F8_E4M3, CU_TENSOR_MAP_DATA_TYPE_UINT8},
     [I8] = {GEMMD_I8, CU_TENSOR_MAP_DATA_TYPE_UINT8},
     /* Rounds f32 to the nearest tf32 on the way in; the tensor core alone would truncate. */
     [TF32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32},
@@ -30,6 +29,7 @@ struct view {
     uint32_t element_bytes;
     uint64_t width, lines, batch, leading, stride; /* elements */
     uint32_t box_width, box_lines;
+    CUtensorMapSwizzle swizzle;
 };
 
 static cudaError_t encode(const struct sm90_device *device, const struct view *view,
@@ -45,7 +45,7 @@ static cudaError_t encode(const struct sm90_device *device, const struct view *v
     memcpy(&function, &device->encode, sizeof function);
     const CUresult result =
         function(map, view->type, 3, (void *)(uintptr_t)view->data, dims, strides, box, steps,
-                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                 CU_TENSOR_MAP_INTERLEAVE_NONE, view->swizzle,
                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -76,12 +76,12 @@ cudaError_t sm90_device_open(struct sm90_device *device)
     if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
         return cudaErrorNotSupported;
     }
-    const struct sm90_kernel *const tables[] = {
-        sm90_kernels_bf16, sm90_kernels_f16, sm90_kernels_f8, sm90_kernels_i8, sm90_kernels_tf32};
+    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
+                                                sm90_kernels_i8, sm90_kernels_tf32};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
-            for (int i = 0; i < 4 && error == cudaSuccess; i++) {
-                const void *function = kernel->functions[i / 2][i % 2];
+            for (int i = 0; i < 8 && error == cudaSuccess; i++) {
+                const void *function = kernel->functions[i / 4][i / 2 % 2][i % 2];
                 if (function) {
                     error =
                         cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -100,8 +100,6 @@ const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precisi
         return sm90_kernels_bf16;
     case GEMMD_F16:
         return sm90_kernels_f16;
-    case GEMMD_F8_E4M3:
-        return sm90_kernels_f8;
     case GEMMD_I8:
         return sm90_kernels_i8;
     case GEMMD_F32:
@@ -115,8 +113,9 @@ static const void *function_for(const struct sm90_kernel *kernel,
                                 const struct gemm_problem *problem)
 {
     const bool a_along_k = !problem->transa, b_along_k = problem->transb;
-    return kernel->swapped ? kernel->functions[b_along_k][a_along_k]
-                           : kernel->functions[a_along_k][b_along_k];
+    const bool promoted = problem->out == GEMMD_F32 && dtype_size(problem->dtype) == 2;
+    return kernel->swapped ? kernel->functions[promoted][b_along_k][a_along_k]
+                           : kernel->functions[promoted][a_along_k][b_along_k];
 }
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -134,6 +133,12 @@ static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_prob
     *columns = ceil_div(n, (uint64_t)kernel->tile_n * kernel->cluster_n);
 }
 
+uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
+{
+    const uint64_t multiple = (elements * dtype_size(dtype) < 1024 ? 16 : 128) / dtype_size(dtype);
+    return ceil_div(elements, multiple) * multiple;
+}
+
 static bool aligned(uint64_t elements, enum gemmd_dtype dtype)
 {
     return elements * dtype_size(dtype) % 16 == 0;
@@ -143,7 +148,9 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
 {
     const uint64_t dim_max = INT32_MAX;
     const struct gemm_problem *p = problem;
-    if (ELEMENTS[kernel->element].dtype != p->dtype || !dtype_offers_out(p->dtype, p->out) ||
+    const bool widened = p->dtype == GEMMD_F16 && p->out == GEMMD_BF16;
+    if (ELEMENTS[kernel->element].dtype != p->dtype ||
+        (!dtype_offers_out(p->dtype, p->out) && !widened) ||
         (p->dtype == GEMMD_F32 && p->precision != GEMM_PRECISION_TF32) ||
         !function_for(kernel, p)) {
         return false;
@@ -191,44 +198,56 @@ static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
     }
 }
 
+/* `extent` rows of op(A) or columns of op(B), in boxes as the kernel's stages want them: along k a
+ * whole tile or a block's share of one, else 64 x 64. Lines that don't exist are not asked for where
+ * that is known beforehand, since filling them up with zeros takes longer than copying; what then
+ * lies in the stage reaches only rows or columns that don't exist either. */
+static struct view operand_view(const void *data, enum gemmd_dtype dtype, CUtensorMapDataType type,
+                                bool along_k, uint64_t extent, uint64_t k, uint64_t leading,
+                                uint64_t stride, uint64_t batch, uint32_t tile, uint32_t parts)
+{
+    const uint32_t bytes = dtype_size(dtype), eight = 8;
+    uint32_t lines = tile / parts;
+    if (parts == 1 && extent < lines) {
+        lines = ((uint32_t)extent + eight - 1) / eight * eight;
+    }
+    return (struct view){
+        .data = data,
+        .type = type,
+        .element_bytes = bytes,
+        .width = along_k ? k : extent,
+        .lines = along_k ? extent : k,
+        .batch = batch,
+        .leading = leading,
+        .stride = stride,
+        .box_width = along_k ? 128 / bytes : 64,
+        .box_lines = along_k ? lines : 64,
+        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+}
+
+/* Bytes of a tile of which the view is a share. */
+static uint32_t tile_bytes(const struct view *view, bool along_k, uint32_t tile, uint32_t parts)
+{
+    return along_k ? view->box_lines * parts * 128 : tile * 128;
+}
+
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, struct sm90_launch *launch)
 {
     const struct gemm_problem *p = problem;
-    const uint32_t bytes = dtype_size(p->dtype);
     const CUtensorMapDataType type = ELEMENTS[kernel->element].map_type;
     const bool a_along_k = !p->transa, b_along_k = p->transb;
     memset(launch, 0, sizeof *launch);
 
-    /* K-major boxes are a whole tile, or each block's share of one; MN-major ones 64 x 64. */
-    const uint32_t a_share =
-        kernel->swapped ? kernel->tile_n / kernel->cluster_m : kernel->tile_m / kernel->cluster_n;
-    const uint32_t b_share =
-        kernel->swapped ? kernel->tile_m / kernel->cluster_n : kernel->tile_n / kernel->cluster_m;
-    const struct view a = {
-        .data = p->a,
-        .type = type,
-        .element_bytes = bytes,
-        .width = a_along_k ? p->k : p->m,
-        .lines = a_along_k ? p->m : p->k,
-        .batch = p->batch,
-        .leading = p->lda,
-        .stride = p->stride_a,
-        .box_width = a_along_k ? kernel->tile_k : 64,
-        .box_lines = a_along_k ? a_share : 64,
-    };
-    const struct view b = {
-        .data = p->b,
-        .type = type,
-        .element_bytes = bytes,
-        .width = b_along_k ? p->k : p->n,
-        .lines = b_along_k ? p->n : p->k,
-        .batch = p->batch,
-        .leading = p->ldb,
-        .stride = p->stride_b,
-        .box_width = b_along_k ? kernel->tile_k : 64,
-        .box_lines = b_along_k ? b_share : 64,
-    };
+    const uint32_t a_tile = kernel->swapped ? kernel->tile_n : kernel->tile_m;
+    const uint32_t b_tile = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+    const uint32_t a_parts = kernel->swapped ? kernel->cluster_m : kernel->cluster_n;
+    const uint32_t b_parts = kernel->swapped ? kernel->cluster_n : kernel->cluster_m;
+    const struct view a = operand_view(p->a, p->dtype, type, a_along_k, p->m, p->k, p->lda,
+                                       p->stride_a, p->batch, a_tile, a_parts);
+    const struct view b = operand_view(p->b, p->dtype, type, b_along_k, p->n, p->k, p->ldb,
+                                       p->stride_b, p->batch, b_tile, b_parts);
     struct sm90_arguments *arguments = &launch->arguments;
     cudaError_t error = encode(device, &a, kernel->swapped ? &arguments->y : &arguments->x);
     if (error == cudaSuccess) {
@@ -237,7 +256,9 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     if (error != cudaSuccess) {
         return error;
     }
-    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE && !kernel->swapped;
+    arguments->stage_bytes =
+        tile_bytes(&a, a_along_k, a_tile, a_parts) + tile_bytes(&b, b_along_k, b_tile, b_parts);
+    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
     if (arguments->plain) {
         const uint32_t out_bytes = dtype_size(p->out);
         const struct view c = {
@@ -249,8 +270,11 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
             .batch = p->batch,
             .leading = p->ldc,
             .stride = p->stride_c,
-            .box_width = 128 / out_bytes,
-            .box_lines = 16, /* a warp's rows */
+            /* What a warp sends at once: its 16 rows of a tile, or its 16 columns. */
+            .box_width = kernel->swapped ? 16 : 128 / out_bytes,
+            .box_lines = kernel->swapped ? kernel->tile_n : 16,
+            .swizzle =
+                kernel->swapped ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
         };
         error = encode(device, &c, &arguments->c);
         if (error != cudaSuccess) {
@@ -307,17 +331,19 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
 cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream)
 {
-    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeClusterDimension};
-    attribute.val.clusterDim.x = launch->cluster;
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
+    cudaLaunchAttribute attributes[2] = {
+        {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+         .val = {.programmaticStreamSerializationAllowed = 1}},
+        {.id = cudaLaunchAttributeClusterDimension,
+         .val = {.clusterDim = {.x = launch->cluster, .y = 1, .z = 1}}},
+    };
     const cudaLaunchConfig_t config = {
         .gridDim = {launch->blocks, 1, 1},
         .blockDim = {launch->threads, 1, 1},
         .dynamicSmemBytes = launch->shared_bytes,
         .stream = stream,
-        .attrs = &attribute,
-        .numAttrs = 1,
+        .attrs = attributes,
+        .numAttrs = launch->cluster > 1 ? 2 : 1,
     };
     void *arguments[] = {(void *)(uintptr_t)&launch->arguments};
     return cudaLaunchKernelExC(&config, launch->function, arguments);

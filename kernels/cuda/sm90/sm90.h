@@ -3,8 +3,12 @@
  *
  * What they ask of a problem, besides its types: device pointers that are multiples of 16 bytes,
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
- * n, k from 1 up, and what lies between a row's end and the next row's start is neither read nor
- * written. 8-bit and tf32 operands must lie along k: A not transposed, B transposed.
+ * n, k from 1 up. What lies between a row's end and the next row's start is not read; of C's rows
+ * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
+ * must lie along k: A not transposed, B transposed.
+ *
+ * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
+ * tensor core adds f8 products with some 13 bits.
  *
  * Every kernel of one dtype gives the same bits for the same row of A, whatever m is and whichever
  * of them is chosen (EXPERIMENTS.md has the measurement).
@@ -32,12 +36,12 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong, swapped;
     uint32_t threads, shared_bytes;
-    /* By whether X and whether Y lies along k; NULL where there is none. */
-    const void *functions[2][2];
+    /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
+    const void *functions[2][2][2];
 };
 
-extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_f8[],
-    sm90_kernels_i8[], sm90_kernels_tf32[];
+extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
+    sm90_kernels_tf32[];
 
 /* What a launch needs to know of the device it goes to. */
 struct sm90_device {
@@ -62,6 +66,10 @@ cudaError_t sm90_device_open(struct sm90_device *device);
 
 /* The table of a type, or NULL. f32 has one for precision tf32. */
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
+
+/* A leading dimension that suits a row of so many elements: the copy engine takes 128 bytes at a
+ * time, and a row that starts within them costs it twice; for short rows the memory counts more. */
+uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
 /* Whether the kernel can compute the problem (pointers are not looked at). */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);

@@ -15,12 +15,40 @@ template <class C> constexpr const void *function()
     return reinterpret_cast<const void *>(&sm90_gemm<C>);
 }
 
-/* MAJORS: which lies of the operands are compiled: for 8-bit types and tf32 only both along k; for
- * swapped kernels narrower than an MN-major box only Y along k. */
-template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool SWAPPED>
+/* What of a configuration is compiled, besides 16-bit results: for 8-bit types and tf32 only
+ * operands that lie along k; for swapped kernels narrower than an MN-major box only Y along k. */
+enum extent {
+    TRIAL,   /* one lie only, that of the benchmark */
+    SERVES,  /* all lies */
+    PROMOTES /* all lies, and f32 results of 16-bit types */
+};
+
+template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool SWAPPED,
+          bool PROMOTED>
+void functions(const void *(&lies)[2][2])
+{
+    constexpr bool mn = element_bytes<E> == 2;
+    constexpr bool x_mn = mn && (M / CN) % 64 == 0, y_mn = mn && (N / CM) % 64 == 0;
+    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, true, true>>();
+    if constexpr (x_mn) {
+        lies[0][1] =
+            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, false, true>>();
+    }
+    if constexpr (y_mn) {
+        lies[1][0] =
+            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, true, false>>();
+    }
+    if constexpr (x_mn && y_mn) {
+        lies[0][0] =
+            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, false, false>>();
+    }
+}
+
+template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool SWAPPED,
+          extent EXTENT>
 sm90_kernel row(const char *name)
 {
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, true, true>;
+    using K = config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, true, true>;
     constexpr bool mn = element_bytes<E> == 2;
     sm90_kernel kernel = {name,
                           (int)E,
@@ -35,19 +63,15 @@ sm90_kernel row(const char *name)
                           SWAPPED,
                           (uint32_t)K::THREADS,
                           K::SHARED_BYTES,
-                          {{nullptr, nullptr}, {nullptr, nullptr}}};
-    kernel.functions[1][1] = function<K>();
-    if constexpr (mn && (M / CN) % 64 == 0) {
-        kernel.functions[0][1] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, true>>();
+                          {}};
+    if constexpr (EXTENT != TRIAL || !mn) {
+        functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false>(kernel.functions[0]);
+    } else {
+        kernel.functions[0][!SWAPPED][SWAPPED] = function<
+            config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, !SWAPPED, SWAPPED>>();
     }
-    if constexpr (mn && (N / CM) % 64 == 0) {
-        kernel.functions[1][0] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, true, false>>();
-    }
-    if constexpr (mn && (M / CN) % 64 == 0 && (N / CM) % 64 == 0) {
-        kernel.functions[0][0] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, false>>();
+    if constexpr (EXTENT == PROMOTES && mn) {
+        functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, true>(kernel.functions[1]);
     }
     return kernel;
 }

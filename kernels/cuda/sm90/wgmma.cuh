@@ -27,7 +27,7 @@
 namespace sm90
 {
 
-enum element { BF16, F16, F8_E4M3, I8, TF32 };
+enum element { BF16, F16, I8, TF32 };
 
 template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == BF16 || E == F16 ? 2 : 1;
 
@@ -141,8 +141,6 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
         static_assert(element_bytes<E> == 2 || (XK && YK), "only 16-bit types can be MN-major");   \
         if constexpr (E == BF16) { WGMMA_16_BIT(N, COUNT, X, Y, S, "k16.f32.bf16.bf16"); }         \
         else if constexpr (E == F16) { WGMMA_16_BIT(N, COUNT, X, Y, S, "k16.f32.f16.f16"); }       \
-        else if constexpr (E == F8_E4M3)                                                           \
-            WGMMA_ISSUE(N, COUNT, X, Y, S, "k32.f32.e4m3.e4m3", WGMMA_FLOAT, ", 1, 1");            \
         else if constexpr (E == TF32)                                                              \
             WGMMA_ISSUE(N, COUNT, X, Y, S, "k8.f32.tf32.tf32", WGMMA_FLOAT, ", 1, 1");             \
         else WGMMA_ISSUE(N, COUNT, X, Y, S, "k32.s32.s8.s8", WGMMA_INT, "");                       \
