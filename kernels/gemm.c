@@ -48,14 +48,22 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
     return entry_of(backend)->kernels;
 }
 
-/* The names of the kernels that take `problem`, or of all if it is NULL: "openblas, tiled". */
-static void list_kernels(const struct gemm_kernel *const *kernels,
-                         const struct gemm_problem *problem, char *text, size_t size)
+bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device)
+{
+    return kernel->compute_capability == 0 ||
+           kernel->compute_capability == device->compute_capability;
+}
+
+/* The names of the device's kernels that take `problem`, or of all if it is NULL. */
+static void list_kernels(const struct gemm_device *device, const struct gemm_problem *problem,
+                         char *text, size_t size)
 {
     size_t length = 0;
     text[0] = '\0';
+    const struct gemm_kernel *const *kernels = gemm_kernels(device->backend);
     for (; *kernels != NULL; kernels++) {
-        if (problem != NULL && !(*kernels)->takes(problem))
+        if (!gemm_kernel_runs_on(*kernels, device) ||
+            (problem != NULL && !(*kernels)->takes(problem)))
             continue;
         int written = snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "",
                                (*kernels)->name);
@@ -67,14 +75,14 @@ static void list_kernels(const struct gemm_kernel *const *kernels,
         snprintf(text, size, "none");
 }
 
-enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
+enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault)
 {
-    const struct gemm_backend_entry *entry = entry_of(backend);
+    const struct gemm_backend_entry *entry = entry_of(device->backend);
     bool any = strcmp(name, "auto") == 0, known = any;
     for (const struct gemm_kernel *const *k = entry->kernels; *k != NULL; k++) {
-        if (!any && strcmp((*k)->name, name) != 0)
+        if (!gemm_kernel_runs_on(*k, device) || (!any && strcmp((*k)->name, name) != 0))
             continue;
         known = true;
         if ((*k)->takes(problem)) {
@@ -83,7 +91,7 @@ enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
         }
     }
     char names[160];
-    list_kernels(entry->kernels, known ? problem : NULL, names, sizeof names);
+    list_kernels(device, known ? problem : NULL, names, sizeof names);
     if (!known)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
                          "the %s backend has no kernel '%.32s'; it has: auto, %s", entry->name,
@@ -97,7 +105,7 @@ enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
 
 const char *gemm_select_version(void)
 {
-    return "1";
+    return "2";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

@@ -2,10 +2,10 @@
  * ptx.cuh - the instructions of sm_90a that CUDA C++ has no name for, one thin wrapper each.
  *
  * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25),
- * wgmma (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are 32-bit addresses of the shared
- * window (shared_address). A "parity" is the low bit of the number of phases that a barrier has
- * completed: waiting on parity p returns once the phase of parity p is over, so waiting on 1
- * returns at once on a fresh barrier.
+ * wgmma (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are
+ * 32-bit addresses of the shared window (shared_address). A "parity" is the low bit of the number
+ * of phases that a barrier has completed: waiting on parity p returns once the phase of parity p is
+ * over, so waiting on 1 returns at once on a fresh barrier.
  */
 #ifndef KERNELS_CUDA_PTX_CUH
 #define KERNELS_CUDA_PTX_CUH
@@ -182,10 +182,11 @@ __device__ __forceinline__ void store_matrices(uint32_t row_address, uint32_t v0
 __device__ __forceinline__ void store_matrices_transposed(uint32_t row_address, uint32_t v0,
                                                           uint32_t v1, uint32_t v2, uint32_t v3)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     row_address),
-                 "r"(v0), "r"(v1), "r"(v2), "r"(v3)
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+            row_address),
+        "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+        : "memory");
 }
 
 __device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t v0, uint32_t v1)

@@ -17,8 +17,8 @@ enum sm90_out { SM90_OUT_F32, SM90_OUT_F16, SM90_OUT_BF16, SM90_OUT_I32 };
 struct sm90_arguments {
     CUtensorMap x, y, c;
     uint32_t stage_bytes; /* that arrive for one stage */
-    const void *bias; /* [n] of type out, or NULL */
-    const void *c0;   /* NULL if beta is 0 */
+    const void *bias;     /* [n] of type out, or NULL */
+    const void *c0;       /* NULL if beta is 0 */
     void *c_data;
     int64_t ldc, ldc0, stride_c, stride_c0; /* elements */
     uint32_t m, n;                          /* of C */

@@ -45,8 +45,8 @@ static cudaError_t encode(const struct sm90_device *device, const struct view *v
     memcpy(&function, &device->encode, sizeof function);
     const CUresult result =
         function(map, view->type, 3, (void *)(uintptr_t)view->data, dims, strides, box, steps,
-                 CU_TENSOR_MAP_INTERLEAVE_NONE, view->swizzle,
-                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                 CU_TENSOR_MAP_INTERLEAVE_NONE, view->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -158,8 +158,7 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max) {
         return false;
     }
-    if (!aligned(p->lda, p->dtype) || !aligned(p->ldb, p->dtype) || !aligned(p->ldc, p->out) ||
-        (p->beta != 0 && !aligned(p->ldc0, p->out))) {
+    if (!aligned(p->lda, p->dtype) || !aligned(p->ldb, p->dtype) || !aligned(p->ldc, p->out)) {
         return false;
     }
     if (p->batch > 1 && (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) ||
@@ -199,9 +198,9 @@ static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
 }
 
 /* `extent` rows of op(A) or columns of op(B), in boxes as the kernel's stages want them: along k a
- * whole tile or a block's share of one, else 64 x 64. Lines that don't exist are not asked for where
- * that is known beforehand, since filling them up with zeros takes longer than copying; what then
- * lies in the stage reaches only rows or columns that don't exist either. */
+ * whole tile or a block's share of one, else 64 x 64. Lines that don't exist are not asked for
+ * where that is known beforehand, since filling them up with zeros takes longer than copying; what
+ * then lies in the stage reaches only rows or columns that don't exist either. */
 static struct view operand_view(const void *data, enum gemmd_dtype dtype, CUtensorMapDataType type,
                                 bool along_k, uint64_t extent, uint64_t k, uint64_t leading,
                                 uint64_t stride, uint64_t batch, uint32_t tile, uint32_t parts)
@@ -273,8 +272,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
             /* What a warp sends at once: its 16 rows of a tile, or its 16 columns. */
             .box_width = kernel->swapped ? 16 : 128 / out_bytes,
             .box_lines = kernel->swapped ? kernel->tile_n : 16,
-            .swizzle =
-                kernel->swapped ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+            .swizzle = kernel->swapped ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
         };
         error = encode(device, &c, &arguments->c);
         if (error != cudaSuccess) {

@@ -45,7 +45,7 @@ extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_ke
 
 /* What a launch needs to know of the device it goes to. */
 struct sm90_device {
-    void *encode; /* cuTensorMapEncodeTiled */
+    void *encode; /* cuTensorMapEncodeTiled; NULL: not opened */
     uint32_t multiprocessors;
 };
 
@@ -73,6 +73,13 @@ uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
 /* Whether the kernel can compute the problem (pointers are not looked at). */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
+
+/* How long a kernel that takes the problem should need, and the kernel that should need least; NULL
+ * if none takes it. Pure: results have the same bits whichever is chosen. Pointers are not looked
+ * at. */
+double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
+                        uint32_t multiprocessors);
+const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
 
 /* Fills in a launch of a problem that the kernel takes. Fails if a pointer is not aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,

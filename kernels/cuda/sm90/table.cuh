@@ -67,8 +67,8 @@ sm90_kernel row(const char *name)
     if constexpr (EXTENT != TRIAL || !mn) {
         functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false>(kernel.functions[0]);
     } else {
-        kernel.functions[0][!SWAPPED][SWAPPED] = function<
-            config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, !SWAPPED, SWAPPED>>();
+        kernel.functions[0][!SWAPPED][SWAPPED] =
+            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, !SWAPPED, SWAPPED>>();
     }
     if constexpr (EXTENT == PROMOTES && mn) {
         functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, true>(kernel.functions[1]);
