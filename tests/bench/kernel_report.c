@@ -71,11 +71,11 @@ static void report_checks(const struct bench_run *run, const struct sm90_kernel 
 static void report_best(const struct bench_run *run, const struct sm90_kernel *kernels, FILE *to)
 {
     const struct bench_state *state = run->state;
-    double log_sum = 0, lowest = INFINITY, odd_sum = 0;
+    double log_sum = 0, chosen_sum = 0, lowest = INFINITY, odd_sum = 0;
     int count = 0, odd = 0;
     fprintf(to, "\n| m×n×k | cuBLASLt best (of) | first | own best | kernel | ratio | own GB/s |"
-                " cuBLASLt, not padded | ratio | MHz | W |\n"
-                "|---|---|---|---|---|---|---|---|---|---|---|\n");
+                " chosen | ratio | cuBLASLt, not padded | ratio | MHz | W |\n"
+                "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < state->shapes; i++) {
         const struct bench_shape *s = &state->shape[i];
         const struct bench_shape_result *r = &state->result[i];
@@ -92,6 +92,10 @@ static void report_best(const struct bench_run *run, const struct sm90_kernel *k
                 tera(s, r->lt_milliseconds), r->lt_count, tera(s, r->lt_first_milliseconds),
                 tera(s, own), best >= 0 ? short_name(kernels[best].name) : "none", ratio,
                 own > 0 ? bytes / ((double)own * 1e6) : 0);
+        const float chosen = r->chosen >= 0 ? r->milliseconds[r->chosen] : 0;
+        const double chosen_ratio = chosen > 0 ? (double)(r->lt_milliseconds / chosen) : 0;
+        fprintf(to, " %s | %.3f |", r->chosen >= 0 ? short_name(kernels[r->chosen].name) : "none",
+                chosen_ratio);
         if (r->lt_tight_milliseconds > 0) {
             const double tight = own > 0 ? (double)(r->lt_tight_milliseconds / own) : 0;
             fprintf(to, " %.1f | %.2f |", tera(s, r->lt_tight_milliseconds), tight);
@@ -100,14 +104,17 @@ static void report_best(const struct bench_run *run, const struct sm90_kernel *k
         } else {
             fprintf(to, " | |");
             log_sum += log(fmax(ratio, 1e-9));
+            chosen_sum += log(fmax(chosen_ratio, 1e-9));
             lowest = fmin(lowest, ratio);
             count++;
         }
         fprintf(to, " %u | %u |\n", r->clock_mhz, r->power_watts);
     }
     if (count) {
-        fprintf(to, "\nGeometric mean of own/cuBLASLt: %.3f over %d shapes, lowest %.3f.",
-                exp(log_sum / count), count, lowest);
+        fprintf(to,
+                "\nGeometric mean of own/cuBLASLt: %.3f over %d shapes, lowest %.3f; of what is "
+                "chosen: %.3f.",
+                exp(log_sum / count), count, lowest, exp(chosen_sum / count));
     }
     if (odd) {
         fprintf(to, " Odd sizes against cuBLASLt not padded: %.2f over %d.", exp(odd_sum / odd),

@@ -373,6 +373,9 @@ bool bench_time(const struct bench_run *run)
         result->lt_best = s.lt.best;
         result->lt_count = s.lt.count;
         result->sets = s.sets;
+        const struct sm90_kernel *chosen = sm90_choose(&s.problem, t.device.multiprocessors);
+        result->chosen =
+            chosen != NULL ? (int)(chosen - sm90_kernels(run->dtype, run->precision)) : -1;
         if (!compare_all(&t, &s, unit, result) || !time_all(&t, &s, unit, result)) {
             return false;
         }

@@ -52,6 +52,7 @@ struct bench_shape_result {
     float lt_milliseconds, lt_first_milliseconds; /* best and first of its candidates */
     float lt_tight_milliseconds;                  /* odd sizes, not padded */
     int lt_best, lt_count;
+    int chosen; /* the variant that sm90_choose names */
     uint32_t sets, clock_mhz, power_watts;
     bool done;
 };

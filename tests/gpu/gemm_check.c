@@ -312,9 +312,9 @@ int main(int count, char **arguments)
     }
     uint64_t passed = 0, failed = 0;
     bool done = open_lanes(&check);
+    const struct gemm_device device = this_device();
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
-        const struct gemm_device device = this_device();
         for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
             if (gemm_kernel_runs_on(*k, &device))
                 add_trials(&check, *k);
@@ -322,7 +322,7 @@ int main(int count, char **arguments)
         report(&check, &passed, &failed);
     }
     if (done && large)
-        gemm_check_large(check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
+        gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
     close_lanes(&check);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
            done ? "" : " (stopped early)");

@@ -174,6 +174,46 @@ START_TEST(cuda_without_a_device_is_an_error)
 }
 END_TEST
 
+static const char *on_gpu(uint32_t compute_capability, const char *name,
+                          const struct gemm_problem *problem)
+{
+    const struct gemm_device device = {GEMM_BACKEND_CUDA, compute_capability};
+    const struct gemm_kernel *kernel = NULL;
+    return gemm_select(&device, name, problem, &kernel, NULL) == GEMMD_OK ? kernel->name : "none";
+}
+
+/* Needs no device: the choice is made before one is looked at. */
+START_TEST(kernels_stay_on_their_architecture)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    struct gemm_problem problem = problem_of(GEMMD_BF16, GEMMD_BF16);
+    ck_assert_str_eq(on_gpu(90, "wgmma", &problem), "wgmma");
+    ck_assert_str_eq(on_gpu(80, "wgmma", &problem), "none");
+    ck_assert_str_ne(on_gpu(80, "auto", &problem), "wgmma");
+}
+END_TEST
+
+START_TEST(auto_does_not_depend_on_the_number_of_rows)
+{
+    static const uint64_t rows[] = {1, 2, 64, 65, 1000, 70000};
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        struct gemm_problem one = problem_of(case_types[i].dtype, case_types[i].out);
+        one.m = 1;
+        one.n = 300; /* never small */
+        gemm_problem_contiguous(&one);
+        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            struct gemm_problem more = one;
+            more.m = rows[r];
+            gemm_problem_contiguous(&more);
+            ck_assert_str_eq(on_gpu(90, "auto", &more), on_gpu(90, "auto", &one));
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gemm_select");
@@ -188,6 +228,8 @@ int main(void)
     tcase_add_test(tests, blas_refuses_leading_dimensions_beyond_its_integers);
     tcase_add_test(tests, contiguous_operands);
     tcase_add_test(tests, cuda_without_a_device_is_an_error);
+    tcase_add_test(tests, kernels_stay_on_their_architecture);
+    tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

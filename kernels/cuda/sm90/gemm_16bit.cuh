@@ -10,7 +10,6 @@
 /* clang-format off */
 #define SM90_ROWS_16BIT(E, PREFIX)                                                                 \
     sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 1, false, sm90::SERVES>(PREFIX "_128x256"),    \
-    sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 2, 1, false, sm90::SERVES>(PREFIX "_128x256_2x1"),\
     sm90::row<E, 256, 128, 2, sm90::COOPERATIVE, 1, 1, false, sm90::SERVES>(PREFIX "_256x128"),    \
     sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, false, sm90::PROMOTES>(PREFIX "_128x128"),  \
     sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, false, sm90::PROMOTES>(PREFIX "_128x64"),    \

@@ -5,6 +5,7 @@ using namespace sm90;
 
 extern "C" const sm90_kernel sm90_kernels_bf16[] = {
     SM90_ROWS_16BIT(BF16, "bf16"),
+    row<BF16, 128, 256, 2, COOPERATIVE, 2, 1, false, TRIAL>("bf16_128x256_2x1"),
     row<BF16, 128, 256, 2, COOPERATIVE, 1, 2, false, TRIAL>("bf16_128x256_1x2"),
     row<BF16, 256, 128, 2, COOPERATIVE, 2, 1, false, TRIAL>("bf16_256x128_2x1"),
     row<BF16, 256, 128, 2, COOPERATIVE, 1, 2, false, TRIAL>("bf16_256x128_1x2"),

@@ -35,6 +35,7 @@ struct sm90_kernel {
     int element;      /* enum sm90::element */
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong, swapped;
+    bool serves; /* else it is on trial, and never chosen */
     uint32_t threads, shared_bytes;
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];

@@ -50,20 +50,10 @@ sm90_kernel row(const char *name)
 {
     using K = config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, true, true>;
     constexpr bool mn = element_bytes<E> == 2;
-    sm90_kernel kernel = {name,
-                          (int)E,
-                          (uint32_t)M,
-                          (uint32_t)N,
-                          (uint32_t)K::TILE_K,
-                          (uint32_t)CM,
-                          (uint32_t)CN,
-                          (uint32_t)CONSUMERS,
-                          K::STAGES,
-                          K::PINGPONG,
-                          SWAPPED,
-                          (uint32_t)K::THREADS,
-                          K::SHARED_BYTES,
-                          {}};
+    sm90_kernel kernel = {
+        name,         (int)E,          (uint32_t)M,          (uint32_t)N,     (uint32_t)K::TILE_K,
+        (uint32_t)CM, (uint32_t)CN,    (uint32_t)CONSUMERS,  K::STAGES,       K::PINGPONG,
+        SWAPPED,      EXTENT != TRIAL, (uint32_t)K::THREADS, K::SHARED_BYTES, {}};
     if constexpr (EXTENT != TRIAL || !mn) {
         functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false>(kernel.functions[0]);
     } else {
