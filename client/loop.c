@@ -31,7 +31,9 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *user, voi
         return 0;
     if (errno == ENOENT && epoll_ctl(loop->epoll, EPOLL_CTL_ADD, socket, &event) == 0)
         return 0;
-    return -1;
+    /* An error returned from here would end the multi handle for good. */
+    loop->failed = true;
+    return 0;
 }
 
 static int on_timer(CURLM *multi, long timeout_ms, void *user)
@@ -73,10 +75,17 @@ static int epoll_timeout_ms(uint64_t until_us)
     return ms < 60000 ? (int)ms : 60000;
 }
 
-void loop_turn(struct loop *loop, uint64_t until_us)
+static void act(struct loop *loop, curl_socket_t socket, int ready)
+{
+    int running;
+    if (curl_multi_socket_action(loop->multi, socket, ready, &running) != CURLM_OK)
+        loop->failed = true;
+}
+
+bool loop_turn(struct loop *loop, uint64_t until_us)
 {
     struct epoll_event events[64];
-    int running;
+    loop->failed = false;
     if (loop->timer_us < until_us)
         until_us = loop->timer_us;
     int count = epoll_wait(loop->epoll, events, sizeof events / sizeof events[0],
@@ -89,10 +98,11 @@ void loop_turn(struct loop *loop, uint64_t until_us)
             ready |= CURL_CSELECT_OUT;
         if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0)
             ready |= CURL_CSELECT_ERR;
-        curl_multi_socket_action(loop->multi, events[i].data.fd, ready, &running);
+        act(loop, events[i].data.fd, ready);
     }
     if (loop->timer_us <= loop_now_us()) {
         loop->timer_us = LOOP_NEVER;
-        curl_multi_socket_action(loop->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+        act(loop, CURL_SOCKET_TIMEOUT, 0);
     }
+    return !loop->failed;
 }

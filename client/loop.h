@@ -17,6 +17,7 @@ struct loop {
     CURLM *multi;
     int epoll;
     uint64_t timer_us; /* when libcurl wants to be called, LOOP_NEVER if not */
+    bool failed;       /* in this turn */
 };
 
 /* A monotonic clock. */
@@ -27,7 +28,8 @@ uint64_t loop_now_us(void);
 bool loop_open(struct loop *loop, uint32_t connections);
 void loop_close(struct loop *loop);
 /* Waits until a socket is ready, libcurl's timer is due or `until_us` has come, whichever is
- * first, and lets libcurl do what there is to do. Never waits if `until_us` is past. */
-void loop_turn(struct loop *loop, uint64_t until_us);
+ * first, and lets libcurl do what there is to do. Never waits if `until_us` is past. False if there
+ * was no memory to watch a socket: some transfer may then never be heard of again. */
+bool loop_turn(struct loop *loop, uint64_t until_us);
 
 #endif

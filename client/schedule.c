@@ -186,6 +186,20 @@ static void check_times(struct gemmd_client *client)
     }
 }
 
+/* Nobody can tell which of them is not watched any more. */
+static void give_up_running(struct gemmd_client *client)
+{
+    struct gemmd_request *request, *next;
+    for (request = TAILQ_FIRST(&client->running); request != NULL; request = next) {
+        next = TAILQ_NEXT(request, of_state);
+        if (request->state != REQUEST_RUNNING)
+            continue;
+        failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                    "no memory to watch the connections");
+        schedule_abort(request);
+    }
+}
+
 void schedule_submit(struct gemmd_request *request)
 {
     struct gemmd_client *client = request->client;
@@ -207,7 +221,9 @@ void schedule_turn(struct gemmd_client *client, uint64_t until_us)
     /* Whoever waits for what is done now must not wait for anything else. */
     if (client->done_count != done_before)
         until_us = 0;
-    loop_turn(&client->loop, until_us);
+    bool watched = loop_turn(&client->loop, until_us);
     reap(client);
+    if (!watched)
+        give_up_running(client);
     start_queued(client);
 }

@@ -37,11 +37,6 @@ static struct rounding rounding_of(const struct gemm_problem *p)
     case GEMMD_I8:
         r.relative = 4 * 0x1p-24; /* the sum is exact */
         break;
-    case GEMMD_F8_E4M3:
-        /* Tensor cores keep 13 bits below the largest of the products that they add at once; not a
-         * bound but what it amounts to, several times over, for sums of more than a few terms. */
-        r.relative = 0x1p-10 + (k + 8) * 0x1p-24;
-        break;
     default:
         r.relative = (k + 8) * 0x1p-24;
         if (p->precision == GEMM_PRECISION_TF32)
@@ -63,7 +58,7 @@ static struct rounding rounding_of(const struct gemm_problem *p)
 /* A vector times one problem's matrix, with what is needed to bound its error. */
 struct sums {
     double *value;    /* sum of x * v; NaN if one of x is not finite */
-    double *square;   /* sum of (x * v)^2, then its root */
+    double *square;   /* sum of (x * v)^2, then the weight in the bound */
     double *absolute; /* sum of |x * v| */
 };
 

@@ -9,7 +9,7 @@
  * wrong by e[j] <= k*u*(|A||B|)[j] and the rounding to `out`; since the signs of r are drawn after
  * C was computed, |sum of r[j]*e[j]| exceeds 6 times the root of the sum of (r[j]*e[j])^2 with a
  * probability below 2*exp(-18), even if every error were as large as it can be (W. Hoeffding,
- * 1963). So a right result passes, and a row fails once one element is wrong by more than 12
+ * 1963). So a right result passes, and a row fails once one element is wrong by more than 15
  * times sqrt(n) times the largest error that rounding can make in it. i8 products to i32 are
  * checked exactly modulo 2^32.
  *

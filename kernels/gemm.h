@@ -10,7 +10,9 @@
  * All pointers of a problem are in the memory of the context's backend: device memory (or
  * mapped host memory) for CUDA, host memory for the CPU. Matrices are row-major; a leading
  * dimension is the distance between the starts of two rows as stored, in elements. Nothing is
- * allocated here once a context exists. C must not overlap any operand.
+ * allocated here once a context exists. C must not overlap any operand. Operands, C and the
+ * workspace begin at addresses that their types allow; for CUDA at multiples of 256 bytes, and for
+ * the CPU the workspace at a multiple of 64.
  */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
@@ -53,7 +55,8 @@ void gemm_problem_contiguous(struct gemm_problem *problem);
 /* One kernel. `takes` says whether it can compute the problem (pointers are not looked at);
  * `workspace_bytes` what it needs besides the operands, as a pure function of the problem;
  * `run` enqueues it on the context's stream (CUDA) or computes it (CPU). `run` returns
- * GEMMD_ERR_INTERNAL if a launch failed and GEMMD_ERR_DEVICE_LOST if the context is gone. */
+ * GEMMD_ERR_INTERNAL if a launch failed, GEMMD_ERR_UNSUPPORTED if a library has nothing for the
+ * problem on this device, and GEMMD_ERR_DEVICE_LOST if the context is gone. */
 struct gemm_context;
 struct gemm_kernel {
     const char *name;

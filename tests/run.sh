@@ -64,8 +64,8 @@ tally() {
     attribute() { grep -o " $1=\"[0-9]*\"" <<<"$suite" | head -n 1 | tr -dc 0-9; }
     if [[ -s $report ]]; then
         suite=$(tr '\n\t' '  ' <"$report" | grep -o '<testsuite [^>]*>' | head -n 1)
-        tests=$(attribute tests) bad=$(($(attribute failures) + 0$(attribute errors)))
-        left_out=$((0$(attribute skipped) + 0$(attribute disabled)))
+        tests=$(attribute tests) bad=$((10#0$(attribute failures) + 10#0$(attribute errors)))
+        left_out=$((10#0$(attribute skipped) + 10#0$(attribute disabled)))
     fi
     # A run that ended badly without naming a failed test (a crash, a timeout, no tests) is one.
     if ((status != 0 && bad == 0)); then bad=1; fi
@@ -148,6 +148,9 @@ build() {
         { cat build/configure.log && return 1; }
     cmake --build --preset "$1" -j "$jobs" -- --quiet
 }
+
+# Check ends a test after 4 seconds, less than a sanitizer on a busy machine may need.
+export CK_TIMEOUT_MULTIPLIER=30
 
 unit() { # PRESET BUILD_DIR
     local report=$root/build/unit-$1.xml status

@@ -152,8 +152,8 @@ if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-acc
     # pytest leaves "0 failed" out of its last line; the sum needs both numbers.
     counts=$(tr '\n' ' ' <"$scratch/report.xml" 2>/dev/null | grep -o '<testsuite [^>]*>')
     number() { grep -o " $1=\"[0-9]*\"" <<<"$counts" | tr -dc 0-9; }
-    bad=$((0$(number failures) + 0$(number errors)))
-    printf '%s passed, %s failed\n' $((0$(number tests) - bad - 0$(number skipped))) "$bad" \
+    bad=$((10#0$(number failures) + 10#0$(number errors)))
+    printf '%s passed, %s failed\n' $((10#0$(number tests) - bad - 10#0$(number skipped))) "$bad" \
         >>"$out/correctness.log"
     add "$out/correctness.log" $status
     curl -fsS "http://$address/info" >"$scratch/info.json"
@@ -230,7 +230,7 @@ measure() {
         -v own="$(row own)" -v theirs="$(row theirs)" 'BEGIN {
             split(own, a, " "); split(theirs, b, " ")
             printf "| %d³ | %d | %d KiB | %.1f | %.1f | %.2f | %d / %d | %d / %d |", size,
-                connections, buffer / 1024, a[1], b[1], b[1] > 0 ? a[1] / b[1] : 0, a[2], a[3],
+                connections, buffer / 1024, a[1], b[1], (b[1] > 0 ? a[1] / b[1] : 0), a[2], a[3],
                 b[2], b[3]
         }')")
     printf '%s\n' "${rows[-1]}"

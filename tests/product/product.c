@@ -110,8 +110,8 @@ static bool allocate(struct product *product, enum product_part part, enum produ
     if (buffer->data == NULL)
         return false;
     memset(buffer->data, poison_of(l.dtype), buffer->bytes);
-    if (part == PRODUCT_C)
-        return true;
+    if (part == PRODUCT_C || (part == PRODUCT_C0 && product->problem.beta == 0))
+        return true; /* C0 is there all the same, to show if it is read */
     for (uint64_t index = 0; index < l.batch; index++)
         for (uint64_t row = 0; row < l.rows; row++)
             for (uint64_t column = 0; column < l.columns; column++)
@@ -236,7 +236,7 @@ bool product_create(struct product *product, const struct gemm_problem *like, ui
 {
     *product = (struct product){.problem = *like};
     struct gemm_problem *p = &product->problem;
-    const bool wanted[PRODUCT_PARTS] = {true, true, like->bias != NULL, like->beta != 0, true};
+    const bool wanted[PRODUCT_PARTS] = {true, true, like->bias != NULL, true, true};
     const uint64_t count = p->batch * p->m * p->n;
     p->bias = p->c0 = NULL;
     lay_out(p, gap);

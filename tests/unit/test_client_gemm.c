@@ -204,23 +204,29 @@ START_TEST(refuses_an_answer_that_is_not_the_result)
 }
 END_TEST
 
-/* Without a length, the result's own decides. */
+/* Without a length, the result's own decides; and nothing is written past it. */
 START_TEST(refuses_a_body_of_another_length)
 {
     struct gemmd_error_info error;
     const char *head = "HTTP/1.1 200 OK\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32";
     unsigned char bytes[C_BYTES + 1] = {0};
+    struct {
+        unsigned char c[C_BYTES], after[8];
+    } room;
+    const size_t sent = C_BYTES - 1 + (size_t)_i;
     struct fake_act act = {.head = head,
                            .payload = bytes,
-                           .payload_bytes = C_BYTES + (size_t)_i,
+                           .payload_bytes = sent,
                            .take_bytes = FAKE_ALL,
                            .then = FAKE_CLOSE};
     struct gemmd_gemm gemm = case_gemm();
-    struct gemmd_result result;
-    gemmd_result_init(&result, sizeof result);
-    enum gemmd_error code = run_gemm(&act, &gemm, &result, &error);
-    ck_assert_msg(code == (_i == 0 ? GEMMD_OK : GEMMD_ERR_PROTOCOL), "%s", error.message);
-    gemmd_free(result.data);
+    memset(&room, 0xee, sizeof room);
+    gemm.c = room.c;
+    gemm.c_bytes = C_BYTES;
+    enum gemmd_error code = run_gemm(&act, &gemm, NULL, &error);
+    ck_assert_msg(code == (sent == C_BYTES ? GEMMD_OK : GEMMD_ERR_PROTOCOL), "%s", error.message);
+    for (size_t i = 0; i < sizeof room.after; i++)
+        ck_assert_uint_eq(room.after[i], 0xee);
 }
 END_TEST
 
@@ -356,7 +362,7 @@ int main(void)
     tcase_add_test(tcase, reads_problem_documents);
     tcase_add_loop_test(tcase, refuses_an_answer_that_is_not_the_result, 0,
                         sizeof wrong_heads / sizeof wrong_heads[0]);
-    tcase_add_loop_test(tcase, refuses_a_body_of_another_length, 0, 2);
+    tcase_add_loop_test(tcase, refuses_a_body_of_another_length, 0, 3);
     tcase_add_test(tcase, wants_a_verified_result_if_it_asked_for_one);
     tcase_add_test(tcase, does_not_speak_with_what_is_no_http_server);
     tcase_add_loop_test(tcase, refuses_bad_arguments_before_sending, 0,

@@ -141,6 +141,20 @@ START_TEST(writes_no_further_than_the_caller_knows)
 }
 END_TEST
 
+/* Programs are compiled with these numbers: a new entry goes to the end of its list. */
+START_TEST(keeps_the_values_of_enumerations)
+{
+    ck_assert_int_eq(GEMMD_OK, 0);
+    ck_assert_int_eq(GEMMD_ERR_QUEUE_FULL, 14);
+    ck_assert_int_eq(GEMMD_ERR_USAGE, 22);
+    ck_assert_int_eq(GEMMD_ERR_CANCELLED, 27);
+    ck_assert_int_eq(GEMMD_F64, 0);
+    ck_assert_int_eq(GEMMD_I32, 6);
+    ck_assert_int_eq(GEMMD_ACT_SILU, 4);
+    ck_assert_uint_eq(sizeof(struct gemmd_error_info), 372);
+}
+END_TEST
+
 START_TEST(names_everything)
 {
     enum gemmd_dtype dtype;
@@ -198,6 +212,7 @@ int main(void)
     tcase_add_test(tcase, takes_no_options_and_zeroed_ones);
     tcase_add_test(tcase, takes_structures_of_other_versions);
     tcase_add_test(tcase, writes_no_further_than_the_caller_knows);
+    tcase_add_test(tcase, keeps_the_values_of_enumerations);
     tcase_add_test(tcase, names_everything);
     tcase_add_test(tcase, spreads_repeats_over_a_growing_time);
     suite_add_tcase(suite, tcase);

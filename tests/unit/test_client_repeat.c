@@ -1,9 +1,11 @@
 /* What libgemmd sends again, when, and how often. */
 #include <check.h>
+#include <errno.h>
 #include <gemmd/gemmd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "fake_http.h"
 #include "product_case.h"
@@ -236,6 +238,54 @@ START_TEST(asks_first_after_a_body_was_cut_off)
 }
 END_TEST
 
+/* The next piece of a body that this thread sends fails as if the other side had gone. */
+static _Thread_local bool break_body;
+
+__attribute__((visibility("default"))) ssize_t send(int socket, const void *data, size_t bytes,
+                                                    int flags)
+{
+    if (break_body && (bytes < 4 || memcmp(data, "POST", 4) != 0)) {
+        break_body = false;
+        errno = EPIPE;
+        return -1;
+    }
+    return sendto(socket, data, bytes, flags, NULL, 0);
+}
+
+/* The daemon gave up a connection just when it was to be used again: no failure, and no repeat. */
+START_TEST(replaces_a_kept_connection_that_breaks)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = case_act(head);
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_error_info error;
+    float c[CASE_M * CASE_N];
+    gemm.c = c;
+    gemm.c_bytes = sizeof c;
+    ck_assert_int_eq(gemmd_gemm(client, &gemm, NULL, &error), GEMMD_OK);
+    break_body = true;
+    ck_assert_msg(gemmd_gemm(client, &gemm, NULL, &error) == GEMMD_OK, "%s", error.message);
+    ck_assert_msg(!break_body, "nothing was sent through send()");
+    gemmd_client_free(client);
+    /* On a new connection it is a failure. */
+    client = case_client(fake_url(server), 0);
+    break_body = true;
+    ck_assert_int_eq(gemmd_gemm(client, &gemm, NULL, &error), GEMMD_ERR_CONNECTION);
+    gemmd_client_free(client);
+    fake_stop(server);
+    size_t last = 0;
+    for (size_t i = 0; i < fake_request_count(server); i++)
+        if (fake_request(server, i)->body_bytes > 0)
+            last = i;
+    ck_assert_uint_eq(fake_request(server, 0)->connection, 0);
+    ck_assert_uint_eq(fake_request(server, last)->connection, 1);
+    ck_assert_ptr_null(strstr(fake_request(server, last)->head, "Expect"));
+    fake_free(server);
+}
+END_TEST
+
 static unsigned long timeout_of(const struct fake_request *request)
 {
     const char *at = strstr(request->head, "timeout_ms=");
@@ -304,6 +354,7 @@ int main(void)
     tcase_add_test(tcase, survives_a_connection_closed_while_idle);
     tcase_add_test(tcase, asks_before_it_sends_a_large_body);
     tcase_add_test(tcase, asks_first_after_a_body_was_cut_off);
+    tcase_add_test(tcase, replaces_a_kept_connection_that_breaks);
     tcase_add_test(tcase, tells_the_daemon_what_time_is_left);
     tcase_add_test(tcase, says_that_nobody_listens);
     suite_add_tcase(suite, tcase);

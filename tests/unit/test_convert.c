@@ -179,7 +179,7 @@ START_TEST(rows_of_any_length)
         for (uint64_t i = 0; i < count; i++) {
             double alone;
             convert_to_f64(dtype, from + i * dtype_size(dtype), &alone, 1);
-            ck_assert_msg(memcmp(&alone, &wide[i], sizeof alone) == 0,
+            ck_assert_msg(alone == wide[i] || (isnan(alone) && isnan(wide[i])),
                           "%s: element %lu of %lu differs from the same alone", dtype_name(dtype),
                           (unsigned long)i, (unsigned long)count);
         }

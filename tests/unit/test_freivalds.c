@@ -1,6 +1,7 @@
 /* A right result passes, whatever the types, sizes and values; one wrong element of visible size
  * does not. */
 #include <check.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,6 +322,7 @@ START_TEST(the_largest_and_smallest_of_f64_pass)
         .dtype = GEMMD_F64, .out = GEMMD_F64, .m = 9, .n = 50, .k = 7, .alpha = 1, .batch = 1};
     const double scales[][2] = {{1e307, 1e-10},   {1e-10, 1e307}, {1e200, 1e100},  {1e-300, 1e-10},
                                 {1e-200, 1e-200}, {1e-310, 1},    {1e160, 1e-160}, {1e300, 1e300}};
+    unsigned judged = 0;
     for (unsigned i = 0; i < sizeof scales / sizeof scales[0]; i++) {
         struct product product;
         ck_assert(product_create(&product, &like, 0, PRODUCT_UNIFORM, i));
@@ -333,8 +335,17 @@ START_TEST(the_largest_and_smallest_of_f64_pass)
         }
         compute("tiled", &product);
         must_pass(&product, i, "extreme magnitudes");
+        uint64_t row, column;
+        find_largest(&product, &row, &column);
+        const double value = get(&product, row, column);
+        if (fabs(value) > DBL_MIN && fabs(value) < DBL_MAX) {
+            set(&product, row, column, -value);
+            must_fail(&product, i, "the largest element has the other sign");
+            judged++;
+        }
         product_destroy(&product);
     }
+    ck_assert_msg(judged >= 3, "only %u results can be told right from wrong", judged);
 }
 END_TEST
 

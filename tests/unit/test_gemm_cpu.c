@@ -123,6 +123,7 @@ END_TEST
 START_TEST(beyond_one_block)
 {
     const struct case_types types = case_types[_i];
+    static const char bias; /* its address says that there is one */
     struct gemm_problem wide = {.dtype = types.dtype,
                                 .out = types.out,
                                 .m = 205,
@@ -136,6 +137,11 @@ START_TEST(beyond_one_block)
     tall.m = 1037;
     tall.n = tall.k = 9;
     check_product(&wide, 1, PRODUCT_UNIFORM, 2000, kernels_for(types.dtype));
+    wide.k = 20;
+    wide.beta = 2;
+    wide.bias = &bias;
+    wide.batch = 2;
+    check_product(&wide, 0, PRODUCT_UNIFORM, 2003, kernels_for(types.dtype));
     check_product(&tall, 1, PRODUCT_UNIFORM, 2001, kernels_for(types.dtype));
     tall.transa = !tall.transa;
     tall.beta = 1;

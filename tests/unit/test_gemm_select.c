@@ -99,6 +99,9 @@ START_TEST(what_is_not_offered_no_kernel_takes)
     refused("auto", &problem, "none");
     problem.alpha = 3e9;
     refused("tiled", &problem, "none");
+    problem.alpha = 1;
+    problem.beta = 0.5;
+    refused("naive", &problem, "none");
     problem = problem_of(GEMMD_F32, GEMMD_F32);
     problem.k = 0;
     refused("auto", &problem, "none");

@@ -22,7 +22,8 @@
  * Threads. A client, and the requests made with it, belong to one thread at a time: use a client
  * for each thread, or serialise the calls. Different clients are independent of each other.
  * Functions without a client may be called from any thread. The library starts no threads of its
- * own but the resolver's; nothing moves outside of its functions. No signal is raised or handled.
+ * own but the resolver's; nothing moves outside of its functions. It handles no signals; with https
+ * a lost connection may raise SIGPIPE, which a program then ignores.
  * The first gemmd_client_new() calls curl_global_init(), once for the process and safely against
  * other threads of this library; a program that uses libcurl itself from several threads calls
  * curl_global_init() before either.

@@ -1,0 +1,162 @@
+"""gemmctl with a server that is no gemmd: canned refusals, one that never answers, one behind TLS."""
+
+import contextlib
+import http.server
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from test_formats import npy
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name in ("A.npy", "B.npy"):
+        (tmp_path / name).write_bytes(npy(np.ones((4, 4), np.float32)))
+    return ["A.npy", "B.npy"]
+
+
+@contextlib.contextmanager
+def serve(status, body):
+    """A server that answers every POST with the same; gives its URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("status, problem, code", [
+    (401, {"type": "x/unauthorized", "detail": "no token"}, 1),
+    (422, {"type": "x/unsupported", "detail": "not here"}, 1),
+    (500, {"type": "x/internal", "detail": "a fault"}, 1),
+    (200, {"no": "result"}, 1),
+    (429, {"type": "x/queue-full", "detail": "full"}, 3),
+    (503, {"type": "x/draining", "detail": "going down"}, 3),
+    (503, None, 3),
+    (504, {"type": "x/deadline", "detail": "too late"}, 4),
+    (502, None, 4),
+    (500, {"type": "x/internal", "detail": "wrong result", "field": "verify"}, 5),
+])
+def test_exit_codes(status, problem, code, gemmctl, files, tmp_path):
+    body = b"<html>" if problem is None else json.dumps(problem).encode()
+    with serve(status, body) as url:
+        result = subprocess.run([gemmctl, "gemm", *files, "-o", "C.npy", "--retries", "0", "--url",
+                                 url], cwd=tmp_path, capture_output=True, timeout=PATIENCE_S,
+                                check=False)
+    assert result.returncode == code, result.stderr
+    if problem and "detail" in problem:
+        assert problem["detail"] in result.stderr.decode()
+    assert sorted(os.listdir(tmp_path)) == ["A.npy", "B.npy"], "nothing is left behind"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt(number, gemmctl, files, tmp_path):
+    """The request ends on both sides, and no half of a file stays."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_S)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with subprocess.Popen([gemmctl, "gemm", *files, "-o", "C.npy", "--url", url], cwd=tmp_path,
+                              stderr=subprocess.PIPE) as process:
+            connection, _ = server.accept()
+            connection.settimeout(PATIENCE_S)
+            with connection:
+                assert connection.recv(4) == b"POST"
+                process.send_signal(number)
+                while connection.recv(65536):
+                    pass
+            said = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 130
+    assert b"cancelled" in said
+    assert sorted(os.listdir(tmp_path)) == ["A.npy", "B.npy"]
+
+
+def test_time_runs_out(gemmctl, files, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        result = subprocess.run([gemmctl, "gemm", *files, "-o", "C.npy", "--timeout", "200ms",
+                                 "--url", url], cwd=tmp_path, capture_output=True,
+                                timeout=PATIENCE_S, check=False)
+    assert result.returncode == 4
+    assert b"200 ms" in result.stderr
+
+
+def pump(source, target):
+    """Copies until one side ends, and then ends the other."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    for side in (source, target):
+        with contextlib.suppress(OSError):
+            side.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def tls_front(backend, certificate, key):
+    """Ends TLS in front of a daemon, as a proxy would; gives its URL."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def forward(plain):
+        with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as front, \
+                socket.create_connection(backend) as back:
+            thread = threading.Thread(target=pump, args=(back, front))
+            thread.start()
+            pump(front, back)
+            thread.join()
+
+    def accept(server):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=forward, args=server.accept()[:1]).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=accept, args=(server,))
+        thread.start()
+        try:
+            yield f"https://localhost:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_https(gemmctl, address, files, tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem", "-out",
+                    "cert.pem", "-days", "1", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost"], cwd=tmp_path, check=True, capture_output=True)
+    command = [gemmctl, "gemm", *files, "-o", "C.npy", "--retries", "0"]
+    with tls_front(address, tmp_path / "cert.pem", tmp_path / "key.pem") as front:
+        result = subprocess.run([*command, "--url", front], cwd=tmp_path, capture_output=True,
+                                timeout=PATIENCE_S, check=False)
+        assert result.returncode == 4
+        assert b"not trusted" in result.stderr
+        assert not (tmp_path / "C.npy").exists()
+        subprocess.run([*command, "--url", front, "--ca-file", "cert.pem"], cwd=tmp_path,
+                       check=True, timeout=PATIENCE_S)
+    assert np.array_equal(np.load(tmp_path / "C.npy"), np.full((4, 4), 4, np.float32))

@@ -1,0 +1,161 @@
+/*
+ * libgemmd when memory runs out: every allocation of a product's way fails in turn, the library's
+ * own, libcurl's and jansson's. Each time there must be a clean error or a right result, nothing
+ * left allocated, and a client that works again.
+ *
+ * After jansson's test_chaos.c.
+ */
+#include <check.h>
+#include <curl/curl.h>
+#include <gemmd/gemmd.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_http.h"
+#include "product_case.h"
+
+/* The linker sends the library's calls here (-Wl,--wrap). */
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+char *__real_strdup(const char *text);
+int __real_posix_memalign(void **out, size_t alignment, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+char *__wrap_strdup(const char *text);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes);
+
+/* The fake server's thread allocates too, and is left alone. */
+static _Thread_local bool armed;
+static _Thread_local long countdown;
+static _Thread_local bool failed;
+
+static bool fails(void)
+{
+    if (!armed || --countdown != 0)
+        return false;
+    failed = true;
+    return true;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return fails() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    return fails() ? NULL : __real_realloc(old, bytes);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return fails() ? NULL : __real_strdup(text);
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+    return fails() ? 12 /* ENOMEM */ : __real_posix_memalign(out, alignment, bytes);
+}
+
+/* Check allocates too, so nothing is asserted in here. */
+static enum gemmd_error run_once(const char *url, float c[CASE_M * CASE_N],
+                                 struct gemmd_error_info *error)
+{
+    struct gemmd_options client_options;
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_result result;
+    gemmd_options_init(&client_options, sizeof client_options);
+    client_options.url = url;
+    client_options.token = "secret";
+    client_options.retries = 0;
+    struct gemmd_client *client = gemmd_client_new(&client_options, error);
+    if (client == NULL)
+        return error->code;
+    gemmd_result_init(&result, sizeof result);
+    enum gemmd_error code = gemmd_gemm(client, &gemm, &result, error);
+    if (code == GEMMD_OK) {
+        memcpy(c, result.data, sizeof case_product);
+        gemmd_free(result.data);
+    }
+    gemmd_client_free(client);
+    return code;
+}
+
+/* Runs with the 1st, 2nd, 3rd ... allocation failing until one run has none that failed. Returns
+ * how many there are. */
+static long fail_each(const char *url, enum gemmd_error right)
+{
+    long number = 0;
+    do {
+        struct gemmd_error_info error = {.message = ""};
+        float c[CASE_M * CASE_N] = {0};
+        countdown = ++number;
+        failed = false;
+        armed = true;
+        enum gemmd_error code = run_once(url, c, &error);
+        armed = false;
+        ck_assert_int_eq(error.code, code);
+        if (code == GEMMD_OK)
+            ck_assert_mem_eq(c, case_product, sizeof case_product);
+        else
+            ck_assert_msg(error.message[0] != '\0', "allocation %ld: no sentence", number);
+        if (!failed)
+            ck_assert_msg(code == right, "%s", error.message);
+    } while (failed);
+    return number;
+}
+
+START_TEST(every_allocation_of_a_product_fails)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = case_act(head);
+    struct fake_server *server = fake_start(&act, 1);
+    ck_assert_int_gt(fail_each(fake_url(server), GEMMD_OK), 20);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+START_TEST(every_allocation_of_a_refusal_fails)
+{
+    static const char problem[] = "{\"type\":\"x/unsupported\",\"detail\":\"d\",\"field\":\"m\"}";
+    const struct fake_act act = {.head = "HTTP/1.1 422 Unprocessable\r\nConnection: close\r\n"
+                                         "Content-Type: application/problem+json",
+                                 .payload = problem,
+                                 .payload_bytes = sizeof problem - 1,
+                                 .take_bytes = FAKE_ALL,
+                                 .then = FAKE_CLOSE};
+    struct fake_server *server = fake_start(&act, 1);
+    ck_assert_int_gt(fail_each(fake_url(server), GEMMD_ERR_UNSUPPORTED), 20);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+int main(void)
+{
+    /* Before the library does; libcurl keeps the first functions it is given. */
+    if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, __wrap_malloc, free, __wrap_realloc,
+                             __wrap_strdup, __wrap_calloc) != CURLE_OK)
+        return EXIT_FAILURE;
+    json_set_alloc_funcs(__wrap_malloc, free);
+    Suite *suite = suite_create("client_memory");
+    TCase *tcase = tcase_create("client_memory");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, every_allocation_of_a_product_fails);
+    tcase_add_test(tcase, every_allocation_of_a_refusal_fails);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
