@@ -252,7 +252,7 @@ static bool time_all(struct timing *t, struct shape_bench *s, int unit,
 {
     struct bench_state *state = t->run->state;
     const int rounds = t->run->options->quick ? ROUNDS_QUICK : ROUNDS;
-    int participants[PARTICIPANTS_MAX], counts[PARTICIPANTS_MAX], count = 0;
+    int participants[PARTICIPANTS_MAX] = {0}, counts[PARTICIPANTS_MAX] = {0}, count = 0;
     float times[PARTICIPANTS_MAX][ROUNDS];
     for (int i = 0; i < PARTICIPANTS_MAX; i++) {
         if (i == LT || (i == LT_TIGHT && s->has_tight) || (i < VARIANTS_MAX && s->launches[i])) {
