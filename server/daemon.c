@@ -115,7 +115,9 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
     daemon->started_ns = clock_now_ns();
-    daemon->io_thread_count = config->io_threads != 0 ? config->io_threads : default_io_threads();
+    uint32_t io_threads = config->io_threads != 0 ? config->io_threads : default_io_threads();
+    daemon->bulk_thread_first = io_threads;
+    daemon->io_thread_count = config->bulk_connections > 0 ? 2 * io_threads : io_threads;
     if (config->token_file != NULL) {
         enum gemmd_error code = tokens_load(config->token_file, &daemon->tokens, fault);
         if (code != GEMMD_OK)

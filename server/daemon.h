@@ -44,12 +44,14 @@ struct daemon {
 
     struct io_thread **io_threads;
     uint32_t io_thread_count;
+    uint32_t bulk_thread_first; /* the threads from here on serve connections with large bodies */
     struct peer_counts *peers;
     struct lingering *lingering;
     struct acceptor *acceptor;
 
     _Atomic enum daemon_stage stage;
     atomic_uint connections; /* open ones */
+    atomic_uint bulk_connections;
     uint64_t started_ns;
 };
 

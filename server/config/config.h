@@ -36,6 +36,8 @@ struct config {
     uint32_t max_connections; /* in total */
     uint32_t max_connections_per_address; /* 0: no limit; never for unix sockets */
     uint64_t connection_buffer_bytes;     /* libmicrohttpd's buffer for each connection */
+    uint32_t bulk_connections; /* at most so many get a buffer for large bodies; 0: none */
+    uint64_t bulk_buffer_bytes;
     uint64_t max_body_bytes;
     uint64_t max_result_bytes;
     uint32_t queue_requests;

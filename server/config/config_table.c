@@ -43,10 +43,16 @@ const struct config_option config_options[] = {
      FIELD(max_connections_per_address), .max = 1000000, .standard = "0", .placeholder = "N",
      .help = "Open connections from one IP address; 0: no limit. Unix sockets are not counted."},
     {SETTING("connection-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING),
-     FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "64K",
+     FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "48K",
      .placeholder = "SIZE",
-     .help = "Buffer of each connection; larger suits large bodies, smaller suits many "
-             "connections."},
+     .help = "Buffer of each connection; all of it is cleared after each request."},
+    {SETTING("bulk-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
+     FIELD(bulk_connections), .max = 1000000, .standard = "64", .placeholder = "N",
+     .help = "How many connections may have the larger buffer and threads of their own, because "
+             "their first request has a body of 4 MiB or more; 0: none."},
+    {SETTING("bulk-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING), FIELD(bulk_buffer_bytes),
+     .min = 8 * KIB, .max = 64 * MIB, .standard = "1M", .placeholder = "SIZE",
+     .help = "Buffer of each of these."},
     {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
      .help = "Bearer tokens that are let in, one a line: TENANT:TOKEN or TOKEN. Without it "

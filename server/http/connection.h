@@ -32,7 +32,7 @@ enum connection_phase {
 struct connection {
     struct connection *next, *previous; /* the I/O thread's list */
     struct io_thread *thread;
-    struct inbox_message arrival; /* on its way from the acceptor to the thread */
+    struct inbox_message arrival; /* on its way to the thread */
     int fd;
     char peer[64]; /* for the log */
     struct sockaddr_storage peer_address;
@@ -43,6 +43,7 @@ struct connection {
     uint64_t moved_bytes; /* received in this phase */
     uint64_t deadline_ns; /* the request's own; 0: none */
 
+    bool bulk;   /* has one of --bulk-connections */
     bool linger; /* refused with the body unread: keep reading for a while after the close */
 };
 

@@ -86,6 +86,7 @@ static enum gemmd_error check_daemon(struct request *request)
 
 static void gemm_begin(struct request *request)
 {
+    request->gemm.memory = request->thread->memory;
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
     if (choose_formats(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         check_daemon(request) != GEMMD_OK ||
@@ -123,14 +124,15 @@ static void gemm_submit(struct request *request)
 }
 
 struct sent_block {
-    struct pool *pool;
+    struct pool_cache *memory;
     void *block;
+    uint64_t bytes;
 };
 
 static void block_sent(void *cls)
 {
     struct sent_block *sent = cls;
-    pool_free(sent->pool, sent->block);
+    pool_free(sent->memory, sent->block, sent->bytes);
     free(sent);
 }
 
@@ -188,7 +190,7 @@ static void gemm_answer(struct request *request)
     struct MHD_Response *response = NULL;
     uint64_t length = call->header_bytes + call->result_bytes;
     if (sent != NULL) {
-        *sent = (struct sent_block){request->daemon->pool, call->result};
+        *sent = (struct sent_block){call->memory, call->result, length};
         response = MHD_create_response_from_buffer_with_free_callback_cls(
             (size_t)length, call->result, block_sent, sent);
     }

@@ -88,7 +88,7 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
     call->header_bytes = result_header(call, &call->c, header);
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
         return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
-    call->result = pool_alloc(daemon->pool, block_bytes, fault);
+    call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     memcpy(call->result, header, call->header_bytes);
@@ -167,7 +167,7 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
         if (call->body_capacity > daemon->config.max_body_bytes)
             call->body_capacity = daemon->config.max_body_bytes;
     }
-    call->body = pool_alloc(daemon->pool, call->body_capacity, fault);
+    call->body = pool_alloc(call->memory, call->body_capacity, fault);
     return call->body == NULL ? GEMMD_ERR_OUT_OF_MEMORY : GEMMD_OK;
 }
 
@@ -180,11 +180,11 @@ static enum gemmd_error grow_body(struct gemm_call *call, struct daemon *daemon,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
-    unsigned char *body = pool_alloc(daemon->pool, capacity, fault);
+    unsigned char *body = pool_alloc(call->memory, capacity, fault);
     if (body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     memcpy(body, call->body, call->body_bytes);
-    pool_free(daemon->pool, call->body);
+    pool_free(call->memory, call->body, call->body_capacity);
     call->body = body;
     call->body_capacity = capacity;
     return GEMMD_OK;
@@ -235,7 +235,8 @@ static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *dae
     }
     if (total == 0)
         return GEMMD_OK;
-    call->scratch = pool_alloc(daemon->pool, total, fault);
+    call->scratch_bytes = total;
+    call->scratch = pool_alloc(call->memory, total, fault);
     if (call->scratch == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (int i = 0; i < 4; i++) {
@@ -289,9 +290,9 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
     if (call->has_device_memory)
         arena_free(device_arena(daemon->device), call->work.device_offset);
     call->has_device_memory = false;
-    pool_free(daemon->pool, call->body);
+    pool_free(call->memory, call->body, call->body_capacity);
     call->body = NULL;
-    pool_free(daemon->pool, call->scratch);
+    pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
     if (call->has_place)
         queue_release(daemon->queue, call->queue_bytes);
@@ -301,6 +302,6 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
 void gemm_call_close(struct gemm_call *call, struct daemon *daemon)
 {
     gemm_call_finish(call, daemon);
-    pool_free(daemon->pool, call->result);
+    pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
 }

@@ -16,18 +16,21 @@
 #include "server/work/work.h"
 
 struct daemon;
+struct pool_cache;
 
 struct gemm_call {
     struct gemm_request request;
     enum format body_format, answer_format;
     uint64_t deadline_ns;
 
-    unsigned char *body; /* pinned */
+    struct pool_cache *memory; /* the I/O thread's; borrowed */
+    unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
     unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
-    struct tensor c;        /* the result; data points into `result` */
+    uint64_t scratch_bytes;
+    struct tensor c; /* the result; data points into `result` */
 
     uint64_t queue_bytes; /* what the place in the queue counts */
     bool has_place, has_device_memory;
@@ -40,8 +43,8 @@ struct gemm_body_length {
     uint64_t bytes;
 };
 
-/* `call` is zeroed but for `request` (all parameters set and checked), the formats and the
- * deadline. */
+/* `call` is zeroed but for `request` (all parameters set and checked), the formats, the deadline
+ * and `memory`. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */

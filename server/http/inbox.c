@@ -53,12 +53,15 @@ void inbox_act(struct inbox *inbox)
     }
 }
 
-void inbox_wait(struct inbox *inbox, int fd, int timeout_ms)
+void inbox_wait(struct inbox *inbox, const int fds[INBOX_FDS_MAX], int timeout_ms)
 {
-    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = inbox->wake_fd, .events = POLLIN}};
+    struct pollfd polled[INBOX_FDS_MAX + 1] = {{.fd = inbox->wake_fd, .events = POLLIN}};
     uint64_t count;
+    for (int i = 0; i < INBOX_FDS_MAX; i++)
+        polled[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     atomic_store(&inbox->asleep, true);
-    if (atomic_load(&inbox->newest) == NULL && poll(fds, 2, timeout_ms) > 0 && fds[1].revents != 0)
+    if (atomic_load(&inbox->newest) == NULL && poll(polled, INBOX_FDS_MAX + 1, timeout_ms) > 0 &&
+        polled[0].revents != 0)
         (void)!read(inbox->wake_fd, &count, sizeof count);
     atomic_store(&inbox->asleep, false);
 }

@@ -36,7 +36,9 @@ void inbox_post(struct inbox *inbox, struct inbox_message *message);
 
 /* The owner's. Runs what has been posted. */
 void inbox_act(struct inbox *inbox);
-/* Waits until something has been posted, `fd` is readable or `timeout_ms` (-1: none) is over. */
-void inbox_wait(struct inbox *inbox, int fd, int timeout_ms);
+enum { INBOX_FDS_MAX = 2 };
+/* Waits until something has been posted, one of `fds` is readable or `timeout_ms` (-1: none) is
+ * over. */
+void inbox_wait(struct inbox *inbox, const int fds[INBOX_FDS_MAX], int timeout_ms);
 
 #endif

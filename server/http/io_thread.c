@@ -1,5 +1,6 @@
 #include "server/http/io_thread.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -17,6 +18,10 @@
 
 /* How often the loop is run at the end, so that the answers it was left with have a chance. */
 enum { LAST_TURNS = 4 };
+enum { ARRIVALS_PER_TURN = 32 };
+/* As much of a request's head as is looked at, and from which length on a body counts as large:
+ * below, the larger buffer gained nothing. */
+enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
 
 static void uncount(struct io_thread *thread, const struct connection *connection)
 {
@@ -25,45 +30,56 @@ static void uncount(struct io_thread *thread, const struct connection *connectio
     peer_counts_remove(thread->daemon->peers, (const struct sockaddr *)&connection->peer_address);
 }
 
-static void connection_opened(struct io_thread *thread, void **context)
+static void link_connection(struct io_thread *thread, struct connection *connection)
 {
-    struct connection *connection = *context = thread->arriving;
-    thread->arriving = NULL;
+    connection->thread = thread;
+    connection->previous = NULL;
     connection->next = thread->connections;
     if (connection->next != NULL)
         connection->next->previous = connection;
     thread->connections = connection;
 }
 
-/* libmicrohttpd closes the descriptor next. */
-static void connection_closed(struct io_thread *thread, struct connection *connection)
+static void unlink_connection(struct connection *connection)
 {
     if (connection->previous != NULL)
         connection->previous->next = connection->next;
     else
-        thread->connections = connection->next;
+        connection->thread->connections = connection->next;
     if (connection->next != NULL)
         connection->next->previous = connection->previous;
-    if (connection->linger)
-        lingering_add(thread->daemon->lingering, connection->fd);
-    uncount(thread, connection);
+}
+
+/* The descriptor is closed, or about to be. */
+static void end_connection(struct connection *connection)
+{
+    struct daemon *daemon = connection->thread->daemon;
+    unlink_connection(connection);
+    if (connection->bulk)
+        atomic_fetch_sub(&daemon->bulk_connections, 1);
+    uncount(connection->thread, connection);
     free(connection);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
+    struct io_thread *thread = cls;
     (void)mhd;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        connection_opened(cls, context);
-    else
-        connection_closed(cls, *context);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = thread->arriving;
+        thread->arriving = NULL;
+        return;
+    }
+    struct connection *connection = *context;
+    if (connection->linger)
+        lingering_add(thread->daemon->lingering, connection->fd);
+    end_connection(connection);
 }
 
-/* The messages. */
-static void arrive(struct inbox_message *message)
+/* To libmicrohttpd, for good. */
+static void admit(struct connection *connection)
 {
-    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
     struct io_thread *thread = connection->thread;
     thread->arriving = connection;
     /* Calls on_connection, unless it cannot take the socket; it closes it then. */
@@ -72,8 +88,70 @@ static void arrive(struct inbox_message *message)
     if (thread->arriving == NULL)
         return;
     thread->arriving = NULL;
-    uncount(thread, connection);
-    free(connection);
+    end_connection(connection);
+}
+
+/* The messages. */
+static void arrive_in_bulk(struct inbox_message *message)
+{
+    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
+    link_connection(connection->thread, connection);
+    admit(connection);
+}
+
+static bool take_bulk_place(struct daemon *daemon)
+{
+    uint32_t taken = atomic_load(&daemon->bulk_connections);
+    do {
+        if (taken >= daemon->config.bulk_connections)
+            return false;
+    } while (!atomic_compare_exchange_weak(&daemon->bulk_connections, &taken, taken + 1));
+    return true;
+}
+
+static void move_to_bulk(struct connection *connection)
+{
+    struct io_thread *from = connection->thread;
+    struct daemon *daemon = from->daemon;
+    uint32_t first = daemon->bulk_thread_first;
+    struct io_thread *to = io_thread_least_loaded(daemon->io_threads + first,
+                                                  daemon->io_thread_count - first, from->index);
+    unlink_connection(connection);
+    atomic_fetch_sub(&from->load, 1);
+    atomic_fetch_add(&to->load, 1);
+    connection->bulk = true;
+    connection->thread = to;
+    connection->arrival.act = arrive_in_bulk;
+    inbox_post(&to->inbox, &connection->arrival);
+}
+
+static void look_at(struct connection *connection)
+{
+    struct io_thread *thread = connection->thread;
+    char head[HEAD_BYTES];
+    ssize_t got = recv(connection->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN && arrivals_add(&thread->arrivals, connection))
+        return;
+    if (got > 0 && arrivals_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
+        take_bulk_place(thread->daemon))
+        move_to_bulk(connection);
+    else
+        admit(connection);
+}
+
+static void arrive(struct inbox_message *message)
+{
+    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
+    link_connection(connection->thread, connection);
+    look_at(connection);
+}
+
+static void take_arrivals(struct io_thread *thread)
+{
+    struct connection *ready[ARRIVALS_PER_TURN];
+    int count = arrivals_collect(&thread->arrivals, ready, ARRIVALS_PER_TURN);
+    for (int i = 0; i < count; i++)
+        look_at(ready[i]);
 }
 
 static void check(struct inbox_message *message)
@@ -96,14 +174,14 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
-static void wait_for_work(struct io_thread *thread, int mhd_fd)
+static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
 {
     int due_ms = log_buffer_due_ms(&thread->log_buffer, clock_now_ns());
     if (due_ms == 0) {
         log_flush(thread->daemon->log, &thread->log_buffer);
         due_ms = -1;
     }
-    inbox_wait(&thread->inbox, mhd_fd, due_ms);
+    inbox_wait(&thread->inbox, fds, due_ms);
 }
 
 static void turn(struct io_thread *thread)
@@ -116,15 +194,19 @@ static void turn(struct io_thread *thread)
 static void *run(void *argument)
 {
     struct io_thread *thread = argument;
-    int fd = MHD_get_daemon_info(thread->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    const int fds[INBOX_FDS_MAX] = {
+        MHD_get_daemon_info(thread->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+        thread->arrivals.epoll_fd,
+    };
     char name[16];
     snprintf(name, sizeof name, "io-%" PRIu32, thread->index);
     pthread_setname_np(pthread_self(), name);
 
     while (!thread->stopping) {
         if (!has_more_to_do(thread->mhd))
-            wait_for_work(thread, fd);
+            wait_for_work(thread, fds);
         inbox_act(&thread->inbox);
+        take_arrivals(thread);
         turn(thread);
     }
     for (int i = 0; i < LAST_TURNS; i++)
@@ -132,16 +214,30 @@ static void *run(void *argument)
     return NULL;
 }
 
-static struct MHD_Daemon *start_mhd(struct io_thread *thread, const struct config *config)
+static struct MHD_Daemon *start_mhd(struct io_thread *thread)
 {
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0,
-                            NULL, NULL, request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK,
-                            request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED,
-                            request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-                            thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            (size_t)config->connection_buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                            MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+    const struct config *config = &thread->daemon->config;
+    bool bulk = thread->index >= thread->daemon->bulk_thread_first;
+    size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+        request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
+        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+}
+
+struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
+                                         uint32_t turn)
+{
+    struct io_thread *best = threads[turn % count];
+    for (uint32_t i = 1; i < count; i++) {
+        struct io_thread *thread = threads[(turn + i) % count];
+        if (atomic_load(&thread->load) < atomic_load(&best->load))
+            best = thread;
+    }
+    return best;
 }
 
 enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct io_thread **out,
@@ -161,7 +257,12 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
 
     if (!inbox_open(&thread->inbox))
         goto no_inbox;
-    thread->mhd = start_mhd(thread, &daemon->config);
+    if (!arrivals_open(&thread->arrivals))
+        goto no_arrivals;
+    thread->memory = pool_cache_create(daemon->pool);
+    if (thread->memory == NULL)
+        goto no_memory;
+    thread->mhd = start_mhd(thread);
     if (thread->mhd == NULL)
         goto no_mhd;
     if (pthread_create(&thread->thread, NULL, run, thread) != 0)
@@ -172,6 +273,10 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
 no_thread:
     MHD_stop_daemon(thread->mhd);
 no_mhd:
+    pool_cache_destroy(thread->memory);
+no_memory:
+    arrivals_close(&thread->arrivals);
+no_arrivals:
     inbox_close(&thread->inbox);
 no_inbox:
     free(thread);
@@ -185,6 +290,12 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
+    while (thread->connections != NULL) { /* that libmicrohttpd never knew */
+        close(thread->connections->fd);
+        end_connection(thread->connections);
+    }
+    arrivals_close(&thread->arrivals);
+    pool_cache_destroy(thread->memory);
     log_flush(thread->daemon->log, &thread->log_buffer);
     inbox_close(&thread->inbox);
     free(thread);

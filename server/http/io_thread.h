@@ -6,6 +6,10 @@
  * thread is ours too (libmicrohttpd's "external" polling): what has to be done on it, be it a new
  * connection, a finished request or a check for late clients, comes through its inbox, so that
  * nothing about a connection is shared between threads.
+ *
+ * There are two kinds. All connections come to a thread of the first kind; those whose first
+ * request has a large body are moved to one of the bulk threads before libmicrohttpd sees them. So
+ * neither's buffers cost the other, and no small request waits for a large copy.
  */
 #ifndef SERVER_HTTP_IO_THREAD_H
 #define SERVER_HTTP_IO_THREAD_H
@@ -17,12 +21,14 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
+#include "server/http/arrivals.h"
 #include "server/http/connection.h"
 #include "server/http/inbox.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
 struct MHD_Daemon;
+struct pool_cache;
 struct request;
 
 struct io_thread {
@@ -35,11 +41,13 @@ struct io_thread {
     /* Only the thread itself touches these. */
     uint64_t id_state;              /* of the generator of request ids */
     struct connection *connections; /* open ones */
+    struct arrivals arrivals;       /* those that libmicrohttpd does not know yet */
     struct connection *arriving;    /* what MHD_add_connection is being called for */
     bool moved;                     /* something came or went in this turn of the loop */
     bool busy;                      /* ... in the last one: it is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* its access log */
+    struct pool_cache *memory;    /* its blocks of daemon->pool */
 
     /* Any thread, on lines of their own: others look at them while this thread works. */
     _Alignas(128) struct inbox inbox;
@@ -49,7 +57,13 @@ struct io_thread {
     struct inbox_message check, stop;
 };
 
-/* Starts thread number `index`; it uses metrics shard `index`. */
+/* The one of `threads` with the fewest connections; `turn` breaks ties. */
+struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
+                                         uint32_t turn);
+
+/* Starts thread number `index`; it uses metrics shard `index`. Threads from
+ * daemon->bulk_thread_first on have --bulk-buffer for a connection, the others
+ * --connection-buffer. */
 enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct io_thread **thread,
                                  struct fault *fault);
 /* Stops once it has done what is in its inbox. No request may be suspended but those whose wake is

@@ -36,19 +36,6 @@ struct acceptor {
     bool done;
 };
 
-static struct io_thread *least_loaded(struct acceptor *acceptor)
-{
-    struct daemon *daemon = acceptor->daemon;
-    struct io_thread *best = NULL;
-    uint32_t start = acceptor->next_thread++;
-    for (uint32_t i = 0; i < daemon->io_thread_count; i++) {
-        struct io_thread *thread = daemon->io_threads[(start + i) % daemon->io_thread_count];
-        if (best == NULL || atomic_load(&thread->load) < atomic_load(&best->load))
-            best = thread;
-    }
-    return best;
-}
-
 /* Over a limit: say so in HTTP, so that a client sees more than a closed socket. */
 static void refuse(struct acceptor *acceptor, int fd)
 {
@@ -72,7 +59,9 @@ static void take(struct acceptor *acceptor, int fd, const struct sockaddr *peer,
         return;
     }
     atomic_fetch_add(&daemon->connections, 1);
-    io_thread_add(least_loaded(acceptor), fd, peer, peer_length);
+    io_thread_add(io_thread_least_loaded(daemon->io_threads, daemon->bulk_thread_first,
+                                         acceptor->next_thread++),
+                  fd, peer, peer_length);
 }
 
 static void stop_polling(struct acceptor *acceptor)

@@ -25,16 +25,21 @@ struct queue {
     uint64_t max_bytes;
 
     struct list lists[LANES][PRIORITIES];
-    uint64_t pushed; /* how many so far */
-    struct queue_state state;
+    uint64_t pushed;          /* how many so far */
+    struct queue_state state; /* but for what is reserved */
     uint64_t earliest_ns; /* no waiting work has a deadline before this; UINT64_MAX: none has one */
     uint32_t sleepers;
-    bool woken, closed;
+    bool woken;
     struct fault failure; /* code is GEMMD_OK until queue_fail_all */
 
     /* What a pop that does not wait looks at first, so that a thread polling a busy device keeps
      * its hands off the lock. */
     atomic_uint waiting[LANES];
+
+    /* The places, which I/O threads take and give back without the lock; on a line of their own. */
+    _Alignas(128) _Atomic uint64_t reserved;
+    _Atomic uint64_t reserved_bytes;
+    atomic_bool refusing; /* closed, or failed */
 };
 
 static void list_append(struct list *list, struct work *work)
@@ -131,9 +136,10 @@ static bool init_lock(struct queue *queue)
 
 struct queue *queue_create(uint32_t max_requests, uint64_t max_bytes)
 {
-    struct queue *queue = calloc(1, sizeof *queue);
+    struct queue *queue = aligned_alloc(_Alignof(struct queue), sizeof *queue);
     if (queue == NULL)
         return NULL;
+    memset(queue, 0, sizeof *queue);
     queue->max_requests = max_requests;
     queue->max_bytes = max_bytes;
     queue->earliest_ns = UINT64_MAX;
@@ -154,44 +160,58 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault)
+static enum gemmd_error refuse(struct queue *queue, struct fault *fault)
 {
-    enum gemmd_error code = GEMMD_OK;
     pthread_mutex_lock(&queue->lock);
-    struct queue_state *state = &queue->state;
-    if (queue->failure.code != GEMMD_OK)
-        code = fault_set(fault, queue->failure.code, NULL, "%s", queue->failure.detail);
-    else if (queue->closed)
-        code = fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
-    else if (bytes > queue->max_bytes)
-        code = fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
-                         " at the most",
-                         bytes, queue->max_bytes);
-    else if (state->reserved >= queue->max_requests)
-        code = fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the queue is full: %" PRIu32 " requests, which is the limit",
-                         state->reserved);
-    else if (bytes > queue->max_bytes - state->reserved_bytes)
-        code = fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the queue is full: %" PRIu64 " of %" PRIu64
-                         " bytes are taken, this request needs %" PRIu64,
-                         state->reserved_bytes, queue->max_bytes, bytes);
-    if (code == GEMMD_OK) {
-        state->reserved++;
-        state->reserved_bytes += bytes;
-    }
+    enum gemmd_error code =
+        queue->failure.code != GEMMD_OK
+            ? fault_set(fault, queue->failure.code, NULL, "%s", queue->failure.detail)
+            : fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
     pthread_mutex_unlock(&queue->lock);
     return code;
 }
 
+/* Adds `amount` unless the sum would exceed the limit; `*sum` is then what it was. */
+static bool add_within(_Atomic uint64_t *total, uint64_t amount, uint64_t limit, uint64_t *sum)
+{
+    *sum = atomic_load_explicit(total, memory_order_relaxed);
+    do {
+        if (amount > limit - *sum)
+            return false;
+    } while (!atomic_compare_exchange_weak(total, sum, *sum + amount));
+    return true;
+}
+
+enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault)
+{
+    uint64_t taken;
+    if (atomic_load(&queue->refusing))
+        return refuse(queue, fault);
+    if (bytes > queue->max_bytes)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
+                         " at the most",
+                         bytes, queue->max_bytes);
+    if (!add_within(&queue->reserved, 1, queue->max_requests, &taken))
+        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "the queue is full: %" PRIu64 " requests, which is the limit", taken);
+    if (!add_within(&queue->reserved_bytes, bytes, queue->max_bytes, &taken)) {
+        atomic_fetch_sub(&queue->reserved, 1);
+        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "the queue is full: %" PRIu64 " of %" PRIu64
+                         " bytes are taken, this request needs %" PRIu64,
+                         taken, queue->max_bytes, bytes);
+    }
+    return GEMMD_OK;
+}
+
 void queue_release(struct queue *queue, uint64_t bytes)
 {
-    pthread_mutex_lock(&queue->lock);
-    assert(queue->state.reserved > 0 && queue->state.reserved_bytes >= bytes);
-    queue->state.reserved--;
-    queue->state.reserved_bytes -= bytes;
-    pthread_mutex_unlock(&queue->lock);
+    uint64_t reserved_bytes = atomic_fetch_sub(&queue->reserved_bytes, bytes);
+    uint64_t reserved = atomic_fetch_sub(&queue->reserved, 1);
+    assert(reserved > 0 && reserved_bytes >= bytes);
+    (void)reserved;
+    (void)reserved_bytes;
 }
 
 void queue_push(struct queue *queue, struct work *work)
@@ -364,6 +384,7 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
     pthread_mutex_lock(&queue->lock);
     if (queue->failure.code == GEMMD_OK)
         fault_set(&queue->failure, code, NULL, "%s", detail);
+    atomic_store(&queue->refusing, true);
     struct work *work;
     for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
         while ((work = queue->lists[i / PRIORITIES][i % PRIORITIES].first) != NULL) {
@@ -376,9 +397,7 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
 
 void queue_close(struct queue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
-    queue->closed = true;
-    pthread_mutex_unlock(&queue->lock);
+    atomic_store(&queue->refusing, true);
 }
 
 struct queue_state queue_state(struct queue *queue)
@@ -386,5 +405,7 @@ struct queue_state queue_state(struct queue *queue)
     pthread_mutex_lock(&queue->lock);
     struct queue_state state = queue->state;
     pthread_mutex_unlock(&queue->lock);
+    state.reserved = (uint32_t)atomic_load(&queue->reserved);
+    state.reserved_bytes = atomic_load(&queue->reserved_bytes);
     return state;
 }

@@ -7,8 +7,8 @@
  * Bounded by count and by bytes,
  * exactly: a place is reserved at the headers (queue_reserve), turned into work (queue_push) and
  * given back (queue_release) when the request is over, so that it counts what waits, runs and is
- * being received alike. Thread-safe. `done` callbacks are called by the thread whose call ended
- * the work, with no lock held.
+ * being received alike. Places take no lock. Thread-safe. `done` callbacks are called by the thread
+ * whose call ended the work, with no lock held.
  */
 #ifndef SERVER_WORK_QUEUE_H
 #define SERVER_WORK_QUEUE_H

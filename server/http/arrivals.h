@@ -1,0 +1,35 @@
+/*
+ * arrivals.h - an I/O thread's new connections, until their first bytes can be looked at.
+ *
+ * How large its first request is decides where a connection goes: libmicrohttpd's buffer is one
+ * size a daemon, and what large bodies want (1 MiB: fewer, larger reads) costs small requests
+ * dearly (all of it is zeroed after each). A connection that has sent nothing yet has no buffer at
+ * all. Only the I/O thread touches this.
+ */
+#ifndef SERVER_HTTP_ARRIVALS_H
+#define SERVER_HTTP_ARRIVALS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct connection;
+
+struct arrivals {
+    int epoll_fd; /* readable when some connection is */
+    uint32_t count;
+};
+
+/* False if the system has no descriptor for it. */
+bool arrivals_open(struct arrivals *arrivals);
+void arrivals_close(struct arrivals *arrivals);
+
+/* Watches a connection until it has sent something. False if the system can't. */
+bool arrivals_add(struct arrivals *arrivals, struct connection *connection);
+/* Takes out connections that have sent something or ended; returns how many are in `ready`. */
+int arrivals_collect(struct arrivals *arrivals, struct connection *ready[], int capacity);
+
+/* The Content-Length of the request that `head` begins with, as far as it is there; 0 if it says
+ * none that is a number. A guess: libmicrohttpd and the guard read it for good. Pure. */
+uint64_t arrivals_announced_bytes(const char *head, uint64_t length);
+
+#endif
