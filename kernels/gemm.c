@@ -63,14 +63,22 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
     return entry_of(backend)->kernels;
 }
 
-/* The names of the kernels that take `problem`, or of all if it is NULL: "openblas, tiled". */
-static void list_kernels(const struct gemm_kernel *const *kernels,
-                         const struct gemm_problem *problem, char *text, size_t size)
+bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device)
+{
+    return kernel->compute_capability == 0 ||
+           kernel->compute_capability == device->compute_capability;
+}
+
+/* The names of the device's kernels that take `problem`, or of all if it is NULL. */
+static void list_kernels(const struct gemm_device *device, const struct gemm_problem *problem,
+                         char *text, size_t size)
 {
     size_t length = 0;
     text[0] = '\0';
+    const struct gemm_kernel *const *kernels = gemm_kernels(device->backend);
     for (; *kernels != NULL; kernels++) {
-        if (problem != NULL && !(*kernels)->takes(problem))
+        if (!gemm_kernel_runs_on(*kernels, device) ||
+            (problem != NULL && !(*kernels)->takes(problem)))
             continue;
         int written = snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "",
                                (*kernels)->name);
@@ -83,33 +91,34 @@ static void list_kernels(const struct gemm_kernel *const *kernels,
 }
 
 /* The first that takes the problem, of those that take many at once if `together`. */
-static const struct gemm_kernel *first_that_takes(const struct gemm_backend_entry *entry,
+static const struct gemm_kernel *first_that_takes(const struct gemm_device *device,
                                                   const struct gemm_problem *problem, bool together)
 {
-    for (const struct gemm_kernel *const *k = entry->kernels; *k != NULL; k++)
-        if ((!together || (*k)->run_group != NULL) && (*k)->takes(problem))
+    for (const struct gemm_kernel *const *k = entry_of(device->backend)->kernels; *k != NULL; k++)
+        if ((!together || (*k)->run_group != NULL) && gemm_kernel_runs_on(*k, device) &&
+            (*k)->takes(problem))
             return *k;
     return NULL;
 }
 
-static const struct gemm_kernel *choose(const struct gemm_backend_entry *entry,
+static const struct gemm_kernel *choose(const struct gemm_device *device,
                                         const struct gemm_problem *problem)
 {
     const struct gemm_kernel *together =
-        gemm_is_small(problem) ? first_that_takes(entry, problem, true) : NULL;
-    return together != NULL ? together : first_that_takes(entry, problem, false);
+        gemm_is_small(problem) ? first_that_takes(device, problem, true) : NULL;
+    return together != NULL ? together : first_that_takes(device, problem, false);
 }
 
-enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
+enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault)
 {
-    const struct gemm_backend_entry *entry = entry_of(backend);
+    const struct gemm_backend_entry *entry = entry_of(device->backend);
     const bool any = strcmp(name, "auto") == 0;
-    const struct gemm_kernel *chosen = any ? choose(entry, problem) : NULL;
+    const struct gemm_kernel *chosen = any ? choose(device, problem) : NULL;
     bool known = any;
     for (const struct gemm_kernel *const *k = entry->kernels; !any && *k != NULL; k++) {
-        if (strcmp((*k)->name, name) != 0)
+        if (!gemm_kernel_runs_on(*k, device) || strcmp((*k)->name, name) != 0)
             continue;
         known = true;
         chosen = (*k)->takes(problem) ? *k : NULL;
@@ -119,7 +128,7 @@ enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
         return GEMMD_OK;
     }
     char names[160];
-    list_kernels(entry->kernels, known ? problem : NULL, names, sizeof names);
+    list_kernels(device, known ? problem : NULL, names, sizeof names);
     if (!known)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
                          "the %s backend has no kernel '%.32s'; it has: auto, %s", entry->name,
@@ -133,7 +142,7 @@ enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
 
 const char *gemm_select_version(void)
 {
-    return "2";
+    return "3";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

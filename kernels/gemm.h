@@ -27,6 +27,12 @@
 
 enum gemm_backend { GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA };
 
+/* What of a device decides which kernels it has. */
+struct gemm_device {
+    enum gemm_backend backend;
+    uint32_t compute_capability; /* CUDA: 90 for 9.0; CPU: 0 */
+};
+
 struct gemm_problem {
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
@@ -54,7 +60,8 @@ void gemm_problem_contiguous(struct gemm_problem *problem);
 struct gemm_context;
 struct gemm_kernel {
     const char *name;
-    const char *description; /* one line, for /info */
+    const char *description;     /* one line, for /info */
+    uint32_t compute_capability; /* of the only GPUs it runs on, 90 for 9.0; 0: any device */
     bool (*takes)(const struct gemm_problem *problem);
     bool (*workspace_bytes)(const struct gemm_problem *problem,
                             uint64_t *out); /* false: overflow */
@@ -75,11 +82,13 @@ bool gemm_is_small(const struct gemm_problem *problem);
 /* The kernels of a backend, NULL-terminated; empty for a backend that is not built in. */
 const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
 
+bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device);
+
 /* The kernel for a problem: `name` is "auto" or a kernel's name. "auto" is the first that takes the
  * problem; for small ones, the first of those that take many at once. A name that does not exist or
  * a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
- * Pure: the choice depends on the backend and the problem's shape and types only. */
-enum gemmd_error gemm_select(enum gemm_backend backend, const char *name,
+ * Pure: the choice depends on the device and the problem's shape and types only. */
+enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault);
 

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/sm90/sm90.h"
 #include "kernels/cuda_error.h"
 
 struct grouped_space;
@@ -22,8 +23,9 @@ struct cuda_context {
     cudaStream_t stream; /* the caller's */
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
-    void *blas_workspace; /* CUBLAS_WORKSPACE_BYTES, used by both */
+    void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, used by both */
     struct grouped_space *grouped; /* lists of the grouped kernel */
+    struct sm90_device sm90;       /* opened on devices of compute capability 9.0 */
 };
 
 static inline struct cuda_context *cuda_context_of(struct gemm_context *context)

@@ -6,7 +6,7 @@
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
 
-extern const struct gemm_kernel gemm_cuda_cublas, gemm_cuda_grouped;
+extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped;
 
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {
@@ -69,8 +69,8 @@ static const struct gemm_kernel tiled = {
     .run = run_tiled,
 };
 
-static const struct gemm_kernel *const kernels[] = {&gemm_cuda_cublas, &gemm_cuda_grouped, &tiled,
-                                                    &naive, NULL};
+static const struct gemm_kernel *const kernels[] = {
+    &gemm_cuda_wgmma, &gemm_cuda_cublas, &gemm_cuda_grouped, &tiled, &naive, NULL};
 
 static void destroy(struct gemm_context *base)
 {
@@ -139,6 +139,14 @@ static enum gemmd_error create_grouped(struct cuda_context *context, struct faul
     return code;
 }
 
+static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fault)
+{
+    cudaError_t error = sm90_device_open(&context->sm90);
+    if (error == cudaErrorInvalidDevice) /* another architecture */
+        error = cudaSuccess;
+    return cuda_fault(error, "preparing the kernels of sm_90a", fault);
+}
+
 static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
                                struct fault *fault)
 {
@@ -152,6 +160,8 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     enum gemmd_error code = create_cublas(context, fault);
     if (code == GEMMD_OK)
         code = create_grouped(context, fault);
+    if (code == GEMMD_OK)
+        code = open_sm90(context, fault);
     if (code != GEMMD_OK) {
         destroy(&context->base);
         return code;

@@ -47,6 +47,18 @@ struct widen_job {
 };
 enum gemmd_error widen_launch(cudaStream_t stream, const struct widen_job *job);
 
+/* A matrix of `rows` by `width`, `batch` times, between places of different leading dimensions and
+ * strides (elements). Pointers are aligned to the elements, of 1, 2 or 4 bytes; nothing between the
+ * rows is read or written. */
+struct realign_job {
+    const void *from;
+    void *to;
+    uint64_t rows, width, batch;
+    uint64_t ld_from, stride_from, ld_to, stride_to;
+    uint32_t element_bytes;
+};
+enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job);
+
 #ifdef __cplusplus
 }
 #endif

@@ -72,6 +72,11 @@ const struct device_info *device_info(const struct device *device)
     return &device->info;
 }
 
+struct gemm_device device_gemm(const struct device *device)
+{
+    return (struct gemm_device){device->info.backend, device->info.compute_capability};
+}
+
 struct arena *device_arena(struct device *device)
 {
     return device->arena;

@@ -42,6 +42,7 @@ struct device_info {
     enum gemm_backend backend;
     int32_t index;
     char name[128], uuid[48], arch[16]; /* "NVIDIA H100 80GB HBM3", "GPU-...", "sm_90" */
+    uint32_t compute_capability;        /* 90 for sm_90; 0 on the CPU */
     char driver[32];                    /* driver version, or "" */
     uint64_t memory_total_bytes;        /* of the device; on the CPU, of the host */
 };
@@ -61,6 +62,8 @@ enum gemmd_error device_open(const struct device_options *options, struct device
 void device_close(struct device *device);
 
 const struct device_info *device_info(const struct device *device);
+/* What gemm_select asks of it. */
+struct gemm_device device_gemm(const struct device *device);
 /* The device's own memory, from which work reserves device_work_bytes. */
 struct arena *device_arena(struct device *device);
 /* Device memory that a problem needs with a kernel (CUDA: operands, result and workspace; CPU:

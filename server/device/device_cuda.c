@@ -264,8 +264,9 @@ static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem p
     struct slot *slot = &cuda->slots[0];
     const struct gemm_kernel *kernel;
     struct device_layout layout;
+    const struct gemm_device device = device_gemm(&cuda->base);
     gemm_problem_contiguous(&problem);
-    if (gemm_select(GEMM_BACKEND_CUDA, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
+    if (gemm_select(&device, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
         !device_layout(&problem, kernel, &layout) ||
         layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
         return GEMMD_OK;
@@ -440,6 +441,7 @@ static enum gemmd_error describe(struct device_info *info, int32_t index, struct
                                  .memory_total_bytes = properties.totalGlobalMem};
     snprintf(info->name, sizeof info->name, "%.127s", properties.name);
     snprintf(info->arch, sizeof info->arch, "sm_%d%d", properties.major, properties.minor);
+    info->compute_capability = (uint32_t)(properties.major * 10 + properties.minor);
     uint32_t used = (uint32_t)snprintf(info->uuid, sizeof info->uuid, "GPU");
     for (uint32_t i = 0; i < 16; i++) {
         const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";

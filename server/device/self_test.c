@@ -78,14 +78,16 @@ static enum gemmd_error run_kernel(struct device *device, const struct gemm_kern
 
 enum gemmd_error self_test(struct device *device, struct fault *fault)
 {
-    enum gemm_backend backend = device_info(device)->backend;
+    const struct gemm_device target = device_gemm(device);
+    const enum gemm_backend backend = target.backend;
     void *memory = device_host_alloc(backend, KNOWN_ANSWER_BYTES, fault);
     if (memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     enum gemmd_error code = GEMMD_OK;
     const struct gemm_kernel *const *kernels = gemm_kernels(backend);
     for (uint32_t i = 0; code == GEMMD_OK && kernels[i] != NULL; i++)
-        code = run_kernel(device, kernels[i], memory, fault);
+        if (gemm_kernel_runs_on(kernels[i], &target))
+            code = run_kernel(device, kernels[i], memory, fault);
     device_host_free(backend, memory, KNOWN_ANSWER_BYTES);
     return code;
 }

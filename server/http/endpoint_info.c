@@ -54,13 +54,16 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
     return types;
 }
 
-static json_t *kernels_json(enum gemm_backend backend)
+static json_t *kernels_json(struct gemm_device device)
 {
     json_t *kernels = json_array();
-    for (const struct gemm_kernel *const *k = gemm_kernels(backend); *k != NULL; k++)
+    for (const struct gemm_kernel *const *k = gemm_kernels(device.backend); *k != NULL; k++) {
+        if (!gemm_kernel_runs_on(*k, &device))
+            continue;
         json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
                                                  "gemm", "description", (*k)->description, "dtypes",
                                                  kernel_types(*k)));
+    }
     return kernels;
 }
 
@@ -85,8 +88,8 @@ static void info_begin(struct request *request)
         GEMMD_VERSION, "build", "revision", GEMMD_REVISION, "library",
         gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
         (double)(clock_now_ns() - daemon->started_ns) * 1e-9, "devices",
-        device_json(info, daemon->device), "kernels", kernels_json(info->backend), "select_version",
-        gemm_select_version(), "limits", config_limits_to_json(&daemon->config));
+        device_json(info, daemon->device), "kernels", kernels_json(device_gemm(daemon->device)),
+        "select_version", gemm_select_version(), "limits", config_limits_to_json(&daemon->config));
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     if (text == NULL)

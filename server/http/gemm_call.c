@@ -72,9 +72,9 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
         return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
 
     describe(request, &work->problem);
-    enum gemm_backend backend = device_info(daemon->device)->backend;
+    const struct gemm_device device = device_gemm(daemon->device);
     enum gemmd_error code =
-        gemm_select(backend, request->kernel, &work->problem, &work->kernel, fault);
+        gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
     if (code != GEMMD_OK)
         return code;
     work->shares = device_shares(daemon->device, &work->problem, work->kernel);

@@ -11,6 +11,7 @@ static void add_bytes(struct log_line *line, const char *bytes, size_t length)
 {
     if (length > LOG_LINE_MAX - line->length)
         return;
+    /* cppcheck-suppress uninitvar ; callers hand in only what they have written */
     memcpy(line->text + line->length, bytes, length);
     line->length += length;
 }

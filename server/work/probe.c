@@ -38,7 +38,8 @@ static bool take_memory(struct probe *probe)
     if (probe->memory == NULL)
         return false;
     known_answer_init(&work->problem, GEMMD_F32, GEMMD_F32, false, false, probe->memory);
-    if (gemm_select(backend, "auto", &work->problem, &work->kernel, &fault) != GEMMD_OK ||
+    const struct gemm_device target = device_gemm(device);
+    if (gemm_select(&target, "auto", &work->problem, &work->kernel, &fault) != GEMMD_OK ||
         !device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes))
         return false;
     if (work->device_bytes > 0)

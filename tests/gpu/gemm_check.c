@@ -67,7 +67,9 @@ static void close_lanes(struct check *check)
 static double sum_error(const struct trial *trial, uint64_t k)
 {
     const double chain = product_sum_error(trial->dtype, k);
-    if (strcmp(trial->kernel->name, "cublas") != 0 || trial->dtype == GEMMD_F64)
+    const bool tensor_cores =
+        strcmp(trial->kernel->name, "cublas") == 0 || strcmp(trial->kernel->name, "wgmma") == 0;
+    if (!tensor_cores || trial->dtype == GEMMD_F64)
         return chain;
     if (trial->precision == GEMM_PRECISION_TF32)
         return 2 * chain + 0x1.1p-9;
@@ -91,6 +93,14 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel)
         if (cublas && types.dtype == GEMMD_F32)
             check->trials[check->count++] = trial;
     }
+}
+
+static struct gemm_device this_device(void)
+{
+    int major = 0, minor = 0;
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    return (struct gemm_device){GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
 }
 
 static void record(struct trial *trial, bool right, const struct gemm_problem *problem,
@@ -302,15 +312,17 @@ int main(int count, char **arguments)
     }
     uint64_t passed = 0, failed = 0;
     bool done = open_lanes(&check);
+    const struct gemm_device device = this_device();
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
         for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
-            add_trials(&check, *k);
+            if (gemm_kernel_runs_on(*k, &device))
+                add_trials(&check, *k);
         done = check_all(&check);
         report(&check, &passed, &failed);
     }
     if (done && large)
-        gemm_check_large(check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
+        gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
     close_lanes(&check);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
            done ? "" : " (stopped early)");

@@ -17,7 +17,7 @@ struct trial {
 };
 
 /* Products of more than 2^31 elements, sampled; needs 25 GB of device memory. */
-void gemm_check_large(struct gemm_context *context, void *stream, uint64_t *passed,
-                      uint64_t *failed);
+void gemm_check_large(const struct gemm_device *device, struct gemm_context *context, void *stream,
+                      uint64_t *passed, uint64_t *failed);
 
 #endif

@@ -114,8 +114,8 @@ static bool run_large(struct large *large, const struct gemm_kernel *kernel,
     return right;
 }
 
-void gemm_check_large(struct gemm_context *context, void *stream, uint64_t *passed,
-                      uint64_t *failed)
+void gemm_check_large(const struct gemm_device *device, struct gemm_context *context, void *stream,
+                      uint64_t *passed, uint64_t *failed)
 {
     static const enum gemmd_dtype types[][2] = {
         {GEMMD_F16, GEMMD_F16}, {GEMMD_I8, GEMMD_I32}, {GEMMD_I8, GEMMD_F32}};
@@ -130,7 +130,7 @@ void gemm_check_large(struct gemm_context *context, void *stream, uint64_t *pass
                                                .k = K,
                                                .batch = 1,
                                                .alpha = 1};
-            if (!(*k)->takes(&asked))
+            if (!gemm_kernel_runs_on(*k, device) || !(*k)->takes(&asked))
                 continue;
             bool right =
                 prepare(&large, types[i][0], types[i][1]) && run_large(&large, *k, context, stream);

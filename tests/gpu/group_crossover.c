@@ -98,7 +98,8 @@ static bool measure(struct crossover *x, enum gemmd_dtype dtype, uint64_t side)
                                        .batch = 1,
                                        .alpha = 1};
     gemm_problem_contiguous(&x->problem);
-    if (gemm_select(GEMM_BACKEND_CUDA, "cublas", &x->problem, &x->library, NULL) != GEMMD_OK ||
+    if (gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 0}, "cublas", &x->problem, &x->library,
+                    NULL) != GEMMD_OK ||
         !timed(x, run_in_place, 1, &alone) || !timed(x, run_copied, 1, &copied) ||
         !timed(x, run_in_place, MOST, &alone_16) || !timed(x, run_copied, MOST, &copied_16))
         return false;
@@ -118,14 +119,13 @@ bool group_time_crossover(struct group_bench *bench)
     static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_BF16, GEMMD_I8, GEMMD_F64};
     struct crossover *x = calloc(1, sizeof *x);
     void *host = NULL, *device = NULL;
-    bool done = x != NULL;
-    if (!done)
+    if (x == NULL)
         return false;
     x->bench = bench;
     x->work_bytes = UINT64_C(8) << 20;
-    done = group_succeeded(cudaHostAlloc(&host, MOST * x->work_bytes, cudaHostAllocMapped),
-                           "cudaHostAlloc") &&
-           group_succeeded(cudaMalloc(&device, (MOST + 8) * x->work_bytes), "cudaMalloc");
+    bool done = group_succeeded(cudaHostAlloc(&host, MOST * x->work_bytes, cudaHostAllocMapped),
+                                "cudaHostAlloc") &&
+                group_succeeded(cudaMalloc(&device, (MOST + 8) * x->work_bytes), "cudaMalloc");
     x->host = host;
     x->device = device;
     for (uint32_t i = 0; i < STREAMS && done; i++)

@@ -41,8 +41,8 @@ static void reserve(struct device *device, struct work *work)
 static void choose(struct work *work, const char *name)
 {
     struct fault fault = {.detail = ""};
-    ck_assert_msg(gemm_select(GEMM_BACKEND_CUDA, name, &work->problem, &work->kernel, &fault) ==
-                      GEMMD_OK,
+    ck_assert_msg(gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 0}, name, &work->problem,
+                              &work->kernel, &fault) == GEMMD_OK,
                   "%s", fault.detail);
 }
 
@@ -175,7 +175,9 @@ static const struct gemm_kernel *naive(void)
     const struct gemm_kernel *kernel;
     static unsigned char memory[KNOWN_ANSWER_BYTES];
     known_answer_init(&problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    ck_assert_int_eq(gemm_select(GEMM_BACKEND_CUDA, "naive", &problem, &kernel, NULL), GEMMD_OK);
+    ck_assert_int_eq(
+        gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 0}, "naive", &problem, &kernel, NULL),
+        GEMMD_OK);
     return kernel;
 }
 

@@ -292,8 +292,8 @@ START_TEST(no_more_than_max_batch_share_a_launch)
     for (int i = 0; i < 2 * MAX_BATCH + 1; i++)
         wait_until_ended(items[i]);
     end(first[1], SIMULATED_DONE);
-    stop();
     ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_GROUPS + 3);
+    stop();
     for (int i = 0; i < 2 * MAX_BATCH; i++)
         ck_assert_uint_eq(items[i]->work.batch, MAX_BATCH);
     ck_assert_uint_eq(items[2 * MAX_BATCH]->work.batch, 1);

@@ -19,7 +19,8 @@ static const char *selected(const char *name, const struct gemm_problem *problem
 {
     const struct gemm_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_msg(gemm_select(GEMM_BACKEND_CPU, name, problem, &kernel, &fault) == GEMMD_OK,
+    ck_assert_msg(gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, problem, &kernel,
+                              &fault) == GEMMD_OK,
                   "%s: %s", name, fault.detail);
     return kernel->name;
 }
@@ -28,8 +29,9 @@ static void refused(const char *name, const struct gemm_problem *problem, const 
 {
     const struct gemm_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_int_eq(gemm_select(GEMM_BACKEND_CPU, name, problem, &kernel, &fault),
-                     GEMMD_ERR_UNSUPPORTED);
+    ck_assert_int_eq(
+        gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, problem, &kernel, &fault),
+        GEMMD_ERR_UNSUPPORTED);
     ck_assert_ptr_null(kernel);
     ck_assert_str_eq(fault.field, "kernel");
     ck_assert_msg(strstr(fault.detail, says) != NULL, "'%s' does not say '%s'", fault.detail, says);
@@ -170,7 +172,48 @@ START_TEST(cuda_without_a_device_is_an_error)
     ck_assert_ptr_nonnull(strstr(fault.detail, "without CUDA"));
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     const struct gemm_kernel *kernel;
-    ck_assert(gemm_select(GEMM_BACKEND_CUDA, "auto", &problem, &kernel, &fault) != GEMMD_OK);
+    ck_assert(gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 90}, "auto", &problem, &kernel,
+                          &fault) != GEMMD_OK);
+}
+END_TEST
+
+static const char *on_gpu(uint32_t compute_capability, const char *name,
+                          const struct gemm_problem *problem)
+{
+    const struct gemm_device device = {GEMM_BACKEND_CUDA, compute_capability};
+    const struct gemm_kernel *kernel = NULL;
+    return gemm_select(&device, name, problem, &kernel, NULL) == GEMMD_OK ? kernel->name : "none";
+}
+
+/* Needs no device: the choice is made before one is looked at. */
+START_TEST(kernels_stay_on_their_architecture)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    struct gemm_problem problem = problem_of(GEMMD_BF16, GEMMD_BF16);
+    ck_assert_str_eq(on_gpu(90, "wgmma", &problem), "wgmma");
+    ck_assert_str_eq(on_gpu(80, "wgmma", &problem), "none");
+    ck_assert_str_ne(on_gpu(80, "auto", &problem), "wgmma");
+}
+END_TEST
+
+START_TEST(auto_does_not_depend_on_the_number_of_rows)
+{
+    static const uint64_t rows[] = {1, 2, 64, 65, 1000, 70000};
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        struct gemm_problem one = problem_of(case_types[i].dtype, case_types[i].out);
+        one.m = 1;
+        one.n = 300; /* never small */
+        gemm_problem_contiguous(&one);
+        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            struct gemm_problem more = one;
+            more.m = rows[r];
+            gemm_problem_contiguous(&more);
+            ck_assert_str_eq(on_gpu(90, "auto", &more), on_gpu(90, "auto", &one));
+        }
+    }
 }
 END_TEST
 
@@ -188,6 +231,8 @@ int main(void)
     tcase_add_test(tests, blas_refuses_leading_dimensions_beyond_its_integers);
     tcase_add_test(tests, contiguous_operands);
     tcase_add_test(tests, cuda_without_a_device_is_an_error);
+    tcase_add_test(tests, kernels_stay_on_their_architecture);
+    tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,247 @@
+/*
+ * ptx.cuh - the instructions of sm_90a that CUDA C++ has no name for, one thin wrapper each.
+ *
+ * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25),
+ * wgmma (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are
+ * 32-bit addresses of the shared window (shared_address). A "parity" is the low bit of the number
+ * of phases that a barrier has completed: waiting on parity p returns once the phase of parity p is
+ * over, so waiting on 1 returns at once on a fresh barrier.
+ */
+#ifndef KERNELS_CUDA_PTX_CUH
+#define KERNELS_CUDA_PTX_CUH
+
+#include <cuda.h>
+#include <stdint.h>
+
+namespace ptx
+{
+
+__device__ __forceinline__ uint32_t shared_address(const void *pointer)
+{
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+
+/* ---- mbarrier ---- */
+
+__device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+
+/* Makes initialised barriers visible to the cluster and to the copy engine. */
+__device__ __forceinline__ void mbarrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* Arrives at the barrier that lies at the same address in another block of the cluster. Orders
+ * nothing but what this block's threads see: `.release.cluster` would cost a fence of the whole
+ * device's width each time. */
+__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_t block_rank)
+{
+    asm volatile("{\n"
+                 ".reg .b32 remote;\n"
+                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+                 "}" ::"r"(barrier),
+                 "r"(block_rank)
+                 : "memory");
+}
+
+/* Arrives and makes the phase wait for `bytes` more bytes from the copy engine. */
+__device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return done != 0;
+}
+
+/* A wait that lasts this many tries (each sleeps in hardware for a while) can only be a fault of
+ * the kernel; the store to address 0 turns a hang of the device into an error of the launch. (A
+ * trap would too, but ptxas then no longer gives a warpgroup the registers of setmaxnreg: it
+ * spills.) */
+constexpr uint32_t WAIT_TRIES_MAX = 1u << 23;
+
+__device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t tries = 0;
+    while (!mbarrier_try_wait(barrier, parity)) {
+        if (++tries == WAIT_TRIES_MAX) {
+            asm volatile("st.global.u32 [%0], %1;" ::"l"(0ull), "r"(tries) : "memory");
+        }
+    }
+}
+
+/* ---- clusters ---- */
+
+__device__ __forceinline__ uint32_t cluster_block_rank()
+{
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ __forceinline__ void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
+}
+
+/* ---- bulk tensor copies (TMA); boxes of 3-dimensional tensors, innermost coordinate first ---- */
+
+__device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* Global to shared; what lies outside the tensor arrives as zeros and counts as bytes too. */
+__device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap *map,
+                                            uint32_t barrier, int32_t x, int32_t y, int32_t z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/* The same into every block of the cluster whose bit is set in `blocks`: to the same address, and
+ * counted by the barrier at the same address, in each of them. */
+__device__ __forceinline__ void tensor_load_multicast(uint32_t destination, const CUtensorMap *map,
+                                                      uint32_t barrier, int32_t x, int32_t y,
+                                                      int32_t z, uint16_t blocks)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+                 : "memory");
+}
+
+/* Shared to global. Lines outside the tensor are not written, and of a line that ends within the
+ * box whole pieces of 16 bytes are, so up to 15 bytes beyond its end. Completion: bulk_commit and
+ * bulk_wait_read, by the thread that issued it. */
+__device__ __forceinline__ void tensor_store(const CUtensorMap *map, uint32_t source, int32_t x,
+                                             int32_t y, int32_t z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group"
+                 " [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(source), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+__device__ __forceinline__ void bulk_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Waits until all but the last PENDING committed groups of this thread have read their source. */
+template <int PENDING> __device__ __forceinline__ void bulk_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+/* Orders this thread's ordinary accesses to shared memory before later ones of the copy engine and
+ * of the tensor cores. */
+__device__ __forceinline__ void fence_async_proxy()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* ---- shared-memory stores of matrices ---- */
+
+/* Four 8x8 matrices of 16-bit elements. Lane l holds two neighbouring elements of row l/4 of each
+ * in values 0 ... 3, and gives the address of row l%8 of matrix l/8. */
+__device__ __forceinline__ void store_matrices(uint32_t row_address, uint32_t v0, uint32_t v1,
+                                               uint32_t v2, uint32_t v3)
+{
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+        "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+        : "memory");
+}
+
+/* The same, each matrix transposed: lane l holds two neighbouring elements of column l/4. */
+__device__ __forceinline__ void store_matrices_transposed(uint32_t row_address, uint32_t v0,
+                                                          uint32_t v1, uint32_t v2, uint32_t v3)
+{
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+            row_address),
+        "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+        : "memory");
+}
+
+__device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t v0, uint32_t v1)
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(v0), "r"(v1) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(uint32_t address, uint32_t v)
+{
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ uint32_t load_shared(uint32_t address)
+{
+    uint32_t v;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint4 load_shared_4(uint32_t address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+
+/* ---- kernels one after another ---- */
+
+/* Waits until the kernels before this one in the stream have ended and their writes are seen. */
+__device__ __forceinline__ void earlier_kernels_wait()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* From here on blocks of the next kernel may start where this one leaves room. */
+__device__ __forceinline__ void later_kernels_allow()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/* ---- registers ---- */
+
+template <int COUNT> __device__ __forceinline__ void registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> __device__ __forceinline__ void registers_give()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+} // namespace ptx
+
+#endif

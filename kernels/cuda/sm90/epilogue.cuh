@@ -1,0 +1,385 @@
+/*
+ * epilogue.cuh - from accumulators to C: act(alpha * d + beta * C0 + bias), rounded once.
+ *
+ * Each warp deals with its own 16 rows of a tile, 64 columns at a time, through 4 KiB of shared
+ * memory that is its own: no barrier wider than a warp. Where nothing but alpha follows the sum,
+ * the copy engine carries the result out while the warp goes on; else the warp reads its chunk back
+ * line by line, so that C0 is read and C written in whole lines.
+ *
+ * Shared memory of a warp: panels of 16 lines of 128 bytes, swizzled as the copy engine does it
+ * (16-byte piece c of line r at c ^ (r % 8)). 64 columns are one panel of 16-bit values or two
+ * panels of 32-bit values.
+ */
+#ifndef KERNELS_CUDA_SM90_EPILOGUE_CUH
+#define KERNELS_CUDA_SM90_EPILOGUE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm90/arguments.h"
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace sm90
+{
+
+template <class T> constexpr bool is_integer = false;
+template <> constexpr bool is_integer<int32_t> = true;
+
+constexpr uint32_t PANEL_BYTES = 16 * 128;
+constexpr uint32_t STAGING_BYTES = 2 * PANEL_BYTES; /* a warp's */
+constexpr int CHUNK_COLUMNS = 64;
+
+__device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
+{
+    const __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+    return *reinterpret_cast<const uint32_t *>(&v);
+}
+
+__device__ __forceinline__ uint32_t pack_f16(float lo, float hi)
+{
+    const __half2 v = __floats2half2_rn(lo, hi);
+    return *reinterpret_cast<const uint32_t *>(&v);
+}
+
+template <element E> __device__ __forceinline__ uint32_t pack_16(float lo, float hi, uint32_t out)
+{
+    if constexpr (E == BF16) {
+        return pack_bf16(lo, hi);
+    } else { /* f16 too: widened f8 can become bf16 */
+        return out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+    }
+}
+
+/* One element of C0 or the bias, in the accumulator's arithmetic. */
+__device__ __forceinline__ float load_float(const void *base, int64_t i, uint32_t out)
+{
+    switch (out) {
+    case SM90_OUT_F16:
+        return __half2float(static_cast<const __half *>(base)[i]);
+    case SM90_OUT_BF16:
+        return __bfloat162float(static_cast<const __nv_bfloat16 *>(base)[i]);
+    default:
+        return static_cast<const float *>(base)[i];
+    }
+}
+
+/* What follows one sum. `at` indexes C0, `column` the bias. */
+__device__ __forceinline__ float finish(const sm90_arguments &p, float v, int64_t at,
+                                        uint32_t column)
+{
+    v *= p.alpha;
+    if (p.c0) {
+        v = fmaf(p.beta, load_float(p.c0, at, p.out), v);
+    }
+    if (p.bias) {
+        v += load_float(p.bias, column, p.out);
+    }
+    return activate<float>((enum gemm_act)p.act, v);
+}
+
+/* The same for 32-bit integers, modulo 2^32. */
+__device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, int64_t at,
+                                          uint32_t column)
+{
+    uint32_t v = (uint32_t)d * (uint32_t)p.alpha_int;
+    if (p.c0) {
+        v += (uint32_t)p.beta_int * static_cast<const uint32_t *>(p.c0)[at];
+    }
+    if (p.bias) {
+        v += static_cast<const uint32_t *>(p.bias)[column];
+    }
+    return p.act == GEMM_ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
+}
+
+/* What is stored for a sum d, for types of 32 bits; else the value before it is rounded. */
+template <class T>
+__device__ __forceinline__ uint32_t finished_bits(const sm90_arguments &p, T d, int64_t at0,
+                                                  uint32_t column)
+{
+    if constexpr (is_integer<T>) {
+        if (p.out == SM90_OUT_I32) {
+            return (uint32_t)finish(p, d, at0, column);
+        }
+    }
+    return __float_as_uint(finish(p, (float)d, at0, column));
+}
+
+__device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, uint32_t bits)
+{
+    switch (p.out) {
+    case SM90_OUT_F16:
+        static_cast<__half *>(p.c_data)[at] = __float2half_rn(__uint_as_float(bits));
+        break;
+    case SM90_OUT_BF16:
+        static_cast<__nv_bfloat16 *>(p.c_data)[at] = __float2bfloat16_rn(__uint_as_float(bits));
+        break;
+    default:
+        static_cast<uint32_t *>(p.c_data)[at] = bits;
+    }
+}
+
+/* The 32 values of a thread that make up columns 64*chunk ... of its rows, as one or two panels. */
+template <element E>
+__device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t panel, uint32_t lane,
+                                         float alpha, uint32_t out)
+{
+    const uint32_t row = lane % 16; /* of the address this lane gives */
+    const uint32_t line = panel + row * 128;
+#pragma unroll
+    for (int j = 0; j < CHUNK_COLUMNS / 16; j++) {
+        uint32_t v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = pack_16<E>(alpha * (float)d[8 * j + 2 * i], alpha * (float)d[8 * j + 2 * i + 1],
+                              out);
+        }
+        const uint32_t piece = 2 * j + lane / 16;
+        ptx::store_matrices(line + ((piece ^ (row % 8)) << 4), v[0], v[1], v[2], v[3]);
+    }
+}
+
+/* The 16 values of a thread that make up 32 columns of its rows, as one panel. */
+__device__ __forceinline__ void stage_32(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint32_t piece = 2 * j + (lane % 4) / 2;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t row = lane / 4 + 8 * h;
+            ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
+                                v[4 * j + 2 * h], v[4 * j + 2 * h + 1]);
+        }
+    }
+}
+
+__device__ __forceinline__ uint32_t bits_of(float v)
+{
+    return __float_as_uint(v);
+}
+__device__ __forceinline__ uint32_t bits_of(int32_t v)
+{
+    return (uint32_t)v;
+}
+
+/* alpha * d as it is stored, where nothing else follows the sum and `out` has 32 bits. */
+__device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, float d)
+{
+    return __float_as_uint(p.alpha * d);
+}
+__device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, int32_t d)
+{
+    return p.out == SM90_OUT_I32 ? (uint32_t)p.alpha_int * (uint32_t)d
+                                 : __float_as_uint(p.alpha * (float)d);
+}
+
+/* Reads a staged chunk of 64 columns back by lines, finishes it and writes it to C. row0, column0:
+ * of the chunk in C. */
+template <class T>
+__device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
+                                             uint32_t lane, uint32_t batch, uint32_t row0,
+                                             uint32_t column0)
+{
+    const uint32_t column = column0 + 8 * (lane % 8);
+    const uint32_t valid = column < p.n ? min(8u, p.n - column) : 0;
+    const uint32_t piece = 2 * (lane % 4);
+    const uint32_t panel = panels + (lane % 8) / 4 * PANEL_BYTES;
+#pragma unroll 1
+    for (uint32_t r = lane / 8; r < 16; r += 4) {
+        const uint32_t row = row0 + r;
+        if (row >= p.m || valid == 0) {
+            continue;
+        }
+        const uint32_t line = panel + r * 128;
+        T d[8];
+        const uint4 d0 = ptx::load_shared_4(line + ((piece ^ (r % 8)) << 4));
+        const uint4 d1 = ptx::load_shared_4(line + (((piece + 1) ^ (r % 8)) << 4));
+        memcpy(d, &d0, sizeof d0);
+        memcpy(d + 4, &d1, sizeof d1);
+        const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
+        const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
+        uint32_t v[8];
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            v[i] = i < valid ? finished_bits(p, d[i], at0 + i, column + i) : 0;
+        }
+        if (valid < 8) {
+#pragma unroll
+            for (uint32_t i = 0; i < 8; i++) {
+                if (i < valid) {
+                    store_bits(p, at + i, v[i]);
+                }
+            }
+        } else if (p.out == SM90_OUT_BF16 || p.out == SM90_OUT_F16) {
+            uint32_t packed[4];
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                const float lo = __uint_as_float(v[2 * i]), hi = __uint_as_float(v[2 * i + 1]);
+                packed[i] = p.out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+            }
+            *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.c_data) + at) =
+                make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        } else {
+            uint4 *c = reinterpret_cast<uint4 *>(static_cast<uint32_t *>(p.c_data) + at);
+            c[0] = make_uint4(v[0], v[1], v[2], v[3]);
+            c[1] = make_uint4(v[4], v[5], v[6], v[7]);
+        }
+    }
+}
+
+/* Panels are used in turn, so the store before the last must have read its panel; `both`: the last
+ * one too. */
+__device__ __forceinline__ void panel_begin(uint32_t lane, bool both)
+{
+    if (lane == 0) {
+        if (both) {
+            ptx::bulk_wait_read<0>();
+        } else {
+            ptx::bulk_wait_read<1>();
+        }
+    }
+    __syncwarp();
+}
+
+/* Sends a panel on its way to C. */
+__device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t panel, uint32_t lane,
+                                           uint32_t column, uint32_t row, uint32_t batch)
+{
+    ptx::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0) {
+        ptx::tensor_store(&p.c, panel, (int32_t)column, (int32_t)row, (int32_t)batch);
+        ptx::bulk_commit();
+    }
+}
+
+/* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
+ * first of the warp's rows, column0 the tile's first column. */
+template <element E, int N>
+__device__ __forceinline__ void
+store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t staging,
+           uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
+{
+    constexpr int CHUNKS = N / CHUNK_COLUMNS;
+    constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
+    static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
+    using T = accumulator_t<E>;
+
+    if (p.plain && (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+            /* With an odd number of chunks, the first one's panel is also the last one's. */
+            panel_begin(lane, CHUNKS % 2 == 1 && i == 0);
+            stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
+            panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+        }
+    } else if (p.plain) {
+#pragma unroll
+        for (int i = 0; i < 2 * CHUNKS; i++) {
+            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+            uint32_t v[16];
+#pragma unroll
+            for (int j = 0; j < 16; j++) {
+                v[j] = scaled_bits(p, d[16 * i + j]);
+            }
+            panel_begin(lane, false);
+            stage_32(v, panel, lane);
+            panel_send(p, panel, lane, column0 + i * 32, row0, batch);
+        }
+    } else {
+#pragma unroll 1
+        for (int chunk = 0; chunk < CHUNKS; chunk++) {
+#pragma unroll
+            for (int i = 0; i < 2 * CHUNKS; i++) { /* registers have no run-time index */
+                if (i / 2 == chunk) {
+                    uint32_t v[16];
+#pragma unroll
+                    for (int j = 0; j < 16; j++) {
+                        v[j] = bits_of(d[16 * i + j]);
+                    }
+                    stage_32(v, staging + i % 2 * PANEL_BYTES, lane);
+                }
+            }
+            __syncwarp();
+            finish_chunk<T>(p, staging, lane, batch, row0, column0 + chunk * CHUNK_COLUMNS);
+            __syncwarp();
+        }
+    }
+}
+
+/* The warp's part of a swapped tile where only alpha follows the sum: as a box of 16 columns of C
+ * and N rows, without a swizzle. */
+template <element E, int N>
+__device__ __forceinline__ void stage_swapped(const sm90_arguments &p,
+                                              const accumulator_t<E> (&d)[N / 2], uint32_t staging,
+                                              uint32_t lane)
+{
+    if (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16) {
+        const uint32_t row = lane % 8 + lane / 16 * 8, half = lane / 8 % 2;
+#pragma unroll
+        for (int j = 0; j < N / 16; j++) {
+            uint32_t v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                v[i] = pack_16<E>(p.alpha * (float)d[8 * j + 2 * i],
+                                  p.alpha * (float)d[8 * j + 2 * i + 1], p.out);
+            }
+            ptx::store_matrices_transposed(staging + (16 * j + row) * 32 + half * 16, v[0], v[1],
+                                           v[2], v[3]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+            const uint32_t column = lane / 4 + 8 * (i / 2 % 2);
+            ptx::store_shared(staging + (row * 16 + column) * 4, scaled_bits(p, d[i]));
+        }
+    }
+}
+
+/* The same for swapped operands: the tile's rows are columns of C, its columns rows of C. The
+ * warp's part of 16 columns of C goes through shared memory as [N rows of C, 16] values. */
+template <element E, int N>
+__device__ __forceinline__ void
+store_swapped(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t staging,
+              uint32_t lane, uint32_t batch, uint32_t column0, uint32_t row0)
+{
+    static_assert(N * 16 * 4 <= STAGING_BYTES, "a warp's staging holds the whole tile");
+    using T = accumulator_t<E>;
+    if (p.plain) {
+        panel_begin(lane, true);
+        stage_swapped<E, N>(p, d, staging, lane);
+        panel_send(p, staging, lane, column0, row0, batch);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+        const uint32_t column = lane / 4 + 8 * (i / 2 % 2);
+        ptx::store_shared(staging + (row * 16 + column) * 4, bits_of(d[i]));
+    }
+    __syncwarp();
+    const uint32_t column = column0 + lane % 16;
+    const uint32_t rows = row0 < p.m ? min((uint32_t)N, p.m - row0) : 0;
+#pragma unroll 4
+    for (uint32_t r = lane / 16; r < rows; r += 2) {
+        const uint32_t bits = ptx::load_shared(staging + (r * 16 + lane % 16) * 4);
+        T v;
+        memcpy(&v, &bits, sizeof v);
+        if (column < p.n) {
+            const int64_t row = row0 + r;
+            const int64_t at0 = (int64_t)batch * p.stride_c0 + row * p.ldc0 + column;
+            const int64_t at = (int64_t)batch * p.stride_c + row * p.ldc + column;
+            store_bits(p, at, finished_bits(p, v, at0, column));
+        }
+    }
+    __syncwarp();
+}
+
+} // namespace sm90
+
+#endif

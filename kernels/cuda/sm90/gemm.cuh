@@ -1,0 +1,403 @@
+/*
+ * gemm.cuh - the GEMM of sm_90a: copy engine, mbarriers, wgmma, one block a multiprocessor.
+ *
+ * A block is a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
+ * that multiply. Between them lies a ring of STAGES buffers, each TILE_M x 128 bytes of X and
+ * TILE_N x 128 bytes of Y. A stage has two barriers: "full" (the copy engine has written it) and
+ * "empty" (all who read it have finished). Blocks walk over tiles of D until none is left
+ * (persistent grid), and the producer runs ahead across tiles, so that the ring is full when a tile
+ * begins.
+ *
+ * Consumers work on one tile together, a share of its rows each; or, PINGPONG, each on tiles of its
+ * own in turn, so that one stores its tile while the other multiplies. Each waits for its turn: a
+ * barrier's parity tells a use of a stage only from the ones next to it, so nobody may look at a
+ * stage whose last use the ring has not reached.
+ *
+ * Clusters of CLUSTER_M x CLUSTER_N blocks work on neighbouring tiles; what two of them need is
+ * loaded once, half by each, into both (multicast). A stage is then empty when the readers in all
+ * blocks have finished.
+ *
+ * Every element of D is one chain of wgmma's over k in ascending order, in steps of 128 bytes of k
+ * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32: the
+ * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs.
+ *
+ * Kernels of one stream overlap: all that does not touch global memory is done while the one before
+ * still runs (griddepcontrol).
+ *
+ * What the design rests on: NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation,
+ * ping-pong, clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM
+ * (promotion).
+ */
+#ifndef KERNELS_CUDA_SM90_GEMM_CUH
+#define KERNELS_CUDA_SM90_GEMM_CUH
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm90/arguments.h"
+#include "kernels/cuda/sm90/epilogue.cuh"
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace sm90
+{
+
+enum schedule { COOPERATIVE, PINGPONG };
+
+constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
+constexpr uint32_t STAGES_MAX = 24;
+constexpr int PROMOTE_K = 256;
+
+constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
+{
+    const uint32_t stages = (SHARED_BYTES_MAX - other_bytes) / (stage_bytes + 16);
+    return stages < STAGES_MAX ? stages : STAGES_MAX;
+}
+
+/* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
+template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
+          int CLUSTER_N_, bool SWAPPED_, bool PROMOTED_, bool XK_, bool YK_>
+struct config {
+    static constexpr element E = E_;
+    static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
+    static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG, SWAPPED = SWAPPED_;
+    static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
+    static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
+    static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
+
+    static constexpr int TILE_K = 128 / element_bytes<E>;
+    static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
+    static constexpr int CONSUMER_ROWS = PINGPONG ? TILE_M : TILE_M / CONSUMERS;
+    static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
+    static constexpr int THREADS = 128 * (1 + CONSUMERS);
+
+    static constexpr uint32_t X_BYTES = TILE_M * 128, Y_BYTES = TILE_N * 128;
+    static constexpr uint32_t STAGE_BYTES = X_BYTES + Y_BYTES;
+    static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
+    static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
+    /* 1024: what aligning the start can cost. */
+    static constexpr uint32_t OTHER_BYTES = 1024 + STAGING_ALL_BYTES + TURN_BYTES;
+    static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, OTHER_BYTES);
+    static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
+
+    /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
+    static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
+
+    static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
+    static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
+    static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
+    static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
+    static_assert(STAGES >= 3, "too few stages fit to hide the copies");
+    static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
+    static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
+    static_assert(YK || (TILE_N / CLUSTER_M) % 64 == 0, "MN-major boxes are 64 wide");
+    static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
+};
+
+/* Position in the ring: the stage, and the parity of its current use. */
+template <uint32_t STAGES> struct ring {
+    uint32_t stage, parity;
+
+    __device__ __forceinline__ explicit ring(uint32_t uses)
+        : stage(uses % STAGES), parity(uses / STAGES & 1)
+    {
+    }
+    __device__ __forceinline__ void advance()
+    {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/* Where tile `index` of the walk lies, in tiles of a whole cluster. */
+struct tile {
+    uint32_t batch, row, column;
+};
+
+__device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
+{
+    const uint32_t per_problem = p.tile_rows * p.tile_columns;
+    const uint32_t batch = index / per_problem;
+    const uint32_t i = index - batch * per_problem;
+    const uint32_t per_band = p.band * p.tile_columns;
+    const uint32_t band = i / per_band;
+    const uint32_t first = band * p.band;
+    const uint32_t rows = min(p.band, p.tile_rows - first);
+    const uint32_t in_band = i - band * per_band;
+    return {batch, first + in_band % rows, in_band / rows};
+}
+
+/* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
+ * this block loads part `part` of PARTS for all blocks in `blocks`. */
+template <bool K_MAJOR, int LINES, int PARTS, int TILE_K>
+__device__ __forceinline__ void load_operand(uint32_t destination, const CUtensorMap *map,
+                                             uint32_t barrier, uint32_t k, uint32_t first,
+                                             uint32_t batch, uint32_t part, uint16_t blocks)
+{
+    constexpr int SHARE = LINES / PARTS;
+    const int32_t from = (int32_t)(first + part * SHARE);
+    const uint32_t to = destination + part * SHARE * 128;
+    if constexpr (K_MAJOR) {
+        if constexpr (PARTS > 1) {
+            ptx::tensor_load_multicast(to, map, barrier, (int32_t)k, from, (int32_t)batch, blocks);
+        } else {
+            ptx::tensor_load(to, map, barrier, (int32_t)k, from, (int32_t)batch);
+        }
+    } else {
+        static_assert(TILE_K == MN_TILE_LINES, "an MN-major box is 64 x 64");
+#pragma unroll
+        for (int i = 0; i < SHARE / 64; i++) {
+            if constexpr (PARTS > 1) {
+                ptx::tensor_load_multicast(to + i * MN_TILE_BYTES, map, barrier, from + 64 * i,
+                                           (int32_t)k, (int32_t)batch, blocks);
+            } else {
+                ptx::tensor_load(to + i * MN_TILE_BYTES, map, barrier, from + 64 * i, (int32_t)k,
+                                 (int32_t)batch);
+            }
+        }
+    }
+}
+
+/* Shared memory: stages (X then Y in each), then a staging of 4 KiB for each consumer warp, then
+ * the full and the empty barriers, then a barrier for each consumer's turn. */
+template <class C> struct shared {
+    uint32_t base;
+
+    __device__ __forceinline__ uint32_t x(uint32_t stage) const
+    {
+        return base + stage * C::STAGE_BYTES;
+    }
+    __device__ __forceinline__ uint32_t y(uint32_t stage) const
+    {
+        return x(stage) + C::X_BYTES;
+    }
+    __device__ __forceinline__ uint32_t staging(uint32_t warp) const
+    {
+        return base + C::STAGES * C::STAGE_BYTES + warp * STAGING_BYTES;
+    }
+    __device__ __forceinline__ uint32_t full(uint32_t stage) const
+    {
+        return base + C::STAGES * C::STAGE_BYTES + C::STAGING_ALL_BYTES + 8 * stage;
+    }
+    __device__ __forceinline__ uint32_t empty(uint32_t stage) const
+    {
+        return full(stage) + 8 * C::STAGES;
+    }
+    __device__ __forceinline__ uint32_t turn(uint32_t consumer) const
+    {
+        return full(0) + 16 * C::STAGES + 8 * consumer;
+    }
+};
+
+/* One thread: keeps the ring full. */
+template <class C>
+__device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
+                                        uint32_t cluster, uint32_t clusters, uint32_t rank)
+{
+    const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
+    constexpr uint16_t ALL_BLOCKS = (1 << C::CLUSTER) - 1;
+    ring<C::STAGES> at(0);
+    for (uint32_t index = cluster; index < p.tiles; index += clusters) {
+        const tile t = tile_at(p, index);
+        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;
+        const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+        for (uint32_t i = 0; i < p.k_tiles; i++) {
+            ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
+            const uint32_t full = s.full(at.stage);
+            ptx::mbarrier_arrive_expect(full, p.stage_bytes);
+            load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::TILE_K>(
+                s.x(at.stage), &p.x, full, i * C::TILE_K, row, t.batch, rank_n, ALL_BLOCKS);
+            load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::TILE_K>(
+                s.y(at.stage), &p.y, full, i * C::TILE_K, column, t.batch, rank_m, ALL_BLOCKS);
+            at.advance();
+        }
+    }
+}
+
+/* Each warp tells every block that loads into its stages. */
+template <class C>
+__device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint32_t lane)
+{
+    if constexpr (C::CLUSTER == 1) {
+        if (lane == 0) {
+            ptx::mbarrier_arrive(s.empty(stage));
+        }
+    } else {
+        if (lane < C::CLUSTER) {
+            ptx::mbarrier_arrive_remote(s.empty(stage), lane);
+        }
+    }
+}
+
+/* Issues the products of one stage; `fresh`: they begin a sum. */
+template <class C, class T>
+__device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
+                                               uint32_t row_in_tile,
+                                               T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+{
+    const uint64_t x = tile_descriptor<C::XK>(s.x(stage) + row_in_tile * 128);
+    const uint64_t y = tile_descriptor<C::YK>(s.y(stage));
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < C::TILE_K / C::INSTRUCTION_K; i++) {
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+            wgmma<C::E, C::XK, C::YK>(d[b], x + (b * 64 * 128 >> 4) + i * descriptor_k_step<C::XK>,
+                                      y + i * descriptor_k_step<C::YK>, fresh && i == 0 ? 0 : 1);
+        }
+    }
+    wgmma_commit();
+}
+
+/* d = the sum over `k_tiles` stages. One stage's products stay in flight while the next is waited
+ * for, so that the tensor core does not run dry. `next_turn`: who may go on once all products are
+ * issued (ping-pong). */
+template <class C, class T>
+__device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                           uint32_t row_in_tile, uint32_t next_turn,
+                                           ring<C::STAGES> &at, T (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    multiply_stage<C>(s, at.stage, row_in_tile, d, true);
+    uint32_t previous = at.stage;
+    at.advance();
+    for (uint32_t i = 1; i < k_tiles; i++) {
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+        multiply_stage<C>(s, at.stage, row_in_tile, d, false);
+        wgmma_wait<1>();
+        release<C>(s, previous, lane);
+        previous = at.stage;
+        at.advance();
+    }
+    if (C::PINGPONG && lane == 0) {
+        ptx::mbarrier_arrive(next_turn);
+    }
+    wgmma_wait<0>();
+    pin(d);
+    release<C>(s, previous, lane);
+}
+
+/* d = the sum over all k of one tile, in chains of PROMOTE_K. */
+template <class C>
+__device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                             uint32_t row_in_tile, ring<C::STAGES> &at,
+                                             float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    constexpr uint32_t STEP = PROMOTE_K / C::TILE_K;
+    sum_stages<C>(s, min(STEP, k_tiles), lane, row_in_tile, 0, at, d);
+    for (uint32_t first = STEP; first < k_tiles; first += STEP) {
+        float part[C::BLOCKS_64][C::TILE_N / 2];
+        sum_stages<C>(s, min(STEP, k_tiles - first), lane, row_in_tile, 0, at, part);
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+            for (int j = 0; j < C::TILE_N / 2; j++) {
+                d[b][j] += part[b][j];
+            }
+        }
+    }
+}
+
+template <class C>
+__device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C> &s,
+                                        uint32_t cluster, uint32_t clusters, uint32_t rank,
+                                        uint32_t consumer)
+{
+    using T = accumulator_t<C::E>;
+    const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const uint32_t row_in_tile = C::PINGPONG ? 0 : consumer * C::CONSUMER_ROWS;
+    const uint32_t staging = s.staging(consumer * 4 + warp);
+    uint32_t uses = 0; /* of the ring, by the tiles before */
+    uint32_t turn = 0;
+    for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
+        if (C::PINGPONG) {
+            const uint32_t round = turn / 2;
+            if (turn++ % 2 != consumer) {
+                continue;
+            }
+            /* Consumer 0's first turn comes without anybody giving it. */
+            ptx::mbarrier_wait(s.turn(consumer), (round + 1 - consumer) & 1);
+        }
+        const tile t = tile_at(p, index);
+        ring<C::STAGES> at(uses);
+        T d[C::BLOCKS_64][C::TILE_N / 2];
+        if constexpr (C::PROMOTED) {
+            sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
+        } else {
+            sum_stages<C>(s, p.k_tiles, lane, row_in_tile, s.turn(1 - consumer), at, d);
+        }
+        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
+        const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+            if constexpr (C::SWAPPED) {
+                store_swapped<C::E, C::TILE_N>(p, d[b], staging, lane, t.batch, row + 64 * b,
+                                               column);
+            } else {
+                store_rows<C::E, C::TILE_N>(p, d[b], staging, lane, t.batch, row + 64 * b, column);
+            }
+        }
+    }
+    if (lane == 0) {
+        ptx::bulk_wait_read<0>();
+    }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant__ sm90_arguments p)
+{
+    extern __shared__ unsigned char shared_memory[];
+    const shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
+    /* The same for all threads of a warpgroup, and known to be so by the compiler. */
+    const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+    const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_block_rank();
+    const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
+
+    if (threadIdx.x == 0) {
+        ptx::tensor_map_prefetch(&p.x);
+        ptx::tensor_map_prefetch(&p.y);
+        if (p.plain) {
+            ptx::tensor_map_prefetch(&p.c);
+        }
+        for (uint32_t i = 0; i < C::STAGES; i++) {
+            ptx::mbarrier_init(s.full(i), 1);
+            ptx::mbarrier_init(s.empty(i), C::READERS);
+        }
+        for (uint32_t i = 0; i < C::CONSUMERS; i++) {
+            ptx::mbarrier_init(s.turn(i), 4); /* the other's warps */
+        }
+        ptx::mbarrier_init_fence();
+    }
+    if constexpr (C::CLUSTER == 1) {
+        __syncthreads();
+    } else {
+        ptx::cluster_sync();
+    }
+    ptx::later_kernels_allow();
+    ptx::earlier_kernels_wait();
+
+    if (warpgroup == 0) {
+        if constexpr (C::CONSUMERS == 2) {
+            ptx::registers_give<40>();
+        }
+        if (threadIdx.x == 0) {
+            produce<C>(p, s, cluster, clusters, rank);
+        }
+        __syncwarp();
+    } else {
+        if constexpr (C::CONSUMERS == 2) {
+            ptx::registers_take<232>();
+        }
+        consume<C>(p, s, cluster, clusters, rank, warpgroup - 1);
+    }
+    if constexpr (C::CLUSTER > 1) {
+        ptx::cluster_sync(); /* no block leaves while another can still reach its shared memory */
+    }
+}
+
+} // namespace sm90
+
+#endif

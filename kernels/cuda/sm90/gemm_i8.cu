@@ -1,0 +1,14 @@
+/* The kernels of i8: sums in 32-bit integers, exact modulo 2^32. */
+#include "kernels/cuda/sm90/table.cuh"
+
+using namespace sm90;
+
+extern "C" const sm90_kernel sm90_kernels_i8[] = {
+    row<I8, 128, 256, 2, COOPERATIVE, 1, 1, false, SERVES>("i8_128x256"),
+    row<I8, 128, 256, 2, COOPERATIVE, 2, 1, false, TRIAL>("i8_128x256_2x1"),
+    row<I8, 128, 128, 2, PINGPONG, 2, 1, false, TRIAL>("i8_128x128_pp_2x1"),
+    row<I8, 128, 128, 2, COOPERATIVE, 1, 1, false, SERVES>("i8_128x128"),
+    row<I8, 64, 16, 1, COOPERATIVE, 1, 1, true, SERVES>("i8_s64x16"),
+    row<I8, 64, 64, 1, COOPERATIVE, 1, 1, true, SERVES>("i8_s64x64"),
+    sm90_kernel{},
+};

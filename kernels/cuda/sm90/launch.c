@@ -1,0 +1,348 @@
+/* The host's half of the sm_90a kernels: from a problem to tensor maps, arguments and a grid. */
+#include "kernels/cuda/sm90/sm90.h"
+
+#include <string.h>
+
+/* As enum sm90::element of wgmma.cuh. */
+enum { BF16, F16, I8, TF32 };
+
+static const struct {
+    enum gemmd_dtype dtype;
+    CUtensorMapDataType map_type;
+} ELEMENTS[] = {
+    [BF16] = {GEMMD_BF16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
+    [F16] = {GEMMD_F16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
+    [I8] = {GEMMD_I8, CU_TENSOR_MAP_DATA_TYPE_UINT8},
+    /* Rounds f32 to the nearest tf32 on the way in; the tensor core alone would truncate. */
+    [TF32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32},
+};
+
+typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* A matrix as the copy engine sees it: `lines` lines of `width` elements, `batch` times. */
+struct view {
+    const void *data;
+    CUtensorMapDataType type;
+    uint32_t element_bytes;
+    uint64_t width, lines, batch, leading, stride; /* elements */
+    uint32_t box_width, box_lines;
+    CUtensorMapSwizzle swizzle;
+};
+
+static cudaError_t encode(const struct sm90_device *device, const struct view *view,
+                          CUtensorMap *map)
+{
+    const uint64_t stride = view->batch > 1 ? view->stride : view->leading;
+    const cuuint64_t dims[3] = {view->width, view->lines, view->batch};
+    const cuuint64_t strides[2] = {view->leading * view->element_bytes,
+                                   stride * view->element_bytes};
+    const cuuint32_t box[3] = {view->box_width, view->box_lines, 1};
+    const cuuint32_t steps[3] = {1, 1, 1};
+    encode_function function;
+    memcpy(&function, &device->encode, sizeof function);
+    const CUresult result =
+        function(map, view->type, 3, (void *)(uintptr_t)view->data, dims, strides, box, steps,
+                 CU_TENSOR_MAP_INTERLEAVE_NONE, view->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t sm90_device_open(struct sm90_device *device)
+{
+    int ordinal, major, minor, multiprocessors;
+    cudaError_t error = cudaGetDevice(&ordinal);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal);
+    }
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal);
+    }
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal);
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (major != 9 || minor != 0) {
+        return cudaErrorInvalidDevice;
+    }
+    device->multiprocessors = (uint32_t)multiprocessors;
+    enum cudaDriverEntryPointQueryResult found;
+    error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &device->encode, 12000,
+                                             cudaEnableDefault, &found);
+    if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
+        return cudaErrorNotSupported;
+    }
+    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
+                                                sm90_kernels_i8, sm90_kernels_tf32};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
+            for (int i = 0; i < 8 && error == cudaSuccess; i++) {
+                const void *function = kernel->functions[i / 4][i / 2 % 2][i % 2];
+                if (function) {
+                    error =
+                        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)kernel->shared_bytes);
+                }
+            }
+        }
+    }
+    return error;
+}
+
+const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision)
+{
+    switch (dtype) {
+    case GEMMD_BF16:
+        return sm90_kernels_bf16;
+    case GEMMD_F16:
+        return sm90_kernels_f16;
+    case GEMMD_I8:
+        return sm90_kernels_i8;
+    case GEMMD_F32:
+        return precision == GEMM_PRECISION_TF32 ? sm90_kernels_tf32 : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static const void *function_for(const struct sm90_kernel *kernel,
+                                const struct gemm_problem *problem)
+{
+    const bool a_along_k = !problem->transa, b_along_k = problem->transb;
+    const bool promoted = problem->out == GEMMD_F32 && dtype_size(problem->dtype) == 2;
+    return kernel->swapped ? kernel->functions[promoted][b_along_k][a_along_k]
+                           : kernel->functions[promoted][a_along_k][b_along_k];
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The tiles of a problem, in tiles of a whole cluster. */
+static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
+                        uint64_t *rows, uint64_t *columns)
+{
+    const uint64_t m = kernel->swapped ? problem->n : problem->m;
+    const uint64_t n = kernel->swapped ? problem->m : problem->n;
+    *rows = ceil_div(m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    *columns = ceil_div(n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+}
+
+uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
+{
+    const uint64_t multiple = (elements * dtype_size(dtype) < 1024 ? 16 : 128) / dtype_size(dtype);
+    return ceil_div(elements, multiple) * multiple;
+}
+
+static bool aligned(uint64_t elements, enum gemmd_dtype dtype)
+{
+    return elements * dtype_size(dtype) % 16 == 0;
+}
+
+bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem)
+{
+    const uint64_t dim_max = INT32_MAX;
+    const struct gemm_problem *p = problem;
+    const bool widened = p->dtype == GEMMD_F16 && p->out == GEMMD_BF16;
+    if (ELEMENTS[kernel->element].dtype != p->dtype ||
+        (!dtype_offers_out(p->dtype, p->out) && !widened) ||
+        (p->dtype == GEMMD_F32 && p->precision != GEMM_PRECISION_TF32) ||
+        !function_for(kernel, p)) {
+        return false;
+    }
+    if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max) {
+        return false;
+    }
+    if (!aligned(p->lda, p->dtype) || !aligned(p->ldb, p->dtype) || !aligned(p->ldc, p->out)) {
+        return false;
+    }
+    if (p->batch > 1 && (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) ||
+                         !aligned(p->stride_c, p->out) || p->stride_a == 0 || p->stride_b == 0)) {
+        return false;
+    }
+    uint64_t rows, columns;
+    count_tiles(kernel, p, &rows, &columns);
+    return rows * columns <= (uint64_t)INT32_MAX / p->batch;
+}
+
+/* How many rows of tiles to walk together: what runs at once should cover about a square of D, so
+ * that it reads the fewest lines of X and Y. */
+static uint32_t band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows)
+{
+    const uint64_t height = (uint64_t)kernel->tile_m * kernel->cluster_m;
+    const uint64_t width = (uint64_t)kernel->tile_n * kernel->cluster_n;
+    uint32_t band = 1;
+    while (band < rows && band < clusters && band * height * band < clusters * width) {
+        band++;
+    }
+    return band;
+}
+
+static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
+{
+    switch (out) {
+    case GEMMD_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case GEMMD_F16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case GEMMD_I32:
+        return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    default:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    }
+}
+
+/* `extent` rows of op(A) or columns of op(B), in boxes as the kernel's stages want them: along k a
+ * whole tile or a block's share of one, else 64 x 64. Lines that don't exist are not asked for
+ * where that is known beforehand, since filling them up with zeros takes longer than copying; what
+ * then lies in the stage reaches only rows or columns that don't exist either. */
+static struct view operand_view(const void *data, enum gemmd_dtype dtype, CUtensorMapDataType type,
+                                bool along_k, uint64_t extent, uint64_t k, uint64_t leading,
+                                uint64_t stride, uint64_t batch, uint32_t tile, uint32_t parts)
+{
+    const uint32_t bytes = dtype_size(dtype), eight = 8;
+    uint32_t lines = tile / parts;
+    if (parts == 1 && extent < lines) {
+        lines = ((uint32_t)extent + eight - 1) / eight * eight;
+    }
+    return (struct view){
+        .data = data,
+        .type = type,
+        .element_bytes = bytes,
+        .width = along_k ? k : extent,
+        .lines = along_k ? extent : k,
+        .batch = batch,
+        .leading = leading,
+        .stride = stride,
+        .box_width = along_k ? 128 / bytes : 64,
+        .box_lines = along_k ? lines : 64,
+        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+}
+
+/* Bytes of a tile of which the view is a share. */
+static uint32_t tile_bytes(const struct view *view, bool along_k, uint32_t tile, uint32_t parts)
+{
+    return along_k ? view->box_lines * parts * 128 : tile * 128;
+}
+
+cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
+                         const struct gemm_problem *problem, struct sm90_launch *launch)
+{
+    const struct gemm_problem *p = problem;
+    const CUtensorMapDataType type = ELEMENTS[kernel->element].map_type;
+    const bool a_along_k = !p->transa, b_along_k = p->transb;
+    memset(launch, 0, sizeof *launch);
+
+    const uint32_t a_tile = kernel->swapped ? kernel->tile_n : kernel->tile_m;
+    const uint32_t b_tile = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+    const uint32_t a_parts = kernel->swapped ? kernel->cluster_m : kernel->cluster_n;
+    const uint32_t b_parts = kernel->swapped ? kernel->cluster_n : kernel->cluster_m;
+    const struct view a = operand_view(p->a, p->dtype, type, a_along_k, p->m, p->k, p->lda,
+                                       p->stride_a, p->batch, a_tile, a_parts);
+    const struct view b = operand_view(p->b, p->dtype, type, b_along_k, p->n, p->k, p->ldb,
+                                       p->stride_b, p->batch, b_tile, b_parts);
+    struct sm90_arguments *arguments = &launch->arguments;
+    cudaError_t error = encode(device, &a, kernel->swapped ? &arguments->y : &arguments->x);
+    if (error == cudaSuccess) {
+        error = encode(device, &b, kernel->swapped ? &arguments->x : &arguments->y);
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    arguments->stage_bytes =
+        tile_bytes(&a, a_along_k, a_tile, a_parts) + tile_bytes(&b, b_along_k, b_tile, b_parts);
+    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
+    if (arguments->plain) {
+        const uint32_t out_bytes = dtype_size(p->out);
+        const struct view c = {
+            .data = p->c,
+            .type = map_type_of(p->out),
+            .element_bytes = out_bytes,
+            .width = p->n,
+            .lines = p->m,
+            .batch = p->batch,
+            .leading = p->ldc,
+            .stride = p->stride_c,
+            /* What a warp sends at once: its 16 rows of a tile, or its 16 columns. */
+            .box_width = kernel->swapped ? 16 : 128 / out_bytes,
+            .box_lines = kernel->swapped ? kernel->tile_n : 16,
+            .swizzle = kernel->swapped ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+        };
+        error = encode(device, &c, &arguments->c);
+        if (error != cudaSuccess) {
+            return error;
+        }
+    }
+
+    uint64_t rows, columns;
+    count_tiles(kernel, p, &rows, &columns);
+    const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
+    const uint32_t clusters = device->multiprocessors / cluster;
+    arguments->tile_rows = (uint32_t)rows;
+    arguments->tile_columns = (uint32_t)columns;
+    arguments->tiles = (uint32_t)(rows * columns * p->batch);
+    arguments->band = band_rows(kernel, clusters, rows);
+    arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
+    arguments->m = (uint32_t)p->m;
+    arguments->n = (uint32_t)p->n;
+    arguments->bias = p->bias;
+    arguments->c0 = p->beta != 0 ? p->c0 : NULL;
+    arguments->c_data = p->c;
+    arguments->ldc = (int64_t)p->ldc;
+    arguments->ldc0 = (int64_t)p->ldc0;
+    arguments->stride_c = (int64_t)p->stride_c;
+    arguments->stride_c0 = (int64_t)p->stride_c0;
+    arguments->alpha = (float)p->alpha;
+    arguments->beta = (float)p->beta;
+    if (p->out == GEMMD_I32) { /* modulo 2^32, as the sum */
+        arguments->alpha_int = (int32_t)(uint32_t)(int64_t)p->alpha;
+        arguments->beta_int = (int32_t)(uint32_t)(int64_t)p->beta;
+    }
+    arguments->act = (uint32_t)p->act;
+    switch (p->out) {
+    case GEMMD_BF16:
+        arguments->out = SM90_OUT_BF16;
+        break;
+    case GEMMD_F16:
+        arguments->out = SM90_OUT_F16;
+        break;
+    case GEMMD_I32:
+        arguments->out = SM90_OUT_I32;
+        break;
+    default:
+        arguments->out = SM90_OUT_F32;
+    }
+
+    launch->function = function_for(kernel, p);
+    launch->blocks = cluster * (arguments->tiles < clusters ? arguments->tiles : clusters);
+    launch->cluster = cluster;
+    launch->threads = kernel->threads;
+    launch->shared_bytes = kernel->shared_bytes;
+    return cudaSuccess;
+}
+
+cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream)
+{
+    cudaLaunchAttribute attributes[2] = {
+        {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+         .val = {.programmaticStreamSerializationAllowed = 1}},
+        {.id = cudaLaunchAttributeClusterDimension,
+         .val = {.clusterDim = {.x = launch->cluster, .y = 1, .z = 1}}},
+    };
+    const cudaLaunchConfig_t config = {
+        .gridDim = {launch->blocks, 1, 1},
+        .blockDim = {launch->threads, 1, 1},
+        .dynamicSmemBytes = launch->shared_bytes,
+        .stream = stream,
+        .attrs = attributes,
+        .numAttrs = launch->cluster > 1 ? 2 : 1,
+    };
+    void *arguments[] = {(void *)(uintptr_t)&launch->arguments};
+    return cudaLaunchKernelExC(&config, launch->function, arguments);
+}

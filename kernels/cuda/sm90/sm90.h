@@ -1,0 +1,92 @@
+/*
+ * sm90.h - the kernels of this folder, as the rest of kernels/cuda sees them.
+ *
+ * What they ask of a problem, besides its types: device pointers that are multiples of 16 bytes,
+ * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
+ * n, k from 1 up. What lies between a row's end and the next row's start is not read; of C's rows
+ * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
+ * must lie along k: A not transposed, B transposed.
+ *
+ * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
+ * tensor core adds f8 products with some 13 bits.
+ *
+ * Every kernel of one dtype gives the same bits for the same row of A, whatever m is and whichever
+ * of them is chosen (EXPERIMENTS.md has the measurement).
+ */
+#ifndef KERNELS_CUDA_SM90_SM90_H
+#define KERNELS_CUDA_SM90_SM90_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/cuda/sm90/arguments.h"
+
+#ifdef __cplusplus
+extern "C" {
+#else
+#include "kernels/gemm.h"
+#include "proto/dtype.h"
+#endif
+
+/* One tile configuration of one type. */
+struct sm90_kernel {
+    const char *name; /* "bf16_128x256_2x1"; NULL ends a table */
+    int element;      /* enum sm90::element */
+    uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
+    bool pingpong, swapped;
+    bool serves; /* else it is on trial, and never chosen */
+    uint32_t threads, shared_bytes;
+    /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
+    const void *functions[2][2][2];
+};
+
+extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
+    sm90_kernels_tf32[];
+
+/* What a launch needs to know of the device it goes to. */
+struct sm90_device {
+    void *encode; /* cuTensorMapEncodeTiled; NULL: not opened */
+    uint32_t multiprocessors;
+};
+
+/* A launch made ready: can be enqueued any number of times, by any thread. */
+struct sm90_launch {
+    struct sm90_arguments arguments;
+    const void *function;
+    uint32_t blocks, cluster, threads, shared_bytes;
+};
+
+#ifdef __cplusplus
+}
+#else
+
+/* For the current device, before the first launch on it. Fails on other than compute capability
+ * 9.0. */
+cudaError_t sm90_device_open(struct sm90_device *device);
+
+/* The table of a type, or NULL. f32 has one for precision tf32. */
+const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
+
+/* A leading dimension that suits a row of so many elements: the copy engine takes 128 bytes at a
+ * time, and a row that starts within them costs it twice; for short rows the memory counts more. */
+uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
+
+/* Whether the kernel can compute the problem (pointers are not looked at). */
+bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
+
+/* How long a kernel that takes the problem should need, and the kernel that should need least; NULL
+ * if none takes it. Pure: results have the same bits whichever is chosen. Pointers are not looked
+ * at. */
+double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
+                        uint32_t multiprocessors);
+const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
+
+/* Fills in a launch of a problem that the kernel takes. Fails if a pointer is not aligned. */
+cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
+                         const struct gemm_problem *problem, struct sm90_launch *launch);
+
+cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream);
+
+#endif
+#endif

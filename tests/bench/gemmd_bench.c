@@ -1,0 +1,78 @@
+/* gemmd-bench: benchmarks that need no daemon. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/kernels.h"
+
+static void usage(FILE *to)
+{
+    fputs("usage: gemmd-bench kernels [OPTIONS]\n"
+          "Checks every kernel for this GPU, then times it against the best of cuBLASLt's\n"
+          "candidates, interleaved, at settled clocks, on uniform random operands.\n"
+          "  --dtype LIST      of bf16, f16, i8, tf32 (default bf16)\n"
+          "  --shapes LIST     MxNxK,... instead of the built-in list\n"
+          "  --variants TEXT   only kernels with TEXT in their name\n"
+          "  --seconds S       stop after S seconds (default 280)\n"
+          "  --quick           fewer shapes and rounds\n"
+          "  --check-only      check, time nothing\n"
+          "  --no-check        time only\n"
+          "  --out FILE        write the tables there too (Markdown)\n",
+          to);
+}
+
+int main(int argc, char **argv)
+{
+    enum { DTYPE = 1, SHAPES, VARIANTS, SECONDS, QUICK, CHECK_ONLY, NO_CHECK, OUT, HELP };
+    static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
+                                            {"shapes", required_argument, NULL, SHAPES},
+                                            {"variants", required_argument, NULL, VARIANTS},
+                                            {"seconds", required_argument, NULL, SECONDS},
+                                            {"quick", no_argument, NULL, QUICK},
+                                            {"check-only", no_argument, NULL, CHECK_ONLY},
+                                            {"no-check", no_argument, NULL, NO_CHECK},
+                                            {"out", required_argument, NULL, OUT},
+                                            {"help", no_argument, NULL, HELP},
+                                            {NULL, 0, NULL, 0}};
+    struct bench_options options = {.seconds = 280, .dtypes = "bf16"};
+    for (int c; (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
+        switch (c) {
+        case DTYPE:
+            options.dtypes = optarg;
+            break;
+        case SHAPES:
+            options.shapes = optarg;
+            break;
+        case VARIANTS:
+            options.variants = optarg;
+            break;
+        case SECONDS:
+            options.seconds = atof(optarg);
+            break;
+        case QUICK:
+            options.quick = true;
+            break;
+        case CHECK_ONLY:
+            options.check_only = true;
+            break;
+        case NO_CHECK:
+            options.no_check = true;
+            break;
+        case OUT:
+            options.out = optarg;
+            break;
+        case HELP:
+            usage(stdout);
+            return 0;
+        default:
+            usage(stderr);
+            return 2;
+        }
+    }
+    if (optind + 1 != argc || strcmp(argv[optind], "kernels") != 0) {
+        usage(stderr);
+        return 2;
+    }
+    return bench_kernels(&options);
+}
