@@ -5,12 +5,17 @@
 #include <string.h>
 
 #include "tests/bench/kernels.h"
+#include "tests/bench/served.h"
 
 static void usage(FILE *to)
 {
-    fputs("usage: gemmd-bench kernels [OPTIONS]\n"
-          "Checks every kernel for this GPU, then times it against the best of cuBLASLt's\n"
-          "candidates, interleaved, at settled clocks, on uniform random operands.\n"
+    fputs("usage: gemmd-bench kernels|served|error [OPTIONS]\n"
+          "kernels: checks every kernel for this GPU, then times it against the best of\n"
+          "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
+          "served: times products as the daemon computes them, operands laid out included\n"
+          "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, bf16, fused, f32out, odd, odd32;\n"
+          "--seconds, --out).\n"
+          "error: f32 products against f64 (--out).\n"
           "  --dtype LIST      of bf16, f16, i8, tf32 (default bf16)\n"
           "  --shapes LIST     MxNxK,... instead of the built-in list\n"
           "  --variants TEXT   only kernels with TEXT in their name\n"
@@ -35,7 +40,7 @@ int main(int argc, char **argv)
                                             {"out", required_argument, NULL, OUT},
                                             {"help", no_argument, NULL, HELP},
                                             {NULL, 0, NULL, 0}};
-    struct bench_options options = {.seconds = 280, .dtypes = "bf16"};
+    struct bench_options options = {.seconds = 280};
     for (int c; (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
         switch (c) {
         case DTYPE:
@@ -70,9 +75,17 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (optind + 1 != argc || strcmp(argv[optind], "kernels") != 0) {
+    const char *command = optind + 1 == argc ? argv[optind] : "";
+    if (strcmp(command, "served") == 0) {
+        return bench_served(options.dtypes, options.seconds, options.out);
+    }
+    if (strcmp(command, "error") == 0) {
+        return bench_error(options.out);
+    }
+    if (strcmp(command, "kernels") != 0) {
         usage(stderr);
         return 2;
     }
+    options.dtypes = options.dtypes != NULL ? options.dtypes : "bf16";
     return bench_kernels(&options);
 }

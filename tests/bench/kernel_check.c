@@ -161,7 +161,7 @@ static bool check_one(const struct bench_run *run, const struct sm90_device *dev
     struct bench_difference difference = {.first_bad = UINT64_MAX};
     unsigned long long touched = 0;
     double atol, rtol;
-    cudaError_t error = sm90_prepare(device, kernel, p, &launch);
+    cudaError_t error = sm90_prepare(device, kernel, p, NULL, &launch);
     if (error != cudaSuccess) {
         state->wrong[variant]++;
         snprintf(state->why[variant], WHY_MAX, "not prepared: %s", cudaGetErrorString(error));

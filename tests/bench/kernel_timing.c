@@ -168,9 +168,7 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
     }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
     for (int v = 0; v < run->state->variants; v++) {
-        /* Swapped kernels are for few rows; many would only cost time here. */
-        if (run->state->dead[v] || !sm90_takes(&kernels[v], p) ||
-            (kernels[v].swapped && p->m > 4ull * kernels[v].tile_n)) {
+        if (run->state->dead[v] || !sm90_takes(&kernels[v], p)) {
             continue;
         }
         s->launches[v] = malloc(s->sets * sizeof *s->launches[v]);
@@ -182,7 +180,8 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
             set.a = at(s->a, s->a_bytes, i);
             set.b = at(s->b, s->b_bytes, i);
             set.c = at(s->c, s->c_bytes, i);
-            if (sm90_prepare(&t->device, &kernels[v], &set, &s->launches[v][i]) != cudaSuccess) {
+            if (sm90_prepare(&t->device, &kernels[v], &set, NULL, &s->launches[v][i]) !=
+                cudaSuccess) {
                 free(s->launches[v]);
                 s->launches[v] = NULL;
                 break;

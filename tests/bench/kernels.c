@@ -127,7 +127,8 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
         return false;
     }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
-    if (!kernels) {
+    const bool split = run->dtype == GEMMD_F32 && run->precision == GEMM_PRECISION_FULL;
+    if (!kernels || split) { /* what has to be split is for `served` */
         return false;
     }
     run->out = dtype_default_out(run->dtype);

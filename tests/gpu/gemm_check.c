@@ -84,13 +84,14 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel)
         const struct case_types types = case_types[i];
         struct gemm_problem small = {
             .dtype = types.dtype, .out = types.out, .m = 1, .n = 1, .k = 1, .batch = 1, .alpha = 1};
-        const bool cublas = strcmp(kernel->name, "cublas") == 0;
+        const bool rounds_to_tf32 =
+            strcmp(kernel->name, "cublas") == 0 || strcmp(kernel->name, "wgmma") == 0;
         if (!kernel->takes(&small))
             continue;
         struct trial trial = {.kernel = kernel, .dtype = types.dtype, .out = types.out};
         check->trials[check->count++] = trial;
         trial.precision = GEMM_PRECISION_TF32;
-        if (cublas && types.dtype == GEMMD_F32)
+        if (rounds_to_tf32 && types.dtype == GEMMD_F32)
             check->trials[check->count++] = trial;
     }
 }

@@ -21,6 +21,13 @@
  * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32: the
  * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs.
  *
+ * F32 operands come as three parts of bf16 each, which together are the number (split.cu). Of the
+ * nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
+ * product. The largest, of the first parts, makes chains of 64 k that are added in f32; the other
+ * five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not count; the
+ * two sums are added in the end. While the large sums are added up the tensor core works on the
+ * small ones.
+ *
  * Kernels of one stream overlap: all that does not touch global memory is done while the one before
  * still runs (griddepcontrol).
  *
@@ -56,14 +63,15 @@ constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 
 /* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
-          int CLUSTER_N_, bool SWAPPED_, bool PROMOTED_, bool XK_, bool YK_>
+          int CLUSTER_N_, bool PROMOTED_, bool XK_, bool YK_>
 struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
-    static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG, SWAPPED = SWAPPED_;
+    static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
+    static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
 
     static constexpr int TILE_K = 128 / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
@@ -71,8 +79,8 @@ struct config {
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
 
-    static constexpr uint32_t X_BYTES = TILE_M * 128, Y_BYTES = TILE_N * 128;
-    static constexpr uint32_t STAGE_BYTES = X_BYTES + Y_BYTES;
+    static constexpr uint32_t X_BYTES = TILE_M * 128, Y_BYTES = TILE_N * 128; /* a part's */
+    static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
     static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
     /* 1024: what aligning the start can cost. */
@@ -87,7 +95,8 @@ struct config {
     static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
     static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
     static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
-    static_assert(STAGES >= 3, "too few stages fit to hide the copies");
+    static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
+    static_assert(STAGES * PARTS >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
     static_assert(YK || (TILE_N / CLUSTER_M) % 64 == 0, "MN-major boxes are 64 wide");
@@ -160,18 +169,18 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
     }
 }
 
-/* Shared memory: stages (X then Y in each), then a staging of 4 KiB for each consumer warp, then
+/* Shared memory: stages (the parts of X, then those of Y, in each), then a staging of 4 KiB for each consumer warp, then
  * the full and the empty barriers, then a barrier for each consumer's turn. */
 template <class C> struct shared {
     uint32_t base;
 
-    __device__ __forceinline__ uint32_t x(uint32_t stage) const
+    __device__ __forceinline__ uint32_t x(uint32_t stage, uint32_t part) const
     {
-        return base + stage * C::STAGE_BYTES;
+        return base + stage * C::STAGE_BYTES + part * C::X_BYTES;
     }
-    __device__ __forceinline__ uint32_t y(uint32_t stage) const
+    __device__ __forceinline__ uint32_t y(uint32_t stage, uint32_t part) const
     {
-        return x(stage) + C::X_BYTES;
+        return x(stage, C::PARTS) + part * C::Y_BYTES;
     }
     __device__ __forceinline__ uint32_t staging(uint32_t warp) const
     {
@@ -207,10 +216,15 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
             ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
             const uint32_t full = s.full(at.stage);
             ptx::mbarrier_arrive_expect(full, p.stage_bytes);
-            load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::TILE_K>(
-                s.x(at.stage), &p.x, full, i * C::TILE_K, row, t.batch, rank_n, ALL_BLOCKS);
-            load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::TILE_K>(
-                s.y(at.stage), &p.y, full, i * C::TILE_K, column, t.batch, rank_m, ALL_BLOCKS);
+#pragma unroll
+            for (uint32_t part = 0; part < C::PARTS; part++) {
+                const uint32_t batch = t.batch * C::PARTS + part;
+                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::TILE_K>(
+                    s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS);
+                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::TILE_K>(s.y(at.stage, part), &p.y,
+                                                                        full, i * C::TILE_K, column,
+                                                                        batch, rank_m, ALL_BLOCKS);
+            }
             at.advance();
         }
     }
@@ -231,15 +245,14 @@ __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint
     }
 }
 
-/* Issues the products of one stage; `fresh`: they begin a sum. */
+/* Issues the products of one stage, of a part of X and one of Y; `fresh`: they begin a sum. */
 template <class C, class T>
-__device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
-                                               uint32_t row_in_tile,
+__device__ __forceinline__ void multiply_parts(const shared<C> &s, uint32_t stage, uint32_t x_part,
+                                               uint32_t y_part, uint32_t row_in_tile,
                                                T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
 {
-    const uint64_t x = tile_descriptor<C::XK>(s.x(stage) + row_in_tile * 128);
-    const uint64_t y = tile_descriptor<C::YK>(s.y(stage));
-    wgmma_fence();
+    const uint64_t x = tile_descriptor<C::XK>(s.x(stage, x_part) + row_in_tile * 128);
+    const uint64_t y = tile_descriptor<C::YK>(s.y(stage, y_part));
 #pragma unroll
     for (int i = 0; i < C::TILE_K / C::INSTRUCTION_K; i++) {
 #pragma unroll
@@ -248,6 +261,15 @@ __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stag
                                       y + i * descriptor_k_step<C::YK>, fresh && i == 0 ? 0 : 1);
         }
     }
+}
+
+template <class C, class T>
+__device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
+                                               uint32_t row_in_tile,
+                                               T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+{
+    wgmma_fence();
+    multiply_parts<C>(s, stage, 0, 0, row_in_tile, d, fresh);
     wgmma_commit();
 }
 
@@ -300,6 +322,61 @@ __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tile
     }
 }
 
+/* d = the sum over all k of one tile, of operands in parts, and whether the tensor core could give
+ * all of this thread's. */
+template <class C>
+__device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                          uint32_t row_in_tile, ring<C::STAGES> &at,
+                                          float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    float large[C::BLOCKS_64][C::TILE_N / 2], small[C::BLOCKS_64][C::TILE_N / 2];
+    uint32_t previous = 0;
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] = 0;
+        }
+    }
+    for (uint32_t i = 0; i < k_tiles; i++) {
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+        multiply_stage<C>(s, at.stage, row_in_tile, large, true);
+        multiply_parts<C>(s, at.stage, 0, 2, row_in_tile, small, i == 0);
+        multiply_parts<C>(s, at.stage, 2, 0, row_in_tile, small, false);
+        multiply_parts<C>(s, at.stage, 1, 1, row_in_tile, small, false);
+        multiply_parts<C>(s, at.stage, 0, 1, row_in_tile, small, false);
+        multiply_parts<C>(s, at.stage, 1, 0, row_in_tile, small, false);
+        wgmma_commit();
+        wgmma_wait<1>();
+        pin(large);
+        if (i > 0) {
+            release<C>(s, previous, lane);
+        }
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+            for (int j = 0; j < C::TILE_N / 2; j++) {
+                d[b][j] += large[b][j];
+            }
+        }
+        previous = at.stage;
+        at.advance();
+    }
+    wgmma_wait<0>();
+    pin(small);
+    release<C>(s, previous, lane);
+    bool ordinary = true;
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] = (d[b][j] + small[b][j]) * SPLIT_SCALE;
+            ordinary = ordinary && is_ordinary(d[b][j]);
+        }
+    }
+    return ordinary;
+}
+
 template <class C>
 __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -324,7 +401,11 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const tile t = tile_at(p, index);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];
-        if constexpr (C::PROMOTED) {
+        bool plain = p.plain;
+        if constexpr (C::PARTS > 1) {
+            plain = __all_sync(0xffffffff, sum_split<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
+                    plain;
+        } else if constexpr (C::PROMOTED) {
             sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
         } else {
             sum_stages<C>(s, p.k_tiles, lane, row_in_tile, s.turn(1 - consumer), at, d);
@@ -333,12 +414,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            if constexpr (C::SWAPPED) {
-                store_swapped<C::E, C::TILE_N>(p, d[b], staging, lane, t.batch, row + 64 * b,
-                                               column);
-            } else {
-                store_rows<C::E, C::TILE_N>(p, d[b], staging, lane, t.batch, row + 64 * b, column);
-            }
+            store_rows<C::E, C::TILE_N>(p, d[b], plain, staging, lane, t.batch, row + 64 * b,
+                                        column);
         }
     }
     if (lane == 0) {
