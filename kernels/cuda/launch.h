@@ -39,8 +39,8 @@ struct pack_job {
 };
 enum gemmd_error pack_launch(cudaStream_t stream, const struct pack_job *job);
 
-/* f8_e4m3 to f16, exactly: `lines` of `length`, as stored; `ld_to` elements (a multiple of 8) apart,
- * problems one after another. What fills a line up is zeros. */
+/* f8_e4m3 to f16, exactly: `lines` of `length`, as stored; `ld_to` elements (a multiple of 8)
+ * apart, problems one after another. What fills a line up is zeros. */
 struct widen_job {
     const void *from;
     void *to;
@@ -62,8 +62,9 @@ struct realign_job {
 enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job);
 
 /* A matrix of f32 into three of bf16, `stride_to` apart, for each of the batch: together 2^16 times
- * the number, exactly, if it is less than 2^111. `ld_to` and `stride_to` are multiples of 8 elements;
- * what fills a row up to the next multiple of 8 is zeros. element_bytes is not looked at. */
+ * the number, exactly, if it is less than 2^111. `ld_to` and `stride_to` are multiples of 8
+ * elements; what fills a row up to the next multiple of 8 is zeros. element_bytes is not looked at.
+ */
 enum gemmd_error split_launch(cudaStream_t stream, const struct realign_job *job);
 
 #ifdef __cplusplus

@@ -45,8 +45,7 @@ template <typename Unit, typename Whole> union four {
 
 template <typename Unit, typename Whole>
 static __device__ union four<Unit, Whole> load_four(const struct pack_job &job, const Unit *from,
-                                                    uint64_t k, uint64_t row, bool aligned)
-{
+                                                    uint64_t k, uint64_t row, bool aligned) {
     union four<Unit, Whole> v;
     const Unit *line = from + k * job.ld + row;
     if (aligned && k < job.k && row + 4 <= job.rows) {
@@ -60,8 +59,9 @@ static __device__ union four<Unit, Whole> load_four(const struct pack_job &job, 
 }
 
 /* For four rows the word whose first element is that of `k`. */
-static __device__ void load_words(const struct pack_job &job, const uint32_t *from, uint64_t k,
-                                  uint64_t row, bool aligned, uint32_t (&words)[4])
+static __device__ void
+load_words(const struct pack_job &job, const uint32_t *from, uint64_t k, uint64_t row, bool aligned,
+           uint32_t (&words)[4])
 {
     const auto v = load_four<uint32_t, uint4>(job, from, k, row, aligned);
 #pragma unroll

@@ -3,8 +3,8 @@
  *
  * They want rows that start at multiples of 16 bytes, and operands of i8 and tf32 along k. What is
  * not so is moved into the workspace first, at the speed of memory; a result goes through the
- * workspace if the bytes between its rows are not all its own. f8 is widened to f16, which is exact;
- * f32 is split into three parts, which together are as exact.
+ * workspace if the bytes between its rows are not all its own. f8 is widened to f16, which is
+ * exact; f32 is split into three parts, which together are as exact.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
@@ -13,8 +13,10 @@
 
 enum { ALIGNMENT = 256, MULTIPROCESSORS = 132, PARTS = 3 };
 
-/* Sums of parts are chains too, which lose more than FMAs do once they are this long. */
+/* The small products of parts are one chain of the tensor core, which cuts off what it adds: beyond
+ * this its error would come near that of FMAs. */
 enum { SPLIT_K_MAX = 1 << 20 };
+enum { SPLIT_MIN = 512 };
 
 /* What happens to an operand on its way into the workspace. */
 enum move { STAYS, REALIGNED, WIDENED, TRANSPOSED, SPLIT };
@@ -150,7 +152,11 @@ static bool takes(const struct gemm_problem *p)
 /* Never looks at m and batch: rows have the same bits in any company. */
 static bool suits(const struct gemm_problem *p)
 {
-    return p->dtype != GEMMD_F32;
+    /* Measured at kernels/EXPERIMENTS.md: turning an operand costs more than tf32 gains; splitting
+     * pays, and errs less than a chain on all operands, from so many columns and so much k on. */
+    if (is_split(p))
+        return p->n >= SPLIT_MIN && p->k >= SPLIT_MIN;
+    return p->dtype != GEMMD_F32 || (!p->transa && p->transb);
 }
 
 static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
@@ -215,8 +221,8 @@ static enum gemmd_error launch_plan(struct cuda_context *context, const struct g
         problem.stride_a = whole->stride_a;
         problem.stride_b = whole->stride_b;
     }
-    cudaError_t error = sm90_prepare(&context->sm90, kernel, &problem,
-                                     is_split(whole) ? &parts : NULL, &launch);
+    cudaError_t error =
+        sm90_prepare(&context->sm90, kernel, &problem, is_split(whole) ? &parts : NULL, &launch);
     if (error == cudaSuccess)
         error = sm90_enqueue(&launch, context->stream);
     return cuda_error_code((int)error);

@@ -24,14 +24,10 @@ static double sign(uint64_t *seed)
 }
 
 static const char *const NAMES[OPERANDS] = {
-    "uniform in [-1, 1]",
-    "uniform in [0, 1]",
-    "pairs that cancel",
-    "halves that cancel",
-    "exponents -40 to 40",
-    "one in 16 not 0",
-    "2^-140 times 2^120",
-    "2^100 times 2^27, halves that cancel",
+    "uniform in [-1, 1]",  "uniform in [0, 1]",
+    "pairs that cancel",   "halves that cancel",
+    "exponents -40 to 40", "one in 16 not 0",
+    "2^-140 times 2^120",  "2^100 times 2^27, halves that cancel",
 };
 
 /* The element of k `i` of a line of op(A) or op(B); `previous` is the line's element i - 1, `half`
@@ -45,7 +41,8 @@ static double element(int kind, bool of_a, uint64_t i, uint64_t k, const float *
         return uniform(seed);
     case 2: /* a b - a b (1 + small) */
         if (odd)
-            return of_a ? -(double)line[i - 1] : (double)line[i - 1] * (1 + 0x1p-14 * uniform(seed));
+            return of_a ? -(double)line[i - 1]
+                        : (double)line[i - 1] * (1 + 0x1p-14 * uniform(seed));
         return 2 * uniform(seed) - 1;
     case 3:
         if (second)
@@ -71,8 +68,7 @@ static void fill(float *data, int kind, bool of_a, uint64_t k, uint64_t *seed)
 {
     for (uint64_t line = 0; line < SIDE; line++) {
         for (uint64_t i = 0; i < k; i++) {
-            data[line * k + i] =
-                (float)element(kind, of_a, i, k, data + line * k, seed);
+            data[line * k + i] = (float)element(kind, of_a, i, k, data + line * k, seed);
         }
     }
 }
@@ -122,8 +118,7 @@ static bool run(const struct error_bench *e, const char *name, uint64_t k, doubl
     while (*kernel != NULL && strcmp((*kernel)->name, name) != 0) {
         kernel++;
     }
-    if (*kernel == NULL ||
-        (*kernel)->run(e->context, &problem, e->workspace) != GEMMD_OK ||
+    if (*kernel == NULL || (*kernel)->run(e->context, &problem, e->workspace) != GEMMD_OK ||
         cudaStreamSynchronize(e->stream) != cudaSuccess ||
         cudaMemcpy(e->c, e->device_c, SIDE * SIDE * sizeof(float), cudaMemcpyDeviceToHost) !=
             cudaSuccess) {
@@ -155,8 +150,8 @@ static bool compare(const struct error_bench *e, int kind, uint64_t k, uint64_t 
     if (cudaMemcpy(e->device_a, e->a, bytes, cudaMemcpyHostToDevice) != cudaSuccess ||
         cudaMemcpy(e->device_b, e->b, bytes, cudaMemcpyHostToDevice) != cudaSuccess ||
         bench_reference(&product, e->reference) != cudaSuccess ||
-        cudaMemcpy(e->wanted, e->reference, SIDE * SIDE * sizeof(double),
-                   cudaMemcpyDeviceToHost) != cudaSuccess) {
+        cudaMemcpy(e->wanted, e->reference, SIDE * SIDE * sizeof(double), cudaMemcpyDeviceToHost) !=
+            cudaSuccess) {
         return false;
     }
     for (int i = 0; i < 3; i++) {
@@ -181,15 +176,15 @@ int bench_error(const char *out)
     e.b = malloc(operand);
     e.c = malloc(SIDE * SIDE * sizeof(float));
     e.wanted = malloc(SIDE * SIDE * sizeof(double));
-    bool good = e.a && e.b && e.c && e.wanted &&
-                cudaStreamCreateWithFlags(&e.stream, cudaStreamNonBlocking) == cudaSuccess &&
-                gemm_context_create(GEMM_BACKEND_CUDA, e.stream, 0, &e.context, &fault) ==
-                    GEMMD_OK &&
-                cudaMalloc(&e.device_a, operand) == cudaSuccess &&
-                cudaMalloc(&e.device_b, operand) == cudaSuccess &&
-                cudaMalloc(&e.device_c, SIDE * SIDE * sizeof(float)) == cudaSuccess &&
-                cudaMalloc((void **)&e.reference, SIDE * SIDE * sizeof(double)) == cudaSuccess &&
-                cudaMalloc(&e.workspace, workspace) == cudaSuccess;
+    bool good =
+        e.a && e.b && e.c && e.wanted &&
+        cudaStreamCreateWithFlags(&e.stream, cudaStreamNonBlocking) == cudaSuccess &&
+        gemm_context_create(GEMM_BACKEND_CUDA, e.stream, 0, &e.context, &fault) == GEMMD_OK &&
+        cudaMalloc(&e.device_a, operand) == cudaSuccess &&
+        cudaMalloc(&e.device_b, operand) == cudaSuccess &&
+        cudaMalloc(&e.device_c, SIDE * SIDE * sizeof(float)) == cudaSuccess &&
+        cudaMalloc((void **)&e.reference, SIDE * SIDE * sizeof(double)) == cudaSuccess &&
+        cudaMalloc(&e.workspace, workspace) == cudaSuccess;
     FILE *to = out != NULL ? fopen(out, "w") : stdout;
     if (!good || to == NULL) {
         fprintf(stderr, "gemmd-bench: %s\n", to == NULL ? out : fault.detail);

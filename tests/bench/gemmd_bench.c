@@ -16,20 +16,21 @@ static void usage(FILE *to)
           "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, bf16, fused, f32out, odd, odd32;\n"
           "--seconds, --out).\n"
           "error: f32 products against f64 (--out).\n"
-          "  --dtype LIST      of bf16, f16, i8, tf32 (default bf16)\n"
+          "  --dtype LIST      of bf16, f16, i8, tf32, f32 (default bf16)\n"
           "  --shapes LIST     MxNxK,... instead of the built-in list\n"
           "  --variants TEXT   only kernels with TEXT in their name\n"
           "  --seconds S       stop after S seconds (default 280)\n"
           "  --quick           fewer shapes and rounds\n"
           "  --check-only      check, time nothing\n"
           "  --no-check        time only\n"
+          "  --fused           time own kernels with a bias and gelu_tanh, cuBLASLt without\n"
           "  --out FILE        write the tables there too (Markdown)\n",
           to);
 }
 
 int main(int argc, char **argv)
 {
-    enum { DTYPE = 1, SHAPES, VARIANTS, SECONDS, QUICK, CHECK_ONLY, NO_CHECK, OUT, HELP };
+    enum { DTYPE = 1, SHAPES, VARIANTS, SECONDS, QUICK, CHECK_ONLY, NO_CHECK, FUSED, OUT, HELP };
     static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
                                             {"shapes", required_argument, NULL, SHAPES},
                                             {"variants", required_argument, NULL, VARIANTS},
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
                                             {"quick", no_argument, NULL, QUICK},
                                             {"check-only", no_argument, NULL, CHECK_ONLY},
                                             {"no-check", no_argument, NULL, NO_CHECK},
+                                            {"fused", no_argument, NULL, FUSED},
                                             {"out", required_argument, NULL, OUT},
                                             {"help", no_argument, NULL, HELP},
                                             {NULL, 0, NULL, 0}};
@@ -63,6 +65,9 @@ int main(int argc, char **argv)
             break;
         case NO_CHECK:
             options.no_check = true;
+            break;
+        case FUSED:
+            options.fused = true;
             break;
         case OUT:
             options.out = optarg;

@@ -127,12 +127,11 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
         return false;
     }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
-    const bool split = run->dtype == GEMMD_F32 && run->precision == GEMM_PRECISION_FULL;
-    if (!kernels || split) { /* what has to be split is for `served` */
+    if (!kernels) {
         return false;
     }
     run->out = dtype_default_out(run->dtype);
-    run->transb = run->dtype != GEMMD_BF16 && run->dtype != GEMMD_F16;
+    run->transb = run->dtype == GEMMD_I8 || run->precision == GEMM_PRECISION_TF32; /* along k */
     struct bench_state *state =
         mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {

@@ -24,8 +24,8 @@ static const struct shape SQUARES[] = {
     {512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096}, {8192, 8192, 8192},
 };
 static const struct shape WEIGHTS[] = {
-    {1, 4096, 4096},    {16, 4096, 4096},    {64, 4096, 4096},   {256, 4096, 4096},
-    {1024, 4096, 4096}, {256, 14336, 4096},  {4096, 14336, 4096},
+    {1, 4096, 4096},    {16, 4096, 4096},   {64, 4096, 4096},    {256, 4096, 4096},
+    {1024, 4096, 4096}, {256, 14336, 4096}, {4096, 14336, 4096},
 };
 static const struct shape ODD[] = {
     {4097, 4095, 4099}, {333, 777, 1001}, {1001, 1001, 1001}, {511, 2049, 4095}, {100, 30000, 513},
@@ -178,8 +178,7 @@ static bool set_up(const struct served *s, const struct group *g, const struct s
     uint64_t workspace = 0;
     for (int i = 0; i < 2; i++) {
         uint64_t bytes;
-        row->takes_part[i] =
-            s->kernels[i]->takes(p) && s->kernels[i]->workspace_bytes(p, &bytes);
+        row->takes_part[i] = s->kernels[i]->takes(p) && s->kernels[i]->workspace_bytes(p, &bytes);
         workspace = row->takes_part[i] && bytes > workspace ? bytes : workspace;
     }
     if (cudaMalloc(&row->a, row->a_bytes * row->sets) != cudaSuccess ||
@@ -248,9 +247,9 @@ static void measure(const struct served *s, struct row *row, float *milliseconds
 
 static double tera(const struct gemm_problem *p, float milliseconds)
 {
-    return milliseconds > 0 ? 2.0 * (double)p->m * (double)p->n * (double)p->k /
-                                  ((double)milliseconds * 1e9)
-                            : 0;
+    return milliseconds > 0
+               ? 2.0 * (double)p->m * (double)p->n * (double)p->k / ((double)milliseconds * 1e9)
+               : 0;
 }
 
 static bool measure_group(const struct served *s, const struct group *g, FILE *to)

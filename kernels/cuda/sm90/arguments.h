@@ -24,6 +24,7 @@ struct sm90_arguments {
     uint32_t stage_bytes; /* that arrive for one stage */
     const void *bias;     /* [n] of type out, or NULL */
     const void *c0;       /* NULL if beta is 0 */
+    uint32_t c0_aligned;  /* whether 8 elements from a column that is a multiple of 8 are */
     void *c_data;
     int64_t ldc, ldc0, stride_c, stride_c0; /* elements */
     uint32_t m, n;                          /* of C */

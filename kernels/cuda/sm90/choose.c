@@ -9,6 +9,8 @@
 static const double LAUNCH_US = 1.9;
 static const double TILE_US = 0.59; /* from a tile's last product to the next tile's first */
 static const double TILE_PINGPONG_US = 0.063;
+static const double FINISH_US = 9;      /* of 128 x 256, where more than alpha follows the sum */
+static const double FINISH_SHOWS = 0.7; /* of that while the other consumer multiplies */
 /* 128 bytes of k in a tile of 128 x 256: at full clock, and what is added when all multiprocessors
  * multiply and the card's power pulls the clock down. */
 static const double MULTIPLY_US = 0.55, MULTIPLY_LOADED_US = 0.18;
@@ -31,7 +33,7 @@ static double lines(uint32_t tile, uint64_t extent)
     return there < tile ? (double)there : tile;
 }
 
-/* f32 operands are three parts, of which six products are made. */
+/* f32 operands are three parts, of which six products are made, in steps half as long. */
 static bool in_parts(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
@@ -42,7 +44,7 @@ static bool in_parts(const struct gemm_problem *p)
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p, double blocks,
                       double multiprocessors, double load)
 {
-    const double parts = in_parts(p) ? 3 : 1, products = in_parts(p) ? 6 : 1;
+    const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
     const double x = parts * 128 * lines(kernel->tile_m, p->m);
     const double y = parts * 128 * lines(kernel->tile_n, p->n);
     const double clock = MULTIPLY_US + MULTIPLY_LOADED_US * load * blocks / multiprocessors;
@@ -66,8 +68,12 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
-    const double between_us = kernel->pingpong ? TILE_PINGPONG_US : TILE_US;
-    double busy = TILE_US + (double)(waves - (rest == 0)) * between_us +
+    const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
+    const double finish_us =
+        plain ? 0 : FINISH_US * kernel->tile_m * kernel->tile_n / (128.0 * 256);
+    const double between_us =
+        kernel->pingpong ? TILE_PINGPONG_US + FINISH_SHOWS * finish_us : TILE_US + finish_us;
+    double busy = TILE_US + finish_us + (double)(waves - (rest == 0)) * between_us +
                   (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load);
     if (rest > 0) {
         busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load);

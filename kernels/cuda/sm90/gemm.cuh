@@ -3,10 +3,10 @@
  *
  * A block is a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
  * that multiply. Between them lies a ring of STAGES buffers, each TILE_M x 128 bytes of X and
- * TILE_N x 128 bytes of Y. A stage has two barriers: "full" (the copy engine has written it) and
- * "empty" (all who read it have finished). Blocks walk over tiles of D until none is left
- * (persistent grid), and the producer runs ahead across tiles, so that the ring is full when a tile
- * begins.
+ * TILE_N x 128 bytes of Y (f32: three times 64 bytes). A stage has two barriers: "full" (the copy
+ * engine has written it) and "empty" (all who read it have finished). Blocks walk over tiles of D
+ * until none is left (persistent grid), and the producer runs ahead across tiles, so that the ring
+ * is full when a tile begins.
  *
  * Consumers work on one tile together, a share of its rows each; or, PINGPONG, each on tiles of its
  * own in turn, so that one stores its tile while the other multiplies. Each waits for its turn: a
@@ -23,10 +23,10 @@
  *
  * F32 operands come as three parts of bf16 each, which together are the number (split.cu). Of the
  * nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
- * product. The largest, of the first parts, makes chains of 64 k that are added in f32; the other
- * five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not count; the
- * two sums are added in the end. While the large sums are added up the tensor core works on the
- * small ones.
+ * product. The largest, of the first parts, makes chains of PROMOTE_SPLIT_K that are added in f32;
+ * the other five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not
+ * count; the two sums are added in the end. While the large sums are added up the tensor core works
+ * on the small ones.
  *
  * Kernels of one stream overlap: all that does not touch global memory is done while the one before
  * still runs (griddepcontrol).
@@ -54,6 +54,7 @@ enum schedule { COOPERATIVE, PINGPONG };
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
 constexpr int PROMOTE_K = 256;
+constexpr int PROMOTE_SPLIT_K = 64;
 
 constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 {
@@ -73,13 +74,15 @@ struct config {
     static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
     static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
 
-    static constexpr int TILE_K = 128 / element_bytes<E>;
+    /* A stage's; with more for f32 only two stages would fit, and the copies could not keep up. */
+    static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
+    static constexpr int TILE_K = K_BYTES / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
     static constexpr int CONSUMER_ROWS = PINGPONG ? TILE_M : TILE_M / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
 
-    static constexpr uint32_t X_BYTES = TILE_M * 128, Y_BYTES = TILE_N * 128; /* a part's */
+    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES; /* a part's */
     static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
     static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
@@ -96,7 +99,7 @@ struct config {
     static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
     static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
     static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
-    static_assert(STAGES * PARTS >= 3, "too few stages fit to hide the copies");
+    static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
     static_assert(YK || (TILE_N / CLUSTER_M) % 64 == 0, "MN-major boxes are 64 wide");
@@ -140,14 +143,14 @@ __device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
 
 /* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
  * this block loads part `part` of PARTS for all blocks in `blocks`. */
-template <bool K_MAJOR, int LINES, int PARTS, int TILE_K>
+template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES>
 __device__ __forceinline__ void load_operand(uint32_t destination, const CUtensorMap *map,
                                              uint32_t barrier, uint32_t k, uint32_t first,
                                              uint32_t batch, uint32_t part, uint16_t blocks)
 {
     constexpr int SHARE = LINES / PARTS;
     const int32_t from = (int32_t)(first + part * SHARE);
-    const uint32_t to = destination + part * SHARE * 128;
+    const uint32_t to = destination + part * SHARE * K_BYTES;
     if constexpr (K_MAJOR) {
         if constexpr (PARTS > 1) {
             ptx::tensor_load_multicast(to, map, barrier, (int32_t)k, from, (int32_t)batch, blocks);
@@ -155,22 +158,22 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
             ptx::tensor_load(to, map, barrier, (int32_t)k, from, (int32_t)batch);
         }
     } else {
-        static_assert(TILE_K == MN_TILE_LINES, "an MN-major box is 64 x 64");
 #pragma unroll
         for (int i = 0; i < SHARE / 64; i++) {
             if constexpr (PARTS > 1) {
-                ptx::tensor_load_multicast(to + i * MN_TILE_BYTES, map, barrier, from + 64 * i,
+                ptx::tensor_load_multicast(to + i * 64 * K_BYTES, map, barrier, from + 64 * i,
                                            (int32_t)k, (int32_t)batch, blocks);
             } else {
-                ptx::tensor_load(to + i * MN_TILE_BYTES, map, barrier, from + 64 * i, (int32_t)k,
+                ptx::tensor_load(to + i * 64 * K_BYTES, map, barrier, from + 64 * i, (int32_t)k,
                                  (int32_t)batch);
             }
         }
     }
 }
 
-/* Shared memory: stages (the parts of X, then those of Y, in each), then a staging of 4 KiB for each consumer warp, then
- * the full and the empty barriers, then a barrier for each consumer's turn. */
+/* Shared memory: stages (the parts of X, then those of Y, in each), then a staging of 4 KiB for
+ * each consumer warp, then the full and the empty barriers, then a barrier for each consumer's
+ * turn. */
 template <class C> struct shared {
     uint32_t base;
 
@@ -219,11 +222,11 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
 #pragma unroll
             for (uint32_t part = 0; part < C::PARTS; part++) {
                 const uint32_t batch = t.batch * C::PARTS + part;
-                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::TILE_K>(
+                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES>(
                     s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS);
-                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::TILE_K>(s.y(at.stage, part), &p.y,
-                                                                        full, i * C::TILE_K, column,
-                                                                        batch, rank_m, ALL_BLOCKS);
+                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES>(
+                    s.y(at.stage, part), &p.y, full, i * C::TILE_K, column, batch, rank_m,
+                    ALL_BLOCKS);
             }
             at.advance();
         }
@@ -245,31 +248,35 @@ __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint
     }
 }
 
-/* Issues the products of one stage, of a part of X and one of Y; `fresh`: they begin a sum. */
-template <class C, class T>
-__device__ __forceinline__ void multiply_parts(const shared<C> &s, uint32_t stage, uint32_t x_part,
-                                               uint32_t y_part, uint32_t row_in_tile,
-                                               T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+/* Issues the products of one part of X and one of Y in a stage, COUNT instructions long from the
+ * FIRST one's k on; `fresh`: they begin a sum. */
+template <class C, int FIRST, int COUNT, class T>
+__device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uint32_t x_part,
+                                         uint32_t y_part, uint32_t row_in_tile,
+                                         T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
 {
-    const uint64_t x = tile_descriptor<C::XK>(s.x(stage, x_part) + row_in_tile * 128);
-    const uint64_t y = tile_descriptor<C::YK>(s.y(stage, y_part));
+    const uint64_t x =
+        tile_descriptor<C::XK, C::K_BYTES>(s.x(stage, x_part) + row_in_tile * C::K_BYTES);
+    const uint64_t y = tile_descriptor<C::YK, C::K_BYTES>(s.y(stage, y_part));
 #pragma unroll
-    for (int i = 0; i < C::TILE_K / C::INSTRUCTION_K; i++) {
+    for (int i = FIRST; i < FIRST + COUNT; i++) {
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            wgmma<C::E, C::XK, C::YK>(d[b], x + (b * 64 * 128 >> 4) + i * descriptor_k_step<C::XK>,
-                                      y + i * descriptor_k_step<C::YK>, fresh && i == 0 ? 0 : 1);
+            wgmma<C::E, C::XK, C::YK>(
+                d[b], x + (b * 64 * C::K_BYTES >> 4) + i * descriptor_k_step<C::XK>,
+                y + i * descriptor_k_step<C::YK>, fresh && i == FIRST ? 0 : 1);
         }
     }
 }
 
+/* Issues all products of one stage; `fresh`: they begin a sum. */
 template <class C, class T>
 __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
                                                uint32_t row_in_tile,
                                                T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
 {
     wgmma_fence();
-    multiply_parts<C>(s, stage, 0, 0, row_in_tile, d, fresh);
+    multiply<C, 0, C::TILE_K / C::INSTRUCTION_K>(s, stage, 0, 0, row_in_tile, d, fresh);
     wgmma_commit();
 }
 
@@ -301,6 +308,19 @@ __device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles,
     release<C>(s, previous, lane);
 }
 
+template <class C>
+__device__ __forceinline__ void add(float (&d)[C::BLOCKS_64][C::TILE_N / 2],
+                                    const float (&part)[C::BLOCKS_64][C::TILE_N / 2])
+{
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] += part[b][j];
+        }
+    }
+}
+
 /* d = the sum over all k of one tile, in chains of PROMOTE_K. */
 template <class C>
 __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
@@ -312,23 +332,45 @@ __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tile
     for (uint32_t first = STEP; first < k_tiles; first += STEP) {
         float part[C::BLOCKS_64][C::TILE_N / 2];
         sum_stages<C>(s, min(STEP, k_tiles - first), lane, row_in_tile, 0, at, part);
-#pragma unroll
-        for (int b = 0; b < C::BLOCKS_64; b++) {
-#pragma unroll
-            for (int j = 0; j < C::TILE_N / 2; j++) {
-                d[b][j] += part[b][j];
-            }
-        }
+        add<C>(d, part);
     }
 }
 
-/* d = the sum over all k of one tile, of operands in parts, and whether the tensor core could give
- * all of this thread's. */
+/* Issues the products of parts of one stage, the largest first, in two groups. Once the tensor core
+ * has begun with these, the stage before is released. */
+template <class C>
+__device__ __forceinline__ void
+multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
+               uint32_t &previous, ring<C::STAGES> &at, float (&large)[C::BLOCKS_64][C::TILE_N / 2],
+               float (&small)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    constexpr int COUNT = C::TILE_K / C::INSTRUCTION_K;
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    wgmma_fence();
+    multiply<C, 0, COUNT>(s, at.stage, 0, 0, row_in_tile, large, fresh);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (!first) {
+        release<C>(s, previous, lane);
+    }
+    multiply<C, 0, COUNT>(s, at.stage, 0, 2, row_in_tile, small, first);
+    multiply<C, 0, COUNT>(s, at.stage, 2, 0, row_in_tile, small, false);
+    multiply<C, 0, COUNT>(s, at.stage, 1, 1, row_in_tile, small, false);
+    multiply<C, 0, COUNT>(s, at.stage, 0, 1, row_in_tile, small, false);
+    multiply<C, 0, COUNT>(s, at.stage, 1, 0, row_in_tile, small, false);
+    wgmma_commit();
+    previous = at.stage;
+    at.advance();
+}
+
+/* d = the sum over all k of one tile, of operands in parts. True if the tensor core could give all
+ * of this thread's. */
 template <class C>
 __device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                           uint32_t row_in_tile, ring<C::STAGES> &at,
                                           float (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
+    static_assert(PROMOTE_SPLIT_K == 2 * C::TILE_K, "sums of two stages are added up");
     float large[C::BLOCKS_64][C::TILE_N / 2], small[C::BLOCKS_64][C::TILE_N / 2];
     uint32_t previous = 0;
 #pragma unroll
@@ -338,39 +380,29 @@ __device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, 
             d[b][j] = 0;
         }
     }
-    for (uint32_t i = 0; i < k_tiles; i++) {
-        ptx::mbarrier_wait(s.full(at.stage), at.parity);
-        multiply_stage<C>(s, at.stage, row_in_tile, large, true);
-        multiply_parts<C>(s, at.stage, 0, 2, row_in_tile, small, i == 0);
-        multiply_parts<C>(s, at.stage, 2, 0, row_in_tile, small, false);
-        multiply_parts<C>(s, at.stage, 1, 1, row_in_tile, small, false);
-        multiply_parts<C>(s, at.stage, 0, 1, row_in_tile, small, false);
-        multiply_parts<C>(s, at.stage, 1, 0, row_in_tile, small, false);
-        wgmma_commit();
+    for (uint32_t i = 0; i + 1 < k_tiles; i += 2) {
+        multiply_split<C>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
+        multiply_split<C>(s, lane, row_in_tile, false, false, previous, at, large, small);
         wgmma_wait<1>();
         pin(large);
-        if (i > 0) {
-            release<C>(s, previous, lane);
-        }
-#pragma unroll
-        for (int b = 0; b < C::BLOCKS_64; b++) {
-#pragma unroll
-            for (int j = 0; j < C::TILE_N / 2; j++) {
-                d[b][j] += large[b][j];
-            }
-        }
-        previous = at.stage;
-        at.advance();
+        add<C>(d, large);
+    }
+    if (k_tiles % 2 == 1) {
+        multiply_split<C>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large, small);
+        wgmma_wait<1>();
+        pin(large);
+        add<C>(d, large);
     }
     wgmma_wait<0>();
     pin(small);
     release<C>(s, previous, lane);
+    add<C>(d, small);
     bool ordinary = true;
 #pragma unroll
     for (int b = 0; b < C::BLOCKS_64; b++) {
 #pragma unroll
         for (int j = 0; j < C::TILE_N / 2; j++) {
-            d[b][j] = (d[b][j] + small[b][j]) * SPLIT_SCALE;
+            d[b][j] *= SPLIT_SCALE;
             ordinary = ordinary && is_ordinary(d[b][j]);
         }
     }

@@ -4,8 +4,6 @@
 using namespace sm90;
 
 extern "C" const sm90_kernel sm90_kernels_tf32[] = {
-    row<TF32, 128, 256, 2, COOPERATIVE, 1, 1, CHAINS>("tf32_128x256"),
-    row<TF32, 128, 256, 2, COOPERATIVE, 2, 1, CHAINS>("tf32_128x256_2x1"),
     row<TF32, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS>("tf32_128x256_1x2"),
     row<TF32, 128, 128, 2, PINGPONG, 1, 1, CHAINS>("tf32_128x128_pp"),
     row<TF32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("tf32_128x64"),

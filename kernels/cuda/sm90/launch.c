@@ -79,9 +79,8 @@ cudaError_t sm90_device_open(struct sm90_device *device)
     if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
         return cudaErrorNotSupported;
     }
-    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
-                                                sm90_kernels_i8, sm90_kernels_tf32,
-                                                sm90_kernels_f32};
+    const struct sm90_kernel *const tables[] = {
+        sm90_kernels_bf16, sm90_kernels_f16, sm90_kernels_i8, sm90_kernels_tf32, sm90_kernels_f32};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
             for (int i = 0; i < 8 && error == cudaSuccess; i++) {
@@ -209,9 +208,9 @@ static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
  * then lies in the stage reaches only rows or columns that don't exist either. */
 static struct view operand_view(const struct sm90_operand *operand, uint32_t bytes,
                                 CUtensorMapDataType type, bool along_k, uint64_t extent, uint64_t k,
-                                uint64_t batch, uint32_t tile, uint32_t shares)
+                                uint64_t batch, uint32_t tile_k, uint32_t tile, uint32_t shares)
 {
-    const uint32_t eight = 8;
+    const uint32_t eight = 8, line_bytes = tile_k * bytes;
     uint32_t lines = tile / shares;
     if (shares == 1 && extent < lines) {
         lines = ((uint32_t)extent + eight - 1) / eight * eight;
@@ -225,16 +224,18 @@ static struct view operand_view(const struct sm90_operand *operand, uint32_t byt
         .batch = batch,
         .leading = operand->leading,
         .stride = operand->stride,
-        .box_width = along_k ? 128 / bytes : 64,
-        .box_lines = along_k ? lines : 64,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+        .box_width = along_k ? tile_k : 64,
+        .box_lines = along_k ? lines : tile_k,
+        .swizzle =
+            along_k && line_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     };
 }
 
 /* Bytes of a tile of which the view is a share. */
 static uint32_t tile_bytes(const struct view *view, bool along_k, uint32_t tile, uint32_t shares)
 {
-    return along_k ? view->box_lines * shares * 128 : tile * 128;
+    return along_k ? view->box_lines * shares * view->box_width * view->element_bytes
+                   : tile * view->box_lines * view->element_bytes;
 }
 
 static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint64_t stride,
@@ -263,10 +264,12 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     const uint64_t batch = in_parts ? PARTS * p->batch : p->batch;
     const struct sm90_operand whole_a = {p->a, p->lda, p->stride_a},
                               whole_b = {p->b, p->ldb, p->stride_b};
-    const struct view a = operand_view(in_parts ? &parts->a : &whole_a, bytes, type, a_along_k,
-                                       p->m, p->k, batch, kernel->tile_m, kernel->cluster_n);
-    const struct view b = operand_view(in_parts ? &parts->b : &whole_b, bytes, type, b_along_k,
-                                       p->n, p->k, batch, kernel->tile_n, kernel->cluster_m);
+    const struct view a =
+        operand_view(in_parts ? &parts->a : &whole_a, bytes, type, a_along_k, p->m, p->k, batch,
+                     kernel->tile_k, kernel->tile_m, kernel->cluster_n);
+    const struct view b =
+        operand_view(in_parts ? &parts->b : &whole_b, bytes, type, b_along_k, p->n, p->k, batch,
+                     kernel->tile_k, kernel->tile_n, kernel->cluster_m);
     struct sm90_arguments *arguments = &launch->arguments;
     cudaError_t error = encode(device, &a, &arguments->x);
     if (error == cudaSuccess) {
@@ -319,6 +322,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->n = (uint32_t)p->n;
     arguments->bias = p->bias;
     arguments->c0 = p->beta != 0 ? p->c0 : NULL;
+    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && aligned(p->ldc0, p->out) &&
+                            (p->batch == 1 || aligned(p->stride_c0, p->out));
     arguments->c_data = p->c;
     arguments->ldc = (int64_t)p->ldc;
     arguments->ldc0 = (int64_t)p->ldc0;

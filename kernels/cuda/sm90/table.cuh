@@ -27,16 +27,13 @@ void functions(const void *(&lies)[2][2])
     constexpr bool x_mn = mn && (M / CN) % 64 == 0, y_mn = mn && (N / CM) % 64 == 0;
     lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, true>>();
     if constexpr (x_mn) {
-        lies[0][1] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, true>>();
+        lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, true>>();
     }
     if constexpr (y_mn) {
-        lies[1][0] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, false>>();
+        lies[1][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, false>>();
     }
     if constexpr (x_mn && y_mn) {
-        lies[0][0] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, false>>();
+        lies[0][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, false>>();
     }
 }
 
@@ -44,10 +41,19 @@ template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, su
 sm90_kernel row(const char *name)
 {
     using K = config<E, M, N, CONSUMERS, S, CM, CN, false, true, true>;
-    sm90_kernel kernel = {
-        name,         (int)E,       (uint32_t)M,         (uint32_t)N,     (uint32_t)K::TILE_K,
-        (uint32_t)CM, (uint32_t)CN, (uint32_t)CONSUMERS, K::STAGES,       K::PINGPONG,
-        (uint32_t)K::THREADS,       K::SHARED_BYTES,     {}};
+    sm90_kernel kernel = {name,
+                          (int)E,
+                          (uint32_t)M,
+                          (uint32_t)N,
+                          (uint32_t)K::TILE_K,
+                          (uint32_t)CM,
+                          (uint32_t)CN,
+                          (uint32_t)CONSUMERS,
+                          K::STAGES,
+                          K::PINGPONG,
+                          (uint32_t)K::THREADS,
+                          K::SHARED_BYTES,
+                          {}};
     if constexpr ((SUMS & CHAINS) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, false>(kernel.functions[0]);
     }

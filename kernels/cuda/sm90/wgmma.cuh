@@ -11,7 +11,8 @@
  *
  *   K-major   a line is one row of X (column of Y), its 128 bytes run along k. All types.
  *             From 8 lines to the next 8: 1024 bytes ("stride" offset). One instruction takes 32
- *             bytes of k; the next 32 start 32 bytes further.
+ *             bytes of k; the next 32 start 32 bytes further. Lines may have 64 bytes, in boxes
+ *             with 64-byte swizzle: half of all that.
  *   MN-major  a line is one k, its 128 bytes run along 64 rows of X (columns of Y). 16-bit types.
  *             From 8 k to the next 8: 1024 bytes ("stride" offset); from 64 rows to the next 64:
  *             the tile of TILE_K lines, 128*TILE_K bytes ("leading" offset). One instruction takes
@@ -40,18 +41,17 @@ template <> struct accumulator<I8> {
 };
 template <element E> using accumulator_t = typename accumulator<E>::type;
 
-/* Lines of k in a tile of an MN-major operand. */
-constexpr uint32_t MN_TILE_LINES = 64;
-constexpr uint32_t MN_TILE_BYTES = MN_TILE_LINES * 128;
-
-/* What tells the tensor core where an operand lies; `address` is that of its first line. */
-template <bool K_MAJOR> __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
+/* What tells the tensor core where an operand lies; `address` is that of its first line, K_BYTES
+ * the length of a line along k, or the lines of k in a tile times two. */
+template <bool K_MAJOR, uint32_t K_BYTES>
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 {
-    const uint64_t leading = K_MAJOR ? 16 : MN_TILE_BYTES;
-    const uint64_t stride = 1024;
-    const uint64_t swizzle_128_bytes = 1;
+    static_assert(K_BYTES == 128 || K_BYTES == 64, "swizzles of 128 and of 64 bytes");
+    const uint64_t leading = K_MAJOR ? 16 : 64 * K_BYTES;
+    const uint64_t stride = K_MAJOR ? 8 * K_BYTES : 1024;
+    const uint64_t swizzle = K_MAJOR && K_BYTES == 64 ? 2 : 1;
     return (uint64_t)((address & 0x3FFFF) >> 4) | (leading >> 4) << 16 | (stride >> 4) << 32 |
-           swizzle_128_bytes << 62;
+           swizzle << 62;
 }
 
 /* The descriptor's step from one instruction's k to the next. */
