@@ -25,6 +25,7 @@
 #include "proto/error.h"
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
+#include "server/http/request_id.h"
 
 enum request_state {
     REQUEST_HEADERS,
@@ -42,7 +43,7 @@ enum request_progress {
     PROGRESS_DONE
 };
 
-enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
+enum { REQUEST_PATH_MAX = 256 };
 
 struct request;
 
@@ -107,6 +108,8 @@ void request_hand_over(struct request *request);
 /* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
  * when this returns. */
 void request_wake(struct request *request);
+/* Names the request; its headers must be in, as far as they ever will be. */
+void request_choose_id(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
 

@@ -31,6 +31,7 @@ struct acceptor {
     bool out_of_files; /* accept ran out of descriptors; said once */
     uint32_t ticks;
     uint32_t next_thread; /* where ties are broken */
+    uint64_t id_state;    /* of the generator of request ids */
     uint64_t closing_at_ns, give_up_at_ns;
     bool forced; /* a second signal */
     bool done;
@@ -42,7 +43,9 @@ static void refuse(struct acceptor *acceptor, int fd)
     struct daemon *daemon = acceptor->daemon;
     struct fault fault;
     fault_set(&fault, GEMMD_ERR_QUEUE_FULL, NULL, "the limit of open connections is reached");
-    connection_send_fault(fd, &fault);
+    char id[REQUEST_ID_MAX + 1];
+    request_id_choose(id, NULL, &acceptor->id_state);
+    connection_send_fault(fd, &fault, id);
     shutdown(fd, SHUT_WR);
     lingering_add(daemon->lingering, fd);
     close(fd);
@@ -206,6 +209,7 @@ enum gemmd_error acceptor_create(struct daemon *daemon, struct acceptor **out, s
     if (acceptor == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
     acceptor->daemon = daemon;
+    acceptor->id_state = clock_now_ns();
     enum gemmd_error code = open_listeners(acceptor, fault);
     if (code != GEMMD_OK)
         goto close_listeners;

@@ -29,15 +29,18 @@ extern "C" {
     X(GONE, "gone", 410, 0, "Gone")                                                                \
     X(PRECONDITION, "precondition-failed", 412, 0, "Precondition failed")                          \
     X(TOO_LARGE, "too-large", 413, 0, "Larger than the limit")                                     \
+    X(URI_TOO_LONG, "uri-too-long", 414, 0, "The request line is too long")                        \
     X(MEDIA_TYPE, "media-type", 415, 0, "Unsupported media type")                                  \
     X(UNSUPPORTED, "unsupported", 422, 0, "Well-formed but not offered")                           \
     X(QUEUE_FULL, "queue-full", 429, 1, "The queue is full")                                       \
+    X(HEADERS_TOO_LARGE, "headers-too-large", 431, 0, "The headers are too large")                 \
     X(INTERNAL, "internal", 500, 0, "A fault of the daemon")                                       \
     X(NOT_IMPLEMENTED, "not-implemented", 501, 0, "Not implemented")                               \
     X(DRAINING, "draining", 503, 1, "Shutting down")                                               \
     X(DEVICE_LOST, "device-lost", 503, 1, "The device is lost")                                    \
     X(OUT_OF_MEMORY, "out-of-memory", 503, 1, "Out of pinned or device memory")                    \
     X(DEADLINE, "deadline", 504, 0, "The deadline passed")                                         \
+    X(HTTP_VERSION, "http-version", 505, 0, "Unknown version of HTTP")                             \
     X(NO_ROOM, "no-room", 507, 0, "No room for the tensor")                                        \
     X(USAGE, "usage", 0, 0, "The call's arguments are wrong")                                      \
     X(CONNECTION, "connection", 0, 1, "The daemon cannot be reached")                              \
