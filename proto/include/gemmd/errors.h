@@ -8,6 +8,8 @@
  *   slug         last part of the problem's `type` URI, and the metric label
  *   http_status  0 for faults that only a client can see
  *   retriable    1 if the same request may succeed later; a product is safe to repeat
+ *
+ * The values are libgemmd's ABI: what is new is added at the end.
  */
 #ifndef GEMMD_ERRORS_H
 #define GEMMD_ERRORS_H
@@ -29,25 +31,25 @@ extern "C" {
     X(GONE, "gone", 410, 0, "Gone")                                                                \
     X(PRECONDITION, "precondition-failed", 412, 0, "Precondition failed")                          \
     X(TOO_LARGE, "too-large", 413, 0, "Larger than the limit")                                     \
-    X(URI_TOO_LONG, "uri-too-long", 414, 0, "The request line is too long")                        \
     X(MEDIA_TYPE, "media-type", 415, 0, "Unsupported media type")                                  \
     X(UNSUPPORTED, "unsupported", 422, 0, "Well-formed but not offered")                           \
     X(QUEUE_FULL, "queue-full", 429, 1, "The queue is full")                                       \
-    X(HEADERS_TOO_LARGE, "headers-too-large", 431, 0, "The headers are too large")                 \
     X(INTERNAL, "internal", 500, 0, "A fault of the daemon")                                       \
     X(NOT_IMPLEMENTED, "not-implemented", 501, 0, "Not implemented")                               \
     X(DRAINING, "draining", 503, 1, "Shutting down")                                               \
     X(DEVICE_LOST, "device-lost", 503, 1, "The device is lost")                                    \
     X(OUT_OF_MEMORY, "out-of-memory", 503, 1, "Out of pinned or device memory")                    \
     X(DEADLINE, "deadline", 504, 0, "The deadline passed")                                         \
-    X(HTTP_VERSION, "http-version", 505, 0, "Unknown version of HTTP")                             \
     X(NO_ROOM, "no-room", 507, 0, "No room for the tensor")                                        \
     X(USAGE, "usage", 0, 0, "The call's arguments are wrong")                                      \
     X(CONNECTION, "connection", 0, 1, "The daemon cannot be reached")                              \
     X(TIMEOUT, "timeout", 0, 0, "The client's own time ran out")                                   \
     X(PROTOCOL, "protocol", 0, 0, "The answer is not what the protocol promises")                  \
     X(IO, "io", 0, 0, "A file could not be read or written")                                       \
-    X(CANCELLED, "cancelled", 0, 0, "Cancelled by the caller")
+    X(CANCELLED, "cancelled", 0, 0, "Cancelled by the caller")                                     \
+    X(URI_TOO_LONG, "uri-too-long", 414, 0, "The request line is too long")                        \
+    X(HEADERS_TOO_LARGE, "headers-too-large", 431, 0, "The headers are too large")                 \
+    X(HTTP_VERSION, "http-version", 505, 0, "Unknown version of HTTP")
 
 enum gemmd_error {
 #define X(name, slug, status, retriable, title) GEMMD_ERR_##name,
