@@ -8,7 +8,7 @@
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
- *   WORKING     the queue and the dispatch thread own request->gemm.work. In every turn of the
+ *   WORKING     others own request->gemm.work, or request->ready. In every turn of the
  *               thread's loop libmicrohttpd asks whether there is an answer; a thread that would
  *               sleep suspends first what is not done, which costs system calls that a busy one
  *               does without
@@ -26,6 +26,7 @@
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
 #include "server/http/request_id.h"
+#include "server/work/probe.h"
 
 enum request_state {
     REQUEST_HEADERS,
@@ -48,9 +49,10 @@ enum { REQUEST_PATH_MAX = 256 };
 struct request;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
- * or accepts a body (request_receive). The others are for endpoints that accept bodies: `chunk`
- * takes bytes (false: request->fault says why, the rest is dropped), `submit` runs when
- * the body is complete, `answer` when the work is done, `release` exactly once at the end. */
+ * or accepts a body (request_receive), or hands over (request_hand_over) where there is none.
+ * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes (false:
+ * request->fault says why, the rest is dropped), `submit` runs when the body is complete. `answer`
+ * runs when the work is done, `release` exactly once at the end. */
 struct endpoint {
     const char *path;
     const char *allow; /* for 405: "GET, HEAD" */
@@ -86,7 +88,10 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm; /* POST /gemm */
+    union {                      /* by endpoint */
+        struct gemm_call gemm;   /* POST /gemm */
+        struct probe_wait ready; /* GET /readyz */
+    };
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
