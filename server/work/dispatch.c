@@ -60,6 +60,9 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     if (works == NULL)
         works = next_work(dispatch, 0);
     for (; works != NULL; works = next_work(dispatch, 0)) {
+        for (struct work *work = works; work != NULL; work = work->next)
+            if (work->started != NULL)
+                work->started(work);
         device_submit(dispatch->device, works);
         for (struct work *work = works; work != NULL; work = work->next)
             metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
