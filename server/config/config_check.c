@@ -39,6 +39,8 @@ static void derive(struct config_load *load)
         config->max_body_bytes = least(gib, half);
     if (!is_set(load, "max-result"))
         config->max_result_bytes = least(gib, half);
+    if (!is_set(load, "job-bytes"))
+        config->job_bytes = config->max_result_bytes > gib ? config->max_result_bytes : gib;
     if (!is_set(load, "timeout"))
         config->default_timeout_ms =
             config->max_timeout_ms ? least(60000, config->max_timeout_ms) : 60000;
