@@ -165,8 +165,9 @@ static void gemm_answer(struct request *request)
         return;
     }
     call->result = NULL; /* the response's now */
-    struct headers headers = {.count = 0};
+    struct headers headers;
     const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    headers_clear(&headers);
     gemm_answer_headers(call, &times, &headers);
     headers_apply(&headers, response);
     respond(request, 200, response, length);

@@ -4,6 +4,11 @@
 #include <microhttpd.h>
 #include <string.h>
 
+void headers_clear(struct headers *headers)
+{
+    headers->count = headers->length = 0; /* the rest is never looked at */
+}
+
 void headers_add(struct headers *headers, const char *name, const char *value)
 {
     size_t bytes = strlen(value) + 1;

@@ -22,8 +22,9 @@ struct headers {
     char text[HEADERS_TEXT_MAX]; /* values, each with its terminator */
 };
 
-/* The headers must be empty (zero `count` and `length`) before the first is added. What an answer
- * carries is known to fit; a header that does not is a mistake in this program. */
+/* Makes them empty, which zeroed ones are. */
+void headers_clear(struct headers *headers);
+/* What an answer carries is known to fit; a header that does not is a mistake in this program. */
 void headers_add(struct headers *headers, const char *name, const char *value);
 /* Adds them all to a response. */
 void headers_apply(const struct headers *headers, struct MHD_Response *response);

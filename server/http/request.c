@@ -63,6 +63,8 @@ static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const
 struct preferences request_preferences(const struct request *request)
 {
     struct preferences preferences = {.respond_async = false};
+    if (request_header(request, "Prefer") == NULL)
+        return preferences;
     MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_preference, &preferences);
     return preferences;
 }
