@@ -162,6 +162,11 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
 void daemon_run(struct daemon *daemon)
 {
     acceptor_run(daemon->acceptor);
+    struct jobs_counts jobs = jobs_counts(daemon->jobs);
+    uint32_t lost = jobs.states[JOB_DONE] + jobs.states[JOB_FAILED];
+    if (lost > 0)
+        log_event(daemon->log, CONFIG_LOG_WARNING,
+                  "the results of %" PRIu32 " jobs that nobody has deleted are lost", lost);
 }
 
 void daemon_stop(struct daemon *daemon)

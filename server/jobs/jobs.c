@@ -15,17 +15,16 @@
 
 enum { NS_PER_MS = 1000000 };
 
-enum list_of { UNFINISHED, KEPT, REMEMBERED, LISTS };
+enum { UNFINISHED, KEPT, REMEMBERED, LISTS };
 
 struct job {
     struct jobs *jobs;
     struct job *next_in_bucket;
-    struct job *next, *previous; /* of the list it is in */
+    struct job *next, *previous; /* of its list */
     struct job_id id;
     char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];
     const char *op;
     enum job_state state;
-    enum list_of list;
     struct job_task *task;     /* from job_accept to job_finish */
     struct job_answer *answer; /* NULL once it is not wanted and nobody writes it */
     struct job_waiter *waiters;
@@ -99,10 +98,8 @@ static struct job *look_up(struct jobs *jobs, const char *text)
     return job;
 }
 
-static void list_append(struct job *job, enum list_of which)
+static void list_append(struct list *list, struct job *job)
 {
-    struct list *list = &job->jobs->lists[which];
-    job->list = which;
     job->next = NULL;
     job->previous = list->last;
     if (list->last != NULL)
@@ -112,9 +109,8 @@ static void list_append(struct job *job, enum list_of which)
     list->last = job;
 }
 
-static void list_remove(struct job *job)
+static void list_remove(struct list *list, struct job *job)
 {
-    struct list *list = &job->jobs->lists[job->list];
     if (job->previous != NULL)
         job->previous->next = job->next;
     else
@@ -123,6 +119,20 @@ static void list_remove(struct job *job)
         job->next->previous = job->previous;
     else
         list->last = job->previous;
+}
+
+/* Takes out the first if its time has come, or NULL. */
+static struct job *list_pop(struct list *list, uint64_t now_ns)
+{
+    struct job *job = list->first;
+    if (job == NULL || job->due_ns > now_ns)
+        return NULL;
+    list->first = job->next;
+    if (list->first != NULL)
+        list->first->previous = NULL;
+    else
+        list->last = NULL;
+    return job;
 }
 
 /* Says when jobs_expire has to look again. */
@@ -149,14 +159,13 @@ static void uncount(struct job *job)
     job->jobs->open--;
 }
 
-/* Takes it out of the store; it is the caller's. */
-static void take_out(struct job *job)
+/* It cannot be found any more. */
+static void bucket_remove(struct job *job)
 {
     struct job **link = bucket_of(job->jobs, &job->id);
     while (*link != job)
         link = &(*link)->next_in_bucket;
     *link = job->next_in_bucket;
-    list_remove(job);
 }
 
 static void destroy(struct job *job)
@@ -165,23 +174,26 @@ static void destroy(struct job *job)
     free(job);
 }
 
-static void forget_first(struct jobs *jobs)
+/* Forgets the oldest, if its time has come. */
+static bool forget(struct jobs *jobs, uint64_t now_ns)
 {
-    struct job *job = jobs->lists[REMEMBERED].first;
-    take_out(job);
+    struct job *job = list_pop(&jobs->lists[REMEMBERED], now_ns);
+    if (job == NULL)
+        return false;
+    bucket_remove(job);
     jobs->remembered--;
     free(job);
+    return true;
 }
 
-/* Only its name stays, for a while and as long as there are not too many. */
-static void remember(struct job *job, uint64_t now_ns)
+/* Only its name stays, for a while and as long as there are not too many. It is in no list. */
+static void remember(struct jobs *jobs, struct job *job, uint64_t now_ns)
 {
-    struct jobs *jobs = job->jobs;
+    if (jobs->remembered == jobs->limits.max_jobs)
+        forget(jobs, UINT64_MAX);
     job->due_ns = now_ns + jobs->limits.ttl_ns;
-    list_remove(job);
-    list_append(job, REMEMBERED);
-    if (++jobs->remembered > jobs->limits.max_jobs)
-        forget_first(jobs);
+    list_append(&jobs->lists[REMEMBERED], job);
+    jobs->remembered++;
 }
 
 static void wake_all(struct job *job)
@@ -252,6 +264,11 @@ static int64_t epoch_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
 }
 
+static bool is_kept(const struct job *job)
+{
+    return job->state == JOB_DONE || job->state == JOB_FAILED;
+}
+
 /* Under the lock. */
 static void describe(const struct job *job, uint64_t now_ns, struct job_view *view)
 {
@@ -269,7 +286,7 @@ static void describe(const struct job *job, uint64_t now_ns, struct job_view *vi
     memcpy(view->request_id, job->request_id, sizeof view->request_id);
     if (view->has_started && end_ns > job->started_ns)
         view->running_ns = end_ns - job->started_ns;
-    if (job->list == KEPT) {
+    if (is_kept(job)) {
         view->expires_ms =
             job->created_ms + (int64_t)((job->due_ns - job->accepted_ns) / NS_PER_MS);
         view->status = job->answer->status;
@@ -287,7 +304,7 @@ void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct 
     struct job **bucket = bucket_of(jobs, &job->id);
     job->next_in_bucket = *bucket;
     *bucket = job;
-    list_append(job, UNFINISHED);
+    list_append(&jobs->lists[UNFINISHED], job);
     set_state(job, JOB_QUEUED);
     jobs->unfinished++;
     jobs->counts.created++;
@@ -312,17 +329,17 @@ void job_finish(struct job *job, uint64_t now_ns)
     pthread_mutex_lock(&jobs->lock);
     job->task = NULL;
     job->finished_ns = now_ns;
+    list_remove(&jobs->lists[UNFINISHED], job);
     jobs->unfinished--;
     if (job->state == JOB_CANCELLED) {
         unwanted = job->answer;
         job->answer = NULL;
         uncount(job);
-        remember(job, now_ns);
+        remember(jobs, job, now_ns);
     } else {
         set_state(job, job->answer->fault.code == GEMMD_OK ? JOB_DONE : JOB_FAILED);
         job->due_ns = now_ns + jobs->limits.ttl_ns;
-        list_remove(job);
-        list_append(job, KEPT);
+        list_append(&jobs->lists[KEPT], job);
         wake_all(job);
     }
     set_due(jobs);
@@ -340,33 +357,34 @@ bool job_is_cancelled(struct job *job)
 
 /* --- Asking. */
 
-/* Under the lock. */
-static enum gemmd_error find(struct jobs *jobs, const char *id, const char *tenant,
-                             struct job **found, struct fault *fault)
+/* Under the lock. NULL and a code if there is none that this tenant may know of. */
+static struct job *find(struct jobs *jobs, const char *id, const char *tenant,
+                        enum gemmd_error *code, struct fault *fault)
 {
     struct job *job = look_up(jobs, id);
     if (job == NULL)
-        return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job of that id");
-    if (strcmp(job->tenant, tenant) != 0)
-        return fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job is another tenant's");
-    if (job->state == JOB_EXPIRED)
-        return fault_set(fault, GEMMD_ERR_GONE, NULL,
-                         "the job's result has expired; it was kept for %" PRIu64 " s",
-                         jobs->limits.ttl_ns / 1000000000u);
-    *found = job;
-    return GEMMD_OK;
+        *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job of that id");
+    else if (strcmp(job->tenant, tenant) != 0)
+        *code = fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job is another tenant's");
+    else if (job->state == JOB_EXPIRED)
+        *code = fault_set(fault, GEMMD_ERR_GONE, NULL,
+                          "the job's result has expired; it was kept for %" PRIu64 " ms",
+                          jobs->limits.ttl_ns / NS_PER_MS);
+    else
+        return job;
+    return NULL;
 }
 
 enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                            struct job_view *view, struct job_answer **answer, struct fault *fault)
 {
-    struct job *job;
+    enum gemmd_error code = GEMMD_OK;
     pthread_mutex_lock(&jobs->lock);
-    enum gemmd_error code = find(jobs, id, tenant, &job, fault);
-    if (code == GEMMD_OK) {
+    struct job *job = find(jobs, id, tenant, &code, fault);
+    if (job != NULL) {
         describe(job, now_ns, view);
         if (answer != NULL) {
-            *answer = job->list == KEPT ? job->answer : NULL;
+            *answer = is_kept(job) ? job->answer : NULL;
             if (*answer != NULL)
                 job_answer_hold(*answer);
         }
@@ -375,23 +393,30 @@ enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant
     return code;
 }
 
+static bool is_unfinished(const struct job *job)
+{
+    return job->state == JOB_QUEUED || job->state == JOB_RUNNING;
+}
+
 enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                              struct job_view *view, struct fault *fault)
 {
-    struct job *job, *removed = NULL;
+    enum gemmd_error code = GEMMD_OK;
+    struct job *removed = NULL;
     pthread_mutex_lock(&jobs->lock);
-    enum gemmd_error code = find(jobs, id, tenant, &job, fault);
-    if (code == GEMMD_OK) {
-        if (job->state == JOB_QUEUED || job->state == JOB_RUNNING) {
+    struct job *job = find(jobs, id, tenant, &code, fault);
+    if (job != NULL) {
+        if (is_unfinished(job)) {
             set_state(job, JOB_CANCELLED);
             jobs->counts.cancelled++;
             wake_all(job);
             job->task->cancel(job->task);
         }
         describe(job, now_ns, view);
-        if (job->list == KEPT) {
+        if (is_kept(job)) {
             uncount(job);
-            take_out(job);
+            bucket_remove(job);
+            list_remove(&jobs->lists[KEPT], job);
             set_due(jobs);
             removed = job;
         }
@@ -404,10 +429,10 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
 
 bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job_waiter *waiter)
 {
-    struct job *job;
+    enum gemmd_error code;
     pthread_mutex_lock(&jobs->lock);
-    bool waits = !jobs->closed && find(jobs, id, tenant, &job, NULL) == GEMMD_OK &&
-                 (job->state == JOB_QUEUED || job->state == JOB_RUNNING);
+    struct job *job = jobs->closed ? NULL : find(jobs, id, tenant, &code, NULL);
+    bool waits = job != NULL && is_unfinished(job);
     if (waits) {
         waiter->next = job->waiters;
         job->waiters = waiter;
@@ -442,15 +467,15 @@ static void wake_due(struct job *job, uint64_t now_ns)
 /* Under the lock. The answer of the next job that expires, or NULL. */
 static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
 {
-    struct job *job = jobs->lists[KEPT].first;
-    if (job == NULL || job->due_ns > now_ns)
+    struct job *job = list_pop(&jobs->lists[KEPT], now_ns);
+    if (job == NULL)
         return NULL;
     struct job_answer *answer = job->answer;
     job->answer = NULL;
     uncount(job);
     job->state = JOB_EXPIRED;
     jobs->counts.expired++;
-    remember(job, now_ns);
+    remember(jobs, job, now_ns);
     return answer;
 }
 
@@ -463,8 +488,8 @@ void jobs_expire(struct jobs *jobs, uint64_t now_ns)
         job_answer_release(answer);
         pthread_mutex_lock(&jobs->lock);
     }
-    while (jobs->lists[REMEMBERED].first != NULL && jobs->lists[REMEMBERED].first->due_ns <= now_ns)
-        forget_first(jobs);
+    while (forget(jobs, now_ns))
+        ;
     if (jobs->earliest_wait_ns <= now_ns) {
         jobs->earliest_wait_ns = UINT64_MAX;
         for (struct job *job = jobs->lists[UNFINISHED].first; job != NULL; job = job->next)

@@ -659,10 +659,12 @@ def test_jobs_are_finished_when_it_ends(start_jobs):
 
 def test_results_nobody_fetched_do_not_hold_it_up(start_jobs):
     daemon, jobs = start_jobs()
+    jobs.delete(jobs.make())
     assert jobs.result(jobs.make()).status_code == 200
     jobs.make_long(wait=False)
     daemon.terminate()
     assert daemon.wait() == 0
+    assert "the results of 2 jobs that nobody has deleted are lost" in daemon.messages()
 
 
 def test_jobs_during_the_drain_delay(start_jobs):

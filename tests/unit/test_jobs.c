@@ -137,6 +137,7 @@ END_TEST
 START_TEST(expires_and_is_forgotten_on_time)
 {
     struct jobs *jobs = jobs_create(&limits);
+    struct job_view view;
     char id[JOB_ID_TEXT + 1];
     ck_assert_uint_eq(jobs_due_ns(jobs), UINT64_MAX);
     struct job *job = accept_job(jobs, 10, id);
@@ -154,7 +155,7 @@ START_TEST(expires_and_is_forgotten_on_time)
     assert_empty(jobs);
     ck_assert_uint_eq(jobs_counts(jobs).expired, 1);
     ck_assert_uint_eq(jobs_due_ns(jobs), START + 2 * TTL);
-    ck_assert_int_eq(jobs_delete(jobs, id, "t", START, NULL, NULL), GEMMD_ERR_GONE);
+    ck_assert_int_eq(jobs_delete(jobs, id, "t", START, &view, NULL), GEMMD_ERR_GONE);
 
     jobs_expire(jobs, START + 2 * TTL - 1);
     assert_code(jobs, id, START, GEMMD_ERR_GONE);
