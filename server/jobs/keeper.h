@@ -2,7 +2,8 @@
  * keeper.h - the thread that ends jobs and throws away what has expired.
  *
  * A finished job's result is copied from pinned into ordinary memory. That takes too long for the
- * dispatch thread (half a second for a GiB) and for an I/O thread, which has others to serve.
+ * dispatch thread (3 to 6 s for a GiB on a virtual machine with two cores, most of it for pages
+ * that the system has to find first) and for an I/O thread, which has others to serve.
  */
 #ifndef SERVER_JOBS_KEEPER_H
 #define SERVER_JOBS_KEEPER_H
