@@ -82,7 +82,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     daemon->dispatch = dispatch_start(daemon->device, daemon->queue,
                                       metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)),
-                                      config->max_batch);
+                                      config->max_batch, config->busy_poll_us);
     if (daemon->dispatch == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
     log_event(daemon->log, CONFIG_LOG_INFO, "computing on %s (%s, %s)", info->name,

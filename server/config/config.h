@@ -31,6 +31,7 @@ struct config {
     int32_t device;           /* --devices: a CUDA device number; one device for now is used */
     uint32_t streams;         /* works in flight on the device */
     uint32_t max_batch;       /* works that share a launch */
+    uint32_t busy_poll_us;    /* looked for work before a thread sleeps */
     uint32_t io_threads;      /* 0: half of the cores, 1 ... 16 */
     uint32_t cpu_threads;     /* of the CPU backend; 0: all cores */
     uint32_t max_connections; /* in total */

@@ -69,6 +69,12 @@ const struct config_option config_options[] = {
      .max = 1024, .standard = "64", .placeholder = "N",
      .help = "Small products that may share one launch; fewer bound what one waits for the "
              "others."},
+    {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
+     .max = 1000000, .placeholder = "N",
+     .help =
+         "How many microseconds a thread that has run out of work goes on looking for more before "
+         "it sleeps, which spares the next request the wake-up; 0: none. Default: 50 with 8 cores "
+         "or more, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
      .help = "Threads that the CPU backend computes with; 0: all cores."},

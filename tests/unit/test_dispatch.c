@@ -133,7 +133,7 @@ static void start_on(struct simulated_device *device, uint32_t places)
     stage.queue = queue_create(places, 0);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
-                                    metrics_shard(stage.metrics, 0), MAX_BATCH);
+                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
