@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,7 +47,10 @@ static int on_timer(CURLM *multi, long timeout_ms, void *user)
 
 bool loop_open(struct loop *loop, uint32_t connections)
 {
-    *loop = (struct loop){.epoll = epoll_create1(EPOLL_CLOEXEC), .timer_us = LOOP_NEVER};
+    *loop = (struct loop){.epoll = epoll_create1(EPOLL_CLOEXEC),
+                          .timer = -1,
+                          .armed_us = LOOP_NEVER,
+                          .timer_us = LOOP_NEVER};
     loop->multi = curl_multi_init();
     if (loop->epoll < 0 || loop->multi == NULL)
         return false;
@@ -61,6 +65,8 @@ void loop_close(struct loop *loop)
 {
     if (loop->multi != NULL)
         curl_multi_cleanup(loop->multi);
+    if (loop->timer >= 0)
+        close(loop->timer);
     if (loop->epoll >= 0)
         close(loop->epoll);
 }
@@ -92,6 +98,8 @@ bool loop_turn(struct loop *loop, uint64_t until_us)
                            epoll_timeout_ms(until_us));
     for (int i = 0; i < count; i++) {
         int ready = 0;
+        if (events[i].data.fd == loop->timer)
+            continue;
         if ((events[i].events & EPOLLIN) != 0)
             ready |= CURL_CSELECT_IN;
         if ((events[i].events & EPOLLOUT) != 0)
@@ -105,4 +113,34 @@ bool loop_turn(struct loop *loop, uint64_t until_us)
         act(loop, CURL_SOCKET_TIMEOUT, 0);
     }
     return !loop->failed;
+}
+
+int loop_watch(struct loop *loop)
+{
+    if (loop->timer >= 0)
+        return loop->epoll;
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (timer < 0)
+        return -1;
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = timer};
+    if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, timer, &event) != 0) {
+        close(timer);
+        return -1;
+    }
+    loop->timer = timer;
+    return loop->epoll;
+}
+
+void loop_arm(struct loop *loop, uint64_t due_us)
+{
+    struct itimerspec at = {0};
+    if (loop->timer < 0 || loop->armed_us == due_us)
+        return;
+    loop->armed_us = due_us;
+    if (due_us != LOOP_NEVER) {
+        at.it_value.tv_sec = (time_t)(due_us / 1000000);
+        at.it_value.tv_nsec = (long)(due_us % 1000000) * 1000 + (due_us == 0);
+    }
+    /* Setting it also makes it unreadable again. */
+    timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }

@@ -16,6 +16,8 @@
 struct loop {
     CURLM *multi;
     int epoll;
+    int timer;         /* among what `epoll` watches; -1 as long as nobody watches `epoll` */
+    uint64_t armed_us; /* when `timer` goes off, LOOP_NEVER if not */
     uint64_t timer_us; /* when libcurl wants to be called, LOOP_NEVER if not */
     bool failed;       /* in this turn */
 };
@@ -31,5 +33,11 @@ void loop_close(struct loop *loop);
  * first, and lets libcurl do what there is to do. Never waits if `until_us` is past. False if there
  * was no memory to watch a socket: some transfer may then never be heard of again. */
 bool loop_turn(struct loop *loop, uint64_t until_us);
+
+/* A descriptor that is readable when a socket is ready or the time of loop_arm has come, for a loop
+ * of the caller's. -1 if there is none to be had. */
+int loop_watch(struct loop *loop);
+/* The time of the next turn, 0 if it is due. No effect before loop_watch. */
+void loop_arm(struct loop *loop, uint64_t due_us);
 
 #endif

@@ -28,7 +28,8 @@ static bool configure(struct transfer *transfer, const struct gemmd_client *clie
                 SET(CURLOPT_ERRORBUFFER, transfer->curl_error) &&
                 SET(CURLOPT_USERAGENT, "libgemmd/" GEMMD_VERSION) &&
                 SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) &&
-                SET(CURLOPT_TCP_NODELAY, 1L) && SET(CURLOPT_TCP_KEEPALIVE, 1L) &&
+                SET(CURLOPT_PATH_AS_IS, 1L) && SET(CURLOPT_TCP_NODELAY, 1L) &&
+                SET(CURLOPT_TCP_KEEPALIVE, 1L) &&
                 SET(CURLOPT_CONNECTTIMEOUT_MS, (long)client->options.connect_timeout_ms) &&
                 SET(CURLOPT_READFUNCTION, callback_read) && SET(CURLOPT_READDATA, transfer) &&
                 SET(CURLOPT_SEEKFUNCTION, callback_seek) && SET(CURLOPT_SEEKDATA, transfer) &&
