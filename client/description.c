@@ -43,17 +43,29 @@ bool description_tensor(json_t *object, struct gemmd_tensor *tensor)
     return true;
 }
 
+static double milliseconds(json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : -1;
+}
+
 bool description_job(json_t *object, struct gemmd_job *job)
 {
-    const json_t *queued = json_object_get(object, "queued_ms");
     const char *state = json_string_value(json_object_get(object, "state"));
-    *job = (struct gemmd_job){.size = sizeof *job, .queued_ms = -1};
+    json_int_t status = json_integer_value(json_object_get(object, "status"));
+    json_int_t bytes = json_integer_value(json_object_get(object, "bytes"));
+    *job = (struct gemmd_job){.size = sizeof *job,
+                              .http_status = status >= 100 && status <= 599 ? (int32_t)status : 0,
+                              .bytes = bytes > 0 ? (uint64_t)bytes : 0,
+                              .queued_ms = milliseconds(object, "queued_ms"),
+                              .running_ms = milliseconds(object, "running_ms")};
     if (!take_text(object, "id", job->id, sizeof job->id) || state == NULL)
         return false;
     for (int known = GEMMD_JOB_QUEUED; known <= GEMMD_JOB_CANCELLED; known++)
         if (strcmp(gemmd_job_state_name((enum gemmd_job_state)known), state) == 0)
             job->state = (enum gemmd_job_state)known;
-    if (json_is_number(queued))
-        job->queued_ms = json_number_value(queued);
+    (void)take_text(object, "created", job->created, sizeof job->created);
+    (void)take_text(object, "expires", job->expires, sizeof job->expires);
+    (void)take_text(object, "request_id", job->request_id, sizeof job->request_id);
     return true;
 }

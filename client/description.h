@@ -9,9 +9,11 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* {"name", "dtype", "shape", "bytes", "etag", "evictable"}. False if it is no such object. */
+/* {"name", "dtype", "shape", "bytes", "etag", "evictable"}, of which the first three must be there.
+ * False if it is no such object. */
 bool description_tensor(json_t *object, struct gemmd_tensor *tensor);
-/* {"id", "state", "queued_ms"}. False if it is no such object. */
+/* {"id", "state", "status", "bytes", "queued_ms", "running_ms", "created", "expires",
+ * "request_id"}, of which the first two must be there. False if it is no such object. */
 bool description_job(json_t *object, struct gemmd_job *job);
 
 #endif

@@ -41,23 +41,36 @@ static enum gemmd_error accept_result(struct gemmd_request *request, const struc
     return answer->status == 201 ? GEMMD_OK : payload_take_described(request, answer);
 }
 
+static enum gemmd_error accept_header(struct gemmd_request *request, const struct answer *answer)
+{
+    return answer->status == 201 ? GEMMD_OK : payload_describe(request, answer);
+}
+
 static const struct operation status_operation = {
     .method = "GET", .headers = HEADERS_PLAIN, .statuses = {200}, .conclude = conclude_status};
-static const struct operation look_operation = {.method = "GET",
-                                                .headers = HEADERS_ACCEPT,
-                                                .statuses = {200, 201},
-                                                .accept = accept_result,
-                                                .conclude = stored_conclude};
-static const struct operation wait_operation = {.method = "GET",
+static const struct operation wait_operation = {.method = "HEAD",
                                                 .headers = HEADERS_ACCEPT,
                                                 .statuses = {200, 201},
                                                 .time_parameter = "wait_ms",
                                                 .time_max_ms = WAIT_MS_MAX,
                                                 .waits = true,
+                                                .accept = accept_header};
+static const struct operation result_operation = {.method = "GET",
+                                                  .headers = HEADERS_ACCEPT,
+                                                  .statuses = {200, 201},
+                                                  .time_parameter = "wait_ms",
+                                                  .time_max_ms = WAIT_MS_MAX,
+                                                  .waits = true,
+                                                  .accept = accept_result,
+                                                  .conclude = stored_conclude};
+/* Of a result that is there or not. */
+static const struct operation look_operation = {.method = "GET",
+                                                .headers = HEADERS_ACCEPT,
+                                                .statuses = {200, 201},
                                                 .accept = accept_result,
                                                 .conclude = stored_conclude};
 static const struct operation cancel_operation = {
-    .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {204, 200, 202}};
+    .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {200, 202, 204}};
 
 static struct gemmd_request *submit(struct gemmd_client *client, const struct operation *operation,
                                     const char *id, const char *part,
@@ -67,7 +80,7 @@ static struct gemmd_request *submit(struct gemmd_client *client, const struct op
     failure_clear(error);
     if (!request_call(&call, given, error) || resource_check_job(id, error) != GEMMD_OK)
         return NULL;
-    if (operation == &wait_operation && call.no_wait != 0)
+    if (operation == &result_operation && call.no_wait != 0)
         operation = &look_operation;
     struct gemmd_request *request = request_new(client, operation, &call, error);
     if (request == NULL)
@@ -84,11 +97,18 @@ struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const
     return submit(client, &status_operation, id, "", call, error);
 }
 
+struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
+                                            const struct gemmd_call *call,
+                                            struct gemmd_error_info *error)
+{
+    return submit(client, &wait_operation, id, "/result", call, error);
+}
+
 struct gemmd_request *gemmd_job_result_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &wait_operation, id, "/result", call, error);
+    return submit(client, &result_operation, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_cancel_submit(struct gemmd_client *client, const char *id,
@@ -122,6 +142,16 @@ enum gemmd_error gemmd_job_status(struct gemmd_client *client, const char *id,
     enum gemmd_error code = gemmd_request_job(request, job, error);
     gemmd_request_free(request);
     return code;
+}
+
+enum gemmd_error gemmd_job_wait(struct gemmd_client *client, const char *id,
+                                const struct gemmd_call *call, struct gemmd_result *result,
+                                struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    error = error != NULL ? error : &local;
+    struct gemmd_request *request = gemmd_job_wait_submit(client, id, call, error);
+    return request_finish(request, result, error);
 }
 
 enum gemmd_error gemmd_job_result(struct gemmd_client *client, const char *id,

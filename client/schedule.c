@@ -121,11 +121,12 @@ static void start_queued(struct gemmd_client *client)
     }
 }
 
-/* The library's own want of memory is not repeated: waiting does not mend it. */
+/* The library's own want of memory is not repeated: waiting does not mend it. Nor is the question
+ * for a job's result, which the caller wanted to ask once. */
 static bool may_repeat(const struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
-    return error->retriable && request->repeats_left > 0 &&
+    return error->retriable && request->repeats_left > 0 && error->code != GEMMD_ERR_CONFLICT &&
            (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
 }
 

@@ -360,8 +360,11 @@ struct gemmd_job {
     size_t size;
     char id[64];
     enum gemmd_job_state state;
-    double queued_ms; /* how long it waited, or has been waiting; negative if the daemon does not
-                         say */
+    int32_t http_status;           /* of its result; 0 while there is none */
+    uint64_t bytes;                /* of its result */
+    double queued_ms, running_ms;  /* so far; negative if the daemon does not say */
+    char created[32], expires[32]; /* RFC 3339, or "" */
+    char request_id[64];           /* X-Request-Id of the request that handed it in */
 };
 
 /* "running"; "unknown" if there is no such state. */
@@ -374,6 +377,16 @@ GEMMD_API enum gemmd_error gemmd_job_status(struct gemmd_client *client, const c
 GEMMD_API struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const char *id,
                                                         const struct gemmd_call *call,
                                                         struct gemmd_error_info *error);
+
+/* Waits until a job's result is there, without fetching it. A job that failed fails this with the
+ * code of its error, whose sentence only gemmd_job_result() can tell. */
+GEMMD_API enum gemmd_error gemmd_job_wait(struct gemmd_client *client, const char *id,
+                                          const struct gemmd_call *call,
+                                          struct gemmd_result *result,
+                                          struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
+                                                      const struct gemmd_call *call,
+                                                      struct gemmd_error_info *error);
 
 /* Fetches a job's result, waiting until it is there unless call->no_wait is set: then
  * GEMMD_ERR_CONFLICT says that it is not. A job that failed fails this with its own error. */
