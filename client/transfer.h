@@ -25,6 +25,7 @@ struct transfer {
     struct header_line own[HEADER_LINES_MAX];
     uint32_t own_count;
     char url[ENDPOINT_URL_MAX + REQUEST_TARGET_MAX + 64];
+    char *joined; /* room for a small body, or NULL */
     char curl_error[CURL_ERROR_SIZE];
     char document[4096]; /* the front of the body of an answer that has no payload */
     size_t document_bytes;
