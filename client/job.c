@@ -134,7 +134,8 @@ enum gemmd_error gemmd_job_status(struct gemmd_client *client, const char *id,
                                   struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_job_status_submit(client, id, call, error);
     if (request == NULL)
         return error->code;
@@ -149,7 +150,8 @@ enum gemmd_error gemmd_job_wait(struct gemmd_client *client, const char *id,
                                 struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_job_wait_submit(client, id, call, error);
     return request_finish(request, result, error);
 }
@@ -159,7 +161,8 @@ enum gemmd_error gemmd_job_result(struct gemmd_client *client, const char *id,
                                   struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_job_result_submit(client, id, call, error);
     return request_finish(request, result, error);
 }
@@ -168,7 +171,8 @@ enum gemmd_error gemmd_job_cancel(struct gemmd_client *client, const char *id,
                                   const struct gemmd_call *call, struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_job_cancel_submit(client, id, call, error);
     return request_finish(request, NULL, error);
 }

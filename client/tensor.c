@@ -100,7 +100,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
                                               struct gemmd_error_info *error)
 {
     struct gemmd_tensor_put put;
-    uint64_t bytes;
+    uint64_t bytes = 0;
     failure_clear(error);
     if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
@@ -166,7 +166,8 @@ enum gemmd_error gemmd_tensor_put(struct gemmd_client *client, const struct gemm
                                   struct gemmd_result *result, struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_tensor_put_submit(client, put, error);
     return request_finish(request, result, error);
 }
@@ -176,7 +177,8 @@ enum gemmd_error gemmd_tensor_get(struct gemmd_client *client, const char *name,
                                   struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_tensor_get_submit(client, name, call, error);
     return request_finish(request, result, error);
 }
@@ -186,7 +188,8 @@ enum gemmd_error gemmd_tensor_stat(struct gemmd_client *client, const char *name
                                    struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_tensor_stat_submit(client, name, call, error);
     return request_finish(request, result, error);
 }
@@ -195,7 +198,8 @@ enum gemmd_error gemmd_tensor_delete(struct gemmd_client *client, const char *na
                                      const struct gemmd_call *call, struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
-    error = error != NULL ? error : &local;
+    if (error == NULL)
+        error = &local;
     struct gemmd_request *request = gemmd_tensor_delete_submit(client, name, call, error);
     return request_finish(request, NULL, error);
 }

@@ -29,9 +29,6 @@ struct output {
 enum gemmd_error output_open(struct output *output, const char *path, enum format format,
                              const char *tensor_name, const struct tensor *result,
                              struct fault *fault);
-/* The same for a result that is there: open, copy, commit, close. */
-enum gemmd_error output_write(const char *path, enum format format, const char *tensor_name,
-                              const struct tensor *result, struct fault *fault);
 /* Where the result's bytes are to be put. */
 void *output_data(struct output *output);
 /* Makes the file appear. */

@@ -5,8 +5,8 @@
 
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/formats.h"
-#include "client/gemmctl/output.h"
 #include "client/gemmctl/report.h"
+#include "client/gemmctl/save.h"
 
 int command_tensor_get(const struct context *context)
 {
@@ -35,8 +35,7 @@ int command_tensor_get(const struct context *context)
         goto done;
     }
     (void)tensor_init(&tensor, result.dtype, result.dims, result.rank, result.data);
-    if (output_write(path, formats_out(&formats, path, FORMAT_NPY), name, &tensor, &fault) !=
-        GEMMD_OK) {
+    if (save(path, formats_out(&formats, path, FORMAT_NPY), name, &tensor, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
     }

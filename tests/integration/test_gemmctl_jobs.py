@@ -11,7 +11,7 @@ from daemon import PATIENCE_S
 from matrices import Problem, assert_right, random_operands
 from test_gemmctl import DONE, FAILED, NETWORK, REFUSED, USAGE, succeed, write
 
-LONG = 900  # with the naive kernel on one thread: seconds
+LONG = 1200  # with the naive kernel on one thread: seconds
 UNKNOWN = "0" * 32
 
 
