@@ -119,9 +119,11 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
 uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 {
     uint64_t until = wait_until(timeout_ms), done_before = client->done_count;
-    bool over = false;
+    bool over = gemmd_in_flight(client) == 0;
+    if (over) /* but for callbacks that are due */
+        until = 0;
     do {
-        over = until <= loop_now_us();
+        over = over || until <= loop_now_us();
         schedule_turn(client, until);
     } while (client->done_count == done_before && gemmd_in_flight(client) > 0 && !over);
     return gemmd_in_flight(client);

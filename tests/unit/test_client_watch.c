@@ -79,6 +79,7 @@ START_TEST(calls_back)
     while (gemmd_advance(chain.client, -1) > 0)
         continue;
     ck_assert_uint_eq(chain.called, MANY);
+    ck_assert_uint_eq(gemmd_advance(chain.client, -1), 0);
     ck_assert_ptr_null(gemmd_wait_any(chain.client, -1));
     gemmd_client_free(chain.client);
     fake_stop(server);

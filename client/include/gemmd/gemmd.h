@@ -434,7 +434,8 @@ GEMMD_API uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms
 typedef void (*gemmd_done_function)(struct gemmd_request *request, void *user);
 /* Has `call` called with the request's `user` from the function in which the request turns out to
  * be done; if it is done already, from the next that moves requests forward. gemmd_wait_any() does
- * not return it then. Not called by gemmd_request_free() and gemmd_client_free(). */
+ * not return it then, and gemmd_wait() is not for one that its callback releases. Not called by
+ * gemmd_request_free() and gemmd_client_free(). */
 GEMMD_API void gemmd_on_done(struct gemmd_request *request, gemmd_done_function call);
 
 /* A descriptor, the client's own, that is readable whenever there is something to do, timers
