@@ -25,6 +25,8 @@
 #include "proto/error.h"
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
+#include "server/http/prefer.h"
+#include "server/jobs/jobs.h"
 
 enum request_state {
     REQUEST_HEADERS,
@@ -42,7 +44,7 @@ enum request_progress {
     PROGRESS_DONE
 };
 
-enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
+enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
 
 struct request;
 
@@ -51,7 +53,7 @@ struct request;
  * takes bytes (false: request->fault says why, the rest is dropped), `submit` runs when
  * the body is complete, `answer` when the work is done, `release` exactly once at the end. */
 struct endpoint {
-    const char *path;
+    const char *path;  /* "/jobs/{id}": what stands for {id} is in request->name */
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;
     bool open; /* needs no token */
@@ -75,9 +77,11 @@ struct request {
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
     char method[16];
-    bool chunked;            /* the length is not known */
-    bool expects_continue;   /* the client waits for 100 Continue */
-    uint64_t content_length; /* 0 if chunked */
+    char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
+    const char *tenant;              /* whose token it has; "" without tokens. Borrowed */
+    bool chunked;                    /* the length is not known */
+    bool expects_continue;           /* the client waits for 100 Continue */
+    uint64_t content_length;         /* 0 if chunked */
     uint64_t received_bytes;
     struct fault fault; /* why it was refused or failed; GEMMD_OK otherwise */
 
@@ -85,7 +89,9 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm; /* POST /gemm */
+    struct gemm_call gemm;    /* POST /gemm */
+    struct job *job;          /* ... that is to be a job; until its work is queued */
+    struct job_waiter waiter; /* GET /jobs/{id}/result */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
@@ -109,5 +115,7 @@ void request_hand_over(struct request *request);
 void request_wake(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
+/* What its Prefer headers say. */
+struct preferences request_preferences(const struct request *request);
 
 #endif
