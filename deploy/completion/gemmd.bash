@@ -16,8 +16,8 @@ _gemmd() {
     --config | --token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
-        --max-batch | --cpu-threads | --pinned-bytes | --device-bytes | --max-body | \
-        --max-result | --queue-requests | --queue-bytes | \
+        --max-batch | --cpu-threads | --pinned-bytes | --device-bytes | --tensor-bytes | \
+        --max-body | --max-result | --queue-requests | --queue-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
         --min-body-rate | --drain-delay | --drain-timeout)
         COMPREPLY=()
@@ -26,7 +26,7 @@ _gemmd() {
         mapfile -t COMPREPLY < <(compgen -W '--listen --io-threads --max-connections
             --max-connections-per-address --connection-buffer --bulk-connections --bulk-buffer
             --token-file --backend --devices --streams --max-batch --cpu-threads --pinned-bytes
-            --device-bytes --max-body --max-result --queue-requests --queue-bytes --timeout
+            --device-bytes --tensor-bytes --max-body --max-result --queue-requests --queue-bytes --timeout
             --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --drain-delay --drain-timeout --log-level --log-format
             --access-log --no-access-log --config --check-config --help --version' -- "$current")

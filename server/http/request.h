@@ -45,13 +45,15 @@ enum request_progress {
 enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
 
 struct request;
+struct tensor_call;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
  * or accepts a body (request_receive). The others are for endpoints that accept bodies: `chunk`
  * takes bytes (false: request->fault says why, the rest is dropped), `submit` runs when
- * the body is complete, `answer` when the work is done, `release` exactly once at the end. */
+ * the body is complete, `answer` when the work is done (again and again, once in each turn of the
+ * thread's loop, until it has answered), `release` exactly once at the end. */
 struct endpoint {
-    const char *path;
+    const char *path;  /* one that ends in / stands for all below it (request->rest) */
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;
     bool open; /* needs no token */
@@ -74,6 +76,8 @@ struct request {
     bool abandoned;            /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
+    const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
+    const char *tenant;          /* whose request it is; borrowed */
     char method[16];
     bool chunked;            /* the length is not known */
     bool expects_continue;   /* the client waits for 100 Continue */
@@ -85,7 +89,8 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm; /* POST /gemm */
+    struct gemm_call gemm;      /* POST /gemm */
+    struct tensor_call *tensor; /* PUT, GET and HEAD /tensors/{name}; NULL otherwise */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
@@ -100,13 +105,15 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
 /* Refuses with request->fault: at once if the client has sent no body or waits for 100
  * Continue, after dropping a small body, else at once and closing. */
 void request_refuse(struct request *request);
-/* Accepts the body. */
-void request_receive(struct request *request);
+/* Accepts the body, which may take until the deadline (0: none). */
+void request_receive(struct request *request, uint64_t deadline_ns);
 /* Turns to WORKING: whoever the request is handed to next must call request_wake, once. */
 void request_hand_over(struct request *request);
 /* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
  * when this returns. */
 void request_wake(struct request *request);
+/* GEMMD_ERR_DRAINING or GEMMD_ERR_DEVICE_LOST in request->fault where no new work is taken. */
+enum gemmd_error request_check_daemon(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
 

@@ -7,9 +7,18 @@
 #include "server/http/request.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm,    &endpoint_livez, &endpoint_readyz,
-    &endpoint_metrics, &endpoint_info,  &endpoint_openapi,
+    &endpoint_gemm, &endpoint_livez,   &endpoint_readyz,  &endpoint_metrics,
+    &endpoint_info, &endpoint_openapi, &endpoint_tensors, &endpoint_tensor,
 };
+
+/* What of the path the endpoint leaves to itself; NULL if it is not at this path. */
+static const char *match(const struct endpoint *endpoint, const char *url)
+{
+    const size_t length = strlen(endpoint->path);
+    if (strncmp(url, endpoint->path, length) != 0)
+        return NULL;
+    return url[length] == '\0' || endpoint->path[length - 1] == '/' ? url + length : NULL;
+}
 
 static bool allows(const char *allow, const char *method)
 {
@@ -23,14 +32,18 @@ static bool allows(const char *allow, const char *method)
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
-    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++)
-        if (strcmp(url, endpoints[i]->path) == 0)
-            found = endpoints[i];
+    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
+        const char *rest = match(endpoints[i], url);
+        if (rest == NULL)
+            continue;
+        found = endpoints[i];
+        request->rest = rest;
+    }
 
     const struct tokens *tokens = request->daemon->tokens;
-    const char *tenant;
+    request->tenant = TENANT_DEFAULT;
     if (tokens != NULL && (found == NULL || !found->open) &&
-        !tokens_check(tokens, request_header(request, "Authorization"), &tenant))
+        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant))
         return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,
                          "send Authorization: Bearer with a valid token");
     if (found == NULL)

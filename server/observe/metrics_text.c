@@ -11,7 +11,7 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
 
-static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "other"};
+static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "tensor", "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 
@@ -153,6 +153,11 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         {"gemmd_client_gone", "Requests whose client left before the answer.",
          TOTAL(metrics, client_gone)},
         {"gemmd_device_errors", "Errors that the device reported.", TOTAL(metrics, device_errors)},
+        {"gemmd_tensor_hits", "Operands of products that were resident.", gauges->tensor_hits},
+        {"gemmd_tensor_misses", "Operands of products whose name no tensor had.",
+         gauges->tensor_misses},
+        {"gemmd_tensor_evictions", "Evictable tensors that made room for others.",
+         gauges->tensor_evictions},
         {"gemmd_log_dropped_lines", "Log lines that standard output did not take.",
          gauges->log_dropped_lines},
     };
@@ -193,6 +198,11 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_device_memory_used_bytes", "Device memory in use.", gauges->device_used_bytes},
         {"gemmd_device_memory_capacity_bytes", "Device memory taken at start.",
          gauges->device_capacity_bytes},
+        {"gemmd_tensor_memory_used_bytes", "Device memory that resident tensors take.",
+         gauges->tensor_used_bytes},
+        {"gemmd_tensor_memory_capacity_bytes", "Device memory for resident tensors.",
+         gauges->tensor_capacity_bytes},
+        {"gemmd_tensor_count", "Resident tensors that have a name.", gauges->tensor_count},
         {"gemmd_connections", "Open connections.", gauges->connections},
         {"gemmd_ready", "1 while requests are accepted and the device answers.", gauges->ready},
         {"gemmd_draining", "1 while the daemon is shutting down.", gauges->draining},
