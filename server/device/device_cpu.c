@@ -64,7 +64,7 @@ static void copy(const struct work_copy *copy)
 static void cpu_submit(struct device *device, uint32_t slot, struct work *work)
 {
     (void)slot;
-    if (work->kernel != NULL)
+    if (!work_is_copy(work))
         compute((struct cpu_device *)device, work);
     for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
         copy(&work->copies[i]);

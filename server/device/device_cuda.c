@@ -293,7 +293,7 @@ static void cuda_submit(struct device *device, uint32_t number, struct work *wor
     slot->failed = false;
     if (works->shares)
         enqueue_group(cuda, slot, works);
-    else if (works->kernel == NULL)
+    else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
         enqueue(cuda, slot, works, number == device->slots);
@@ -321,7 +321,7 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
         return false;
     }
     if (error != cudaSuccess) {
-        fail(cuda, works, works->kernel != NULL ? works->kernel->name : "the copy of a tensor",
+        fail(cuda, works, work_is_copy(works) ? "the copy of a tensor" : works->kernel->name,
              GEMMD_OK, error);
         if (!device_lost(device))
             clear(cuda, slot);

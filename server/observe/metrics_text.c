@@ -202,7 +202,7 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
          gauges->tensor_used_bytes},
         {"gemmd_tensor_memory_capacity_bytes", "Device memory for resident tensors.",
          gauges->tensor_capacity_bytes},
-        {"gemmd_tensor_count", "Resident tensors that have a name.", gauges->tensor_count},
+        {"gemmd_tensor_names", "Resident tensors that have a name.", gauges->tensor_count},
         {"gemmd_connections", "Open connections.", gauges->connections},
         {"gemmd_ready", "1 while requests are accepted and the device answers.", gauges->ready},
         {"gemmd_draining", "1 while the daemon is shutting down.", gauges->draining},

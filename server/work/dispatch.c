@@ -78,7 +78,7 @@ static void count(struct dispatch *dispatch, const struct work *works)
             metrics_device_error(shard);
         return;
     }
-    if (works->kernel == NULL) /* a tensor's bytes were moved */
+    if (work_is_copy(works))
         return;
     for (const struct work *work = works; work != NULL; work = work->next) {
         const struct gemm_problem *p = &work->problem;

@@ -55,6 +55,9 @@ struct work {
     void (*done)(struct work *work);
 };
 
+/* Whether it is no product: a tensor's bytes move. */
+bool work_is_copy(const struct work *work);
+
 /* Calls `done`; done_ns is set. A result that comes after the deadline is dropped: the work fails
  * with GEMMD_ERR_DEADLINE. */
 void work_end(struct work *work);
