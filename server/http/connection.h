@@ -31,6 +31,7 @@ enum connection_phase {
 
 struct connection {
     struct connection *next, *previous; /* the I/O thread's list */
+    struct connection *next_arriving;   /* its list of those given to libmicrohttpd */
     struct io_thread *thread;
     struct inbox_message arrival; /* on its way to the thread */
     int fd;

@@ -61,14 +61,26 @@ static void end_connection(struct connection *connection)
     free(connection);
 }
 
+/* Takes the connection of a descriptor out of those that libmicrohttpd was given and has not
+ * announced yet; NULL if it is not among them. */
+static struct connection *take_arriving(struct io_thread *thread, int fd)
+{
+    struct connection **link = &thread->arriving;
+    while (*link != NULL && (*link)->fd != fd)
+        link = &(*link)->next_arriving;
+    struct connection *connection = *link;
+    if (connection != NULL)
+        *link = connection->next_arriving;
+    return connection;
+}
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct io_thread *thread = cls;
-    (void)mhd;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = thread->arriving;
-        thread->arriving = NULL;
+        *context = take_arriving(
+            thread, MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
         return;
     }
     struct connection *connection = *context;
@@ -77,18 +89,26 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     end_connection(connection);
 }
 
-/* To libmicrohttpd, for good. */
+/* To libmicrohttpd, for good. It calls on_connection before this returns (0.9) or in its next run
+ * (1.0), unless it cannot take the socket; it closes it then. */
 static void admit(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
+    connection->next_arriving = thread->arriving;
     thread->arriving = connection;
-    /* Calls on_connection, unless it cannot take the socket; it closes it then. */
-    (void)MHD_add_connection(thread->mhd, connection->fd,
-                             (struct sockaddr *)&connection->peer_address, connection->peer_length);
-    if (thread->arriving == NULL)
+    if (MHD_add_connection(thread->mhd, connection->fd,
+                           (struct sockaddr *)&connection->peer_address,
+                           connection->peer_length) == MHD_YES)
         return;
-    thread->arriving = NULL;
-    end_connection(connection);
+    if (take_arriving(thread, connection->fd) == connection)
+        end_connection(connection);
+}
+
+/* Those that libmicrohttpd had to announce in its last run and did not: it closed them. */
+static void end_untaken(struct io_thread *thread)
+{
+    while (thread->arriving != NULL)
+        end_connection(take_arriving(thread, thread->arriving->fd));
 }
 
 /* The messages. */
@@ -189,6 +209,7 @@ static void turn(struct io_thread *thread)
     thread->busy = thread->moved;
     thread->moved = false;
     MHD_run(thread->mhd);
+    end_untaken(thread);
 }
 
 static void *run(void *argument)
@@ -290,6 +311,7 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
+    end_untaken(thread);
     struct connection *next;
     for (struct connection *left = thread->connections; left != NULL; left = next) {
         next = left->next; /* one that libmicrohttpd never knew */
