@@ -149,7 +149,8 @@ static enum gemmd_error take_block(struct tensor_call *call)
     call->block = pool_alloc(request->thread->memory, call->block_bytes, &request->fault);
     if (call->block == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    memcpy(call->block, header, header_of(call, header));
+    const uint64_t header_bytes = header_of(call, header);
+    memcpy(call->block, header, header_bytes);
     return GEMMD_OK;
 }
 

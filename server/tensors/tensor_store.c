@@ -364,8 +364,9 @@ enum gemmd_error tensor_store_publish(struct tensor_store *store, struct residen
         if (*replaced) {
             take_name(store, store->named[index]);
         } else {
-            memmove(&store->named[index + 1], &store->named[index],
-                    (store->count - index) * sizeof *store->named);
+            if (index < store->count)
+                memmove(&store->named[index + 1], &store->named[index],
+                        (store->count - index) * sizeof *store->named);
             store->count++;
         }
         store->named[index] = resident;
@@ -481,7 +482,7 @@ void tensor_store_set_etag(struct tensor_store *store, struct resident *resident
                            const char etag[TENSOR_ETAG_SIZE])
 {
     pthread_mutex_lock(&store->lock);
-    if (resident_etag(resident) == NULL) {
+    if (!atomic_load_explicit(&resident->has_etag, memory_order_relaxed)) {
         memcpy(resident->etag, etag, TENSOR_ETAG_SIZE);
         atomic_store_explicit(&resident->has_etag, true, memory_order_release);
     }

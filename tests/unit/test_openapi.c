@@ -192,7 +192,7 @@ START_TEST(defaults_are_the_defaults)
 }
 END_TEST
 
-static char named[256];           /* " m, n, ..., priority,": the code's own list */
+static char named[256]; /* " m, n, ..., priority,": the code's own list */
 
 static void check_named(const char *name, json_t *schema)
 {
@@ -219,7 +219,7 @@ START_TEST(all_parameters_are_described)
 }
 END_TEST
 
-/* Statuses that are listed exist, and every one that a product can fail with is listed. */
+/* Errors that are listed exist, and every one that a product can fail with is listed. */
 START_TEST(statuses_are_those_of_the_list)
 {
     json_t *responses = at("|paths|/gemm|post|responses");
@@ -227,7 +227,7 @@ START_TEST(statuses_are_those_of_the_list)
     json_t *response;
     json_object_foreach(responses, status, response)
     {
-        bool known = strcmp(status, "default") == 0;
+        bool known = strcmp(status, "default") == 0 || status[0] == '2';
         for (unsigned code = 0; code < GEMMD_ERR_COUNT; code++)
             known = known || strtol(status, NULL, 10) == error_status((enum gemmd_error)code);
         ck_assert_msg(known, "no error has status %s", status);

@@ -47,8 +47,8 @@ START_TEST(pieces_make_the_same)
     unsigned char bytes[48];
     const uint64_t dims[] = {1, 2, 3, 4};
     const struct tensor tensor = tensor_of(GEMMD_BF16, dims, 4);
-    for (unsigned char i = 0; i < sizeof bytes; i++)
-        bytes[i] = i;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)i;
     struct tensor_hash hash;
     char etag[TENSOR_ETAG_SIZE];
     tensor_hash_start(&hash, &tensor);
