@@ -13,7 +13,6 @@
 #include "server/http/endpoints.h"
 #include "server/http/respond.h"
 #include "server/observe/decimal.h"
-#include "server/tensors/tensor_describe.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_size, const char *value, size_t value_size)
@@ -176,17 +175,15 @@ static void add_headers(struct request *request, struct MHD_Response *response)
 static void answer_stored(struct request *request)
 {
     struct gemm_residents *residents = &request->gemm.residents;
-    struct MHD_Response *response = NULL;
-    uint64_t length = 0;
-    if (gemm_residents_publish(residents, request->daemon->tensors, &request->fault) != GEMMD_OK) {
+    char *text;
+    if (gemm_residents_publish(residents, request->daemon->tensors, &text, &request->fault) !=
+        GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
-    char *text = tensor_describe(residents->stored);
-    if (text != NULL) {
-        length = strlen(text);
-        response = MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
-    }
+    const uint64_t length = strlen(text);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         free(text);
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");

@@ -1,12 +1,14 @@
 #include "server/http/gemm_residents.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "server/device/pool.h"
 #include "server/tensors/resident_copy.h"
+#include "server/tensors/tensor_describe.h"
 
 static enum gemmd_error acquire(struct tensor_store *store, const char *field, const char *name,
                                 const char *tenant, struct resident **resident, struct fault *fault)
@@ -110,11 +112,20 @@ enum gemmd_error gemm_residents_mirror(struct gemm_residents *residents, struct 
 }
 
 enum gemmd_error gemm_residents_publish(struct gemm_residents *residents,
-                                        struct tensor_store *store, struct fault *fault)
+                                        struct tensor_store *store, char **description,
+                                        struct fault *fault)
 {
     static const struct tensor_condition none;
     bool replaced;
-    return tensor_store_publish(store, residents->stored, &none, &replaced, fault);
+    char *text = tensor_describe(residents->stored);
+    if (text == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+    enum gemmd_error code = tensor_store_publish(store, residents->stored, &none, &replaced, fault);
+    if (code == GEMMD_OK)
+        *description = text;
+    else
+        free(text);
+    return code;
 }
 
 void gemm_residents_finish(struct gemm_residents *residents, struct tensor_store *store,

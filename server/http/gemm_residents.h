@@ -40,9 +40,11 @@ void gemm_residents_place(const struct gemm_residents *residents, struct gemm_pr
  * check. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error gemm_residents_mirror(struct gemm_residents *residents, struct work *work,
                                        struct pool_cache *memory, struct fault *fault);
-/* The result is there: gives it its name. */
+/* The result is there: gives it its name. `*description` is the JSON to answer with (201), for the
+ * caller to free. */
 enum gemmd_error gemm_residents_publish(struct gemm_residents *residents,
-                                        struct tensor_store *store, struct fault *fault);
+                                        struct tensor_store *store, char **description,
+                                        struct fault *fault);
 void gemm_residents_finish(struct gemm_residents *residents, struct tensor_store *store,
                            struct pool_cache *memory);
 void gemm_residents_close(struct gemm_residents *residents, struct tensor_store *store);

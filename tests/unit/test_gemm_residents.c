@@ -192,7 +192,10 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     ck_assert(gemm_request_result(&request, NULL, &c));
     ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
     ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_ERR_NOT_FOUND);
-    ck_assert_int_eq(gemm_residents_publish(&residents, store, &fault), GEMMD_OK);
+    char *description;
+    ck_assert_int_eq(gemm_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
+    ck_assert_ptr_nonnull(strstr(description, "\"name\": \"c\""));
+    free(description);
     close_request(&residents);
     ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_OK);
     ck_assert_uint_eq(resident_tensor(found)->bytes, 2 * 4 * 2);
