@@ -312,6 +312,17 @@ enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, s
     return GEMMD_OK;
 }
 
+void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
+{
+    *to = *from;
+    *from = (struct gemm_call){.request = to->request,
+                               .body_format = to->body_format,
+                               .answer_format = to->answer_format,
+                               .deadline_ns = to->deadline_ns,
+                               .memory = to->memory,
+                               .work.kernel = to->work.kernel};
+}
+
 void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
 {
     if (call->has_device_memory)

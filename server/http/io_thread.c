@@ -194,19 +194,30 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
+/* Whether something moved so lately that the thread does not sleep yet (--busy-poll-us). */
+static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
+{
+    return now_ns - thread->moved_ns < thread->daemon->config.busy_poll_us * UINT64_C(1000);
+}
+
 static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
 {
-    int due_ms = log_buffer_due_ms(&thread->log_buffer, clock_now_ns());
+    uint64_t now_ns = clock_now_ns();
+    int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
     if (due_ms == 0) {
         log_flush(thread->daemon->log, &thread->log_buffer);
         due_ms = -1;
     }
-    inbox_wait(&thread->inbox, fds, due_ms);
+    if (!polls_on(thread, now_ns))
+        inbox_wait(&thread->inbox, fds, due_ms);
 }
 
 static void turn(struct io_thread *thread)
 {
-    thread->busy = thread->moved;
+    uint64_t now_ns = clock_now_ns();
+    if (thread->moved)
+        thread->moved_ns = now_ns;
+    thread->busy = thread->moved || polls_on(thread, now_ns);
     thread->moved = false;
     MHD_run(thread->mhd);
     end_untaken(thread);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "proto/dtype.h"
 #include "server/clock.h"
@@ -36,6 +37,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->thread = thread;
     request->connection = connection;
     request->mhd = mhd;
+    request->tenant = "";
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
     count_active(thread, 1);
@@ -57,6 +59,24 @@ enum gemmd_error request_check_daemon(struct request *request)
     if (device_lost(daemon->device))
         return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
     return GEMMD_OK;
+}
+
+static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const char *name,
+                                       const char *value)
+{
+    (void)kind;
+    if (strcasecmp(name, "Prefer") == 0 && value != NULL)
+        prefer_read(cls, value);
+    return MHD_YES;
+}
+
+struct preferences request_preferences(const struct request *request)
+{
+    struct preferences preferences = {.respond_async = false};
+    if (request_header(request, "Prefer") == NULL)
+        return preferences;
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_preference, &preferences);
+    return preferences;
 }
 
 /* The client's own id if it is short and printable, else a random one. */

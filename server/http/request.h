@@ -25,6 +25,8 @@
 #include "proto/error.h"
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
+#include "server/http/prefer.h"
+#include "server/jobs/jobs.h"
 
 enum request_state {
     REQUEST_HEADERS,
@@ -42,7 +44,7 @@ enum request_progress {
     PROGRESS_DONE
 };
 
-enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
+enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
 
 struct request;
 struct tensor_call;
@@ -53,7 +55,9 @@ struct tensor_call;
  * the body is complete, `answer` when the work is done (again and again, once in each turn of the
  * thread's loop, until it has answered), `release` exactly once at the end. */
 struct endpoint {
-    const char *path;  /* one that ends in / stands for all below it (request->rest) */
+    /* "/jobs/{id}": what stands for {id} is in request->name. One that ends in / stands for all
+     * below it (request->rest). */
+    const char *path;
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;
     bool open; /* needs no token */
@@ -77,11 +81,12 @@ struct request {
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
     const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
-    const char *tenant;          /* whose request it is; borrowed */
     char method[16];
-    bool chunked;            /* the length is not known */
-    bool expects_continue;   /* the client waits for 100 Continue */
-    uint64_t content_length; /* 0 if chunked */
+    char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
+    const char *tenant;              /* whose token it has; "" without tokens. Borrowed */
+    bool chunked;                    /* the length is not known */
+    bool expects_continue;           /* the client waits for 100 Continue */
+    uint64_t content_length;         /* 0 if chunked */
     uint64_t received_bytes;
     struct fault fault; /* why it was refused or failed; GEMMD_OK otherwise */
 
@@ -90,6 +95,8 @@ struct request {
     uint64_t started_ns, received_ns, sending_ns;
 
     struct gemm_call gemm;      /* POST /gemm */
+    struct job *job;            /* ... that is to be a job; until its work is queued */
+    struct job_waiter waiter;   /* GET /jobs/{id}/result */
     struct tensor_call *tensor; /* PUT, GET and HEAD /tensors/{name}; NULL otherwise */
 };
 
@@ -116,5 +123,7 @@ void request_wake(struct request *request);
 enum gemmd_error request_check_daemon(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
+/* What its Prefer headers say. */
+struct preferences request_preferences(const struct request *request);
 
 #endif

@@ -7,18 +7,9 @@
 #include "server/http/request.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm, &endpoint_livez,   &endpoint_readyz,  &endpoint_metrics,
-    &endpoint_info, &endpoint_openapi, &endpoint_tensors, &endpoint_tensor,
+    &endpoint_gemm,    &endpoint_job,  &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,
+    &endpoint_metrics, &endpoint_info, &endpoint_openapi,    &endpoint_tensors, &endpoint_tensor,
 };
-
-/* What of the path the endpoint leaves to itself; NULL if it is not at this path. */
-static const char *match(const struct endpoint *endpoint, const char *url)
-{
-    const size_t length = strlen(endpoint->path);
-    if (strncmp(url, endpoint->path, length) != 0)
-        return NULL;
-    return url[length] == '\0' || endpoint->path[length - 1] == '/' ? url + length : NULL;
-}
 
 static bool allows(const char *allow, const char *method)
 {
@@ -29,19 +20,36 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
+/* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
+ * it. */
+static bool fits(const char *pattern, const char *path, struct request *request)
+{
+    const size_t before = strcspn(pattern, "{");
+    request->name[0] = '\0';
+    if (pattern[before] == '\0' && pattern[before - 1] != '/')
+        return strcmp(pattern, path) == 0;
+    if (strncmp(pattern, path, before) != 0)
+        return false;
+    request->rest = path + before;
+    if (pattern[before] == '\0')
+        return true;
+    const char *after = strchr(pattern, '}') + 1;
+    size_t length = strcspn(path + before, "/");
+    if (length == 0 || length > REQUEST_NAME_MAX || strcmp(path + before + length, after) != 0)
+        return false;
+    memcpy(request->name, path + before, length);
+    request->name[length] = '\0';
+    return true;
+}
+
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
-    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
-        const char *rest = match(endpoints[i], url);
-        if (rest == NULL)
-            continue;
-        found = endpoints[i];
-        request->rest = rest;
-    }
+    for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
+        if (fits(endpoints[i]->path, url, request))
+            found = endpoints[i];
 
     const struct tokens *tokens = request->daemon->tokens;
-    request->tenant = TENANT_DEFAULT;
     if (tokens != NULL && (found == NULL || !found->open) &&
         !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant))
         return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,

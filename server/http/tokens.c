@@ -62,7 +62,7 @@ static const char *add_line(struct tokens *tokens, const char *line)
     if (colon)
         memcpy(entry->tenant, line, tenant_length);
     else
-        memcpy(entry->tenant, TENANT_DEFAULT, sizeof(TENANT_DEFAULT));
+        memcpy(entry->tenant, "default", sizeof("default"));
     for (uint32_t i = 0; i < tokens->count; i++) {
         if (memcmp(tokens->entries[i].text, entry->text, sizeof(entry->text)) == 0)
             return "this token is there already";

@@ -20,9 +20,6 @@ enum {
     TENANT_LENGTH_MAX = 63
 };
 
-/* Whose everything is where no tokens are asked for, and what tokens without a tenant are of. */
-#define TENANT_DEFAULT "default"
-
 struct tokens;
 
 /* Reads a file. Refused: a file that others than its owner and group can write, lines that are no

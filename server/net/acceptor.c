@@ -12,6 +12,7 @@
 #include "server/daemon.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/jobs/keeper.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
 #include "server/net/notify.h"
@@ -154,6 +155,7 @@ static void on_tick(uv_timer_t *timer)
     enum daemon_stage stage = atomic_load(&daemon->stage);
 
     queue_expire(daemon->queue, now_ns);
+    keeper_check(daemon->keeper, now_ns);
     /* A lost context cannot be mended in this process: end it, and let its supervisor start
      * another. */
     if (stage == DAEMON_SERVING && device_lost(daemon->device))
@@ -165,10 +167,10 @@ static void on_tick(uv_timer_t *timer)
         start_polling(acceptor);
 
     if (stage == DAEMON_CLOSING) {
-        uint32_t left = daemon_active_requests(daemon);
+        uint32_t left = daemon_unfinished(daemon);
         if (left > 0 && (now_ns > acceptor->give_up_at_ns || acceptor->forced))
             log_event(daemon->log, CONFIG_LOG_WARNING,
-                      "giving up on %" PRIu32 " unfinished requests", left);
+                      "giving up on %" PRIu32 " unfinished requests and jobs", left);
         if (left == 0 || now_ns > acceptor->give_up_at_ns || acceptor->forced)
             acceptor->done = true;
     }

@@ -27,6 +27,7 @@ struct dispatch {
     struct queue *queue;         /* borrowed */
     struct metrics_shard *shard; /* borrowed */
     uint32_t max_batch;
+    uint64_t busy_poll_ns;
     struct verifier *verifier;
     struct probe *probe;
     pthread_t thread;
@@ -60,6 +61,9 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     if (works == NULL)
         works = next_work(dispatch, 0);
     for (; works != NULL; works = next_work(dispatch, 0)) {
+        for (struct work *work = works; work != NULL; work = work->next)
+            if (work->started != NULL)
+                work->started(work);
         device_submit(dispatch->device, works);
         for (struct work *work = works; work != NULL; work = work->next)
             metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
@@ -164,7 +168,8 @@ static void *run(void *argument)
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);
-            works = next_work(dispatch, stopping ? 0 : UINT64_MAX);
+            bool sleeps = !stopping && clock_now_ns() - moved_ns >= dispatch->busy_poll_ns;
+            works = next_work(dispatch, sleeps ? UINT64_MAX : 0);
             if (works == NULL && stopping)
                 break;
         }
@@ -174,13 +179,17 @@ static void *run(void *argument)
 }
 
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics_shard *shard, uint32_t max_batch)
+                                struct metrics_shard *shard, uint32_t max_batch,
+                                uint32_t busy_poll_us)
 {
     struct dispatch *dispatch = malloc(sizeof *dispatch);
     if (dispatch == NULL)
         return NULL;
-    *dispatch =
-        (struct dispatch){.device = device, .queue = queue, .shard = shard, .max_batch = max_batch};
+    *dispatch = (struct dispatch){.device = device,
+                                  .queue = queue,
+                                  .shard = shard,
+                                  .max_batch = max_batch,
+                                  .busy_poll_ns = busy_poll_us * UINT64_C(1000)};
     dispatch->probe = probe_create(device);
     if (dispatch->probe == NULL)
         goto no_probe;

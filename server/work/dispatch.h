@@ -19,10 +19,12 @@
 struct dispatch;
 
 /* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
- * by this thread alone. At most `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. NULL if
- * a thread can't start or there is no memory. */
+ * by this thread alone. At most `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. Before
+ * it sleeps, the thread looks for work for busy_poll_us. NULL if a thread can't start or there is
+ * no memory. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics_shard *shard, uint32_t max_batch);
+                                struct metrics_shard *shard, uint32_t max_batch,
+                                uint32_t busy_poll_us);
 /* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
  * with GEMMD_ERR_DRAINING. NULL is allowed. */
 void dispatch_stop(struct dispatch *dispatch);

@@ -76,6 +76,7 @@ static void put(struct queue *queue, struct work *work)
 {
     work->order = queue->pushed++;
     list_append(list_of(queue, work), work);
+    work->waiting = true;
     queue->state.waiting++;
     queue->state.waiting_bytes += work->bytes;
     atomic_fetch_add_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
@@ -86,6 +87,7 @@ static void put(struct queue *queue, struct work *work)
 static void take(struct queue *queue, struct work *work)
 {
     list_remove(list_of(queue, work), work);
+    work->waiting = false;
     queue->state.waiting--;
     queue->state.waiting_bytes -= work->bytes;
     atomic_fetch_sub_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
@@ -229,6 +231,18 @@ void queue_push(struct queue *queue, struct work *work)
     pthread_mutex_unlock(&queue->lock);
     if (wake)
         pthread_cond_signal(&queue->changed);
+}
+
+bool queue_cancel(struct queue *queue, struct work *work)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool waited = work->waiting;
+    if (waited) {
+        take(queue, work);
+        work->started_ns = work->done_ns = clock_now_ns();
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return waited;
 }
 
 /* The most urgent work of a lane, which stays where it is; what has expired is moved to `expired`.

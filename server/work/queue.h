@@ -34,6 +34,11 @@ void queue_release(struct queue *queue, uint64_t bytes);
  * ends at once, before this returns. */
 void queue_push(struct queue *queue, struct work *work);
 
+/* Takes work back that still waits: then true, and its `done` is never called. False if it was
+ * handed out or has ended; then it goes on as if nothing had happened. The work must not be gone.
+ */
+bool queue_cancel(struct queue *queue, struct work *work);
+
 /* What a taker has room for. */
 struct queue_room {
     bool alone;            /* a work that runs alone */

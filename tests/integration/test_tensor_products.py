@@ -293,3 +293,23 @@ def test_hits_and_misses(start, rng):
     assert total(text, "gemmd_tensor_misses_total") == 2
     assert total(text, "gemmd_tensor_names") == 1
     assert total(text, "gemmd_requests_total", op="tensor", code="200") == 1
+
+
+@pytest.mark.parametrize("sent", [RAW, NPY])
+def test_a_job_that_stores(sent, tensors, rng):
+    """The job's result is the description; the tensor is there when the job is done."""
+    a, b = values(rng, "f32", (40, 30)), values(rng, "f32", (30, 20))
+    put(tensors, b=b)
+    expected = product(tensors, {"m": 40, "n": 20, "k": 30}, a.tobytes() + b.tobytes()).content
+    body = npy_body([a]) if sent == NPY else a.tobytes()
+    parameters = {"b": "b", "store": "c"} | ({"m": 40} if sent == RAW else {})
+    accepted = product(tensors, parameters, body, sent, Prefer="respond-async")
+    assert accepted.status_code == 202, accepted.text
+    location = tensors.url.replace("/tensors", accepted.headers["Location"])
+    result = tensors.session.get(f"{location}/result", params={"wait_ms": 60000},
+                                 timeout=PATIENCE_S)
+    assert result.status_code == 201, result.text
+    assert result.headers["Location"] == "/tensors/c"
+    assert result.json()["shape"] == [40, 20]
+    assert tensors.get("c").content == expected
+    assert tensors.session.delete(location, timeout=PATIENCE_S).status_code == 200

@@ -26,6 +26,7 @@ struct item {
     uint32_t number;
     _Atomic enum simulated_event event;
     struct check check;
+    atomic_uint begun; /* how often `started` was called */
     atomic_uint ended; /* how often `done` was called */
     uint32_t place;    /* the how-manieth of all to end, from 1 */
     atomic_uint *places;
@@ -132,7 +133,7 @@ static void start_on(struct simulated_device *device, uint32_t places)
     stage.queue = queue_create(places, 0);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
-                                    metrics_shard(stage.metrics, 0), MAX_BATCH);
+                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
@@ -174,6 +175,36 @@ START_TEST(work_runs_and_its_times_are_told)
     ck_assert_uint_eq(item->work.kernel_ns, 2000);
     ck_assert_uint_le(item->work.queued_ns, item->work.started_ns);
     ck_assert_uint_le(item->work.started_ns, item->work.done_ns);
+}
+END_TEST
+
+static void item_started(struct work *work)
+{
+    struct item *item = (struct item *)work;
+    ck_assert_uint_eq(atomic_load(&item->ended), 0);
+    atomic_fetch_add(&item->begun, 1);
+}
+
+START_TEST(who_wants_to_know_is_told_when_his_work_begins)
+{
+    struct item *items[3];
+    start(1, ITEMS_MAX);
+    for (int i = 0; i < 3; i++) {
+        items[i] = add(SIMULATED_RUNNING);
+        items[i]->work.started = item_started;
+        push(items[i]);
+    }
+    wait_until_submitted(1);
+    ck_assert_uint_eq(atomic_load(&items[0]->begun), 1);
+    ck_assert_uint_eq(atomic_load(&items[1]->begun), 0);
+    ck_assert(queue_cancel(stage.queue, &items[2]->work));
+    end(items[0], SIMULATED_DONE);
+    end(items[1], SIMULATED_FAILED);
+    stop();
+    ck_assert_uint_eq(atomic_load(&items[0]->begun), 1);
+    ck_assert_uint_eq(atomic_load(&items[1]->begun), 1);
+    ck_assert_uint_eq(atomic_load(&items[2]->begun), 0);
+    ck_assert_uint_eq(atomic_load(&items[2]->ended), 0);
 }
 END_TEST
 
@@ -745,6 +776,7 @@ int main(void)
     TCase *tests = tcase_create("dispatch");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, work_runs_and_its_times_are_told);
+    tcase_add_test(tests, who_wants_to_know_is_told_when_his_work_begins);
     tcase_add_test(tests, one_stream_runs_by_priority);
     tcase_add_test(tests, every_stream_is_used_and_no_more);
     tcase_add_test(tests, a_failure_is_its_own_work_s_alone);

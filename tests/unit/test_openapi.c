@@ -219,7 +219,7 @@ START_TEST(all_parameters_are_described)
 }
 END_TEST
 
-/* Errors that are listed exist, and every one that a product can fail with is listed. */
+/* Failures that are listed exist, and every one that a product can end with is listed. */
 START_TEST(statuses_are_those_of_the_list)
 {
     json_t *responses = at("|paths|/gemm|post|responses");

@@ -391,6 +391,30 @@ START_TEST(failing_ends_what_waits_and_what_comes)
 }
 END_TEST
 
+START_TEST(only_what_waits_can_be_taken_back)
+{
+    struct item items[3];
+    char text[64];
+    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue *queue = queue_create(8, 80);
+    item_init(&items[0], 0, 4, 0);
+    ck_assert(!queue_cancel(queue, &items[0].work)); /* it was never pushed */
+    push_mixed(queue, items, 3, (uint32_t)_i * 7);
+    ck_assert(queue_cancel(queue, &items[1].work));
+    ck_assert(!queue_cancel(queue, &items[1].work));
+    ck_assert_uint_eq(queue_state(queue).waiting, 2);
+    ck_assert_uint_eq(queue_state(queue).waiting_bytes, 20);
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), _i == 1 ? "0 2" : "0");
+    ck_assert(!queue_cancel(queue, &items[0].work));
+    if (_i == 0)
+        ck_assert(queue_cancel(queue, &items[2].work));
+    ck_assert_ptr_null(queue_pop(queue, room, 0));
+    for (int i = 0; i < 3; i++)
+        ck_assert_uint_eq(atomic_load(&items[i].ended), 0);
+    queue_destroy(queue);
+}
+END_TEST
+
 START_TEST(closing_refuses_places_and_keeps_promises)
 {
     struct item before, after;
@@ -532,6 +556,7 @@ int main(void)
     tcase_add_test(tests, expire_ends_what_is_due_and_nothing_else);
     tcase_add_test(tests, done_may_call_back);
     tcase_add_test(tests, failing_ends_what_waits_and_what_comes);
+    tcase_add_loop_test(tests, only_what_waits_can_be_taken_back, 0, 2); /* alone, sharing */
     tcase_add_test(tests, closing_refuses_places_and_keeps_promises);
     tcase_add_test(tests, a_push_ends_a_wait);
     tcase_add_test(tests, a_wake_ends_a_wait_before_or_after_it_begins);
