@@ -56,6 +56,24 @@ static uint64_t result_header(const struct gemm_call *call, const struct tensor 
     return 0;
 }
 
+/* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
+ * shapes are in the headers, others' not before the body is there. Not a result that stays. */
+static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
+                                       struct fault *fault)
+{
+    uint64_t bytes;
+    const bool sends = call->request.store[0] == '\0';
+    if (!size_add(call->body_bytes, sends ? call->result_bytes : 0, &bytes))
+        bytes = UINT64_MAX;
+    if (bytes <= call->queue_bytes)
+        return GEMMD_OK;
+    enum gemmd_error code =
+        queue_reserve_more(daemon->queue, call->queue_bytes, bytes - call->queue_bytes, fault);
+    if (code == GEMMD_OK)
+        call->queue_bytes = bytes;
+    return code;
+}
+
 static enum gemmd_error take_result(struct gemm_call *call, struct daemon *daemon,
                                     struct fault *fault)
 {
@@ -92,8 +110,8 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
                          "the result's size does not fit in 64 bits");
     describe(request, &work->problem);
     const struct gemm_device device = device_gemm(daemon->device);
-    enum gemmd_error code = GEMMD_OK;
-    if (!sends)
+    enum gemmd_error code = complete_place(call, daemon, fault);
+    if (code == GEMMD_OK && !sends)
         code = gemm_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);
     if (code != GEMMD_OK)
         return code;
