@@ -56,6 +56,7 @@ static enum gemmd_error run_tiled(struct gemm_context *context, const struct gem
 static const struct gemm_kernel naive = {
     .name = "naive",
     .description = "one thread an element, operands from device memory each time",
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_naive,
@@ -64,6 +65,7 @@ static const struct gemm_kernel naive = {
 static const struct gemm_kernel tiled = {
     .name = "tiled",
     .description = "tiles of 32 x 32 in shared memory",
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_tiled,
@@ -190,10 +192,20 @@ static const char *library(void)
     return library_name;
 }
 
+/* wgmma widens f8 in any case, and no other kernel gains from it. */
+static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+{
+    const uint64_t width_max = UINT64_C(1) << 29; /* copies of rows want pitches below 2 GiB */
+    const bool wants = gemm_kernel_runs_on(&gemm_cuda_wgmma, device) && width <= width_max &&
+                       (dtype == GEMMD_F16 || dtype == GEMMD_BF16);
+    return wants ? sm90_leading(width, dtype) : width;
+}
+
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
     .context_create = create,
     .context_destroy = destroy,
     .library = library,
+    .leading = leading,
 };
