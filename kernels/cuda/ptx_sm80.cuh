@@ -30,6 +30,13 @@ __device__ __forceinline__ void copy_16(uint32_t to, const void *from, uint32_t 
                  : "memory");
 }
 
+/* The same without the choice, which costs registers and instructions. */
+__device__ __forceinline__ void copy_16(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
+                 : "memory");
+}
+
 /* 4 bytes, or 4 bytes of zeros if `bytes` is 0. */
 __device__ __forceinline__ void copy_4(uint32_t to, const void *from, uint32_t bytes)
 {
@@ -37,7 +44,6 @@ __device__ __forceinline__ void copy_4(uint32_t to, const void *from, uint32_t b
                  : "memory");
 }
 
-/* The same without the choice, which costs a register and an instruction. */
 __device__ __forceinline__ void copy_4(uint32_t to, const void *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");

@@ -13,7 +13,8 @@
  *     fragments of a slab are read before the last products of the one before;
  *   - tiles that run at the same time are neighbours in both directions, so that L2 serves them.
  *
- * Rows and columns outside of the operands are read as their last ones and never stored.
+ * Rows and columns outside of the operands are not copied: what lies in their places is multiplied,
+ * and never stored.
  */
 #include "kernels/cuda/epilogue_column.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -59,85 +60,85 @@ struct shape {
     static_assert(THREADS % TILE_M == 0 && THREADS % TILE_N == 0, "a thread keeps its column");
 };
 
-/* One operand's part of the tile on its way to shared memory: [DEPTH][EXTENT + 4]. */
+/* One operand's part of the tile on its way to shared memory: [DEPTH][EXTENT + 4]. What a copy costs
+ * is the lines that a warp's 32 touch at once: those of an operand along k take 8 neighbouring
+ * elements of 4 rows, which in shared memory are 32 different banks. */
 template <unsigned EXTENT, unsigned THREADS> struct source {
-    static constexpr unsigned PITCH = EXTENT + 4;
-    static constexpr unsigned QUADS = DEPTH * EXTENT / 4; // copies of 4 elements
-    static constexpr unsigned ROUNDS = (QUADS + THREADS - 1) / THREADS;
-    static constexpr unsigned K_QUADS = DEPTH / 4, ROW_QUADS = EXTENT / 4;
-    static constexpr unsigned ELEMENT_ROUNDS = DEPTH * EXTENT / THREADS;
+    static constexpr unsigned PITCH = EXTENT + 4, QUADS = EXTENT / 4;
+    static constexpr unsigned ROUND_ROWS = THREADS / DEPTH; // of an operand along k
+    static constexpr unsigned ROUNDS = DEPTH * EXTENT / THREADS;
+    static constexpr unsigned QUAD_ROUNDS = (DEPTH * QUADS + THREADS - 1) / THREADS;
 
-    const float *from[ROUNDS]; // this thread's first element of each round
-    uint64_t ld;
+    const char *from; // this thread's first element of the slab
+    uint64_t hop;     // bytes from a copy to the thread's next of the slab
+    uint64_t advance; // bytes from slab to slab
+    unsigned inside;  // rows from the thread's first on, or bytes of its columns, that there are
     enum way way;
-    unsigned bytes; // of a copy of 16
 
-    /* `extent` rows (of columns) from `first` on are in the operand. */
-    __device__ __forceinline__ source(const void *data, uint64_t leading, enum way how,
-                                      uint64_t first, uint64_t extent)
-        : ld(leading), way(how), bytes(16)
+    /* `extent` rows (or columns) are in the operand, of which `first` is the tile's first. */
+    __device__ __forceinline__ source(const float *data, uint64_t ld, enum way how, uint64_t first,
+                                      uint64_t extent)
+        : way(how)
     {
-        const uint64_t last = extent - 1;
-#pragma unroll
-        for (unsigned i = 0; i < ROUNDS; i++) {
-            const unsigned quad = threadIdx.x + i * THREADS;
-            if (way == ALONG_K) {
-                const uint64_t row = first + quad / K_QUADS;
-                from[i] = (const float *)data + (row < last ? row : last) * ld + quad % K_QUADS * 4;
-            } else if (way == ACROSS_K_16_BYTES) {
-                const uint64_t column = first + quad % ROW_QUADS * 4;
-                from[i] = (const float *)data + quad / ROW_QUADS * ld;
-                if (column < extent)
-                    from[i] += column;
-                bytes = column >= extent ? 0 : extent - column < 4 ? (extent - column) * 4 : 16;
-            } else {
-                const uint64_t column = first + threadIdx.x % EXTENT;
-                from[i] = (const float *)data + threadIdx.x / EXTENT * ld +
-                          (column < last ? column : last);
-            }
+        if (way == ALONG_K) {
+            const uint64_t row = first + threadIdx.x / DEPTH;
+            from = (const char *)(data + row * ld + threadIdx.x % DEPTH);
+            hop = ROUND_ROWS * ld * 4;
+            advance = DEPTH * 4;
+            inside = row >= extent ? 0 : extent - row < EXTENT ? (unsigned)(extent - row) : EXTENT;
+        } else {
+            const unsigned width = way == ACROSS_K_16_BYTES ? 4 : 1, line = EXTENT / width;
+            const uint64_t column = first + threadIdx.x % line * width;
+            from = (const char *)(data + threadIdx.x / line * ld + column);
+            hop = THREADS / line * ld * 4;
+            advance = DEPTH * ld * 4;
+            inside = column >= extent ? 0
+                     : extent - column < width ? (unsigned)(extent - column) * 4
+                                               : width * 4;
         }
     }
 
     /* The next slab; `left` steps of k remain, which matters if PARTIAL. */
     template <bool PARTIAL> __device__ __forceinline__ void copy(uint32_t slab, unsigned left)
     {
+        const char *at = from;
         if (way == ALONG_K) {
+            const unsigned k = threadIdx.x % DEPTH;
+            slab += (k * PITCH + threadIdx.x / DEPTH) * 4;
 #pragma unroll
-            for (unsigned i = 0; i < ROUNDS; i++) {
-                const unsigned quad = threadIdx.x + i * THREADS, k = quad % K_QUADS * 4;
-                if (QUADS % THREADS != 0 && quad >= QUADS)
-                    break;
-#pragma unroll
-                for (unsigned j = 0; j < 4; j++) {
-                    const uint32_t to = slab + ((k + j) * PITCH + quad / K_QUADS) * 4;
+            for (unsigned i = 0; i < ROUNDS; i++, at += hop)
+                if (i * ROUND_ROWS < inside) {
                     if (PARTIAL)
-                        copy_4(to, from[i] + j, k + j < left ? 4 : 0);
+                        copy_4(slab + i * ROUND_ROWS * 4, at, k < left ? 4 : 0);
                     else
-                        copy_4(to, from[i] + j);
+                        copy_4(slab + i * ROUND_ROWS * 4, at);
                 }
-                from[i] += DEPTH;
-            }
         } else if (way == ACROSS_K_16_BYTES) {
+            slab += (threadIdx.x / QUADS * PITCH + threadIdx.x % QUADS * 4) * 4;
 #pragma unroll
-            for (unsigned i = 0; i < ROUNDS; i++) {
-                const unsigned quad = threadIdx.x + i * THREADS, k = quad / ROW_QUADS;
-                if (QUADS % THREADS != 0 && quad >= QUADS)
+            for (unsigned i = 0; i < QUAD_ROUNDS; i++, at += hop) {
+                const unsigned k = threadIdx.x / QUADS + i * (THREADS / QUADS);
+                const uint32_t to = slab + i * (THREADS / QUADS) * PITCH * 4;
+                if (DEPTH * QUADS < THREADS && k >= DEPTH)
                     break;
-                copy_16(slab + (k * PITCH + quad % ROW_QUADS * 4) * 4, from[i],
-                        PARTIAL && k >= left ? 0 : bytes);
-                from[i] += DEPTH * ld;
+                if (!PARTIAL && inside == 16)
+                    copy_16(to, at);
+                else if (inside > 0)
+                    copy_16(to, at, PARTIAL && k >= left ? 0 : inside);
             }
-        } else {
-            const float *element = from[0];
+        } else if (inside > 0) {
+            slab += (threadIdx.x / EXTENT * PITCH + threadIdx.x % EXTENT) * 4;
 #pragma unroll
-            for (unsigned i = 0; i < ELEMENT_ROUNDS; i++) {
+            for (unsigned i = 0; i < ROUNDS; i++, at += hop) {
                 const unsigned k = threadIdx.x / EXTENT + i * (THREADS / EXTENT);
-                copy_4(slab + (k * PITCH + threadIdx.x % EXTENT) * 4, element,
-                       PARTIAL && k >= left ? 0 : 4);
-                element += THREADS / EXTENT * ld;
+                const uint32_t to = slab + i * (THREADS / EXTENT) * PITCH * 4;
+                if (PARTIAL)
+                    copy_4(to, at, k < left ? 4 : 0);
+                else
+                    copy_4(to, at);
             }
-            from[0] += DEPTH * ld;
         }
+        from += advance;
     }
 };
 

@@ -100,6 +100,12 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
                     tensor_core_choose(problem, cuda_context_of(base)->multiprocessors));
 }
 
+static enum gemmd_error run_256x128(struct gemm_context *base, const struct gemm_problem *problem,
+                                    void *workspace)
+{
+    return run_tile(base, problem, workspace, TENSOR_CORE_256X128);
+}
+
 static enum gemmd_error run_128x128(struct gemm_context *base, const struct gemm_problem *problem,
                                     void *workspace)
 {
@@ -121,6 +127,11 @@ const struct gemm_kernel gemm_cuda_tensor_core = {
 };
 
 const struct gemm_kernel tensor_core_kernels[TENSOR_CORE_TILES] = {
+    [TENSOR_CORE_256X128] = {.name = "tensor_core_256x128",
+                             .description = "one tile of tensor_core",
+                             .takes = takes,
+                             .workspace_bytes = workspace_bytes,
+                             .run = run_256x128},
     [TENSOR_CORE_128X128] = {.name = "tensor_core_128x128",
                              .description = "one tile of tensor_core",
                              .takes = takes,

@@ -74,52 +74,53 @@ template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struc
     static constexpr unsigned ROUNDS = EXTENT * DEPTH / PIECE_ELEMENTS / THREADS;
     static constexpr unsigned ROUND_LINES = THREADS / order::LINE_PIECES;
 
-    const Element *from; // this thread's first piece
-    uint64_t ld, lines_left;
-    unsigned bytes; // of a copy, if !ALONG
+    const char *from; // this thread's first piece of the slab
+    uint64_t hop;     // bytes from a piece to the thread's next of the slab
+    uint64_t advance; // bytes from slab to slab
+    unsigned inside;  // lines from the thread's first on, or bytes of its piece, that there are
 
-    __device__ __forceinline__ source(const void *data, uint64_t leading, uint64_t first,
+    /* `extent` rows (or columns) are in the operand, of which `first` is the tile's first. */
+    __device__ __forceinline__ source(const Element *data, uint64_t ld, uint64_t first,
                                       uint64_t extent)
-        : ld(leading)
     {
         const unsigned line = threadIdx.x / order::LINE_PIECES;
         const unsigned element = threadIdx.x % order::LINE_PIECES * PIECE_ELEMENTS;
-        if (ALONG) { /* lines outside are read as the last one */
-            const uint64_t last = extent - 1;
-            const uint64_t at = first + line < last ? first + line : last;
-            from = (const Element *)data + at * ld + element;
-            lines_left = last - at;
-            bytes = 16;
-        } else {
-            const uint64_t at = first + element;
-            from = (const Element *)data + line * ld + (at < extent ? at : 0);
-            bytes = at >= extent                    ? 0
-                    : extent - at < PIECE_ELEMENTS ? (unsigned)(extent - at) * 2
-                                                   : 16;
-            lines_left = 0;
-        }
+        const uint64_t at = first + (ALONG ? line : element);
+        const uint64_t rest = at < extent ? extent - at : 0;
+        from = (const char *)(ALONG ? data + at * ld + element : data + line * ld + at);
+        hop = ROUND_LINES * ld * 2;
+        advance = ALONG ? DEPTH * 2 : DEPTH * ld * 2;
+        if (ALONG)
+            inside = rest < EXTENT ? (unsigned)rest : EXTENT;
+        else
+            inside = rest < PIECE_ELEMENTS ? (unsigned)rest * 2 : PIECE;
     }
 
-    /* The next slab; `left` steps of k remain, which matters if PARTIAL. */
+    /* The next slab; `left` steps of k remain, which matters if PARTIAL. Rows and columns outside
+     * are not copied: what lies in their places is multiplied, and never stored. */
     template <bool PARTIAL> __device__ __forceinline__ void copy(uint32_t slab, unsigned left)
     {
         const unsigned line = threadIdx.x / order::LINE_PIECES;
         const unsigned piece = threadIdx.x % order::LINE_PIECES;
+        const char *at = from;
 #pragma unroll
-        for (unsigned i = 0; i < ROUNDS; i++) {
-            const unsigned ahead = i * ROUND_LINES;
-            const uint32_t to = slab + order::place(line + ahead, piece);
+        for (unsigned i = 0; i < ROUNDS; i++, at += hop) {
+            const uint32_t to = slab + order::place(line + i * ROUND_LINES, piece);
             if (ALONG) {
-                const uint64_t lines = ahead < lines_left ? ahead : lines_left;
-                const unsigned k = piece * PIECE_ELEMENTS;
-                const unsigned rest = k < left ? left - k : 0;
-                copy_16(to, from + lines * ld,
-                        PARTIAL && rest < PIECE_ELEMENTS ? rest * 2 : 16);
-            } else {
-                copy_16(to, from + ahead * ld, PARTIAL && line + ahead >= left ? 0 : bytes);
+                const unsigned k = piece * PIECE_ELEMENTS, rest = k < left ? left - k : 0;
+                if (i * ROUND_LINES >= inside)
+                    continue;
+                if (PARTIAL)
+                    copy_16(to, at, rest < PIECE_ELEMENTS ? rest * 2 : PIECE);
+                else
+                    copy_16(to, at);
+            } else if (!PARTIAL && inside == PIECE) {
+                copy_16(to, at);
+            } else if (inside > 0) {
+                copy_16(to, at, PARTIAL && line + i * ROUND_LINES >= left ? 0 : inside);
             }
         }
-        from += ALONG ? DEPTH : DEPTH * ld;
+        from += advance;
     }
 };
 
@@ -346,6 +347,7 @@ template <class S, typename Element, typename Out> struct family {
 
 /* Results of f32 need twice the registers for sums, hence half the sums a thread. */
 template <typename Element> struct kernels {
+    using huge = family<shape<4, 2, 4, 8, false, 1>, Element, Element>;
     using large = family<shape<2, 2, 4, 8, false, 2>, Element, Element>;
     using large_f32 = family<shape<2, 4, 4, 4, true, 1>, Element, float>;
     using small = family<shape<2, 2, 2, 4, false, 3>, Element, Element>;
@@ -353,7 +355,9 @@ template <typename Element> struct kernels {
 
     static enum gemmd_error prepare()
     {
-        cudaError_t error = large::prepare();
+        cudaError_t error = huge::prepare();
+        if (error == cudaSuccess)
+            error = large::prepare();
         if (error == cudaSuccess)
             error = large_f32::prepare();
         return cuda_error_code((int)error);
@@ -362,7 +366,9 @@ template <typename Element> struct kernels {
     static enum gemmd_error run(cudaStream_t stream, enum tensor_core_tile tile,
                                 const struct gemm_problem &p)
     {
-        if (tile == TENSOR_CORE_128X128)
+        if (tile == TENSOR_CORE_256X128 && p.out != GEMMD_F32)
+            return huge::run(stream, p);
+        if (tile != TENSOR_CORE_64X64)
             return p.out == GEMMD_F32 ? large_f32::run(stream, p) : large::run(stream, p);
         return p.out == GEMMD_F32 ? small_f32::run(stream, p) : small::run(stream, p);
     }

@@ -16,7 +16,12 @@
 extern "C" {
 #endif
 
-enum tensor_core_tile { TENSOR_CORE_128X128, TENSOR_CORE_64X64, TENSOR_CORE_TILES };
+enum tensor_core_tile {
+    TENSOR_CORE_256X128, /* of 128x128 for results of f32 */
+    TENSOR_CORE_128X128,
+    TENSOR_CORE_64X64,
+    TENSOR_CORE_TILES
+};
 
 /* Pure: a function of the problem's shape. */
 enum tensor_core_tile tensor_core_choose(const struct gemm_problem *problem,

@@ -43,9 +43,9 @@ static void report_heading(const struct bench_run *run, FILE *to)
         strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
     }
     fprintf(to,
-            "\n## %s, %s\n\n%s; %s; gemmd %s. Row-major C = A·B%s, operands uniform in [-1, 1],"
+            "\n## %s, %s\n\n%s; %s; gemmd %s (%s). Row-major C = A·B%s, operands uniform in [-1, 1],"
             " sets of them taken in turn (at least twice the L2).\n",
-            run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION,
+            run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION, GEMMD_REVISION,
             run->transb ? ", B stored [n, k]" : "");
 }
 
