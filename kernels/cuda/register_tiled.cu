@@ -39,12 +39,13 @@ struct arguments {
 };
 
 /* A tile, and how it is shared out: WARPS_M x WARPS_N warps of LANES_M x 32/LANES_M lanes of
- * ROWS x COLUMNS elements. */
+ * ROWS x COLUMNS elements. A thread reads the fragments of STEPS steps of k before it multiplies
+ * those it read before: enough multiply-adds to last until they arrive. */
 template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned LANES_M_, unsigned ROWS_,
-          unsigned COLUMNS_, unsigned STAGES_, unsigned BLOCKS_>
+          unsigned COLUMNS_, unsigned STEPS_, unsigned STAGES_, unsigned BLOCKS_>
 struct shape {
     static constexpr unsigned WARPS_N = WARPS_N_, LANES_M = LANES_M_, LANES_N = 32 / LANES_M;
-    static constexpr unsigned ROWS = ROWS_, COLUMNS = COLUMNS_, STAGES = STAGES_;
+    static constexpr unsigned ROWS = ROWS_, COLUMNS = COLUMNS_, STEPS = STEPS_, STAGES = STAGES_;
     static constexpr unsigned BLOCKS = BLOCKS_; // that fit in a multiprocessor
     static constexpr unsigned WARPS = WARPS_M_ * WARPS_N, THREADS = 32 * WARPS;
     static constexpr unsigned WARP_M = LANES_M * ROWS, WARP_N = LANES_N * COLUMNS;
@@ -57,6 +58,7 @@ struct shape {
     static constexpr unsigned SHARED_BYTES =
         STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES * STAGE_BYTES : SLICES_BYTES;
     static_assert(ROWS % 4 == 0 && (COLUMNS == 1 || COLUMNS % 4 == 0), "reads of 128 bits");
+    static_assert(DEPTH % (2 * STEPS) == 0, "fragments take turns within a slab");
     static_assert(THREADS % TILE_M == 0 && THREADS % TILE_N == 0, "a thread keeps its column");
 };
 
@@ -164,6 +166,34 @@ template <class S> struct sums {
     float values[S::ROWS][S::COLUMNS];
 };
 
+template <class S> struct fragments {
+    float x[S::STEPS][S::ROWS], y[S::STEPS][S::COLUMNS];
+
+    __device__ __forceinline__ void load(const float *a, const float *b)
+    {
+#pragma unroll
+        for (unsigned k = 0; k < S::STEPS; k++) {
+            load_fragment<S::ROWS, S::LANES_M>(x[k], a + k * S::PITCH_A);
+            load_fragment<S::COLUMNS, S::LANES_N>(y[k], b + k * S::PITCH_B);
+        }
+    }
+
+    /* Along a row and back along the next, so that each multiply-add has an operand in common with
+     * the one before, and reads only two from the registers, which is what they deliver. */
+    __device__ __forceinline__ void multiply(sums<S> &sums) const
+    {
+#pragma unroll
+        for (unsigned k = 0; k < S::STEPS; k++)
+#pragma unroll
+            for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+                for (unsigned c = 0; c < S::COLUMNS; c++) {
+                    const unsigned j = i % 2 == 0 ? c : S::COLUMNS - 1 - c;
+                    sums.values[i][j] = fmaf(x[k][i], y[k][j], sums.values[i][j]);
+                }
+    }
+};
+
 template <class S>
 static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
                                                 const struct arguments &arguments, uint64_t index,
@@ -208,35 +238,29 @@ static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
     copies_wait<S::STAGES - 2>();
     __syncthreads();
 
-    float x[2][S::ROWS], y[2][S::COLUMNS];
+    fragments<S> fragments[2];
     unsigned stage = 0, free_stage = S::STAGES - 1;
-    load_fragment<S::ROWS, S::LANES_M>(x[0], a_part);
-    load_fragment<S::COLUMNS, S::LANES_N>(y[0], b_part);
+    fragments[0].load(a_part, b_part);
 #pragma unroll 1
     for (unsigned slab = 0; slab < slabs; slab++) {
         const float *a_now = a_part + stage * STAGE, *b_now = b_part + stage * STAGE;
         stage = stage + 1 == S::STAGES ? 0 : stage + 1;
 #pragma unroll
-        for (unsigned k = 0; k < DEPTH; k++) {
-            const unsigned now = k % 2, then = 1 - now;
-            if (k + 1 < DEPTH) {
-                load_fragment<S::ROWS, S::LANES_M>(x[then], a_now + (k + 1) * S::PITCH_A);
-                load_fragment<S::COLUMNS, S::LANES_N>(y[then], b_now + (k + 1) * S::PITCH_B);
+        for (unsigned k = 0; k < DEPTH; k += S::STEPS) {
+            const unsigned now = k / S::STEPS % 2;
+            if (k + S::STEPS < DEPTH) {
+                fragments[1 - now].load(a_now + (k + S::STEPS) * S::PITCH_A,
+                                        b_now + (k + S::STEPS) * S::PITCH_B);
             } else {
                 copies_wait<S::STAGES - 2>();
                 __syncthreads();
-                load_fragment<S::ROWS, S::LANES_M>(x[then], a_part + stage * STAGE);
-                load_fragment<S::COLUMNS, S::LANES_N>(y[then], b_part + stage * STAGE);
+                fragments[1 - now].load(a_part + stage * STAGE, b_part + stage * STAGE);
             }
             if (k == 0) { /* every warp has read the last of that stage */
                 copy_next(base + free_stage * S::STAGE_BYTES);
                 free_stage = free_stage + 1 == S::STAGES ? 0 : free_stage + 1;
             }
-#pragma unroll
-            for (unsigned i = 0; i < S::ROWS; i++)
-#pragma unroll
-                for (unsigned j = 0; j < S::COLUMNS; j++)
-                    sums.values[i][j] = fmaf(x[now][i], y[now][j], sums.values[i][j]);
+            fragments[now].multiply(sums);
         }
     }
     copies_wait<0>();
@@ -255,6 +279,7 @@ static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
                                (Out *)p.c + index * p.stride_c, p.ldc0, p.ldc);
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float *slice = shared + warp * S::SLICE_ROWS * S::SLICE_PITCH;
+    const unsigned place = S::COLUMNS < 4 ? lane : lane ^ 1; // of the lane's column in the slice
     float *mine = slice + lane / S::LANES_N * 4 * S::SLICE_PITCH +
                   lane % S::LANES_N * (S::COLUMNS < 4 ? 1 : 4);
     first_row += warp / S::WARPS_N * S::WARP_M;
@@ -270,7 +295,7 @@ static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
                 for (unsigned j = 0; j < S::COLUMNS; j += 4) {
                     const float(&v)[S::COLUMNS] = sums.values[i + row];
                     *(float4 *)(mine + row * S::SLICE_PITCH + j * S::LANES_N) =
-                        make_float4(v[j], v[j + 1], v[j + 2], v[j + 3]);
+                        make_float4(v[j + 1], v[j], v[j + 3], v[j + 2]);
                 }
             }
         }
@@ -279,7 +304,7 @@ static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
 #pragma unroll 1
         for (unsigned c = 0; c < S::WARP_N; c += 32)
             if (first_column + c < p.n)
-                finish_column<S::SLICE_ROWS, S::SLICE_PITCH>(finish, slice + lane + c, row, p.m,
+                finish_column<S::SLICE_ROWS, S::SLICE_PITCH>(finish, slice + place + c, row, p.m,
                                                              first_column + c);
         __syncwarp();
     }
@@ -339,12 +364,12 @@ template <class S> static cudaError_t allow_memory()
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)S::SHARED_BYTES);
 }
 
-using tile_256x128 = shape<4, 2, 4, 16, 8, 4, 1>;
-using tile_128x128 = shape<2, 2, 4, 16, 8, 4, 2>;
-using tile_128x64 = shape<4, 1, 4, 8, 8, 4, 2>;
-using tile_64x64 = shape<2, 2, 4, 8, 4, 4, 4>;
-using tile_32x32 = shape<2, 1, 4, 4, 4, 6, 4>;
-using tile_16x32 = shape<4, 1, 1, 4, 1, 8, 4>;
+using tile_256x128 = shape<4, 2, 4, 16, 8, 1, 4, 1>;
+using tile_128x128 = shape<2, 2, 4, 16, 8, 1, 4, 2>;
+using tile_128x64 = shape<4, 1, 4, 8, 8, 2, 4, 2>;
+using tile_64x64 = shape<2, 2, 4, 8, 4, 2, 4, 3>;
+using tile_32x32 = shape<2, 1, 4, 4, 4, 4, 6, 6>;
+using tile_16x32 = shape<4, 1, 1, 4, 1, 4, 20, 4>;
 
 } // namespace register_tiled
 
