@@ -37,6 +37,7 @@ _gemmctl() {
         info:-*) words="--json $common" ;;
         *:-*) words=$common ;;
         gemm:*) files=yes ;;
+        bench:*) words=ladder ;;
         :* | help:*) words=$commands ;;
         esac
         ;;

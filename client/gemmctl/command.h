@@ -44,6 +44,7 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
 
 int command_gemm(const struct context *context);
 int command_bench(const struct context *context);
+int command_ladder(const struct context *context); /* of bench, with the operand "ladder" */
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);

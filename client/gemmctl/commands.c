@@ -8,9 +8,11 @@ const struct command commands[] = {
      "  cat A.npy B.npy | gemmctl gemm - - > C.npy\n"
      "  gemmctl gemm a.bin b.bin -o c.bin -m 64 -n 64 -k 64 --dtype bf16\n",
      command_gemm},
-    {"bench", FOR_BENCH, 0, 0, "[-m ROWS] [-n COLUMNS] [-k DEPTH]",
+    {"bench", FOR_BENCH, 0, 1, "[ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
      "measure how many products a second the daemon answers",
-     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n", command_bench},
+     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n"
+     "  gemmctl bench ladder\n",
+     command_bench},
     {"info", FOR_INFO, 0, 0, "", "show what the daemon is, has and allows", "  gemmctl info\n",
      command_info},
     {"metrics", FOR_METRICS, 0, 0, "", "print the daemon's metrics, as Prometheus reads them",

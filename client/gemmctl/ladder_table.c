@@ -61,8 +61,9 @@ static double flops_of(uint32_t n)
 
 static double gigaflops(const struct ladder_row *row, unsigned size)
 {
-    return row->milliseconds[size] > 0 ? flops_of(ladder_sizes[size]) / row->milliseconds[size] / 1e6
-                                       : 0;
+    return row->milliseconds[size] > 0
+               ? flops_of(ladder_sizes[size]) / row->milliseconds[size] / 1e6
+               : 0;
 }
 
 static void print_cell(const struct ladder *ladder, const struct ladder_row *row, unsigned size,
@@ -70,8 +71,7 @@ static void print_cell(const struct ladder *ladder, const struct ladder_row *row
 {
     const uint32_t n = ladder_sizes[size];
     const double reached = gigaflops(row, size);
-    const double intensity =
-        flops_of(n) / ladder_bytes(row->name, ladder->dtype, ladder->out, n);
+    const double intensity = flops_of(n) / ladder_bytes(row->name, ladder->dtype, ladder->out, n);
     const double roofline = ladder_roofline(ladder->device, ladder->dtype, intensity);
     if (row->too_slow[size])
         fprintf(to, " too slow |");

@@ -96,7 +96,8 @@ static bool is_wide(const void *data, uint64_t ld, uint64_t stride, uint64_t bat
     return (uintptr_t)data % 16 == 0 && ld % 4 == 0 && (batch == 1 || stride % 4 == 0);
 }
 
-template <typename Out> static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
+template <typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
 {
     const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
     const auto kernel = p.transa ? (p.transb ? double_buffered_kernel<Out, true, true>

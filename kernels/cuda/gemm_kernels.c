@@ -107,9 +107,16 @@ static const struct gemm_kernel double_buffered = {
     .run = run_double_buffered,
 };
 
-static const struct gemm_kernel *const kernels[] = {
-    &gemm_cuda_wgmma,  &gemm_cuda_register_tiled, &gemm_cuda_cublas, &gemm_cuda_grouped,
-    &gemm_cuda_tensor_core, &double_buffered, &tiled_padded, &tiled, &naive, NULL};
+static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
+                                                    &gemm_cuda_cublas,
+                                                    &gemm_cuda_grouped,
+                                                    &gemm_cuda_register_tiled,
+                                                    &gemm_cuda_tensor_core,
+                                                    &double_buffered,
+                                                    &tiled_padded,
+                                                    &tiled,
+                                                    &naive,
+                                                    NULL};
 
 static void destroy(struct gemm_context *base)
 {
@@ -183,9 +190,9 @@ static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fau
     int device = 0, multiprocessors = 0;
     enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
     if (code == GEMMD_OK)
-        code = cuda_fault(cudaDeviceGetAttribute(&multiprocessors,
-                                                 cudaDevAttrMultiProcessorCount, device),
-                          "cudaDeviceGetAttribute", fault);
+        code = cuda_fault(
+            cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute", fault);
     context->multiprocessors = (uint32_t)multiprocessors;
     if (code == GEMMD_OK &&
         (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||

@@ -8,23 +8,27 @@
 #include "proto/dtype.h"
 
 const struct register_tile_shape register_tile_shapes[REGISTER_TILES] = {
-    [REGISTER_TILE_256X128] = {"256x128", 256, 128}, [REGISTER_TILE_128X128] = {"128x128", 128, 128},
-    [REGISTER_TILE_128X64] = {"128x64", 128, 64},    [REGISTER_TILE_64X64] = {"64x64", 64, 64},
-    [REGISTER_TILE_32X32] = {"32x32", 32, 32},       [REGISTER_TILE_16X32] = {"16x32", 16, 32},
+    [REGISTER_TILE_256X128] = {"256x128", 256, 128},
+    [REGISTER_TILE_128X128] = {"128x128", 128, 128},
+    [REGISTER_TILE_128X64] = {"128x64", 128, 64},
+    [REGISTER_TILE_64X64] = {"64x64", 64, 64},
+    [REGISTER_TILE_32X32] = {"32x32", 32, 32},
+    [REGISTER_TILE_16X32] = {"16x32", 16, 32},
 };
 
-/* What a tile does on a multiprocessor: the blocks that fit, how many multiply-adds a cycle they
- * reach together, and how many cycles a step of k takes a block however much room it has. */
+/* Fitted to runs on an H100 SXM (kernels/EXPERIMENTS.md). What a tile does on a multiprocessor: the
+ * blocks that fit, how many multiply-adds a cycle they reach together, and how many cycles a step
+ * of k takes a block however much room it has. */
 static const struct {
     double resident, rate, step_cycles;
 } figures[REGISTER_TILES] = {
-    [REGISTER_TILE_256X128] = {1, 108, 300}, [REGISTER_TILE_128X128] = {2, 108, 155},
-    [REGISTER_TILE_128X64] = {2, 104, 85},   [REGISTER_TILE_64X64] = {4, 95, 48},
-    [REGISTER_TILE_32X32] = {4, 60, 28},     [REGISTER_TILE_16X32] = {4, 40, 12},
+    [REGISTER_TILE_256X128] = {1, 84, 392}, [REGISTER_TILE_128X128] = {2, 84, 215},
+    [REGISTER_TILE_128X64] = {2, 75, 136},  [REGISTER_TILE_64X64] = {3, 71, 84},
+    [REGISTER_TILE_32X32] = {4, 51, 54},    [REGISTER_TILE_16X32] = {4, 27.7, 35},
 };
-static const double CYCLES_PER_US = 1755;
+static const double CYCLES_PER_US = 1965;
 static const double LAUNCH_US = 3;
-static const double BLOCK_US = 2; /* a block's first loads and its stores */
+static const double BLOCK_US = 1.5; /* a block's first loads and its stores */
 static const double DRAM_BYTES_PER_US = 3.0e6;
 
 static uint64_t tiles_of(enum register_tile tile, const struct gemm_problem *p)
@@ -76,11 +80,6 @@ static bool takes(const struct gemm_problem *p)
            tiles_of(REGISTER_TILE_16X32, p) <= INT32_MAX;
 }
 
-static bool serves(const struct gemm_problem *p)
-{
-    return p->precision == GEMM_PRECISION_FULL;
-}
-
 static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
 {
     (void)problem;
@@ -93,15 +92,14 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 {
     (void)workspace;
     const struct cuda_context *context = cuda_context_of(base);
-    return register_tiled_launch(
-        context->stream, register_tile_choose(problem, context->multiprocessors), problem);
+    return register_tiled_launch(context->stream,
+                                 register_tile_choose(problem, context->multiprocessors), problem);
 }
 
 const struct gemm_kernel gemm_cuda_register_tiled = {
     .name = "register_tiled",
     .description = "CUDA cores, up to 16 x 8 sums a thread in registers, tiles chosen by shape",
     .takes = takes,
-    .serves = serves,
     .workspace_bytes = no_workspace,
     .run = run,
 };

@@ -2,8 +2,8 @@
  * register_tiled - each thread computes up to 16 x 8 elements of C in registers.
  *
  * What bounds the rungs before it is shared memory: two elements read for one multiply-add. Here a
- * thread reads 16 + 8 elements, 128 bits at a time, for 128 multiply-adds, and what bounds it is the
- * issue of multiply-adds. The rest keeps other instructions out of their way:
+ * thread reads 16 + 8 elements, 128 bits at a time, for 128 multiply-adds, and what bounds it is
+ * the issue of multiply-adds. The rest keeps other instructions out of their way:
  *   - a warp's 32 lanes are 4 x 8 and its part of the tile 64 x 64, so that 8 lanes share each
  *     element of A and 4 each of B, and every read is free of bank conflicts;
  *   - both operands lie in shared memory with k down the rows; an operand that lies along k is
@@ -56,15 +56,15 @@ struct shape {
     static constexpr unsigned SLICE_ROWS = 4 * LANES_M, SLICE_PITCH = WARP_N + 4;
     static constexpr unsigned SLICES_BYTES = WARPS * SLICE_ROWS * SLICE_PITCH * 4;
     static constexpr unsigned SHARED_BYTES =
-        STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES * STAGE_BYTES : SLICES_BYTES;
+        STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES *STAGE_BYTES : SLICES_BYTES;
     static_assert(ROWS % 4 == 0 && (COLUMNS == 1 || COLUMNS % 4 == 0), "reads of 128 bits");
     static_assert(DEPTH % (2 * STEPS) == 0, "fragments take turns within a slab");
     static_assert(THREADS % TILE_M == 0 && THREADS % TILE_N == 0, "a thread keeps its column");
 };
 
-/* One operand's part of the tile on its way to shared memory: [DEPTH][EXTENT + 4]. What a copy costs
- * is the lines that a warp's 32 touch at once: those of an operand along k take 8 neighbouring
- * elements of 4 rows, which in shared memory are 32 different banks. */
+/* One operand's part of the tile on its way to shared memory: [DEPTH][EXTENT + 4]. What a copy
+ * costs is the lines that a warp's 32 touch at once: those of an operand along k take 8
+ * neighbouring elements of 4 rows, which in shared memory are 32 different banks. */
 template <unsigned EXTENT, unsigned THREADS> struct source {
     static constexpr unsigned PITCH = EXTENT + 4, QUADS = EXTENT / 4;
     static constexpr unsigned ROUND_ROWS = THREADS / DEPTH; // of an operand along k
@@ -94,7 +94,7 @@ template <unsigned EXTENT, unsigned THREADS> struct source {
             from = (const char *)(data + threadIdx.x / line * ld + column);
             hop = THREADS / line * ld * 4;
             advance = DEPTH * ld * 4;
-            inside = column >= extent ? 0
+            inside = column >= extent          ? 0
                      : extent - column < width ? (unsigned)(extent - column) * 4
                                                : width * 4;
         }
@@ -205,12 +205,11 @@ static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
     constexpr unsigned STAGE = S::STAGE_BYTES / 4, B = DEPTH * S::PITCH_A;
     const float *a_part =
         shared + warp / S::WARPS_N * S::WARP_M + lane / S::LANES_N * 4; // of stage 0
-    const float *b_part =
-        shared + B + warp % S::WARPS_N * S::WARP_N + lane % S::LANES_N * B_UNIT;
-    source<S::TILE_M, S::THREADS> a((const float *)p.a + index * p.stride_a, p.lda,
-                                    arguments.a_way, first_row, p.m);
-    source<S::TILE_N, S::THREADS> b((const float *)p.b + index * p.stride_b, p.ldb,
-                                    arguments.b_way, first_column, p.n);
+    const float *b_part = shared + B + warp % S::WARPS_N * S::WARP_N + lane % S::LANES_N * B_UNIT;
+    source<S::TILE_M, S::THREADS> a((const float *)p.a + index * p.stride_a, p.lda, arguments.a_way,
+                                    first_row, p.m);
+    source<S::TILE_N, S::THREADS> b((const float *)p.b + index * p.stride_b, p.ldb, arguments.b_way,
+                                    first_column, p.n);
     const unsigned slabs = (unsigned)((p.k + DEPTH - 1) / DEPTH), rest = (unsigned)(p.k % DEPTH);
     const uint32_t base = shared_address(shared);
     unsigned next = 0; // to be copied
@@ -268,7 +267,9 @@ static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
 }
 
 /* The sums to C, a slice of a warp's rows after another by way of the warp's own shared memory, so
- * that a warp loads and stores 32 neighbouring elements whatever C's alignment is. */
+ * that a warp loads and stores 32 neighbouring elements whatever C's alignment is. The columns of a
+ * quad go there backwards: which registers hold sums follows from it, and so none of them is in the
+ * bank of the element of B that it is multiplied with. */
 template <class S, typename Out>
 static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
                                              const struct gemm_problem &p, uint64_t index,
@@ -279,7 +280,7 @@ static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
                                (Out *)p.c + index * p.stride_c, p.ldc0, p.ldc);
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float *slice = shared + warp * S::SLICE_ROWS * S::SLICE_PITCH;
-    const unsigned place = S::COLUMNS < 4 ? lane : lane ^ 1; // of the lane's column in the slice
+    const unsigned place = S::COLUMNS < 4 ? lane : lane ^ 3; // of the lane's column in the slice
     float *mine = slice + lane / S::LANES_N * 4 * S::SLICE_PITCH +
                   lane % S::LANES_N * (S::COLUMNS < 4 ? 1 : 4);
     first_row += warp / S::WARPS_N * S::WARP_M;
@@ -295,7 +296,7 @@ static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
                 for (unsigned j = 0; j < S::COLUMNS; j += 4) {
                     const float(&v)[S::COLUMNS] = sums.values[i + row];
                     *(float4 *)(mine + row * S::SLICE_PITCH + j * S::LANES_N) =
-                        make_float4(v[j + 1], v[j], v[j + 3], v[j + 2]);
+                        make_float4(v[j + 3], v[j + 2], v[j + 1], v[j]);
                 }
             }
         }
@@ -368,8 +369,8 @@ using tile_256x128 = shape<4, 2, 4, 16, 8, 1, 4, 1>;
 using tile_128x128 = shape<2, 2, 4, 16, 8, 1, 4, 2>;
 using tile_128x64 = shape<4, 1, 4, 8, 8, 2, 4, 2>;
 using tile_64x64 = shape<2, 2, 4, 8, 4, 2, 4, 3>;
-using tile_32x32 = shape<2, 1, 4, 4, 4, 4, 6, 6>;
-using tile_16x32 = shape<4, 1, 1, 4, 1, 4, 20, 4>;
+using tile_32x32 = shape<2, 1, 4, 4, 4, 1, 6, 4>;
+using tile_16x32 = shape<4, 1, 1, 4, 1, 1, 8, 4>;
 
 } // namespace register_tiled
 

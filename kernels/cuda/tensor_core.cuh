@@ -8,9 +8,9 @@
  * change places by its number instead, so that the eight pieces that ldmatrix reads at once are in
  * different banks. Slabs of 32 steps of k arrive by cp.async, three ahead.
  *
- * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to be
- * as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those sums
- * are added in f32.
+ * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to
+ * be as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those
+ * sums are added in f32.
  */
 #ifndef KERNELS_CUDA_TENSOR_CORE_CUH
 #define KERNELS_CUDA_TENSOR_CORE_CUH
@@ -25,11 +25,11 @@ namespace tensor_core
 
 using namespace ptx_sm80;
 
-constexpr unsigned DEPTH = 32;       // steps of k in a slab
-constexpr unsigned STAGES = 4;       // slabs in shared memory
-constexpr unsigned EXACT_SLABS = 8;  // that tensor cores sum on their own for results of f32
-constexpr unsigned GROUP_TILES = 8;  // rows of tiles that are walked together
-constexpr unsigned PIECE = 16;       // bytes
+constexpr unsigned DEPTH = 32;      // steps of k in a slab
+constexpr unsigned STAGES = 4;      // slabs in shared memory
+constexpr unsigned EXACT_SLABS = 8; // that tensor cores sum on their own for results of f32
+constexpr unsigned GROUP_TILES = 8; // rows of tiles that are walked together
+constexpr unsigned PIECE = 16;      // bytes
 constexpr unsigned PIECE_ELEMENTS = PIECE / 2;
 
 struct arguments {
@@ -38,8 +38,8 @@ struct arguments {
 };
 
 /* WARPS_M x WARPS_N warps of BLOCKS_M times 16 rows and BLOCKS_N times 8 columns each. */
-template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned BLOCKS_M_, unsigned BLOCKS_N_,
-          bool EXACT_, unsigned RESIDENT_>
+template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned BLOCKS_M_, unsigned BLOCKS_N_, bool EXACT_,
+          unsigned RESIDENT_>
 struct shape {
     static constexpr unsigned WARPS_N = WARPS_N_, BLOCKS_M = BLOCKS_M_, BLOCKS_N = BLOCKS_N_;
     static constexpr bool EXACT = EXACT_;
@@ -52,7 +52,7 @@ struct shape {
     static constexpr unsigned SLICE_PITCH = WARP_N + 8; // of 16 rows of sums on their way to C
     static constexpr unsigned SLICES_BYTES = WARPS * 16 * SLICE_PITCH * 4;
     static constexpr unsigned SHARED_BYTES =
-        STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES * STAGE_BYTES : SLICES_BYTES;
+        STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES *STAGE_BYTES : SLICES_BYTES;
     static_assert(BLOCKS_N % 2 == 0 && WARP_N % 32 == 0, "pairs of columns, whole warps");
 };
 
@@ -146,11 +146,10 @@ static __device__ __forceinline__ void load_b(uint32_t (&to)[4], uint32_t slab, 
     using order = layout<EXTENT, ALONG>;
     const unsigned lane = threadIdx.x % 32;
     if constexpr (ALONG)
-        load_matrices(to, slab + order::place(column + lane % 8 + lane / 16 * 8,
-                                              k / 8 + lane / 8 % 2));
+        load_matrices(to,
+                      slab + order::place(column + lane % 8 + lane / 16 * 8, k / 8 + lane / 8 % 2));
     else
-        load_matrices_transposed(
-            to, slab + order::place(k + lane % 16, column / 8 + lane / 16));
+        load_matrices_transposed(to, slab + order::place(k + lane % 16, column / 8 + lane / 16));
 }
 
 template <class S> using sums = float[S::BLOCKS_M][S::BLOCKS_N][4];
@@ -166,8 +165,7 @@ template <class S> static __device__ __forceinline__ void clear(sums<S> &sums)
                 sums[i][j][v] = 0;
 }
 
-template <class S>
-static __device__ __forceinline__ void add(sums<S> &to, const sums<S> &from)
+template <class S> static __device__ __forceinline__ void add(sums<S> &to, const sums<S> &from)
 {
 #pragma unroll
     for (unsigned i = 0; i < S::BLOCKS_M; i++)
@@ -284,8 +282,8 @@ static __device__ __forceinline__ void store(const sums<S> &sums, char *shared,
 #pragma unroll 1
         for (unsigned c = 0; c < S::WARP_N; c += 32)
             if (first_column + c < p.n)
-                finish_column<16, S::SLICE_PITCH>(finish, slice + lane + c, first_row + 16 * i,
-                                                  p.m, first_column + c);
+                finish_column<16, S::SLICE_PITCH>(finish, slice + lane + c, first_row + 16 * i, p.m,
+                                                  first_column + c);
         __syncwarp();
     }
 }

@@ -7,7 +7,7 @@ enum gemmd_error tensor_core_prepare_bf16(void)
 }
 
 enum gemmd_error tensor_core_launch_bf16(cudaStream_t stream, enum tensor_core_tile tile,
-                                        const struct gemm_problem *problem)
+                                         const struct gemm_problem *problem)
 {
     return tensor_core::kernels<__nv_bfloat16>::run(stream, tile, *problem);
 }

@@ -7,7 +7,7 @@ enum gemmd_error tensor_core_prepare_f16(void)
 }
 
 enum gemmd_error tensor_core_launch_f16(cudaStream_t stream, enum tensor_core_tile tile,
-                                       const struct gemm_problem *problem)
+                                        const struct gemm_problem *problem)
 {
     return tensor_core::kernels<__half>::run(stream, tile, *problem);
 }

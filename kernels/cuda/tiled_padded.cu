@@ -11,7 +11,7 @@ enum { TILE = 32 };
 template <typename Out, bool transa, bool transb>
 __global__ void __launch_bounds__(TILE *TILE)
     tiled_padded_kernel(const __grid_constant__ struct gemm_problem p,
-                 const __grid_constant__ epilogue<Out> finish)
+                        const __grid_constant__ epilogue<Out> finish)
 {
     __shared__ float a_tile[TILE][TILE];     // [row][k], or [k][row] if transa
     __shared__ float b_tile[TILE][TILE + 1]; // [k][column]
@@ -56,10 +56,10 @@ template <typename Out>
 static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
 {
     const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
-    const auto kernel =
-        p.transa
-            ? (p.transb ? tiled_padded_kernel<Out, true, true> : tiled_padded_kernel<Out, true, false>)
-            : (p.transb ? tiled_padded_kernel<Out, false, true> : tiled_padded_kernel<Out, false, false>);
+    const auto kernel = p.transa ? (p.transb ? tiled_padded_kernel<Out, true, true>
+                                             : tiled_padded_kernel<Out, true, false>)
+                                 : (p.transb ? tiled_padded_kernel<Out, false, true>
+                                             : tiled_padded_kernel<Out, false, false>);
     return launch(kernel, grid, dim3(TILE, TILE), stream, p, epilogue<Out>(p));
 }
 

@@ -10,7 +10,8 @@
 static void usage(FILE *to)
 {
     fputs("usage: gemmd-bench ladder [OPTIONS]\n"
-          "Checks and times every rung of the ladder on squares of 256 ... 4096, next to the best of\n"
+          "Checks and times every rung of the ladder on squares of 256 ... 4096, next to the best "
+          "of\n"
           "cuBLASLt's candidates.\n"
           "  --cpu             on the CPU instead, next to OpenBLAS\n"
           "  --tiles           also each tile of the kernels that have several\n"
@@ -33,7 +34,19 @@ static void usage(FILE *to)
 
 int main(int argc, char **argv)
 {
-    enum { DTYPE = 1, SHAPES, VARIANTS, SECONDS, QUICK, CHECK_ONLY, NO_CHECK, OUT, CPU, TILES, HELP };
+    enum {
+        DTYPE = 1,
+        SHAPES,
+        VARIANTS,
+        SECONDS,
+        QUICK,
+        CHECK_ONLY,
+        NO_CHECK,
+        OUT,
+        CPU,
+        TILES,
+        HELP
+    };
     static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
                                             {"shapes", required_argument, NULL, SHAPES},
                                             {"variants", required_argument, NULL, VARIANTS},

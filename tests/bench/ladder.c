@@ -35,9 +35,9 @@ static struct gemm_problem shape_of(const struct ladder_plan *plan, uint32_t n)
 /* The rungs of a backend that take the plan's types, slowest first. */
 static void add_kernels(struct ladder_plan *plan, enum gemm_backend backend)
 {
-    static const char *const rungs[] = {"naive",          "tiled",       "tiled_padded",
+    static const char *const rungs[] = {"naive",           "tiled",          "tiled_padded",
                                         "double_buffered", "register_tiled", "tensor_core",
-                                        "wgmma",          "openblas"};
+                                        "wgmma",           "openblas"};
     const struct gemm_problem shape = shape_of(plan, 64);
     for (unsigned i = 0; i < sizeof rungs / sizeof rungs[0]; i++)
         for (const struct gemm_kernel *const *k = gemm_kernels(backend); *k != NULL; k++)
@@ -62,10 +62,10 @@ static bool measure_sizes(struct ladder_plan *plan, struct ladder_cuda *cuda)
         const struct gemm_problem shape = shape_of(plan, ladder_sizes[size]);
         double milliseconds[LADDER_ROWS] = {0};
         bool too_slow[LADDER_ROWS] = {false};
-        if (!(cuda != NULL ? ladder_cuda_measure(cuda, &shape, plan->kernels, table->count,
-                                                 milliseconds)
-                           : ladder_cpu_measure(&shape, plan->kernels, table->count, before,
-                                                milliseconds, too_slow)))
+        if (!(cuda != NULL
+                  ? ladder_cuda_measure(cuda, &shape, plan->kernels, table->count, milliseconds)
+                  : ladder_cpu_measure(&shape, plan->kernels, table->count, before, milliseconds,
+                                       too_slow)))
             return false;
         for (uint32_t i = 0; i < table->count; i++) {
             table->rows[i].milliseconds[size] = milliseconds[i];
@@ -169,8 +169,8 @@ static bool run_shapes(const char *text, struct ladder_cuda *cuda, FILE *to)
         fprintf(to, "\n| %llu×%llu×%llu |", (unsigned long long)shape.m,
                 (unsigned long long)shape.n, (unsigned long long)shape.k);
         for (uint32_t i = 0; i < count; i++)
-            fprintf(to, " %.0f |", 2e-6 * (double)shape.m * (double)shape.n * (double)shape.k /
-                                       milliseconds[i]);
+            fprintf(to, " %.0f |",
+                    2e-6 * (double)shape.m * (double)shape.n * (double)shape.k / milliseconds[i]);
         text = *end != '\0' ? end + 1 : end;
     }
     fprintf(to, "\n");

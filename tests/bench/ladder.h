@@ -31,9 +31,9 @@ const char *ladder_cuda_device(const struct ladder_cuda *cuda); /* "NVIDIA H100 
 /* Clock and power now, for the notes. */
 void ladder_cuda_state(const struct ladder_cuda *cuda, FILE *to);
 
-/* Checks and times the kernels, in turns, on a product of the shape's m, n, k, types and transposes;
- * NULL is the best of cuBLASLt's candidates. False, after saying why on standard error, if one is
- * wrong or fails. */
+/* Checks and times the kernels, in turns, on a product of the shape's m, n, k, types and
+ * transposes; NULL is the best of cuBLASLt's candidates. False, after saying why on standard error,
+ * if one is wrong or fails. */
 bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *shape,
                          const struct gemm_kernel *const kernels[], uint32_t count,
                          double milliseconds[]);

@@ -29,8 +29,8 @@ struct ladder_cuda {
 
 /* What the measurement of one shape owns. */
 struct shape_bench {
-    struct gemm_problem problem;    /* of set 0 */
-    void *a, *b, *c, *workspace;    /* `sets` of the first three */
+    struct gemm_problem problem; /* of set 0 */
+    void *a, *b, *c, *workspace; /* `sets` of the first three */
     uint64_t a_bytes, b_bytes, c_bytes;
     double *reference;
     uint32_t sets;
@@ -51,12 +51,12 @@ struct ladder_cuda *ladder_cuda_open(void)
     struct ladder_cuda *cuda = calloc(1, sizeof *cuda);
     if (cuda == NULL)
         return NULL;
-    bool done = succeeded(cudaGetDeviceProperties(&cuda->properties, 0), "the device") &&
-                succeeded(cudaStreamCreate(&cuda->stream), "a stream") &&
-                succeeded(cudaEventCreate(&cuda->from), "an event") &&
-                succeeded(cudaEventCreate(&cuda->to), "an event") &&
-                succeeded(cudaMalloc((void **)&cuda->difference, sizeof *cuda->difference),
-                          "memory");
+    bool done =
+        succeeded(cudaGetDeviceProperties(&cuda->properties, 0), "the device") &&
+        succeeded(cudaStreamCreate(&cuda->stream), "a stream") &&
+        succeeded(cudaEventCreate(&cuda->from), "an event") &&
+        succeeded(cudaEventCreate(&cuda->to), "an event") &&
+        succeeded(cudaMalloc((void **)&cuda->difference, sizeof *cuda->difference), "memory");
     if (done && lt_open(&cuda->lt) != CUBLAS_STATUS_SUCCESS) {
         fprintf(stderr, "gemmd-bench: no cuBLASLt\n");
         done = false;
@@ -99,8 +99,9 @@ void ladder_cuda_state(const struct ladder_cuda *cuda, FILE *to)
     int driver = 0, runtime = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    fprintf(to, "%d multiprocessors, L2 %d MiB; CUDA runtime %d, driver %d, cuBLASLt %zu; %u MHz, %u W "
-                "at the end",
+    fprintf(to,
+            "%d multiprocessors, L2 %d MiB; CUDA runtime %d, driver %d, cuBLASLt %zu; %u MHz, %u W "
+            "at the end",
             cuda->properties.multiProcessorCount, cuda->properties.l2CacheSize >> 20, runtime,
             driver, cublasLtGetVersion(), sensors_clock_mhz(&cuda->sensors),
             sensors_power_watts(&cuda->sensors));
@@ -160,8 +161,7 @@ static int compare_floats(const void *a, const void *b)
 }
 
 static bool set_up(struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                   const struct gemm_kernel *const kernels[], uint32_t count,
-                   struct shape_bench *s)
+                   const struct gemm_kernel *const kernels[], uint32_t count, struct shape_bench *s)
 {
     struct gemm_problem *p = &s->problem;
     *s = (struct shape_bench){.problem = *shape};
@@ -172,8 +172,8 @@ static bool set_up(struct ladder_cuda *cuda, const struct gemm_problem *shape,
     s->a_bytes = (p->m * p->k * element + 255) / 256 * 256;
     s->b_bytes = (p->k * p->n * element + 255) / 256 * 256;
     s->c_bytes = (p->m * p->n * dtype_size(p->out) + 255) / 256 * 256;
-    const double sets = ceil(2.0 * cuda->properties.l2CacheSize /
-                             (double)(s->a_bytes + s->b_bytes + s->c_bytes));
+    const double sets =
+        ceil(2.0 * cuda->properties.l2CacheSize / (double)(s->a_bytes + s->b_bytes + s->c_bytes));
     s->sets = sets < 2 ? 2 : sets > SETS_MAX ? SETS_MAX : (uint32_t)sets;
     uint64_t workspace = 256;
     for (uint32_t i = 0; i < count; i++) {
@@ -234,9 +234,9 @@ static bool check(struct ladder_cuda *cuda, const struct shape_bench *s,
     struct bench_difference difference = {.first_bad = UINT64_MAX};
     const double rounding = p->out == GEMMD_F32 ? 0x1p-23 : p->out == GEMMD_F16 ? 0x1p-10 : 0x1p-7;
     if (!succeeded(cudaMemset(s->c, POISON, s->c_bytes), "poisoning") ||
-        !succeeded(cudaMemcpy(cuda->difference, &difference, sizeof difference,
-                              cudaMemcpyHostToDevice),
-                   "a copy"))
+        !succeeded(
+            cudaMemcpy(cuda->difference, &difference, sizeof difference, cudaMemcpyHostToDevice),
+            "a copy"))
         return false;
     if (!succeeded(cudaDeviceSynchronize(), name) || !enqueue(cuda, s, kernel, 0) ||
         !succeeded(cudaDeviceSynchronize(), name)) {
@@ -246,9 +246,9 @@ static bool check(struct ladder_cuda *cuda, const struct shape_bench *s,
     if (!succeeded(bench_compare(s->c, p->out, 1, p->m, p->n, p->ldc, 0, s->reference, NULL,
                                  16 * 0x1p-24 * (double)p->k, rounding, cuda->difference),
                    "the comparison") ||
-        !succeeded(cudaMemcpy(&difference, cuda->difference, sizeof difference,
-                              cudaMemcpyDeviceToHost),
-                   "a copy"))
+        !succeeded(
+            cudaMemcpy(&difference, cuda->difference, sizeof difference, cudaMemcpyDeviceToHost),
+            "a copy"))
         return false;
     if (difference.bad > 0)
         fprintf(stderr,

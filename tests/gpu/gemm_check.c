@@ -165,8 +165,8 @@ static void run_trial(struct check *check, struct trial *trial, struct product *
 }
 
 /* Whether the result, which is in `product`, has the bytes that the first of the family had. */
-static void compare_family(struct trial *trial, const struct product *product,
-                           const char **family, unsigned char *bytes)
+static void compare_family(struct trial *trial, const struct product *product, const char **family,
+                           unsigned char *bytes)
 {
     const struct product_buffer *c = &product->buffers[PRODUCT_C];
     if (trial->family == NULL)
