@@ -22,8 +22,9 @@ enum { RUNGS = sizeof rungs / sizeof rungs[0] };
 struct run {
     struct gemmd_client *client;
     char device[DEVICE_MAX];
-    json_t *kernels; /* of /info */
-    void *a, *b, *c; /* of the largest product */
+    json_t *kernels;  /* of /info */
+    uint32_t largest; /* no N beyond it */
+    void *a, *b, *c;  /* of the largest product */
 };
 
 /* Whether the daemon has the kernel for operands of that type. */
@@ -112,7 +113,7 @@ static enum gemmd_error fill_table(struct run *run, struct ladder *table, bool t
         table->library = rungs[i];
         for (unsigned size = 0; size < LADDER_SIZES; size++) {
             row->too_slow[size] = before * 8 > TOO_LONG_MS;
-            if (row->too_slow[size])
+            if (row->too_slow[size] || ladder_sizes[size] > run->largest)
                 continue;
             enum gemmd_error code = measure(run, table, transb, rungs[i], ladder_sizes[size],
                                             &row->milliseconds[size], error);
@@ -144,7 +145,7 @@ static json_t *table_json(const struct ladder *table)
 
 static bool allocate(struct run *run)
 {
-    const uint64_t largest = ladder_sizes[LADDER_SIZES - 1], elements = largest * largest;
+    const uint64_t elements = (uint64_t)run->largest * run->largest;
     run->a = malloc(elements * sizeof(float));
     run->b = malloc(elements * sizeof(float));
     run->c = malloc(elements * sizeof(float));
@@ -160,7 +161,7 @@ static enum gemmd_error run_tables(struct run *run, bool json, struct gemmd_erro
     } tables[] = {{"f32, C = A·B", GEMMD_F32, false},
                   {"f32, C = A·Bᵀ", GEMMD_F32, true},
                   {"bf16, C = A·B", GEMMD_BF16, false}};
-    const uint64_t largest = ladder_sizes[LADDER_SIZES - 1], elements = largest * largest;
+    const uint64_t elements = (uint64_t)run->largest * run->largest;
     json_t *list = json_array();
     enum gemmd_error code = GEMMD_OK;
     for (unsigned i = 0; i < sizeof tables / sizeof tables[0] && code == GEMMD_OK; i++) {
@@ -187,7 +188,13 @@ int command_ladder(const struct context *context)
     struct run run = {0};
     struct gemmd_error_info error;
     struct fault fault;
+    char problem[PROBLEM_MAX];
     int exit_code = EXIT_OK;
+    const uint32_t last = ladder_sizes[LADDER_SIZES - 1];
+    if (!option_count(context->arguments, OPTION_N, last, &run.largest, problem))
+        return fail_usage(context, problem);
+    if (run.largest < ladder_sizes[0] || run.largest > last)
+        return fail_usage(context, "-n, the ladder's largest N, is at least 256 and at most 4096");
     run.client = command_client(context, 4, 1, &exit_code);
     if (run.client == NULL)
         return exit_code;

@@ -17,7 +17,7 @@ static const struct {
     {"tiled_padded", 32, 32},
     {"double_buffered", 32, 32},
     {"register_tiled", 128, 128},
-    {"tensor_core", 128, 128},
+    {"tensor_core", 256, 128},
     {"wgmma", 256, 128},
 };
 

