@@ -96,7 +96,7 @@ static const struct gemm_kernel *first_that_takes(const struct gemm_device *devi
 {
     for (const struct gemm_kernel *const *k = entry_of(device->backend)->kernels; *k != NULL; k++)
         if ((!together || (*k)->run_group != NULL) && gemm_kernel_runs_on(*k, device) &&
-            (*k)->takes(problem))
+            (*k)->takes(problem) && ((*k)->suits == NULL || (*k)->suits(problem)))
             return *k;
     return NULL;
 }
@@ -142,7 +142,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
 
 const char *gemm_select_version(void)
 {
-    return "3";
+    return "4";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

@@ -11,6 +11,7 @@
 
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http/refusal.h"
 #include "server/http/request.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -61,14 +62,26 @@ static void end_connection(struct connection *connection)
     free(connection);
 }
 
+/* Takes the connection of a descriptor out of those that libmicrohttpd was given and has not
+ * announced yet; NULL if it is not among them. */
+static struct connection *take_arriving(struct io_thread *thread, int fd)
+{
+    struct connection **link = &thread->arriving;
+    while (*link != NULL && (*link)->fd != fd)
+        link = &(*link)->next_arriving;
+    struct connection *connection = *link;
+    if (connection != NULL)
+        *link = connection->next_arriving;
+    return connection;
+}
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct io_thread *thread = cls;
-    (void)mhd;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = thread->arriving;
-        thread->arriving = NULL;
+        *context = take_arriving(
+            thread, MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
         return;
     }
     struct connection *connection = *context;
@@ -77,18 +90,26 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     end_connection(connection);
 }
 
-/* To libmicrohttpd, for good. */
+/* To libmicrohttpd, for good. It calls on_connection before this returns (0.9) or in its next run
+ * (1.0), unless it cannot take the socket; it closes it then. */
 static void admit(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
+    connection->next_arriving = thread->arriving;
     thread->arriving = connection;
-    /* Calls on_connection, unless it cannot take the socket; it closes it then. */
-    (void)MHD_add_connection(thread->mhd, connection->fd,
-                             (struct sockaddr *)&connection->peer_address, connection->peer_length);
-    if (thread->arriving == NULL)
+    if (MHD_add_connection(thread->mhd, connection->fd,
+                           (struct sockaddr *)&connection->peer_address,
+                           connection->peer_length) == MHD_YES)
         return;
-    thread->arriving = NULL;
-    end_connection(connection);
+    if (take_arriving(thread, connection->fd) == connection)
+        end_connection(connection);
+}
+
+/* Those that libmicrohttpd had to announce in its last run and did not: it closed them. */
+static void end_untaken(struct io_thread *thread)
+{
+    while (thread->arriving != NULL)
+        end_connection(take_arriving(thread, thread->arriving->fd));
 }
 
 /* The messages. */
@@ -174,21 +195,33 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
+/* Whether something moved so lately that the thread does not sleep yet (--busy-poll-us). */
+static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
+{
+    return now_ns - thread->moved_ns < thread->daemon->config.busy_poll_us * UINT64_C(1000);
+}
+
 static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
 {
-    int due_ms = log_buffer_due_ms(&thread->log_buffer, clock_now_ns());
+    uint64_t now_ns = clock_now_ns();
+    int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
     if (due_ms == 0) {
         log_flush(thread->daemon->log, &thread->log_buffer);
         due_ms = -1;
     }
-    inbox_wait(&thread->inbox, fds, due_ms);
+    if (!polls_on(thread, now_ns))
+        inbox_wait(&thread->inbox, fds, due_ms);
 }
 
 static void turn(struct io_thread *thread)
 {
-    thread->busy = thread->moved;
+    uint64_t now_ns = clock_now_ns();
+    if (thread->moved)
+        thread->moved_ns = now_ns;
+    thread->busy = thread->moved || polls_on(thread, now_ns);
     thread->moved = false;
     MHD_run(thread->mhd);
+    end_untaken(thread);
 }
 
 static void *run(void *argument)
@@ -220,12 +253,13 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
     bool bulk = thread->index >= thread->daemon->bulk_thread_first;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-        request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
-        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER, refusal_log, thread,
+        MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED,
+        request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION, on_connection, thread,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
 }
 
 struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
@@ -290,6 +324,7 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
+    end_untaken(thread);
     struct connection *next;
     for (struct connection *left = thread->connections; left != NULL; left = next) {
         next = left->next; /* one that libmicrohttpd never knew */

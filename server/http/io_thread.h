@@ -42,7 +42,8 @@ struct io_thread {
     uint64_t id_state;              /* of the generator of request ids */
     struct connection *connections; /* open ones */
     struct arrivals arrivals;       /* those that libmicrohttpd does not know yet */
-    struct connection *arriving;    /* what MHD_add_connection is being called for */
+    uint64_t moved_ns;              /* when `moved` was last true */
+    struct connection *arriving;    /* given to libmicrohttpd, not yet announced by it */
     bool moved;                     /* something came or went in this turn of the loop */
     bool busy;                      /* ... in the last one: it is not about to sleep */
     bool stopping;

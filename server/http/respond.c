@@ -66,7 +66,8 @@ void respond_fault(struct request *request, const struct fault *fault)
     if (response != NULL) {
         MHD_add_response_header(response, "Content-Type", "application/problem+json");
         /* One second: the queue turns over in less, and a lost device is replaced in about that. */
-        if (error_retriable(fault->code) && error_status(fault->code) >= 429)
+        if (error_retriable(fault->code) &&
+            (error_status(fault->code) >= 429 || fault->code == GEMMD_ERR_CONFLICT))
             MHD_add_response_header(response, "Retry-After", "1");
         if (fault->code == GEMMD_ERR_UNAUTHORIZED)
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");

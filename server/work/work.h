@@ -19,6 +19,7 @@ struct work {
     uint64_t order;               /* the queue's */
     struct gemm_problem problem;  /* pointers into pinned host memory */
     const struct gemm_kernel *kernel;
+    bool waiting;      /* the queue's: it is in there */
     bool shares;       /* can share a launch with others (device_shares) */
     bool verify;       /* run Freivalds' check on the result before `done` */
     uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX, higher first */
@@ -35,6 +36,9 @@ struct work {
     uint64_t queued_ns, started_ns, done_ns; /* monotonic clock */
     uint64_t h2d_ns, kernel_ns, d2h_ns;      /* durations */
 
+    /* May be NULL. Called by the dispatch thread before it gives the work to the device. Must not
+     * block. */
+    void (*started)(struct work *work);
     /* Called exactly once, from the dispatch or the verifier's thread, or by the caller of
      * queue_expire, queue_fail_all or (after the latter) queue_push. Must not block. */
     void (*done)(struct work *work);

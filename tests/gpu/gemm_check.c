@@ -4,8 +4,10 @@
  * Types x transposes x scalars x bias x activations x batches x odd sizes, random operands,
  * NaN and infinity, poisoned outputs, guard zones; the same bytes when run again on another
  * stream. One line for each kernel and pair of types; exit status 1 if anything is wrong.
- *   --quick  little of everything, for a run under compute-sanitizer
- *   --large  also products of more than 2^31 elements
+ * Then company_check.h.
+ *   --quick    little of everything, for a run under compute-sanitizer, and no company
+ *   --company  nothing else
+ *   --large    also products of more than 2^31 elements
  *   --kernels TEXT  only those with TEXT in their name
  */
 #include "tests/gpu/gemm_check.h"
@@ -20,12 +22,13 @@
 #include "kernels/cuda/register_tiled.h"
 #include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
+#include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
 #include "tests/product/random.h"
 
-enum { TRIALS_MAX = 128, LANES = 2 };
+enum { TRIALS_MAX = 160, LANES = 2 };
 
 /* Two streams with a context each, which must give the same bytes. */
 struct lane {
@@ -88,14 +91,15 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel, co
         const struct case_types types = case_types[i];
         struct gemm_problem small = {
             .dtype = types.dtype, .out = types.out, .m = 1, .n = 1, .k = 1, .batch = 1, .alpha = 1};
-        const bool cublas = strcmp(kernel->name, "cublas") == 0;
+        const bool rounds_to_tf32 =
+            strcmp(kernel->name, "cublas") == 0 || strcmp(kernel->name, "wgmma") == 0;
         if (!kernel->takes(&small))
             continue;
         struct trial trial = {
             .kernel = kernel, .dtype = types.dtype, .out = types.out, .family = family};
         check->trials[check->count++] = trial;
         trial.precision = GEMM_PRECISION_TF32;
-        if (cublas && types.dtype == GEMMD_F32)
+        if (rounds_to_tf32 && types.dtype == GEMMD_F32)
             check->trials[check->count++] = trial;
     }
 }
@@ -344,17 +348,20 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
 int main(int count, char **arguments)
 {
     static struct check check; /* large, and there is one */
-    bool large = false;
+    bool large = false, company = false;
     const char *kernels = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
             check.quick = true;
         } else if (strcmp(arguments[i], "--large") == 0) {
             large = true;
+        } else if (strcmp(arguments[i], "--company") == 0) {
+            company = true;
         } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
             kernels = arguments[++i];
         } else {
-            fprintf(stderr, "usage: gemmd-gpu-check [--quick] [--large] [--kernels TEXT]\n");
+            fprintf(stderr, "usage: gemmd-gpu-check [--quick | --company] [--large] "
+                            "[--kernels TEXT]\n");
             return 2;
         }
     }
@@ -364,9 +371,11 @@ int main(int count, char **arguments)
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
         add_all(&check, &device, kernels);
-        done = check_all(&check);
+        done = company || check_all(&check);
         report(&check, &passed, &failed);
     }
+    if (done && !check.quick && *kernels == '\0')
+        company_check(&device, &passed, &failed);
     if (done && large)
         gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
     close_lanes(&check);
