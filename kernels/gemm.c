@@ -127,7 +127,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
         *kernel = chosen;
         return GEMMD_OK;
     }
-    char names[160];
+    char names[256];
     list_kernels(device, known ? problem : NULL, names, sizeof names);
     if (!known)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",

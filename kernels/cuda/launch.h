@@ -19,6 +19,10 @@ extern "C" {
 enum gemmd_error naive_launch(cudaStream_t stream, const struct gemm_problem *problem);
 enum gemmd_error tiled_launch(cudaStream_t stream, const struct gemm_problem *problem);
 
+/* The same for operands of f32. */
+enum gemmd_error tiled_padded_launch(cudaStream_t stream, const struct gemm_problem *problem);
+enum gemmd_error double_buffered_launch(cudaStream_t stream, const struct gemm_problem *problem);
+
 /* Sums of type dtype_accumulator(problem->dtype), [m, n] with rows `ld` and problems `stride`
  * elements apart, to C. They may lie in C itself, if C has that type, with C's own ld and stride.
  */
