@@ -142,7 +142,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
 
 const char *gemm_select_version(void)
 {
-    return "3";
+    return "4";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

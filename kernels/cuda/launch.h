@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/backend.h"
 #include "kernels/gemm.h"
 
 #ifdef __cplusplus
@@ -58,6 +59,9 @@ struct realign_job {
     uint32_t element_bytes;
 };
 enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job);
+
+/* Blocks of rows between any places that the device reaches. */
+enum gemmd_error move_rows_launch(cudaStream_t stream, const struct gemm_moves *moves);
 
 #ifdef __cplusplus
 }

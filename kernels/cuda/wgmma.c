@@ -166,6 +166,7 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .name = "wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, tiles chosen by shape",
     .compute_capability = 90,
+    .rows_independent = true,
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,
