@@ -66,6 +66,9 @@ struct gemm_kernel {
      * many requests may be stacked (kernels/stacked.h). */
     bool rows_independent;
     bool (*takes)(const struct gemm_problem *problem);
+    /* Whether "auto" may choose it for a problem that it takes: false where another is faster.
+     * Looks at no m and no batch if rows are to have the same bits in any company. NULL: always. */
+    bool (*suits)(const struct gemm_problem *problem);
     bool (*workspace_bytes)(const struct gemm_problem *problem,
                             uint64_t *out); /* false: overflow */
     enum gemmd_error (*run)(struct gemm_context *context, const struct gemm_problem *problem,
@@ -88,9 +91,9 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
 bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device);
 
 /* The kernel for a problem: `name` is "auto" or a kernel's name. "auto" is the first that takes the
- * problem; for small ones, the first of those that take many at once. A name that does not exist or
- * a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
- * Pure: the choice depends on the device and the problem's shape and types only. */
+ * problem and suits it; for small ones, the first of those that take many at once. A name that does
+ * not exist or a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those
+ * that can. Pure: the choice depends on the device and the problem's shape and types only. */
 enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault);

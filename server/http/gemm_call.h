@@ -3,8 +3,8 @@
  *
  * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
- * request; shapes that are inside the body are known, and their memory is reserved, in
- * gemm_call_bind.
+ * request; shapes that are inside the body are known, and their memory and the result's bytes in
+ * the queue are reserved, in gemm_call_bind.
  */
 #ifndef SERVER_HTTP_GEMM_CALL_H
 #define SERVER_HTTP_GEMM_CALL_H

@@ -11,6 +11,7 @@
 
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http/refusal.h"
 #include "server/http/request.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -252,12 +253,13 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
     bool bulk = thread->index >= thread->daemon->bulk_thread_first;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-        request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
-        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER, refusal_log, thread,
+        MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED,
+        request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION, on_connection, thread,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
 }
 
 struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,

@@ -1,15 +1,15 @@
 #include "server/http/request.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "proto/dtype.h"
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/guard.h"
+#include "server/http/last_socket.h"
+#include "server/http/request_record.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
 
@@ -40,6 +40,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->tenant = "";
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
+    connection->request = request;
     count_active(thread, 1);
     thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
@@ -69,23 +70,10 @@ struct preferences request_preferences(const struct request *request)
     return preferences;
 }
 
-/* The client's own id if it is short and printable, else a random one. */
-static void choose_id(struct request *request)
+void request_choose_id(struct request *request)
 {
-    const char *given = request_header(request, "X-Request-Id");
-    size_t length = given == NULL ? 0 : strlen(given);
-    bool usable = length > 0 && length <= REQUEST_ID_MAX;
-    for (size_t i = 0; usable && i < length; i++)
-        usable = given[i] > ' ' && given[i] < 0x7f;
-    if (usable) {
-        memcpy(request->id, given, length + 1);
-        return;
-    }
-    /* splitmix64 (S. Vigna): unique enough for a log; ids are no secret. */
-    uint64_t z = request->thread->id_state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    snprintf(request->id, sizeof request->id, "%016" PRIx64, z ^ (z >> 31));
+    request_id_choose(request->id, request_header(request, "X-Request-Id"),
+                      &request->thread->id_state);
 }
 
 void request_refuse(struct request *request)
@@ -176,7 +164,7 @@ static void begin(struct request *request, const char *url, const char *method)
 static void take_headers(struct request *request, const char *url, const char *method)
 {
     snprintf(request->method, sizeof request->method, "%s", method);
-    choose_id(request);
+    request_choose_id(request);
     if (guard_headers(request) != GEMMD_OK)
         request_refuse(request);
     else if (has_body(request))
@@ -201,8 +189,9 @@ static bool receive(struct request *request, const char *bytes, size_t length)
     }
     /* Only a body of unknown length can get here with more than DISCARD_MAX_BYTES to drop. */
     if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
-        connection_send_fault(connection->fd, &request->fault);
-        request->status = error_status(request->fault.code);
+        request->response_bytes =
+            connection_send_fault(connection->fd, &request->fault, request->id);
+        connection->ended_by = request->fault.code;
         connection->linger = true;
         return false;
     }
@@ -259,73 +248,13 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
     return MHD_NO;
 }
 
-/* Then nobody but the dispatch thread may look at it. */
-static bool work_is_running(const struct request *request)
-{
-    return request->state == REQUEST_WORKING && atomic_load(&request->progress) != PROGRESS_DONE;
-}
-
-static void log_request(const struct request *request, uint64_t now_ns)
-{
-    const struct work *work = &request->gemm.work;
-    const struct gemm_request *gemm = &request->gemm.request;
-    struct log_access entry = {
-        .request_id = request->id,
-        .peer = request->connection->peer,
-        .method = request->method,
-        .path = request->path,
-        .error = request->fault.code == GEMMD_OK ? NULL : error_slug(request->fault.code),
-        .status = request->status,
-        .request_bytes = request->received_bytes,
-        .response_bytes = request->response_bytes,
-        .send_ns = request->sending_ns == 0 ? 0 : now_ns - request->sending_ns,
-        .total_ns = now_ns - request->started_ns,
-    };
-    if (request->received_ns != 0)
-        entry.receive_ns = request->received_ns - request->started_ns;
-    if (request->endpoint != NULL && request->endpoint->op == METRICS_OP_GEMM) {
-        entry.op = "gemm";
-        entry.m = gemm->m;
-        entry.n = gemm->n;
-        entry.k = gemm->k;
-        entry.batch = gemm->batch;
-        entry.dtype = dtype_name(gemm->dtype);
-        entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
-    }
-    if (entry.op != NULL && !work_is_running(request)) {
-        entry.shared = work->batch;
-        entry.queue_ns = work->started_ns - work->queued_ns;
-        entry.h2d_ns = work->h2d_ns;
-        entry.kernel_ns = work->kernel_ns;
-        entry.d2h_ns = work->d2h_ns;
-    }
-    log_access(request->daemon->log, &request->thread->log_buffer, &entry, now_ns);
-}
-
-static void count_request(struct request *request, uint64_t now_ns)
-{
-    struct metrics_shard *shard = request->thread->shard;
-    enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    bool gemm = op == METRICS_OP_GEMM && request->gemm.request.m != 0;
-    metrics_request(shard, op, gemm ? request->gemm.request.dtype : GEMMD_DTYPE_COUNT,
-                    request->fault.code, now_ns - request->started_ns, request->received_bytes,
-                    request->response_bytes);
-    if (op != METRICS_OP_GEMM)
-        return;
-    if (request->received_ns != 0)
-        metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);
-    if (request->sending_ns != 0)
-        metrics_stage(shard, METRICS_STAGE_SEND, now_ns - request->sending_ns);
-}
-
 /* The connection ended before the answer did: who ended it? */
 static void note_end(struct request *request)
 {
-    if (request->state == REQUEST_DISCARDING && request->status != 0)
-        return; /* we did, in `receive` */
-    if (request->connection->phase == CONNECTION_EXPIRED) {
-        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* connection_check */
-        request->status = error_status(GEMMD_ERR_SLOW_CLIENT);
+    enum gemmd_error ended_by = request->connection->ended_by;
+    if (ended_by != GEMMD_OK) {
+        request->fault.code = ended_by;
+        request->status = error_status(ended_by);
         return;
     }
     if (request->fault.code == GEMMD_OK)
@@ -343,15 +272,17 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (request == NULL)
         return;
     *context = NULL;
+    struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         note_end(request);
-    count_request(request, now_ns);
-    if (request->daemon->config.access_log)
-        log_request(request, now_ns);
-    request->connection->deadline_ns = 0;
-    connection_enter(request->connection, CONNECTION_IDLE, now_ns);
+    bool working = request->state == REQUEST_WORKING;
+    request_record(request, !working || atomic_load(&request->progress) == PROGRESS_DONE, now_ns);
+    connection->deadline_ns = 0;
+    connection->request = NULL;
+    connection_enter(connection, CONNECTION_IDLE, now_ns);
+    last_socket_set(connection->fd); /* the next request may have been read already */
     /* The client left while the work is done: the work's memory must stay until it has ended. */
-    request->abandoned = request->state == REQUEST_WORKING && await_end(request);
+    request->abandoned = working && await_end(request);
     if (!request->abandoned)
         end(request);
 }

@@ -8,7 +8,7 @@
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
- *   WORKING     the queue and the dispatch thread own request->gemm.work. In every turn of the
+ *   WORKING     others own request->gemm.work, or request->ready. In every turn of the
  *               thread's loop libmicrohttpd asks whether there is an answer; a thread that would
  *               sleep suspends first what is not done, which costs system calls that a busy one
  *               does without
@@ -26,7 +26,9 @@
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
 #include "server/http/prefer.h"
+#include "server/http/request_id.h"
 #include "server/jobs/jobs.h"
+#include "server/work/probe.h"
 
 enum request_state {
     REQUEST_HEADERS,
@@ -44,14 +46,15 @@ enum request_progress {
     PROGRESS_DONE
 };
 
-enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
+enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
 
 struct request;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
- * or accepts a body (request_receive). The others are for endpoints that accept bodies: `chunk`
- * takes bytes (false: request->fault says why, the rest is dropped), `submit` runs when
- * the body is complete, `answer` when the work is done, `release` exactly once at the end. */
+ * or accepts a body (request_receive), or hands over (request_hand_over) where there is none.
+ * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes (false:
+ * request->fault says why, the rest is dropped), `submit` runs when the body is complete. `answer`
+ * runs when the work is done, `release` exactly once at the end. */
 struct endpoint {
     const char *path;  /* "/jobs/{id}": what stands for {id} is in request->name */
     const char *allow; /* for 405: "GET, HEAD" */
@@ -92,6 +95,7 @@ struct request {
     struct gemm_call gemm;    /* POST /gemm */
     struct job *job;          /* ... that is to be a job; until its work is queued */
     struct job_waiter waiter; /* GET /jobs/{id}/result */
+    struct probe_wait ready;  /* GET /readyz */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
@@ -113,6 +117,8 @@ void request_hand_over(struct request *request);
 /* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
  * when this returns. */
 void request_wake(struct request *request);
+/* Names the request; its headers must be in, as far as they ever will be. */
+void request_choose_id(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
 /* What its Prefer headers say. */

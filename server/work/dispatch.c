@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "server/clock.h"
-#include "server/work/probe.h"
 #include "server/work/verifier.h"
 
 /* How the end of running work is noticed: by looking all the time at first, for as long as a small
@@ -215,6 +214,7 @@ void dispatch_stop(struct dispatch *dispatch)
     queue_wake(dispatch->queue);
     pthread_join(dispatch->thread, NULL);
     verifier_stop(dispatch->verifier);
+    probe_expire(dispatch->probe, UINT64_MAX, false); /* nobody is left to run one */
     probe_destroy(dispatch->probe);
     free(dispatch);
 }
@@ -226,19 +226,18 @@ static bool answers_for_itself(const struct dispatch *dispatch)
     return device_computes_in_submit(dispatch->device) && device_in_flight(dispatch->device) > 0;
 }
 
-bool dispatch_probe(struct dispatch *dispatch, uint32_t timeout_ms, char *reason, uint32_t capacity)
+bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms)
 {
-    if (reason != NULL && capacity > 0)
-        reason[0] = '\0';
-    if (device_lost(dispatch->device)) {
-        if (reason != NULL && capacity > 0)
-            snprintf(reason, capacity, "the device is lost: %s",
-                     device_lost_reason(dispatch->device));
-        return false;
-    }
-    if (answers_for_itself(dispatch))
-        return true;
-    enum probe_answer answer =
-        probe_ask(dispatch->probe, timeout_ms, wake, dispatch->queue, reason, capacity);
-    return answer == PROBE_RIGHT || (answer == PROBE_LATE && answers_for_itself(dispatch));
+    wait->reason[0] = '\0';
+    wait->right = !device_lost(dispatch->device);
+    if (!wait->right)
+        snprintf(wait->reason, sizeof wait->reason, "the device is lost: %s",
+                 device_lost_reason(dispatch->device));
+    return !wait->right || answers_for_itself(dispatch) ||
+           probe_ask(dispatch->probe, wait, timeout_ms, wake, dispatch->queue);
+}
+
+void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
+{
+    probe_expire(dispatch->probe, now_ns, answers_for_itself(dispatch));
 }

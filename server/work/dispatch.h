@@ -14,6 +14,7 @@
 
 #include "server/device/device.h"
 #include "server/observe/metrics.h"
+#include "server/work/probe.h"
 #include "server/work/queue.h"
 
 struct dispatch;
@@ -29,11 +30,13 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
  * with GEMMD_ERR_DRAINING. NULL is allowed. */
 void dispatch_stop(struct dispatch *dispatch);
 
-/* Whether the device computed a product with a known answer lately (a probe is run when the last
- * success is older than a second; waits at most `timeout_ms` for it). `reason` (may be NULL) says
- * why not. Not subject to the queue's limits, and not behind the work in it; a CPU that is
- * computing answers for itself. Any thread but the dispatch thread. */
-bool dispatch_probe(struct dispatch *dispatch, uint32_t timeout_ms, char *reason,
-                    uint32_t capacity);
+/* Asks whether the device computed a product with a known answer lately; a probe is run when the
+ * last success is older than a second. True: `wait` has the answer already. False: wait->done will
+ * be called with it, from another thread, within about `timeout_ms`. Not subject to the queue's
+ * limits, and not behind the work in it; a CPU that is computing answers for itself. Any thread but
+ * the dispatch thread. */
+bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms);
+/* Answers those who have waited for long enough; called by a timer. */
+void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/size.h"
 #include "server/clock.h"
 
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
@@ -184,27 +185,53 @@ static bool add_within(_Atomic uint64_t *total, uint64_t amount, uint64_t limit,
     return true;
 }
 
+/* `bytes` of one request, of which `more` are still to be taken. */
+static enum gemmd_error reserve_bytes(struct queue *queue, uint64_t bytes, uint64_t more,
+                                      struct fault *fault)
+{
+    uint64_t taken;
+    if (add_within(&queue->reserved_bytes, more, queue->max_bytes, &taken))
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                     "the queue is full: %" PRIu64 " of %" PRIu64
+                     " bytes are taken, this request needs %" PRIu64,
+                     taken - (bytes - more), queue->max_bytes, bytes);
+}
+
+static enum gemmd_error check_fits(const struct queue *queue, uint64_t bytes, struct fault *fault)
+{
+    if (bytes <= queue->max_bytes)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64 " at the most",
+                     bytes, queue->max_bytes);
+}
+
 enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault)
 {
     uint64_t taken;
     if (atomic_load(&queue->refusing))
         return refuse(queue, fault);
-    if (bytes > queue->max_bytes)
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
-                         " at the most",
-                         bytes, queue->max_bytes);
+    enum gemmd_error code = check_fits(queue, bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
     if (!add_within(&queue->reserved, 1, queue->max_requests, &taken))
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "the queue is full: %" PRIu64 " requests, which is the limit", taken);
-    if (!add_within(&queue->reserved_bytes, bytes, queue->max_bytes, &taken)) {
+    code = reserve_bytes(queue, bytes, bytes, fault);
+    if (code != GEMMD_OK)
         atomic_fetch_sub(&queue->reserved, 1);
-        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the queue is full: %" PRIu64 " of %" PRIu64
-                         " bytes are taken, this request needs %" PRIu64,
-                         taken, queue->max_bytes, bytes);
-    }
-    return GEMMD_OK;
+    return code;
+}
+
+enum gemmd_error queue_reserve_more(struct queue *queue, uint64_t bytes, uint64_t more,
+                                    struct fault *fault)
+{
+    uint64_t total;
+    if (!size_add(bytes, more, &total))
+        total = UINT64_MAX;
+    enum gemmd_error code = check_fits(queue, total, fault);
+    return code != GEMMD_OK ? code : reserve_bytes(queue, total, more, fault);
 }
 
 void queue_release(struct queue *queue, uint64_t bytes)

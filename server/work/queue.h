@@ -27,6 +27,11 @@ void queue_destroy(struct queue *queue); /* no work may wait in it; NULL is allo
  * limit (GEMMD_ERR_TOO_LARGE if they would in an empty queue too), GEMMD_ERR_DRAINING after
  * queue_close, queue_fail_all's code after that. */
 enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault);
+/* Adds `more` to the bytes of a place that has `bytes`: what is known only once the body is there.
+ * GEMMD_ERR_QUEUE_FULL or GEMMD_ERR_TOO_LARGE as above, and the place is as it was; a queue that
+ * was closed since takes it. */
+enum gemmd_error queue_reserve_more(struct queue *queue, uint64_t bytes, uint64_t more,
+                                    struct fault *fault);
 /* Gives a place back: the request is over, whatever became of it. */
 void queue_release(struct queue *queue, uint64_t bytes);
 

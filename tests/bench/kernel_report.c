@@ -47,6 +47,9 @@ static void report_heading(const struct bench_run *run, FILE *to)
             " sets of them taken in turn (at least twice the L2).\n",
             run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION,
             run->transb ? ", B stored [n, k]" : "");
+    if (run->options->fused) {
+        fprintf(to, "Own kernels add a bias and an activation, cuBLASLt does not.\n");
+    }
 }
 
 static void report_checks(const struct bench_run *run, const struct sm90_kernel *kernels, FILE *to)

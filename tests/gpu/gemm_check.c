@@ -4,8 +4,10 @@
  * Types x transposes x scalars x bias x activations x batches x odd sizes, random operands,
  * NaN and infinity, poisoned outputs, guard zones; the same bytes when run again on another
  * stream. One line for each kernel and pair of types; exit status 1 if anything is wrong.
- *   --quick  little of everything, for a run under compute-sanitizer
- *   --large  also products of more than 2^31 elements
+ * Then company_check.h.
+ *   --quick    little of everything, for a run under compute-sanitizer, and no company
+ *   --company  nothing else
+ *   --large    also products of more than 2^31 elements
  */
 #include "tests/gpu/gemm_check.h"
 
@@ -17,6 +19,7 @@
 
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
+#include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
@@ -84,13 +87,14 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel)
         const struct case_types types = case_types[i];
         struct gemm_problem small = {
             .dtype = types.dtype, .out = types.out, .m = 1, .n = 1, .k = 1, .batch = 1, .alpha = 1};
-        const bool cublas = strcmp(kernel->name, "cublas") == 0;
+        const bool rounds_to_tf32 =
+            strcmp(kernel->name, "cublas") == 0 || strcmp(kernel->name, "wgmma") == 0;
         if (!kernel->takes(&small))
             continue;
         struct trial trial = {.kernel = kernel, .dtype = types.dtype, .out = types.out};
         check->trials[check->count++] = trial;
         trial.precision = GEMM_PRECISION_TF32;
-        if (cublas && types.dtype == GEMMD_F32)
+        if (rounds_to_tf32 && types.dtype == GEMMD_F32)
             check->trials[check->count++] = trial;
     }
 }
@@ -299,14 +303,16 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
 int main(int count, char **arguments)
 {
     static struct check check; /* large, and there is one */
-    bool large = false;
+    bool large = false, company = false;
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
             check.quick = true;
         } else if (strcmp(arguments[i], "--large") == 0) {
             large = true;
+        } else if (strcmp(arguments[i], "--company") == 0) {
+            company = true;
         } else {
-            fprintf(stderr, "usage: gemmd-gpu-check [--quick] [--large]\n");
+            fprintf(stderr, "usage: gemmd-gpu-check [--quick | --company] [--large]\n");
             return 2;
         }
     }
@@ -318,9 +324,11 @@ int main(int count, char **arguments)
         for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
             if (gemm_kernel_runs_on(*k, &device))
                 add_trials(&check, *k);
-        done = check_all(&check);
+        done = company || check_all(&check);
         report(&check, &passed, &failed);
     }
+    if (done && !check.quick)
+        company_check(&device, &passed, &failed);
     if (done && large)
         gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
     close_lanes(&check);

@@ -23,20 +23,6 @@ from wire import Wire
 DONE, FAILED, USAGE, REFUSED, NETWORK = 0, 1, 2, 3, 4
 
 
-@pytest.fixture
-def run(gemmctl, url, tmp_path):
-    """run(*arguments, stdin=b"") -> the finished process, in a folder of its own."""
-
-    def runner(*arguments, stdin=b"", **environment):
-        clean = {name: value for name, value in os.environ.items()
-                 if not name.startswith("GEMMD_")}
-        return subprocess.run([gemmctl, *map(str, arguments)], input=stdin, cwd=tmp_path,
-                              env={**clean, "GEMMD_URL": url, **environment},
-                              capture_output=True, timeout=PATIENCE_S, check=False)
-
-    return runner
-
-
 def write(tmp_path, operands):
     """Every operand in its own .npy file; returns the arguments that name them."""
     arguments = []

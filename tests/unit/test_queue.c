@@ -234,6 +234,29 @@ START_TEST(the_bytes_are_exact)
 }
 END_TEST
 
+START_TEST(a_place_can_grow)
+{
+    struct fault fault;
+    struct queue *queue = queue_create(2, 1000);
+    ck_assert_int_eq(queue_reserve(queue, 100, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 300, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve_more(queue, 100, 601, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "300 of 1000"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701"));
+    ck_assert_int_eq(queue_reserve_more(queue, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(queue_reserve_more(queue, 100, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
+    queue_close(queue);                                        /* what has a place keeps it */
+    ck_assert_int_eq(queue_reserve_more(queue, 100, 600, &fault), GEMMD_OK);
+    ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
+    ck_assert_uint_eq(queue_state(queue).reserved, 2);
+    queue_release(queue, 700);
+    queue_release(queue, 300);
+    ck_assert_uint_eq(queue_state(queue).reserved_bytes, 0);
+    queue_destroy(queue);
+}
+END_TEST
+
 START_TEST(what_never_fits_is_not_told_to_come_back)
 {
     struct fault fault;
@@ -549,6 +572,7 @@ int main(void)
     tcase_add_test(tests, what_comes_later_can_pass_what_waits);
     tcase_add_test(tests, the_count_is_exact);
     tcase_add_test(tests, the_bytes_are_exact);
+    tcase_add_test(tests, a_place_can_grow);
     tcase_add_test(tests, what_never_fits_is_not_told_to_come_back);
     tcase_add_test(tests, a_place_is_held_until_it_is_given_back);
     tcase_add_test(tests, expired_work_is_not_popped);
