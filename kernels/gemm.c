@@ -140,9 +140,15 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                      problem->n, problem->k, entry->name, names);
 }
 
+uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+{
+    const struct gemm_backend_entry *entry = entry_of(device->backend);
+    return entry->leading == NULL ? width : entry->leading(device, dtype, width);
+}
+
 const char *gemm_select_version(void)
 {
-    return "4";
+    return "5";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

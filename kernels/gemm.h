@@ -65,6 +65,8 @@ struct gemm_kernel {
     /* The bits of a row of C depend on that row of A and C0, and not on m or other rows: rows of
      * many requests may be stacked (kernels/stacked.h). */
     bool rows_independent;
+    bool any_leading; /* a result's bits are the same whatever the leading dimensions and strides
+                         are. Without it they may choose other code, as in a library */
     bool (*takes)(const struct gemm_problem *problem);
     /* Whether "auto" may choose it for a problem that it takes: false where another is faster.
      * Looks at no m and no batch if rows are to have the same bits in any company. NULL: always. */
@@ -97,6 +99,10 @@ bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_dev
 enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault);
+
+/* The leading dimension with which the device's fastest kernel uses a matrix of rows of `width`
+ * elements where it lies; any other is right too. For operands that stay on the device. Pure. */
+uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width);
 
 /* The version of the choice that gemm_select makes for "auto"; part of /info. */
 const char *gemm_select_version(void);

@@ -39,8 +39,8 @@ static bool plan_make(const struct gemm_kernel *kernel, const struct gemm_proble
 bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
 {
     struct plan plan;
-    return kernel->rows_independent && problem->batch == 1 && !problem->transa &&
-           plan_make(kernel, problem, &plan) && kernel->takes(&plan.problem);
+    return kernel->rows_independent && kernel->any_leading && problem->batch == 1 &&
+           !problem->transa && plan_make(kernel, problem, &plan) && kernel->takes(&plan.problem);
 }
 
 bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,

@@ -5,9 +5,9 @@
  *
  * One product of all rows reads B once where one product for each request reads it every time. It
  * is computed by the kernel that would compute each request alone, and only by kernels whose rows'
- * bits depend on nothing but the row and B (gemm_kernel.rows_independent): a request's bytes are
- * the same alone and stacked, in any company. On the CPU that leaves out OpenBLAS, whose sums of a
- * few rows and of many differ: what "auto" gives to it is computed one request at a time.
+ * bits depend on nothing but the row and B (gemm_kernel.rows_independent, any_leading): a request's
+ * bytes are the same alone and stacked, in any company. On the CPU that leaves out OpenBLAS, whose
+ * sums of a few rows and of many differ: what "auto" gives to it is computed one request at a time.
  *
  * How a batcher uses it:
  *   - Requests can share a stack if kernel, types, precision, activation, n, k, transb, alpha,

@@ -55,6 +55,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         .streams = config->streams,
         .cpu_threads = config->cpu_threads,
         .memory_bytes = config->device_bytes,
+        .tensor_bytes = config->tensor_bytes,
     };
     code = device_open(&options, &daemon->device, fault);
     if (code != GEMMD_OK)
@@ -64,6 +65,10 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     if (daemon->pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     daemon->pool = pool_create(daemon->pinned, daemon->pinned_bytes);
+    const struct gemm_device device = device_gemm(daemon->device);
+    daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
+    if (daemon->tensors == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
     daemon->queue = queue_create(config->queue_requests, config->queue_bytes);
     if (daemon->pool == NULL || daemon->queue == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
@@ -191,6 +196,7 @@ void daemon_stop(struct daemon *daemon)
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
     queue_destroy(daemon->queue);
+    tensor_store_destroy(daemon->tensors);
     pool_destroy(daemon->pool);
     if (daemon->pinned != NULL)
         device_host_free(device_info(daemon->device)->backend, daemon->pinned,
@@ -218,6 +224,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
     struct queue_state queue = queue_state(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
     enum daemon_stage stage = atomic_load(&daemon->stage);
+    struct tensor_store_state tensors = tensor_store_state(daemon->tensors);
     struct jobs_counts jobs = jobs_counts(daemon->jobs);
     return (struct metrics_gauges){
         .requests_waiting = queue.waiting,
@@ -245,5 +252,11 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .jobs_cancelled = jobs.cancelled,
         .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(daemon->log),
+        .tensor_used_bytes = tensors.used_bytes,
+        .tensor_capacity_bytes = tensors.capacity_bytes,
+        .tensor_count = tensors.count,
+        .tensor_hits = tensors.hits,
+        .tensor_misses = tensors.misses,
+        .tensor_evictions = tensors.evictions,
     };
 }

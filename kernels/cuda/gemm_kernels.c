@@ -57,6 +57,7 @@ static const struct gemm_kernel naive = {
     .name = "naive",
     .description = "one thread an element, operands from device memory each time",
     .rows_independent = true,
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_naive,
@@ -66,6 +67,7 @@ static const struct gemm_kernel tiled = {
     .name = "tiled",
     .description = "tiles of 32 x 32 in shared memory",
     .rows_independent = true,
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_tiled,
@@ -190,6 +192,15 @@ static const char *library(void)
     return library_name;
 }
 
+/* wgmma widens f8 in any case, and no other kernel gains from it. */
+static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+{
+    const uint64_t width_max = UINT64_C(1) << 29; /* copies of rows want pitches below 2 GiB */
+    const bool wants = gemm_kernel_runs_on(&gemm_cuda_wgmma, device) && width <= width_max &&
+                       (dtype == GEMMD_F16 || dtype == GEMMD_BF16);
+    return wants ? sm90_leading(width, dtype) : width;
+}
+
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
@@ -197,4 +208,5 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .context_destroy = destroy,
     .move_rows = move_rows,
     .library = library,
+    .leading = leading,
 };

@@ -201,6 +201,7 @@ const struct gemm_kernel gemm_cuda_grouped = {
     .name = "grouped",
     .description = "many products of any shapes and types in one launch, operands where they lie",
     .rows_independent = true,
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run,

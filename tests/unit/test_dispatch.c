@@ -691,6 +691,28 @@ START_TEST(verified_work_tells_its_residual)
 }
 END_TEST
 
+/* What the host cannot read is checked by the copies that the work brought along. */
+START_TEST(copies_are_checked_where_there_are_some)
+{
+    static float a, b, c, away;
+    start(1, ITEMS_MAX);
+    struct item *item = add(SIMULATED_DONE);
+    struct work *work = &item->work;
+    work->verify = true;
+    work->problem.a = work->problem.b = work->problem.c = &away;
+    work->host_a = &a;
+    work->host_b = &b;
+    work->host_c = &c;
+    push(item);
+    wait_until_ended(item);
+    stop();
+    ck_assert_int_eq(work->status, GEMMD_OK);
+    ck_assert_ptr_eq(work->problem.a, &a);
+    ck_assert_ptr_eq(work->problem.b, &b);
+    ck_assert_ptr_eq(work->problem.c, &c);
+}
+END_TEST
+
 START_TEST(a_result_that_fails_its_check_is_an_error)
 {
     start(1, ITEMS_MAX);
@@ -820,6 +842,7 @@ int main(void)
     tcase_add_test(tests, a_device_that_is_computing_is_ready);
     tcase_add_test(tests, many_may_ask_at_once);
     tcase_add_test(tests, verified_work_tells_its_residual);
+    tcase_add_test(tests, copies_are_checked_where_there_are_some);
     tcase_add_test(tests, a_result_that_fails_its_check_is_an_error);
     tcase_add_test(tests, checking_holds_up_nobody);
     tcase_add_test(tests, under_load_everything_ends_once);
