@@ -62,7 +62,14 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     if (daemon->pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     daemon->pool = pool_create(daemon->pinned, daemon->pinned_bytes);
-    daemon->queue = queue_create(config->queue_requests, config->queue_bytes);
+    const struct places_limits limits = {
+        .requests = config->queue_requests,
+        .bytes = config->queue_bytes,
+        .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
+        .tenant_requests = config->tenant_requests,
+        .tenant_bytes = config->tenant_bytes,
+    };
+    daemon->queue = queue_create(&limits);
     if (daemon->pool == NULL || daemon->queue == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
 
@@ -178,24 +185,46 @@ uint32_t daemon_active_requests(const struct daemon *daemon)
     return active;
 }
 
+static void add_tenants(struct daemon *daemon, struct metrics_gauges *gauges)
+{
+    uint32_t tenants = daemon->tokens == NULL ? 0 : tokens_tenants(daemon->tokens);
+    for (uint32_t i = 0; i < tenants; i++) {
+        struct places_held held = places_held_by(queue_places(daemon->queue), i);
+        bool named = i < METRICS_TENANTS_MAX;
+        uint32_t at = named ? i : METRICS_TENANTS_MAX;
+        gauges->tenants[at].name = named ? tokens_tenant_name(daemon->tokens, i) : "(others)";
+        gauges->tenants[at].requests += held.requests;
+        gauges->tenants[at].bytes += held.bytes;
+        gauges->tenant_count = at + 1;
+    }
+}
+
 struct metrics_gauges daemon_gauges(struct daemon *daemon)
 {
     struct queue_state queue = queue_state(daemon->queue);
+    struct places *places = queue_places(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
     enum daemon_stage stage = atomic_load(&daemon->stage);
-    return (struct metrics_gauges){
+    struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(daemon->device),
         .connections = atomic_load(&daemon->connections),
         .ready = stage == DAEMON_SERVING && !device_lost(daemon->device),
         .draining = stage != DAEMON_SERVING,
+        .queue_requests = queue.reserved,
         .queue_bytes = queue.reserved_bytes,
         .queue_capacity_bytes = daemon->config.queue_bytes,
         .queue_capacity_requests = daemon->config.queue_requests,
+        .tenant_capacity_requests = daemon->config.tenant_requests,
+        .tenant_capacity_bytes = daemon->config.tenant_bytes,
         .pinned_used_bytes = pool_used_bytes(daemon->pool),
         .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
         .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
         .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
         .log_dropped_lines = log_dropped(daemon->log),
     };
+    for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++)
+        gauges.refused[limit] = places_refused(places, (enum places_limit)limit);
+    add_tenants(daemon, &gauges);
+    return gauges;
 }

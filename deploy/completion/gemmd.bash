@@ -17,7 +17,7 @@ _gemmd() {
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --cpu-threads | --pinned-bytes | --device-bytes | --max-body | \
-        --max-result | --queue-requests | --queue-bytes | \
+        --max-result | --queue-requests | --queue-bytes | --tenant-requests | --tenant-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
         --min-body-rate | --drain-delay | --drain-timeout)
         COMPREPLY=()
@@ -26,7 +26,8 @@ _gemmd() {
         mapfile -t COMPREPLY < <(compgen -W '--listen --io-threads --max-connections
             --max-connections-per-address --connection-buffer --bulk-connections --bulk-buffer
             --token-file --backend --devices --streams --max-batch --cpu-threads --pinned-bytes
-            --device-bytes --max-body --max-result --queue-requests --queue-bytes --timeout
+            --device-bytes --max-body --max-result --queue-requests --queue-bytes
+            --tenant-requests --tenant-bytes --timeout
             --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --drain-delay --drain-timeout --log-level --log-format
             --access-log --no-access-log --config --check-config --help --version' -- "$current")

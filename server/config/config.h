@@ -42,6 +42,8 @@ struct config {
     uint64_t max_result_bytes;
     uint32_t queue_requests;
     uint64_t queue_bytes;
+    uint32_t tenant_requests; /* of each tenant; 0: no limit of its own */
+    uint64_t tenant_bytes;
     uint64_t pinned_bytes;
     uint64_t device_bytes;       /* 0: half of the device's free memory */
     uint64_t default_timeout_ms; /* when timeout_ms is not given; 0: none */

@@ -87,13 +87,16 @@ static enum gemmd_error check_daemon(struct request *request)
 static void gemm_begin(struct request *request)
 {
     request->gemm.memory = request->thread->memory;
+    request->gemm.work.tenant = request->tenant;
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
     if (choose_formats(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         check_daemon(request) != GEMMD_OK ||
-        gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK)
+        gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK) {
+        gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
-    else
+    } else {
         request_receive(request);
+    }
 }
 
 static bool gemm_chunk(struct request *request, const void *bytes, uint64_t length)

@@ -151,7 +151,7 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     } else {
         call->queue_bytes = expected;
     }
-    code = queue_reserve(daemon->queue, call->queue_bytes, fault);
+    code = queue_reserve(daemon->queue, call->work.tenant, call->queue_bytes, fault);
     if (code != GEMMD_OK)
         return code;
     call->has_place = true;
@@ -295,7 +295,7 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
     if (call->has_place)
-        queue_release(daemon->queue, call->queue_bytes);
+        queue_release(daemon->queue, call->work.tenant, call->queue_bytes);
     call->has_place = false;
 }
 

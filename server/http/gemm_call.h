@@ -43,8 +43,8 @@ struct gemm_body_length {
     uint64_t bytes;
 };
 
-/* `call` is zeroed but for `request` (all parameters set and checked), the formats, the deadline
- * and `memory`. */
+/* `call` is zeroed but for `request` (all parameters set and checked), the formats, the deadline,
+ * `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */

@@ -68,6 +68,7 @@ struct request {
     struct connection *connection;
     struct MHD_Connection *mhd;
     const struct endpoint *endpoint; /* NULL until routed */
+    uint32_t tenant;                 /* whose token it brought; 0 without tokens */
     enum request_state state;
     _Atomic enum request_progress progress;
     struct inbox_message done; /* to the I/O thread, if the work's end is AWAITED */

@@ -1,5 +1,7 @@
 #include "server/http/respond.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +59,19 @@ void respond_static(struct request *request, int status, const char *content_typ
     respond(request, status, response, length);
 }
 
+/* How long the same request would have to wait, as far as that can be told: one second for what is
+ * over when another daemon takes this one's place. */
+static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
+{
+    struct places *places = queue_places(request->daemon->queue);
+    const struct gemm_call *call = &request->gemm;
+    if (code == GEMMD_ERR_QUEUE_FULL)
+        return places_wait_s(places, request->tenant, call->queue_bytes);
+    if (code == GEMMD_ERR_OUT_OF_MEMORY)
+        return places_drain_s(places, call->queue_bytes);
+    return 1;
+}
+
 void respond_fault(struct request *request, const struct fault *fault)
 {
     char text[2048];
@@ -65,9 +80,11 @@ void respond_fault(struct request *request, const struct fault *fault)
         MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
     if (response != NULL) {
         MHD_add_response_header(response, "Content-Type", "application/problem+json");
-        /* One second: the queue turns over in less, and a lost device is replaced in about that. */
-        if (error_retriable(fault->code) && error_status(fault->code) >= 429)
-            MHD_add_response_header(response, "Retry-After", "1");
+        if (error_retriable(fault->code) && error_status(fault->code) >= 429) {
+            char seconds[16];
+            snprintf(seconds, sizeof seconds, "%" PRIu32, retry_after_s(request, fault->code));
+            MHD_add_response_header(response, "Retry-After", seconds);
+        }
         if (fault->code == GEMMD_ERR_UNAUTHORIZED)
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
         if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)

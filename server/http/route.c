@@ -28,9 +28,8 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
             found = endpoints[i];
 
     const struct tokens *tokens = request->daemon->tokens;
-    const char *tenant;
     if (tokens != NULL && (found == NULL || !found->open) &&
-        !tokens_check(tokens, request_header(request, "Authorization"), &tenant))
+        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant))
         return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,
                          "send Authorization: Bearer with a valid token");
     if (found == NULL)

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,22 +9,45 @@
 #include <time.h>
 
 #include "server/clock.h"
+#include "server/work/agenda.h"
 
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
 enum lane { LANE_ALONE, LANE_SHARED, LANES };
+
+/* What a work counts besides its bytes, so that small ones are not free. */
+static const uint64_t WORK_BYTES = 4096;
 
 struct list {
     struct work *first, *last;
 };
 
+/* What waits of one tenant, lane and priority. */
+struct flow {
+    struct agenda agenda;
+    struct heap_node node;        /* in its level, while something waits */
+    uint64_t start;               /* its tag: bytes of work */
+    uint64_t turn;                /* between equal tags, who came into the heap first */
+    struct flow *next, *previous; /* those in which something waits */
+    struct level *level;
+};
+
+/* One lane and priority. */
+struct level {
+    struct heap_node *flows;  /* with something waiting, by their tags */
+    uint64_t now, last_start; /* the tag of what was taken last; the highest tag given so far */
+    uint32_t priority;
+    enum lane lane;
+};
+
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t max_requests;
-    uint64_t max_bytes;
 
-    struct list lists[LANES][PRIORITIES];
-    uint64_t pushed;          /* how many so far */
+    struct level levels[LANES][PRIORITIES];
+    uint32_t occupied[LANES]; /* bit i: something waits with priority i */
+    struct flow *flows;       /* [tenants][LANES][PRIORITIES] */
+    struct flow *active;      /* a list of those in which something waits */
+    uint64_t pushed, turns;   /* how many so far */
     struct queue_state state; /* but for what is reserved */
     uint64_t earliest_ns; /* no waiting work has a deadline before this; UINT64_MAX: none has one */
     uint32_t sleepers;
@@ -36,16 +58,13 @@ struct queue {
      * its hands off the lock. */
     atomic_uint waiting[LANES];
 
-    /* The places, which I/O threads take and give back without the lock; on a line of their own. */
-    _Alignas(128) _Atomic uint64_t reserved;
-    _Atomic uint64_t reserved_bytes;
+    struct places *places;
     atomic_bool refusing; /* closed, or failed */
 };
 
 static void list_append(struct list *list, struct work *work)
 {
     work->next = NULL;
-    work->previous = list->last;
     if (list->last != NULL)
         list->last->next = work;
     else
@@ -53,48 +72,166 @@ static void list_append(struct list *list, struct work *work)
     list->last = work;
 }
 
-static void list_remove(struct list *list, struct work *work)
+static bool flow_before(const struct heap_node *one, const struct heap_node *other)
 {
-    if (work->previous != NULL)
-        work->previous->next = work->next;
-    else
-        list->first = work->next;
-    if (work->next != NULL)
-        work->next->previous = work->previous;
-    else
-        list->last = work->previous;
+    const struct flow *a = HEAP_OWNER(one, const struct flow, node);
+    const struct flow *b = HEAP_OWNER(other, const struct flow, node);
+    return a->start != b->start ? a->start < b->start : a->turn < b->turn;
 }
 
-static struct list *list_of(struct queue *queue, const struct work *work)
+static struct flow *flow_of(struct queue *queue, const struct work *work)
 {
     uint32_t priority = work->priority < PRIORITIES ? work->priority : PRIORITIES - 1;
-    return &queue->lists[work->shares ? LANE_SHARED : LANE_ALONE][priority];
+    enum lane lane = work->shares ? LANE_SHARED : LANE_ALONE;
+    return &queue->flows[(work->tenant * LANES + lane) * PRIORITIES + priority];
 }
 
-/* Under the lock. */
+/* The functions from here to next_alive are called under the lock. */
+
+static void enter_heap(struct queue *queue, struct flow *flow)
+{
+    flow->turn = queue->turns++;
+    heap_add(&flow->level->flows, &flow->node, flow_before);
+}
+
+static void activate(struct queue *queue, struct flow *flow)
+{
+    struct level *level = flow->level;
+    if (level->flows == NULL) /* all were served: they start equal */
+        level->now = level->last_start;
+    if (flow->start < level->now)
+        flow->start = level->now;
+    enter_heap(queue, flow);
+    queue->occupied[level->lane] |= 1u << level->priority;
+    flow->previous = NULL;
+    flow->next = queue->active;
+    if (flow->next != NULL)
+        flow->next->previous = flow;
+    queue->active = flow;
+}
+
+/* It is out of the heap. */
+static void deactivate(struct queue *queue, struct flow *flow)
+{
+    struct level *level = flow->level;
+    if (level->flows == NULL)
+        queue->occupied[level->lane] &= ~(1u << level->priority);
+    if (flow->previous != NULL)
+        flow->previous->next = flow->next;
+    else
+        queue->active = flow->next;
+    if (flow->next != NULL)
+        flow->next->previous = flow->previous;
+}
+
 static void put(struct queue *queue, struct work *work)
 {
+    struct flow *flow = flow_of(queue, work);
+    if (agenda_first(&flow->agenda) == NULL)
+        activate(queue, flow);
     work->order = queue->pushed++;
-    list_append(list_of(queue, work), work);
+    work->waiting = true;
+    agenda_add(&flow->agenda, work);
     queue->state.waiting++;
     queue->state.waiting_bytes += work->bytes;
-    atomic_fetch_add_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&queue->waiting[flow->level->lane], 1, memory_order_relaxed);
 }
 
-/* Under the lock. */
-static void take(struct queue *queue, struct work *work)
+/* Out of its agenda; returns its flow. */
+static struct flow *take_out(struct queue *queue, struct work *work)
 {
-    list_remove(list_of(queue, work), work);
+    struct flow *flow = flow_of(queue, work);
+    agenda_remove(&flow->agenda, work);
+    work->waiting = false;
     queue->state.waiting--;
     queue->state.waiting_bytes -= work->bytes;
-    atomic_fetch_sub_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
-                              memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->waiting[flow->level->lane], 1, memory_order_relaxed);
+    return flow;
+}
+
+/* Without having it run, so that its tenant's share stays as it was. */
+static void drop(struct queue *queue, struct work *work)
+{
+    struct flow *flow = take_out(queue, work);
+    if (agenda_first(&flow->agenda) != NULL)
+        return;
+    heap_remove(&flow->level->flows, &flow->node, flow_before);
+    deactivate(queue, flow);
+}
+
+/* To have it run. */
+static void serve(struct queue *queue, struct work *work)
+{
+    struct flow *flow = take_out(queue, work);
+    struct level *level = flow->level;
+    heap_remove(&level->flows, &flow->node, flow_before);
+    level->now = flow->start;
+    flow->start += work->bytes + WORK_BYTES;
+    if (flow->start > level->last_start)
+        level->last_start = flow->start;
+    if (agenda_first(&flow->agenda) != NULL)
+        enter_heap(queue, flow);
+    else
+        deactivate(queue, flow);
 }
 
 static bool has_expired(const struct work *work, uint64_t now_ns)
 {
     return work->deadline_ns != 0 && work->deadline_ns <= now_ns;
+}
+
+/* The next work of a lane, which stays where it is; what has expired is moved to `expired`. */
+static struct work *front(struct queue *queue, enum lane lane, uint64_t now_ns,
+                          struct list *expired)
+{
+    while (queue->occupied[lane] != 0) {
+        int priority = 31 - __builtin_clz(queue->occupied[lane]);
+        struct heap_node *first = queue->levels[lane][priority].flows;
+        struct work *work = agenda_first(&HEAP_OWNER(first, struct flow, node)->agenda);
+        if (!has_expired(work, now_ns))
+            return work;
+        drop(queue, work);
+        list_append(expired, work);
+    }
+    return NULL;
+}
+
+static bool is_before(const struct work *one, const struct work *other)
+{
+    return one->priority != other->priority ? one->priority > other->priority
+                                            : one->order < other->order;
+}
+
+static struct work *take_sharing(struct queue *queue, struct queue_room room, uint64_t now_ns,
+                                 struct list *expired)
+{
+    struct list taken = {NULL, NULL};
+    uint64_t bytes = 0;
+    for (uint32_t count = 0; count < room.shared; count++) {
+        struct work *work = front(queue, LANE_SHARED, now_ns, expired);
+        if (work == NULL ||
+            (count > 0 && (bytes > room.shared_bytes || work->bytes > room.shared_bytes - bytes)))
+            break;
+        bytes += work->bytes;
+        serve(queue, work);
+        list_append(&taken, work);
+    }
+    return taken.first;
+}
+
+/* What queue_pop hands out, if it is there. */
+static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
+{
+    uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
+    struct work *alone = room.alone ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
+    struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
+    if (shared != NULL && (alone == NULL || is_before(shared, alone)))
+        return take_sharing(queue, room, now_ns, expired);
+    if (alone != NULL) {
+        serve(queue, alone);
+        alone->next = NULL;
+    }
+    return alone;
 }
 
 /* Not under the lock: `done` may take its time, and may call back. */
@@ -134,20 +271,42 @@ static bool init_lock(struct queue *queue)
     return ok;
 }
 
-struct queue *queue_create(uint32_t max_requests, uint64_t max_bytes)
+static void init_levels(struct queue *queue, uint32_t tenants)
 {
-    struct queue *queue = aligned_alloc(_Alignof(struct queue), sizeof *queue);
+    for (uint32_t i = 0; i < LANES * PRIORITIES; i++) {
+        struct level *level = &queue->levels[i / PRIORITIES][i % PRIORITIES];
+        level->lane = (enum lane)(i / PRIORITIES);
+        level->priority = i % PRIORITIES;
+        for (uint32_t tenant = 0; tenant < tenants; tenant++)
+            queue->flows[tenant * LANES * PRIORITIES + i].level = level;
+    }
+}
+
+struct queue *queue_create(const struct places_limits *limits)
+{
+    uint32_t tenants = limits->tenants > 0 ? limits->tenants : 1;
+    struct queue *queue = calloc(1, sizeof *queue);
     if (queue == NULL)
         return NULL;
-    memset(queue, 0, sizeof *queue);
-    queue->max_requests = max_requests;
-    queue->max_bytes = max_bytes;
     queue->earliest_ns = UINT64_MAX;
-    if (!init_lock(queue)) {
-        free(queue);
-        return NULL;
-    }
+    queue->flows = calloc((size_t)tenants * LANES * PRIORITIES, sizeof *queue->flows);
+    if (queue->flows == NULL)
+        goto no_flows;
+    init_levels(queue, tenants);
+    queue->places = places_create(limits);
+    if (queue->places == NULL)
+        goto no_places;
+    if (!init_lock(queue))
+        goto no_lock;
     return queue;
+
+no_lock:
+    places_destroy(queue->places);
+no_places:
+    free(queue->flows);
+no_flows:
+    free(queue);
+    return NULL;
 }
 
 void queue_destroy(struct queue *queue)
@@ -157,6 +316,8 @@ void queue_destroy(struct queue *queue)
     assert(queue->state.waiting == 0);
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
+    places_destroy(queue->places);
+    free(queue->flows);
     free(queue);
 }
 
@@ -171,53 +332,29 @@ static enum gemmd_error refuse(struct queue *queue, struct fault *fault)
     return code;
 }
 
-/* Adds `amount` unless the sum would exceed the limit; `*sum` is then what it was. */
-static bool add_within(_Atomic uint64_t *total, uint64_t amount, uint64_t limit, uint64_t *sum)
+enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                               struct fault *fault)
 {
-    *sum = atomic_load_explicit(total, memory_order_relaxed);
-    do {
-        if (amount > limit - *sum)
-            return false;
-    } while (!atomic_compare_exchange_weak(total, sum, *sum + amount));
-    return true;
-}
-
-enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault)
-{
-    uint64_t taken;
     if (atomic_load(&queue->refusing))
         return refuse(queue, fault);
-    if (bytes > queue->max_bytes)
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
-                         " at the most",
-                         bytes, queue->max_bytes);
-    if (!add_within(&queue->reserved, 1, queue->max_requests, &taken))
-        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the queue is full: %" PRIu64 " requests, which is the limit", taken);
-    if (!add_within(&queue->reserved_bytes, bytes, queue->max_bytes, &taken)) {
-        atomic_fetch_sub(&queue->reserved, 1);
-        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the queue is full: %" PRIu64 " of %" PRIu64
-                         " bytes are taken, this request needs %" PRIu64,
-                         taken, queue->max_bytes, bytes);
-    }
-    return GEMMD_OK;
+    return places_take(queue->places, tenant, bytes, fault);
 }
 
-void queue_release(struct queue *queue, uint64_t bytes)
+void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes)
 {
-    uint64_t reserved_bytes = atomic_fetch_sub(&queue->reserved_bytes, bytes);
-    uint64_t reserved = atomic_fetch_sub(&queue->reserved, 1);
-    assert(reserved > 0 && reserved_bytes >= bytes);
-    (void)reserved;
-    (void)reserved_bytes;
+    places_give(queue->places, tenant, bytes);
+}
+
+struct places *queue_places(struct queue *queue)
+{
+    return queue->places;
 }
 
 void queue_push(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
     if (queue->failure.code != GEMMD_OK) {
+        work->waiting = false;
         pthread_mutex_unlock(&queue->lock); /* the failure never changes again */
         end(work, queue->failure.code, queue->failure.detail);
         return;
@@ -231,60 +368,14 @@ void queue_push(struct queue *queue, struct work *work)
         pthread_cond_signal(&queue->changed);
 }
 
-/* The most urgent work of a lane, which stays where it is; what has expired is moved to `expired`.
- * Under the lock. */
-static struct work *front(struct queue *queue, enum lane lane, uint64_t now_ns,
-                          struct list *expired)
+bool queue_remove(struct queue *queue, struct work *work)
 {
-    for (int priority = PRIORITIES - 1; priority >= 0; priority--) {
-        struct work *work;
-        while ((work = queue->lists[lane][priority].first) != NULL) {
-            if (!has_expired(work, now_ns))
-                return work;
-            take(queue, work);
-            list_append(expired, work);
-        }
-    }
-    return NULL;
-}
-
-static bool is_before(const struct work *one, const struct work *other)
-{
-    return one->priority != other->priority ? one->priority > other->priority
-                                            : one->order < other->order;
-}
-
-/* Under the lock. */
-static struct work *take_sharing(struct queue *queue, struct queue_room room, uint64_t now_ns,
-                                 struct list *expired)
-{
-    struct list taken = {NULL, NULL};
-    uint64_t bytes = 0;
-    for (uint32_t count = 0; count < room.shared; count++) {
-        struct work *work = front(queue, LANE_SHARED, now_ns, expired);
-        if (work == NULL ||
-            (count > 0 && (bytes > room.shared_bytes || work->bytes > room.shared_bytes - bytes)))
-            break;
-        bytes += work->bytes;
-        take(queue, work);
-        list_append(&taken, work);
-    }
-    return taken.first;
-}
-
-/* What queue_pop hands out, if it is there. Under the lock. */
-static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
-{
-    uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
-    struct work *alone = room.alone ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
-    struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
-    if (shared != NULL && (alone == NULL || is_before(shared, alone)))
-        return take_sharing(queue, room, now_ns, expired);
-    if (alone != NULL) {
-        take(queue, alone);
-        alone->next = NULL;
-    }
-    return alone;
+    pthread_mutex_lock(&queue->lock);
+    bool waiting = work->waiting;
+    if (waiting)
+        drop(queue, work);
+    pthread_mutex_unlock(&queue->lock);
+    return waiting;
 }
 
 /* Without the lock. */
@@ -349,30 +440,24 @@ void queue_wake(struct queue *queue)
     pthread_cond_broadcast(&queue->changed);
 }
 
-/* Under the lock. */
-static void expire_list(struct queue *queue, struct list *list, uint64_t now_ns,
-                        struct list *expired)
-{
-    struct work *next;
-    for (struct work *work = list->first; work != NULL; work = next) {
-        next = work->next;
-        if (has_expired(work, now_ns)) {
-            take(queue, work);
-            list_append(expired, work);
-        } else if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns) {
-            queue->earliest_ns = work->deadline_ns;
-        }
-    }
-}
-
 void queue_expire(struct queue *queue, uint64_t now_ns)
 {
     struct list expired = {NULL, NULL};
+    struct work *work;
+    struct flow *next;
     pthread_mutex_lock(&queue->lock);
     if (queue->earliest_ns <= now_ns) {
         queue->earliest_ns = UINT64_MAX;
-        for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
-            expire_list(queue, &queue->lists[i / PRIORITIES][i % PRIORITIES], now_ns, &expired);
+        for (struct flow *flow = queue->active; flow != NULL; flow = next) {
+            next = flow->next;
+            while ((work = agenda_first(&flow->agenda)) != NULL && has_expired(work, now_ns)) {
+                drop(queue, work);
+                list_append(&expired, work);
+            }
+            uint64_t earliest_ns = agenda_earliest_ns(&flow->agenda);
+            if (earliest_ns < queue->earliest_ns)
+                queue->earliest_ns = earliest_ns;
+        }
     }
     pthread_mutex_unlock(&queue->lock);
     end_expired(&expired);
@@ -385,12 +470,11 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
     if (queue->failure.code == GEMMD_OK)
         fault_set(&queue->failure, code, NULL, "%s", detail);
     atomic_store(&queue->refusing, true);
-    struct work *work;
-    for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
-        while ((work = queue->lists[i / PRIORITIES][i % PRIORITIES].first) != NULL) {
-            take(queue, work);
-            list_append(&failed, work);
-        }
+    while (queue->active != NULL) {
+        struct work *work = agenda_first(&queue->active->agenda);
+        drop(queue, work);
+        list_append(&failed, work);
+    }
     pthread_mutex_unlock(&queue->lock);
     end_all(&failed, code, detail);
 }
@@ -405,7 +489,8 @@ struct queue_state queue_state(struct queue *queue)
     pthread_mutex_lock(&queue->lock);
     struct queue_state state = queue->state;
     pthread_mutex_unlock(&queue->lock);
-    state.reserved = (uint32_t)atomic_load(&queue->reserved);
-    state.reserved_bytes = atomic_load(&queue->reserved_bytes);
+    struct places_held held = places_held(queue->places);
+    state.reserved = (uint32_t)held.requests;
+    state.reserved_bytes = held.bytes;
     return state;
 }
