@@ -10,6 +10,9 @@
 #include "server/net/acceptor.h"
 #include "server/net/peer_counts.h"
 
+/* When all else has ended or was given up: how long the device is waited for. */
+static const uint64_t LAST_WORK_NS = 200000000;
+
 uint32_t daemon_shard_dispatch(const struct daemon *daemon)
 {
     return daemon->io_thread_count;
@@ -151,18 +154,19 @@ void daemon_run(struct daemon *daemon)
     acceptor_run(daemon->acceptor);
 }
 
-void daemon_stop(struct daemon *daemon)
+bool daemon_stop(struct daemon *daemon)
 {
-    /* Whoever is still suspended is answered (waiting work with an error, running work when it
-     * is done), because libmicrohttpd cannot stop with suspended connections. */
     if (daemon->queue != NULL) {
         queue_close(daemon->queue);
         queue_fail_all(daemon->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
     }
-    if (daemon->dispatch != NULL)
-        dispatch_stop(daemon->dispatch);
+    bool idle = dispatch_stop(daemon->dispatch, LAST_WORK_NS);
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_stop(daemon->io_threads[i]);
+    if (!idle)
+        return false;
+    for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
+        io_thread_destroy(daemon->io_threads[i]);
     free(daemon->io_threads);
     acceptor_destroy(daemon->acceptor);
     peer_counts_destroy(daemon->peers);
@@ -175,6 +179,7 @@ void daemon_stop(struct daemon *daemon)
     if (daemon->device != NULL)
         device_close(daemon->device);
     tokens_free(daemon->tokens);
+    return true;
 }
 
 uint32_t daemon_active_requests(const struct daemon *daemon)

@@ -26,7 +26,7 @@ enum connection_phase {
     CONNECTION_WORKING, /* queued or computing: the request's own deadline rules */
     CONNECTION_SENDING, /* the answer is leaving */
     CONNECTION_EXPIRED, /* ended by connection_check: too slow */
-    CONNECTION_GONE     /* ended by connection_check: the client has left */
+    CONNECTION_GONE     /* ended by us: the client has left */
 };
 
 struct connection {
@@ -48,12 +48,15 @@ struct connection {
     bool linger; /* refused with the body unread: keep reading for a while after the close */
 };
 
-/* Moves to a phase, unless connection_check has ended the connection: then false. */
+/* Moves to a phase, unless the connection was ended by us: then false. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
 /* Writes an answer to `fault` straight to the socket, once, best effort: libmicrohttpd cannot
  * answer in the middle of an upload. The connection must be closed afterwards. */
 void connection_send_fault(int fd, const struct fault *fault);
+
+/* Ends a connection whose client has left: the socket is shut down, for libmicrohttpd to see. */
+void connection_abandon(struct connection *connection);
 
 /* Ends a connection that has been in its phase for too long (a late request gets a 408 or 504), or
  * whose client left in the middle of a request: the socket is shut down, which libmicrohttpd sees

@@ -126,6 +126,16 @@ static void gemm_submit(struct request *request)
     queue_push(request->daemon->queue, &call->work);
 }
 
+static bool gemm_withdraw(struct request *request)
+{
+    struct work *work = &request->gemm.work;
+    if (!queue_remove(request->daemon->queue, work))
+        return false;
+    work->started_ns = work->done_ns = clock_now_ns();
+    gemm_call_finish(&request->gemm, request->daemon);
+    return true;
+}
+
 struct sent_block {
     struct pool_cache *memory;
     void *block;
@@ -221,6 +231,7 @@ const struct endpoint endpoint_gemm = {
     .begin = gemm_begin,
     .chunk = gemm_chunk,
     .submit = gemm_submit,
+    .withdraw = gemm_withdraw,
     .answer = gemm_answer,
     .release = gemm_release,
 };

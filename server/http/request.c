@@ -96,19 +96,32 @@ static void end(struct request *request)
     free(request);
 }
 
+static void resume(struct request *request)
+{
+    if (request->suspended)
+        MHD_resume_connection(request->mhd);
+    request->suspended = false;
+}
+
 static void work_done(struct inbox_message *message)
 {
     struct request *request = INBOX_OWNER(message, struct request, done);
+    request->handed_over = false;
     if (request->abandoned)
         end(request);
     else
-        MHD_resume_connection(request->mhd);
+        resume(request);
 }
 
 void request_hand_over(struct request *request)
 {
     request->state = REQUEST_WORKING;
+    request->handed_over = true;
     request->done.act = work_done;
+    request->waiter = (struct waiter){.fd = request->connection->fd,
+                                      .since_ns = request->received_ns,
+                                      .deadline_ns = request->connection->deadline_ns};
+    waiters_add(&request->thread->waiters, &request->waiter);
 }
 
 void request_wake(struct request *request)
@@ -117,27 +130,66 @@ void request_wake(struct request *request)
         inbox_post(&request->thread->inbox, &request->done);
 }
 
-/* From here on the end of the work comes through the inbox. False if it is done already. */
+/* Whether others have the work still, as far as this thread knows. */
+static bool is_handed_over(struct request *request)
+{
+    if (!request->awaited && atomic_load(&request->progress) == PROGRESS_DONE)
+        request->handed_over = false;
+    return request->handed_over;
+}
+
+/* From here on the end of the work comes through the inbox. False if the work is back already. */
 static bool await_end(struct request *request)
 {
     enum request_progress before = PROGRESS_RUNNING;
-    return atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED) ||
-           before == PROGRESS_AWAITED;
+    if (request->handed_over && !request->awaited)
+        request->awaited = request->handed_over =
+            atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED);
+    return request->handed_over;
 }
 
-static void ask_for_answer(struct request *request)
+void request_give_up(struct waiter *waiter, enum waiter_end why)
+{
+    struct request *request = WAITER_OWNER(waiter, struct request, waiter);
+    if (!is_handed_over(request) && why != WAITER_LEFT)
+        return; /* its answer is about to go */
+    bool begun = request->handed_over && !request->endpoint->withdraw(request);
+    if (!begun)
+        request->handed_over = false;
+    request->given_up = true;
+    if (why == WAITER_LEFT)
+        connection_abandon(request->connection);
+    else if (why == WAITER_STOPPED)
+        fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+    else
+        fault_set(&request->fault, GEMMD_ERR_DEADLINE, NULL, "the deadline passed while %s",
+                  begun ? "the product was computed" : "the request was queued");
+    resume(request);
+}
+
+/* False if the connection has to be closed. */
+static bool ask_for_answer(struct request *request)
 {
     struct io_thread *thread = request->thread;
-    if (atomic_load(&request->progress) != PROGRESS_DONE) {
+    if (request->given_up) {
+        if (request->connection->phase == CONNECTION_GONE)
+            return false;
+        respond_fault(request, &request->fault);
+        return true;
+    }
+    if (is_handed_over(request)) {
         if (thread->busy)
-            return;
+            return true;
         if (await_end(request)) {
+            request->suspended = true;
             MHD_suspend_connection(request->mhd);
-            return;
+            return true;
         }
     }
+    waiters_remove(&thread->waiters, &request->waiter);
     thread->moved = true;
     request->endpoint->answer(request);
+    return true;
 }
 
 static bool has_body(const struct request *request)
@@ -231,21 +283,14 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
         finish_body(request);
         return MHD_YES;
     case REQUEST_WORKING:
-        ask_for_answer(request);
-        return MHD_YES;
+        return ask_for_answer(request) ? MHD_YES : MHD_NO;
     case REQUEST_ANSWERED:
         return MHD_YES;
     }
     return MHD_NO;
 }
 
-/* Then nobody but the dispatch thread may look at it. */
-static bool work_is_running(const struct request *request)
-{
-    return request->state == REQUEST_WORKING && atomic_load(&request->progress) != PROGRESS_DONE;
-}
-
-static void log_request(const struct request *request, uint64_t now_ns)
+static void log_request(struct request *request, uint64_t now_ns)
 {
     const struct work *work = &request->gemm.work;
     const struct gemm_request *gemm = &request->gemm.request;
@@ -272,7 +317,7 @@ static void log_request(const struct request *request, uint64_t now_ns)
         entry.dtype = dtype_name(gemm->dtype);
         entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
     }
-    if (entry.op != NULL && !work_is_running(request)) {
+    if (entry.op != NULL && !is_handed_over(request)) {
         entry.shared = work->batch;
         entry.queue_ns = work->started_ns - work->queued_ns;
         entry.h2d_ns = work->h2d_ns;
@@ -323,6 +368,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (request == NULL)
         return;
     *context = NULL;
+    waiters_remove(&request->thread->waiters, &request->waiter);
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         note_end(request);
     count_request(request, now_ns);
@@ -330,8 +376,8 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
         log_request(request, now_ns);
     request->connection->deadline_ns = 0;
     connection_enter(request->connection, CONNECTION_IDLE, now_ns);
-    /* The client left while the work is done: the work's memory must stay until it has ended. */
-    request->abandoned = request->state == REQUEST_WORKING && await_end(request);
+    /* Work that others have still keeps its memory until it comes back. */
+    request->abandoned = await_end(request);
     if (!request->abandoned)
         end(request);
 }

@@ -145,7 +145,7 @@ static void start(uint32_t slots, uint32_t places)
 static void stop(void)
 {
     queue_close(stage.queue);
-    dispatch_stop(stage.dispatch);
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
     queue_destroy(stage.queue);
     metrics_destroy(stage.metrics);
     device_close(&stage.device->base);
@@ -489,7 +489,7 @@ START_TEST(stopping_finishes_what_was_accepted)
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, let_go, NULL), 0);
     queue_close(stage.queue);
-    dispatch_stop(stage.dispatch);
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
     for (uint32_t i = 0; i < stage.count; i++) {
         ck_assert_uint_eq(atomic_load(&stage.items[i].ended), 1);
         ck_assert_int_eq(stage.items[i].work.status, GEMMD_OK);
@@ -502,6 +502,23 @@ START_TEST(stopping_finishes_what_was_accepted)
     ck_assert_int_eq(late->work.status, GEMMD_ERR_DRAINING);
     stage.dispatch = NULL;
     stop();
+}
+END_TEST
+
+/* A product on the CPU can outlast every patience. */
+START_TEST(stopping_can_be_given_up)
+{
+    start_on(simulated_device_open_computing(look), ITEMS_MAX);
+    struct item *item = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(1);
+    queue_close(stage.queue);
+    ck_assert(!dispatch_stop(stage.dispatch, 1000000));
+    ck_assert_uint_eq(atomic_load(&item->ended), 0);
+    end(item, SIMULATED_DONE);
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
+    stage.dispatch = NULL;
+    stop();
+    ck_assert_int_eq(item->work.status, GEMMD_OK);
 }
 END_TEST
 
@@ -737,6 +754,7 @@ int main(void)
     tcase_add_test(tests, a_result_after_its_deadline_is_dropped);
     tcase_add_test(tests, work_that_expires_in_the_queue_never_runs);
     tcase_add_test(tests, stopping_finishes_what_was_accepted);
+    tcase_add_test(tests, stopping_can_be_given_up);
     tcase_add_test(tests, a_probe_passes_a_full_queue_and_busy_streams);
     tcase_add_test(tests, a_right_answer_is_good_for_a_second);
     tcase_add_test(tests, a_wrong_answer_is_not_ready_until_a_right_one);
