@@ -1,6 +1,7 @@
 /*
  * mhd_alone.c - libmicrohttpd with nothing behind it: the ceiling for any daemon that is built on
- * it. Lands each body in memory and answers a constant.
+ * it. Lands each body in memory and answers a constant: ANSWER_BYTES zeros, or as many of them as
+ * the query's answer=N says.
  *
  *     gemmd-bench-mhd-alone PORT THREADS BUFFER_BYTES BODY_BYTES ANSWER_BYTES
  *
@@ -30,7 +31,8 @@ struct slot {
 };
 
 struct bench {
-    size_t body_bytes;
+    size_t body_bytes, answer_bytes;
+    void *zeros; /* answer_bytes of them */
     struct MHD_Response *answer;
 };
 
@@ -51,6 +53,21 @@ static struct slot *take_slot(struct worker *worker)
     if (slot != NULL)
         slot->used = 0;
     return slot;
+}
+
+static enum MHD_Result respond(const struct bench *bench, struct MHD_Connection *connection)
+{
+    const char *wanted = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "answer");
+    if (wanted == NULL)
+        return MHD_queue_response(connection, MHD_HTTP_OK, bench->answer);
+    unsigned long long bytes = strtoull(wanted, NULL, 10);
+    if (bytes > bench->answer_bytes)
+        return MHD_NO;
+    struct MHD_Response *answer =
+        MHD_create_response_from_buffer((size_t)bytes, bench->zeros, MHD_RESPMEM_PERSISTENT);
+    enum MHD_Result queued = MHD_queue_response(connection, MHD_HTTP_OK, answer);
+    MHD_destroy_response(answer);
+    return queued;
 }
 
 static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, const char *url,
@@ -74,7 +91,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, cons
         *size = 0;
         return MHD_YES;
     }
-    return MHD_queue_response(connection, MHD_HTTP_OK, worker->bench->answer);
+    return respond(worker->bench, connection);
 }
 
 static void completed(void *cls, struct MHD_Connection *connection, void **context,
@@ -164,10 +181,11 @@ int main(int argc, char *argv[])
     }
     signal(SIGPIPE, SIG_IGN);
     bench.body_bytes = (size_t)values[3];
-    void *zeros = calloc(1, (size_t)values[4] + 1);
-    if (zeros != NULL)
-        bench.answer =
-            MHD_create_response_from_buffer((size_t)values[4], zeros, MHD_RESPMEM_PERSISTENT);
+    bench.answer_bytes = (size_t)values[4];
+    bench.zeros = calloc(1, bench.answer_bytes + 1);
+    if (bench.zeros != NULL)
+        bench.answer = MHD_create_response_from_buffer(bench.answer_bytes, bench.zeros,
+                                                       MHD_RESPMEM_PERSISTENT);
     bool started = bench.answer != NULL;
     for (size_t i = 0; started && i < values[1]; i++)
         started = start_worker(&workers[i], &bench, (size_t)values[2]);

@@ -1,0 +1,94 @@
+/*
+ * one_client.c - one client that sends a request, waits for the answer, and sends the next: the
+ * latency that a daemon itself adds, with as little client as there can be (blocking sockets).
+ *
+ *     gemmd-bench-one-client ADDRESS TARGET BODY_FILE SECONDS
+ *
+ * ADDRESS is 127.0.0.1:PORT or unix:PATH, TARGET the request's path and query. Prints one
+ * "name value" a line, as post.lua does. An answer other than 200 or a broken connection ends it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tests/bench/load/answer.h"
+#include "tests/bench/load/target.h"
+
+enum { SAMPLES_MAX = 4 << 20 };
+static const uint64_t WARM_NS = 200000000;
+
+static bool send_request(const struct target *target, int fd)
+{
+    struct iovec parts[2];
+    struct msghdr message = {.msg_iov = parts};
+    size_t sent = 0;
+    while ((message.msg_iovlen = (size_t)target_rest(target, sent, parts)) > 0) {
+        ssize_t more = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (more < 0)
+            return false;
+        sent += (size_t)more;
+    }
+    return true;
+}
+
+static bool take_answer(struct answer *answer, int fd)
+{
+    static char bytes[1 << 17];
+    enum answer_progress progress = ANSWER_MORE;
+    answer_reset(answer);
+    while (progress == ANSWER_MORE) {
+        ssize_t more = recv(fd, bytes, sizeof bytes, 0);
+        progress = more > 0 ? answer_take(answer, bytes, (size_t)more) : ANSWER_BROKEN;
+    }
+    return progress == ANSWER_WHOLE && answer->status == 200;
+}
+
+static int by_value(const void *one, const void *other)
+{
+    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+    return (a > b) - (a < b);
+}
+
+static void report(uint32_t *samples_ns, size_t count, double seconds)
+{
+    qsort(samples_ns, count, sizeof *samples_ns, by_value);
+    printf("rate %.3f\n", (double)count / seconds);
+    printf("p50_us %.1f\n", samples_ns[count / 2] / 1e3);
+    printf("p99_us %.1f\n", samples_ns[count * 99 / 100] / 1e3);
+    printf("p999_us %.1f\n", samples_ns[count * 999 / 1000] / 1e3);
+    printf("refused 0\nbroken 0\n");
+}
+
+int main(int argc, char *argv[])
+{
+    static struct target target;
+    static struct answer answer;
+    static uint32_t samples_ns[SAMPLES_MAX];
+    size_t count = 0;
+    if (argc != 5) {
+        fprintf(stderr, "usage: %s ADDRESS TARGET BODY_FILE SECONDS\n", argv[0]);
+        return 2;
+    }
+    int fd = target_open(&target, argv[1], argv[2], argv[3]) ? target_connect(&target) : -1;
+    if (fd < 0) {
+        fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+        return EXIT_FAILURE;
+    }
+    const uint64_t begin_ns = target_now_ns(),
+                   end_ns = begin_ns + WARM_NS + (uint64_t)(strtod(argv[4], NULL) * 1e9);
+    for (uint64_t before_ns = begin_ns; before_ns < end_ns && count < SAMPLES_MAX;) {
+        if (!send_request(&target, fd) || !take_answer(&answer, fd)) {
+            fprintf(stderr, "%s: no answer of 200: %.60s\n", argv[0], answer.head);
+            return EXIT_FAILURE;
+        }
+        uint64_t after_ns = target_now_ns();
+        if (before_ns - begin_ns >= WARM_NS)
+            samples_ns[count++] = (uint32_t)(after_ns - before_ns);
+        before_ns = after_ns;
+    }
+    if (count > 0)
+        report(samples_ns, count, (double)(target_now_ns() - begin_ns - WARM_NS) / 1e9);
+    return count > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

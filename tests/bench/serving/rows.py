@@ -1,0 +1,349 @@
+"""The serving rows of the targets, one function each.
+
+Each takes a Bench and returns rows for the table: (what, gemmd, baseline, ratio, target, more).
+"""
+
+import ctypes
+import importlib.util
+import json
+import os
+import socket
+import statistics
+import sys
+import time
+import urllib.request
+
+import numpy as np
+
+from . import bodies, load
+from .servers import Server
+
+
+class Bench:
+    """What all rows need: where the programs are, the backend, how long to measure."""
+
+    def __init__(self, build, folder, backend, seconds):
+        self.build, self.folder, self.backend, self.seconds = build, folder, backend, seconds
+        # The daemon's own default, but two at the least: with 128 connections on one epoll thread
+        # libmicrohttpd 0.9.75 loses wake-ups and nearly stops (measured: 15 ... 1,128 requests/s,
+        # 36,000 on two), which is no baseline.
+        self.threads = max(2, min(16, os.cpu_count() // 2))
+        self.points = []  # (load asked for, rate, p50, p99, p99.9), for the plot
+        self._logs = 0
+
+    def log(self, name):
+        self._logs += 1
+        return os.path.join(self.folder, f"{name}-{self._logs}.log")
+
+    def program(self, name):
+        return os.path.join(self.build, "bin", name)
+
+    def gemmd(self, *options):
+        """The daemon, ready."""
+        server = Server(
+            [self.program("gemmd"), "--backend", self.backend, "--listen", "127.0.0.1:0",
+             "--listen", f"unix:{self.folder}/gemmd.sock", "--no-access-log", *options],
+            self.log("gemmd"))
+        server.unix = f"unix:{self.folder}/gemmd.sock"
+        began = time.monotonic()
+        while True:
+            try:
+                urllib.request.urlopen(f"http://{server.address}/readyz", timeout=5).close()
+                break
+            except OSError:
+                if time.monotonic() - began > 30:
+                    server.stop()
+                    raise
+                time.sleep(0.01)
+        server.started_s += time.monotonic() - began
+        return server
+
+    def alone(self, buffer_bytes, body_bytes, answer_bytes):
+        return Server(
+            [self.program("gemmd-bench-mhd-alone"), "0", str(self.threads), str(buffer_bytes),
+             str(body_bytes), str(answer_bytes)], self.log("alone"))
+
+    def in_turn(self, *measurements):
+        """Three runs of each, in turn, after a short one to warm up; the median of each."""
+        for measure in measurements:
+            measure(1)
+        runs = [[measure(self.seconds) for measure in measurements] for _ in range(3)]
+        return [sorted(column, key=lambda result: result.rate)[1] for column in zip(*runs)]
+
+
+def latency(result):
+    return f"p50 / p99 / p99.9 {result.p50_us:.0f} / {result.p99_us:.0f} / {result.p999_us:.0f} µs"
+
+
+def square(n, dtype="f32"):
+    return f"/gemm?m={n}&n={n}&k={n}" + ("" if dtype == "f32" else f"&dtype={dtype}")
+
+
+def check(server, target, body):
+    """What is measured must be a product: checked once by the daemon's own arithmetic check."""
+    request = urllib.request.Request(f"http://{server.address}{target}&verify=freivalds",
+                                     data=open(body, "rb").read())
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        answer.read()
+        if not answer.headers["Gemmd-Verify"].startswith("pass"):
+            raise RuntimeError("a wrong product")
+
+
+def against_alone(bench, what, n, connections, buffer_bytes, target):
+    body = bodies.product(bench.folder, "f32", n, n, n)
+    with bench.gemmd("--pinned-bytes", "4G") as own, \
+            bench.alone(buffer_bytes, 2 * n * n * 4, n * n * 4) as alone:
+        check(own, square(n), body)
+        before = own.cpu_seconds()
+        ours, theirs = bench.in_turn(
+            lambda s: load.wrk(own.address, square(n), body, connections, s),
+            lambda s: load.wrk(alone.address, "/", body, connections, s))
+        answered = ours.rate * (3 * bench.seconds + 1)
+        cpu_us = (own.cpu_seconds() - before) / answered * 1e6
+    rows = [(f"{what}, {connections} connections", f"{ours.rate:,.0f}/s",
+             f"{theirs.rate:,.0f}/s (libmicrohttpd alone)", ours.rate / theirs.rate, target,
+             f"{latency(ours)}; alone {latency(theirs)}")]
+    return rows, ours, cpu_us
+
+
+def small(bench):
+    """f32 64³ over 128 connections; CPU time a request; what users write today."""
+    rows, ours, cpu_us = against_alone(bench, "f32 64³", 64, 128, 49152,
+                                       0.85 if bench.backend == "cuda" else 0.5)
+    bench.peak = ours.rate
+    rows.append(("CPU time of the daemon per f32 64³", f"{cpu_us:.1f} µs", "", None, "≤ 35 µs", ""))
+    return rows
+
+
+def today(bench):
+    """The same through aiohttp and PyTorch or NumPy."""
+    if importlib.util.find_spec("aiohttp") is None:
+        return [("f32 64³ through aiohttp", "", "not measured: no aiohttp here", None, "", "")]
+    library = "PyTorch" if importlib.util.find_spec("torch") else "NumPy"
+    body = bodies.product(bench.folder, "f32", 64, 64, 64)
+    script = os.path.join(os.path.dirname(__file__), "aiohttp_torch.py")
+    with bench.gemmd() as own, Server([sys.executable, script], bench.log("aiohttp")) as theirs:
+        ours = load.wrk(own.address, square(64), body, 128, bench.seconds)
+        today_result = load.wrk(theirs.address, "/?n=64", body, 128, bench.seconds)
+    return [("f32 64³, 128 connections", f"{ours.rate:,.0f}/s",
+             f"{today_result.rate:,.0f}/s (aiohttp + {library})", ours.rate / today_result.rate,
+             60 if bench.backend == "cuda" else "", latency(today_result))]
+
+
+def one_client(bench):
+    """One request at a time, over TCP and over a Unix socket."""
+    body = bodies.product(bench.folder, "f32", 64, 64, 64)
+    program = bench.program("gemmd-bench-one-client")
+    with bench.gemmd() as own, bench.alone(49152, 2 * 64 * 64 * 4, 64 * 64 * 4) as alone:
+        tcp, unix, theirs = bench.in_turn(
+            lambda s: load.one_client(program, own.address, square(64), body, s),
+            lambda s: load.one_client(program, own.unix, square(64), body, s),
+            lambda s: load.one_client(program, alone.address, "/", body, s))
+    beside = f"{theirs.p50_us:.0f} µs (libmicrohttpd alone, TCP)"
+    return [("f32 64³, one client, TCP, p50", f"{tcp.p50_us:.1f} µs", beside, None, "≤ 60 µs",
+             latency(tcp)),
+            ("f32 64³, one client, Unix socket, p50", f"{unix.p50_us:.1f} µs", beside, None,
+             "≤ 50 µs", latency(unix))]
+
+
+def mixed(bench):
+    """All dtypes, sides 16 ... 256, shuffled."""
+    own_list, alone_list = bodies.mixed(bench.folder, 384)
+    with bench.gemmd("--pinned-bytes", "4G") as own, \
+            bench.alone(49152, 2 * 256 * 256 * 8, 256 * 256 * 8) as alone:
+        ours, theirs = bench.in_turn(
+            lambda s: load.wrk_list(own.address, own_list, 128, s),
+            lambda s: load.wrk_list(alone.address, alone_list, 128, s))
+    return [("sides 16 … 256, all dtypes, 128 connections", f"{ours.rate:,.0f}/s",
+             f"{theirs.rate:,.0f}/s (libmicrohttpd alone)", ours.rate / theirs.rate, 0.7,
+             latency(ours))]
+
+
+def middle(bench):
+    return against_alone(bench, "f32 1024³", 1024, 16, 262144, 0.8)[0]
+
+
+def large(bench):
+    n = 4096 if bench.backend == "cuda" else 2048
+    return against_alone(bench, f"f32 {n}³", n, 8, 1048576, 0.8)[0]
+
+
+def put_tensor(server, name, dtype, shape):
+    """Uploads a random resident tensor."""
+    shape_text = ",".join(str(side) for side in shape)
+    request = urllib.request.Request(
+        f"http://{server.address}/tensors/{name}?dtype={dtype}&shape={shape_text}", method="PUT",
+        data=bodies.operands(dtype, int(np.prod(shape))),
+        headers={"Content-Type": "application/octet-stream"})
+    urllib.request.urlopen(request, timeout=60).close()
+
+
+def resident(bench):
+    """One row times a resident matrix, from many clients."""
+    n = 4096 if bench.backend == "cuda" else 512
+    body = bodies.write(bench.folder, "row", bodies.operands("bf16", n))
+    target = f"/gemm?m=1&n={n}&k={n}&dtype=bf16&b=weights"
+    with bench.gemmd() as own, bench.alone(49152, 2 * n, 2 * n) as alone:
+        put_tensor(own, "weights", "bf16", (n, n))
+        ours, theirs = bench.in_turn(
+            lambda s: load.wrk(own.address, target, body, 256, s),
+            lambda s: load.wrk(alone.address, "/", body, 256, s))
+    return [(f"one bf16 row × resident {n}×{n}, 256 connections", f"{ours.rate:,.0f}/s",
+             f"{theirs.rate:,.0f}/s (libmicrohttpd alone)", ours.rate / theirs.rate,
+             "≥ 200,000/s" if bench.backend == "cuda" else "", latency(ours))]
+
+
+def server_timing(connection, request):
+    """Sends one request over a socket; returns its Server-Timing as {stage: ms}."""
+    connection.sendall(request)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.recv(65536)
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    lines = {line.split(b":")[0].strip().lower(): line.split(b":", 1)[1].strip()
+             for line in head.split(b"\r\n")[1:]}
+    left = int(lines[b"content-length"]) - len(rest)
+    while left > 0:
+        left -= len(connection.recv(min(left, 1 << 20)))
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(head.decode())
+    stages = (stage.split(";dur=") for stage in lines[b"server-timing"].decode().split(","))
+    return {name.strip(): float(ms) for name, ms in stages}
+
+
+def idle_device(bench):
+    """From a request's arrival to its launch; start to ready; the first request."""
+    body = open(bodies.product(bench.folder, "f32", 64, 64, 64), "rb").read()
+    request = (f"POST {square(64)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+               .encode() + body)
+    with bench.gemmd() as own:
+        host, port = own.address.split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            timings = [server_timing(connection, request) for _ in range(2000)]
+        started_s = own.started_s
+    first, later = timings[0], timings[999:]
+    queue_us = statistics.median(timing["queue"] for timing in later) * 1e3
+    total_us = statistics.median(timing["total"] for timing in later) * 1e3
+    return [("arrival to launch on an idle device, median", f"{queue_us:.1f} µs", "", None,
+             "≤ 15 µs", ""),
+            ("start to ready", f"{started_s:.2f} s", "", None,
+             "≤ 3 s" if bench.backend == "cuda" else "", ""),
+            ("first request, received to answered", f"{first['total'] * 1e3:.0f} µs",
+             f"{total_us:.0f} µs (median of the 1,000th on)", None, "as fast", "")]
+
+
+def overload(bench):
+    """Three times what the device can do: products of resident operands, so that neither bodies
+    nor answers are what is short."""
+    n = 2048 if bench.backend == "cuda" else 512
+    empty = bodies.write(bench.folder, "empty", b"")
+    target = f"/gemm?m={n}&n={n}&k={n}&a=left&b=right&kernel=tiled&store=out"
+    with bench.gemmd("--queue-requests", "64") as own:
+        put_tensor(own, "left", "f32", (n, n))
+        put_tensor(own, "right", "f32", (n, n))
+        program = bench.program("gemmd-bench-paced")
+        # The most there is: many more than it can do, refusals and all.
+        peak = load.paced(program, own.address, target, empty, 32, 20000, bench.seconds)
+        capacity = peak.good[0] / bench.seconds
+        before_bytes = own.resident_bytes()
+        seconds = 2 * bench.seconds
+        over = load.paced(program, own.address, target, empty, 512, 3 * capacity, seconds)
+        after_bytes = own.resident_bytes()
+    goodput = over.good[0] / seconds
+    grown = (after_bytes - before_bytes) / 2**20
+    return [(f"3× overload, f32 {n}³ of resident operands: goodput", f"{goodput:,.0f}/s",
+             f"{capacity:,.0f}/s (peak)", goodput / capacity, 0.95,
+             f"sent {over.sent / seconds:,.0f}/s: {over.good[0]} good, {over.refused[0]} refused, "
+             f"{over.other[0]} otherwise, {over.broken} broken"),
+            ("3× overload: refusals, p99", f"{over.refused[2] / 1e3:.2f} ms", "", None, "≤ 10 ms",
+             f"p50 {over.refused[1] / 1e3:.2f} ms"),
+            ("3× overload: resident memory", f"{grown:+.1f} MiB", "", None, "flat", "")]
+
+
+def idle_connections(bench):
+    """4,096 connections that say nothing, beside a load."""
+    body = bodies.product(bench.folder, "f32", 64, 64, 64)
+    count = 4096
+    with bench.gemmd("--max-connections", "8192", "--max-connections-per-address", "8192",
+                     "--idle-timeout", "600s") as own:
+        before = sorted((load.wrk(own.address, square(64), body, 32, bench.seconds)
+                         for _ in range(3)), key=lambda result: result.p99_us)[1]
+        before_bytes = own.resident_bytes()
+        host, port = own.address.split(":")
+        idle = []
+        try:
+            for _ in range(count):
+                idle.append(socket.create_connection((host, int(port))))
+                idle[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                idle[-1].recv(4096)
+            each_kib = (own.resident_bytes() - before_bytes) / count / 1024
+            beside = sorted((load.wrk(own.address, square(64), body, 32, bench.seconds)
+                             for _ in range(3)), key=lambda result: result.p99_us)[1]
+        finally:
+            for connection in idle:
+                connection.close()
+    return [(f"{count:,} idle connections: p99 of the others", f"{beside.p99_us:.0f} µs",
+             f"{before.p99_us:.0f} µs (without)", beside.p99_us / before.p99_us, "≤ 1.10", ""),
+            ("an idle connection's memory", f"{each_kib:.1f} KiB", "", None, "≤ 64 KiB", "")]
+
+
+def curve(bench):
+    """Latency against load, for the plot."""
+    body = bodies.product(bench.folder, "f32", 64, 64, 64)
+    peak = getattr(bench, "peak", None)
+    with bench.gemmd() as own:
+        if peak is None:
+            peak = load.wrk(own.address, square(64), body, 128, bench.seconds).rate
+        for share in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+            run = load.paced(bench.program("gemmd-bench-paced"), own.address, square(64), body,
+                             128, share * peak, 2)
+            if run.good[0] != run.sent:
+                raise load.Broken(f"{run.sent - run.good[0]} answers were not 200")
+            bench.points.append((share * peak, run.good[0] / 2, *run.good[1:]))
+    return []
+
+
+def openblas(bench):
+    """A large product on the CPU, next to a direct call of the same library."""
+    if bench.backend != "cpu":
+        return []
+    n, runs = 2048, 9
+    library = ctypes.CDLL("libopenblas.so.0")
+    body = bodies.product(bench.folder, "f32", n, n, n)
+    both = np.fromfile(body, np.float32).reshape(2, n, n)
+    c = np.empty((n, n), np.float32)
+
+    def pointer(array):
+        return array.ctypes.data_as(ctypes.c_void_p)
+
+    def direct():
+        began = time.perf_counter()
+        library.cblas_sgemm(101, 111, 111, n, n, n, ctypes.c_float(1), pointer(both[0]), n,
+                            pointer(both[1]), n, ctypes.c_float(0), pointer(c), n)
+        return (time.perf_counter() - began) * 1e3
+
+    raw = open(body, "rb").read()
+    request = (f"POST {square(n)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
+               .encode() + raw)
+    with bench.gemmd() as own:
+        host, port = own.address.split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            server_timing(connection, request)
+            direct()
+            times = [(server_timing(connection, request)["kernel"], direct()) for _ in range(runs)]
+    ours, theirs = (statistics.median(column) for column in zip(*times))
+    return [(f"f32 {n}³ on the CPU", f"{ours:.1f} ms", f"{theirs:.1f} ms (OpenBLAS called)",
+             theirs / ours, 0.95, "")]
+
+
+ROWS = {function.__name__: function
+        for function in (small, today, one_client, mixed, middle, large, resident, idle_device,
+                         overload, idle_connections, openblas, curve)}
+
+
+def backend_of(bench):
+    """What `auto` turns out to be, and the daemon's description of itself."""
+    with bench.gemmd() as own:
+        with urllib.request.urlopen(f"http://{own.address}/info", timeout=10) as answer:
+            return json.load(answer)
