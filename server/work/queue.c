@@ -21,43 +21,42 @@ struct list {
     struct work *first, *last;
 };
 
+/* I/O threads push what the dispatch thread pops, so that each line that both write travels between
+ * their cores with every work. So what goes together lies together, on as few lines as may be. */
+enum { LINE_BYTES = 64 };
+
 /* What waits of one tenant, lane and priority. */
 struct flow {
-    struct agenda agenda;
-    struct heap_node node;        /* in its level, while something waits */
-    uint64_t start;               /* its tag: bytes of work */
-    uint64_t turn;                /* between equal tags, who came into the heap first */
-    struct flow *next, *previous; /* those in which something waits */
-    struct level *level;
+    _Alignas(LINE_BYTES) struct agenda agenda;
+    struct heap_node node; /* in its level, while something waits */
+    uint64_t start;        /* its tag: bytes of work */
 };
+_Static_assert(sizeof(struct flow) == LINE_BYTES, "one line");
 
 /* One lane and priority. */
 struct level {
     struct heap_node *flows;  /* with something waiting, by their tags */
     uint64_t now, last_start; /* the tag of what was taken last; the highest tag given so far */
-    uint32_t priority;
-    enum lane lane;
 };
 
 struct queue {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-
-    struct level levels[LANES][PRIORITIES];
+    _Alignas(LINE_BYTES) pthread_mutex_t lock;
     uint32_t occupied[LANES]; /* bit i: something waits with priority i */
-    struct flow *flows;       /* [tenants][LANES][PRIORITIES] */
-    struct flow *active;      /* a list of those in which something waits */
-    uint64_t pushed, turns;   /* how many so far */
-    struct queue_state state; /* but for what is reserved */
+    uint64_t pushed;          /* how many so far */
+    uint64_t waiting_bytes;
     uint64_t earliest_ns; /* no waiting work has a deadline before this; UINT64_MAX: none has one */
     uint32_t sleepers;
-    bool woken;
-    struct fault failure; /* code is GEMMD_OK until queue_fail_all */
+    bool woken, failed;
 
     /* What a pop that does not wait looks at first, so that a thread polling a busy device keeps
      * its hands off the lock. */
-    atomic_uint waiting[LANES];
+    _Alignas(LINE_BYTES) atomic_uint waiting[LANES];
 
+    _Alignas(LINE_BYTES) struct level levels[LANES][PRIORITIES];
+    struct flow *flows; /* [tenants][LANES][PRIORITIES] */
+    uint32_t flow_count;
+    pthread_cond_t changed;
+    struct fault failure; /* once it has failed */
     struct places *places;
     atomic_bool refusing; /* closed, or failed */
 };
@@ -72,107 +71,103 @@ static void list_append(struct list *list, struct work *work)
     list->last = work;
 }
 
+/* Where tags are equal, by the tenants' numbers. */
 static bool flow_before(const struct heap_node *one, const struct heap_node *other)
 {
     const struct flow *a = HEAP_OWNER(one, const struct flow, node);
     const struct flow *b = HEAP_OWNER(other, const struct flow, node);
-    return a->start != b->start ? a->start < b->start : a->turn < b->turn;
+    return a->start != b->start ? a->start < b->start : a < b;
 }
 
-static struct flow *flow_of(struct queue *queue, const struct work *work)
+/* Where a work belongs. */
+struct spot {
+    enum lane lane;
+    uint32_t priority;
+    struct level *level;
+    struct flow *flow;
+};
+
+static struct spot spot_of(struct queue *queue, const struct work *work)
 {
     uint32_t priority = work->priority < PRIORITIES ? work->priority : PRIORITIES - 1;
     enum lane lane = work->shares ? LANE_SHARED : LANE_ALONE;
-    return &queue->flows[(work->tenant * LANES + lane) * PRIORITIES + priority];
+    return (struct spot){lane, priority, &queue->levels[lane][priority],
+                         &queue->flows[(work->tenant * LANES + lane) * PRIORITIES + priority]};
 }
 
 /* The functions from here to next_alive are called under the lock. */
 
-static void enter_heap(struct queue *queue, struct flow *flow)
+static void activate(struct queue *queue, const struct spot *spot)
 {
-    flow->turn = queue->turns++;
-    heap_add(&flow->level->flows, &flow->node, flow_before);
-}
-
-static void activate(struct queue *queue, struct flow *flow)
-{
-    struct level *level = flow->level;
-    if (level->flows == NULL) /* all were served: they start equal */
+    struct level *level = spot->level;
+    if (level->flows == NULL) { /* all were served: they start equal */
         level->now = level->last_start;
-    if (flow->start < level->now)
-        flow->start = level->now;
-    enter_heap(queue, flow);
-    queue->occupied[level->lane] |= 1u << level->priority;
-    flow->previous = NULL;
-    flow->next = queue->active;
-    if (flow->next != NULL)
-        flow->next->previous = flow;
-    queue->active = flow;
+        queue->occupied[spot->lane] |= 1u << spot->priority;
+    }
+    if (spot->flow->start < level->now)
+        spot->flow->start = level->now;
+    heap_add(&level->flows, &spot->flow->node, flow_before);
 }
 
 /* It is out of the heap. */
-static void deactivate(struct queue *queue, struct flow *flow)
+static void deactivate(struct queue *queue, const struct spot *spot)
 {
-    struct level *level = flow->level;
-    if (level->flows == NULL)
-        queue->occupied[level->lane] &= ~(1u << level->priority);
-    if (flow->previous != NULL)
-        flow->previous->next = flow->next;
-    else
-        queue->active = flow->next;
-    if (flow->next != NULL)
-        flow->next->previous = flow->previous;
+    if (spot->level->flows == NULL)
+        queue->occupied[spot->lane] &= ~(1u << spot->priority);
+}
+
+/* Written under the lock only, so that no read-modify-write is needed. */
+static void count_waiting(struct queue *queue, enum lane lane, int change)
+{
+    unsigned now = atomic_load_explicit(&queue->waiting[lane], memory_order_relaxed);
+    atomic_store_explicit(&queue->waiting[lane], now + (unsigned)change, memory_order_relaxed);
 }
 
 static void put(struct queue *queue, struct work *work)
 {
-    struct flow *flow = flow_of(queue, work);
-    if (agenda_first(&flow->agenda) == NULL)
-        activate(queue, flow);
+    const struct spot spot = spot_of(queue, work);
+    if (agenda_first(&spot.flow->agenda) == NULL)
+        activate(queue, &spot);
     work->order = queue->pushed++;
     work->waiting = true;
-    agenda_add(&flow->agenda, work);
-    queue->state.waiting++;
-    queue->state.waiting_bytes += work->bytes;
-    atomic_fetch_add_explicit(&queue->waiting[flow->level->lane], 1, memory_order_relaxed);
+    agenda_add(&spot.flow->agenda, work);
+    queue->waiting_bytes += work->bytes;
+    count_waiting(queue, spot.lane, 1);
 }
 
-/* Out of its agenda; returns its flow. */
-static struct flow *take_out(struct queue *queue, struct work *work)
+static void take_out(struct queue *queue, const struct spot *spot, struct work *work)
 {
-    struct flow *flow = flow_of(queue, work);
-    agenda_remove(&flow->agenda, work);
+    agenda_remove(&spot->flow->agenda, work);
     work->waiting = false;
-    queue->state.waiting--;
-    queue->state.waiting_bytes -= work->bytes;
-    atomic_fetch_sub_explicit(&queue->waiting[flow->level->lane], 1, memory_order_relaxed);
-    return flow;
+    queue->waiting_bytes -= work->bytes;
+    count_waiting(queue, spot->lane, -1);
 }
 
 /* Without having it run, so that its tenant's share stays as it was. */
 static void drop(struct queue *queue, struct work *work)
 {
-    struct flow *flow = take_out(queue, work);
-    if (agenda_first(&flow->agenda) != NULL)
+    const struct spot spot = spot_of(queue, work);
+    take_out(queue, &spot, work);
+    if (agenda_first(&spot.flow->agenda) != NULL)
         return;
-    heap_remove(&flow->level->flows, &flow->node, flow_before);
-    deactivate(queue, flow);
+    heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
+    deactivate(queue, &spot);
 }
 
 /* To have it run. */
 static void serve(struct queue *queue, struct work *work)
 {
-    struct flow *flow = take_out(queue, work);
-    struct level *level = flow->level;
-    heap_remove(&level->flows, &flow->node, flow_before);
-    level->now = flow->start;
-    flow->start += work->bytes + WORK_BYTES;
-    if (flow->start > level->last_start)
-        level->last_start = flow->start;
-    if (agenda_first(&flow->agenda) != NULL)
-        enter_heap(queue, flow);
+    const struct spot spot = spot_of(queue, work);
+    take_out(queue, &spot, work);
+    heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
+    spot.level->now = spot.flow->start;
+    spot.flow->start += work->bytes + WORK_BYTES;
+    if (spot.flow->start > spot.level->last_start)
+        spot.level->last_start = spot.flow->start;
+    if (agenda_first(&spot.flow->agenda) != NULL)
+        heap_add(&spot.level->flows, &spot.flow->node, flow_before);
     else
-        deactivate(queue, flow);
+        deactivate(queue, &spot);
 }
 
 static bool has_expired(const struct work *work, uint64_t now_ns)
@@ -256,6 +251,14 @@ static void end_expired(const struct list *list)
     end_all(list, GEMMD_ERR_DEADLINE, "the deadline passed while the request was queued");
 }
 
+static void *alloc_lines(size_t bytes)
+{
+    void *memory = aligned_alloc(LINE_BYTES, bytes);
+    if (memory != NULL)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
 static bool init_lock(struct queue *queue)
 {
     pthread_condattr_t attributes;
@@ -271,28 +274,17 @@ static bool init_lock(struct queue *queue)
     return ok;
 }
 
-static void init_levels(struct queue *queue, uint32_t tenants)
-{
-    for (uint32_t i = 0; i < LANES * PRIORITIES; i++) {
-        struct level *level = &queue->levels[i / PRIORITIES][i % PRIORITIES];
-        level->lane = (enum lane)(i / PRIORITIES);
-        level->priority = i % PRIORITIES;
-        for (uint32_t tenant = 0; tenant < tenants; tenant++)
-            queue->flows[tenant * LANES * PRIORITIES + i].level = level;
-    }
-}
-
 struct queue *queue_create(const struct places_limits *limits)
 {
     uint32_t tenants = limits->tenants > 0 ? limits->tenants : 1;
-    struct queue *queue = calloc(1, sizeof *queue);
+    struct queue *queue = alloc_lines(sizeof *queue);
     if (queue == NULL)
         return NULL;
     queue->earliest_ns = UINT64_MAX;
-    queue->flows = calloc((size_t)tenants * LANES * PRIORITIES, sizeof *queue->flows);
+    queue->flow_count = tenants * LANES * PRIORITIES;
+    queue->flows = alloc_lines(queue->flow_count * sizeof *queue->flows);
     if (queue->flows == NULL)
         goto no_flows;
-    init_levels(queue, tenants);
     queue->places = places_create(limits);
     if (queue->places == NULL)
         goto no_places;
@@ -313,7 +305,7 @@ void queue_destroy(struct queue *queue)
 {
     if (queue == NULL)
         return;
-    assert(queue->state.waiting == 0);
+    assert(queue->occupied[LANE_ALONE] == 0 && queue->occupied[LANE_SHARED] == 0);
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
     places_destroy(queue->places);
@@ -325,9 +317,8 @@ static enum gemmd_error refuse(struct queue *queue, struct fault *fault)
 {
     pthread_mutex_lock(&queue->lock);
     enum gemmd_error code =
-        queue->failure.code != GEMMD_OK
-            ? fault_set(fault, queue->failure.code, NULL, "%s", queue->failure.detail)
-            : fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+        queue->failed ? fault_set(fault, queue->failure.code, NULL, "%s", queue->failure.detail)
+                      : fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
     pthread_mutex_unlock(&queue->lock);
     return code;
 }
@@ -353,7 +344,7 @@ struct places *queue_places(struct queue *queue)
 void queue_push(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
-    if (queue->failure.code != GEMMD_OK) {
+    if (queue->failed) {
         work->waiting = false;
         pthread_mutex_unlock(&queue->lock); /* the failure never changes again */
         end(work, queue->failure.code, queue->failure.detail);
@@ -444,20 +435,19 @@ void queue_expire(struct queue *queue, uint64_t now_ns)
 {
     struct list expired = {NULL, NULL};
     struct work *work;
-    struct flow *next;
     pthread_mutex_lock(&queue->lock);
-    if (queue->earliest_ns <= now_ns) {
+    bool due = queue->earliest_ns <= now_ns;
+    if (due)
         queue->earliest_ns = UINT64_MAX;
-        for (struct flow *flow = queue->active; flow != NULL; flow = next) {
-            next = flow->next;
-            while ((work = agenda_first(&flow->agenda)) != NULL && has_expired(work, now_ns)) {
-                drop(queue, work);
-                list_append(&expired, work);
-            }
-            uint64_t earliest_ns = agenda_earliest_ns(&flow->agenda);
-            if (earliest_ns < queue->earliest_ns)
-                queue->earliest_ns = earliest_ns;
+    for (uint32_t i = 0; due && i < queue->flow_count; i++) {
+        struct agenda *agenda = &queue->flows[i].agenda;
+        while ((work = agenda_first(agenda)) != NULL && has_expired(work, now_ns)) {
+            drop(queue, work);
+            list_append(&expired, work);
         }
+        uint64_t earliest_ns = agenda_earliest_ns(agenda);
+        if (earliest_ns < queue->earliest_ns)
+            queue->earliest_ns = earliest_ns;
     }
     pthread_mutex_unlock(&queue->lock);
     end_expired(&expired);
@@ -466,15 +456,17 @@ void queue_expire(struct queue *queue, uint64_t now_ns)
 void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *detail)
 {
     struct list failed = {NULL, NULL};
+    struct work *work;
     pthread_mutex_lock(&queue->lock);
-    if (queue->failure.code == GEMMD_OK)
+    if (!queue->failed)
         fault_set(&queue->failure, code, NULL, "%s", detail);
+    queue->failed = true;
     atomic_store(&queue->refusing, true);
-    while (queue->active != NULL) {
-        struct work *work = agenda_first(&queue->active->agenda);
-        drop(queue, work);
-        list_append(&failed, work);
-    }
+    for (uint32_t i = 0; i < queue->flow_count; i++)
+        while ((work = agenda_first(&queue->flows[i].agenda)) != NULL) {
+            drop(queue, work);
+            list_append(&failed, work);
+        }
     pthread_mutex_unlock(&queue->lock);
     end_all(&failed, code, detail);
 }
@@ -486,11 +478,12 @@ void queue_close(struct queue *queue)
 
 struct queue_state queue_state(struct queue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
-    struct queue_state state = queue->state;
-    pthread_mutex_unlock(&queue->lock);
     struct places_held held = places_held(queue->places);
-    state.reserved = (uint32_t)held.requests;
-    state.reserved_bytes = held.bytes;
+    struct queue_state state = {.reserved = (uint32_t)held.requests, .reserved_bytes = held.bytes};
+    pthread_mutex_lock(&queue->lock);
+    state.waiting = atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) +
+                    atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed);
+    state.waiting_bytes = queue->waiting_bytes;
+    pthread_mutex_unlock(&queue->lock);
     return state;
 }

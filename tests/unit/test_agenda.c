@@ -64,7 +64,7 @@ static int by_deadline(const void *one, const void *other)
 START_TEST(random_ones_agree_with_a_sort)
 {
     struct agenda agenda = {0};
-    struct work *sorted[WORKS];
+    struct work *sorted[WORKS] = {NULL};
     uint32_t left = 0;
     srandom((unsigned)_i);
     for (uint32_t i = 0; i < WORKS; i++)

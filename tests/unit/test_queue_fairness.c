@@ -127,6 +127,32 @@ START_TEST(who_was_away_has_saved_up_nothing)
 }
 END_TEST
 
+/* One large work at a time, the next not before a small one was run alone, against many small. */
+START_TEST(what_one_had_is_remembered_while_others_wait)
+{
+    struct rivals *rivals = rivals_create();
+    struct work *away = NULL;
+    uint32_t small = 0, large = 0;
+    for (uint32_t i = 0; i < WAITING; i++)
+        push_of(rivals, 1, &rivals->works[1][i], 1000000, 0);
+    push_of(rivals, 0, &rivals->works[0][0], 20000000, 0);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct work *work = pop_any(rivals);
+        bool is_large = work->tenant == 0;
+        large += is_large;
+        small += !is_large;
+        ck_assert_uint_le(large, small / 19 + 1);
+        if (!is_large)
+            push_of(rivals, 1, work, work->bytes, 0);
+        if (away != NULL)
+            push_of(rivals, 0, away, away->bytes, 0);
+        away = is_large ? work : NULL;
+    }
+    ck_assert_uint_ge(large, small / 21);
+    rivals_destroy(rivals);
+}
+END_TEST
+
 START_TEST(what_is_taken_back_costs_its_tenant_nothing)
 {
     struct rivals *rivals = rivals_create();
@@ -155,6 +181,7 @@ int main(void)
     tcase_add_test(tests, tenants_share_by_bytes);
     tcase_add_test(tests, tenants_share_a_chain);
     tcase_add_test(tests, who_was_away_has_saved_up_nothing);
+    tcase_add_test(tests, what_one_had_is_remembered_while_others_wait);
     tcase_add_test(tests, what_is_taken_back_costs_its_tenant_nothing);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
