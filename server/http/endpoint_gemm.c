@@ -129,7 +129,7 @@ static void gemm_submit(struct request *request)
 static bool gemm_withdraw(struct request *request)
 {
     struct work *work = &request->gemm.work;
-    if (!queue_remove(request->daemon->queue, work))
+    if (!queue_cancel(request->daemon->queue, work))
         return false;
     work->started_ns = work->done_ns = clock_now_ns();
     gemm_call_finish(&request->gemm, request->daemon);

@@ -359,7 +359,7 @@ void queue_push(struct queue *queue, struct work *work)
         pthread_cond_signal(&queue->changed);
 }
 
-bool queue_remove(struct queue *queue, struct work *work)
+bool queue_cancel(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
     bool waiting = work->waiting;

@@ -54,7 +54,7 @@ struct places *queue_places(struct queue *queue);
 void queue_push(struct queue *queue, struct work *work);
 /* Takes back work that was pushed, if it still waits: `done` will not be called, and the work is
  * the caller's again. False if it was popped or has ended: `done` was called, or will be. */
-bool queue_remove(struct queue *queue, struct work *work);
+bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What a taker has room for. */
 struct queue_room {

@@ -492,17 +492,17 @@ START_TEST(a_work_can_be_taken_back_while_it_waits_and_only_then)
         item_init(&items[i], i, 4, i == 2 ? clock_now_ns() : 0);
         push(queue, &items[i]);
     }
-    ck_assert(queue_remove(queue, &items[0].work));
-    ck_assert(!queue_remove(queue, &items[0].work));
+    ck_assert(queue_cancel(queue, &items[0].work));
+    ck_assert(!queue_cancel(queue, &items[0].work));
     ck_assert_uint_eq(queue_state(queue).waiting, 2);
     ck_assert_uint_eq(queue_state(queue).waiting_bytes, 20);
     ck_assert_uint_eq(pop_number(queue), 1);
-    ck_assert(!queue_remove(queue, &items[1].work)); /* popped */
-    ck_assert(!queue_remove(queue, &items[2].work)); /* expired */
+    ck_assert(!queue_cancel(queue, &items[1].work)); /* popped */
+    ck_assert(!queue_cancel(queue, &items[2].work)); /* expired */
     ck_assert_uint_eq(atomic_load(&items[2].ended), 1);
     queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "gone");
     queue_push(queue, &items[0].work);
-    ck_assert(!queue_remove(queue, &items[0].work)); /* failed */
+    ck_assert(!queue_cancel(queue, &items[0].work)); /* failed */
     ck_assert_uint_eq(atomic_load(&items[0].ended), 1);
     ck_assert_uint_eq(atomic_load(&items[1].ended), 0);
     queue_destroy(queue);
@@ -526,7 +526,7 @@ static void *take_back(void *argument)
         queue_push(race->queue, &item->work);
         if (i % 2 == 0)
             continue;
-        if (queue_remove(race->queue, &race->items[i - 1].work)) {
+        if (queue_cancel(race->queue, &race->items[i - 1].work)) {
             race->removed++;
             item_done(&race->items[i - 1].work);
         }

@@ -162,7 +162,7 @@ START_TEST(what_is_taken_back_costs_its_tenant_nothing)
             push_of(rivals, 0, &mine[i], 1000000, 0);
         push_of(rivals, 1, &others[round], 1000000, 0);
         for (uint32_t i = 1; i < 10; i++)
-            ck_assert(queue_remove(rivals->queue, &mine[i]));
+            ck_assert(queue_cancel(rivals->queue, &mine[i]));
         for (int i = 0; i < 2; i++) {
             struct work *work = pop_any(rivals);
             count_popped(rivals, work);

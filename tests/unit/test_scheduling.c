@@ -373,16 +373,16 @@ START_TEST(work_is_taken_back_until_it_runs)
         push(waiting[i]);
     }
     for (uint32_t i = 0; i < 10; i += 2) {
-        ck_assert(queue_remove(stage.queue, &waiting[i]->scripted.work));
+        ck_assert(queue_cancel(stage.queue, &waiting[i]->scripted.work));
         drop(waiting[i]);
     }
-    ck_assert(!queue_remove(stage.queue, &running->scripted.work));
-    ck_assert(!queue_remove(stage.queue, &checked->scripted.work));
+    ck_assert(!queue_cancel(stage.queue, &running->scripted.work));
+    ck_assert(!queue_cancel(stage.queue, &checked->scripted.work));
     ck_assert_uint_eq(queue_state(stage.queue).waiting, 5);
     atomic_store(&stage.checking_held, false);
     let_go(running);
     wait_for_all();
-    ck_assert(!queue_remove(stage.queue, &running->scripted.work));
+    ck_assert(!queue_cancel(stage.queue, &running->scripted.work));
     ck_assert_uint_eq(atomic_load(&stage.device->submitted), 7);
     stop();
 }
