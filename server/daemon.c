@@ -7,6 +7,8 @@
 
 #include "server/clock.h"
 #include "server/http/io_thread.h"
+#include "server/jobs/jobs.h"
+#include "server/jobs/keeper.h"
 #include "server/net/acceptor.h"
 #include "server/net/peer_counts.h"
 
@@ -90,11 +92,27 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     daemon->dispatch = dispatch_start(daemon->device, daemon->queue,
                                       metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)),
-                                      config->max_batch);
+                                      config->max_batch, config->busy_poll_us);
     if (daemon->dispatch == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
     log_event(daemon->log, CONFIG_LOG_INFO, "computing on %s (%s, %s)", info->name,
               identity.backend, identity.library);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
+{
+    const struct jobs_limits limits = {
+        .max_jobs = daemon->config.max_jobs,
+        .max_bytes = daemon->config.job_bytes,
+        .ttl_ns = daemon->config.job_ttl_ms * UINT64_C(1000000),
+    };
+    daemon->jobs = jobs_create(&limits);
+    if (daemon->jobs == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for jobs");
+    daemon->keeper = keeper_start(daemon->jobs, daemon->pool);
+    if (daemon->keeper == NULL)
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the keeper of jobs did not start");
     return GEMMD_OK;
 }
 
@@ -145,6 +163,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     if (code == GEMMD_OK)
         code = start_device(daemon, fault);
     if (code == GEMMD_OK)
+        code = start_jobs(daemon, fault);
+    if (code == GEMMD_OK)
         code = start_io_threads(daemon, fault);
     return code;
 }
@@ -152,6 +172,11 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
 void daemon_run(struct daemon *daemon)
 {
     acceptor_run(daemon->acceptor);
+    struct jobs_counts jobs = jobs_counts(daemon->jobs);
+    uint32_t lost = jobs.states[JOB_DONE] + jobs.states[JOB_FAILED];
+    if (lost > 0)
+        log_event(daemon->log, CONFIG_LOG_WARNING,
+                  "the results of %" PRIu32 " jobs that nobody has deleted are lost", lost);
 }
 
 bool daemon_stop(struct daemon *daemon)
@@ -161,6 +186,10 @@ bool daemon_stop(struct daemon *daemon)
         queue_fail_all(daemon->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
     }
     bool idle = dispatch_stop(daemon->dispatch, LAST_WORK_NS);
+    if (idle)
+        keeper_stop(daemon->keeper);
+    if (daemon->jobs != NULL)
+        jobs_close(daemon->jobs);
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_stop(daemon->io_threads[i]);
     if (!idle)
@@ -168,6 +197,8 @@ bool daemon_stop(struct daemon *daemon)
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_destroy(daemon->io_threads[i]);
     free(daemon->io_threads);
+    keeper_destroy(daemon->keeper);
+    jobs_destroy(daemon->jobs);
     acceptor_destroy(daemon->acceptor);
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
@@ -190,6 +221,11 @@ uint32_t daemon_active_requests(const struct daemon *daemon)
     return active;
 }
 
+uint32_t daemon_unfinished(const struct daemon *daemon)
+{
+    return daemon_active_requests(daemon) + jobs_unfinished(daemon->jobs);
+}
+
 static void add_tenants(struct daemon *daemon, struct metrics_gauges *gauges)
 {
     uint32_t tenants = daemon->tokens == NULL ? 0 : tokens_tenants(daemon->tokens);
@@ -210,6 +246,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
     struct places *places = queue_places(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
     enum daemon_stage stage = atomic_load(&daemon->stage);
+    struct jobs_counts jobs = jobs_counts(daemon->jobs);
     struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(daemon->device),
@@ -226,6 +263,18 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
         .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
         .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
+        .jobs = {[METRICS_JOB_RECEIVING] = jobs.states[JOB_RECEIVING],
+                 [METRICS_JOB_QUEUED] = jobs.states[JOB_QUEUED],
+                 [METRICS_JOB_RUNNING] = jobs.states[JOB_RUNNING],
+                 [METRICS_JOB_DONE] = jobs.states[JOB_DONE],
+                 [METRICS_JOB_FAILED] = jobs.states[JOB_FAILED],
+                 [METRICS_JOB_CANCELLED] = jobs.states[JOB_CANCELLED]},
+        .jobs_capacity = daemon->config.max_jobs,
+        .job_bytes = jobs.bytes,
+        .job_capacity_bytes = daemon->config.job_bytes,
+        .jobs_created = jobs.created,
+        .jobs_cancelled = jobs.cancelled,
+        .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(daemon->log),
     };
     for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++)

@@ -20,6 +20,8 @@
 
 struct acceptor;
 struct io_thread;
+struct jobs;
+struct keeper;
 struct lingering;
 struct peer_counts;
 
@@ -41,6 +43,8 @@ struct daemon {
     struct pool *pool;
     struct queue *queue;
     struct dispatch *dispatch;
+    struct jobs *jobs;
+    struct keeper *keeper;
 
     struct io_thread **io_threads;
     uint32_t io_thread_count;
@@ -71,6 +75,9 @@ uint32_t daemon_shard_main(const struct daemon *daemon);
 
 /* Requests between their first line and the last byte of their answer. */
 uint32_t daemon_active_requests(const struct daemon *daemon);
+
+/* What a drain waits for: these, and jobs that are not done. */
+uint32_t daemon_unfinished(const struct daemon *daemon);
 
 /* What /metrics reads at scrape time. Any thread. */
 struct metrics_gauges daemon_gauges(struct daemon *daemon);

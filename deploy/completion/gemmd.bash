@@ -16,21 +16,25 @@ _gemmd() {
     --config | --token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
-        --max-batch | --cpu-threads | --pinned-bytes | --device-bytes | --max-body | \
-        --max-result | --queue-requests | --queue-bytes | --tenant-requests | --tenant-bytes | \
-        --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
-        --min-body-rate | --drain-delay | --drain-timeout)
+        --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
+        --max-body | --max-result | --queue-requests | --queue-bytes | --tenant-requests | \
+        --tenant-bytes | --max-jobs | \
+        --job-bytes | --timeout | --max-timeout | --header-timeout | --idle-timeout | \
+        --body-timeout | --min-body-rate | --job-ttl | --max-wait | --drain-delay | \
+        --drain-timeout)
         COMPREPLY=()
         ;;
     *)
-        mapfile -t COMPREPLY < <(compgen -W '--listen --io-threads --max-connections
-            --max-connections-per-address --connection-buffer --bulk-connections --bulk-buffer
-            --token-file --backend --devices --streams --max-batch --cpu-threads --pinned-bytes
+        mapfile -t COMPREPLY < <(compgen -W '
+            --listen --io-threads --max-connections --max-connections-per-address
+            --connection-buffer --bulk-connections --bulk-buffer --token-file --backend
+            --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
             --device-bytes --max-body --max-result --queue-requests --queue-bytes
-            --tenant-requests --tenant-bytes --timeout
-            --max-timeout --header-timeout --idle-timeout
-            --body-timeout --min-body-rate --drain-delay --drain-timeout --log-level --log-format
-            --access-log --no-access-log --config --check-config --help --version' -- "$current")
+            --tenant-requests --tenant-bytes --max-jobs
+            --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
+            --body-timeout --min-body-rate --job-ttl --max-wait --drain-delay
+            --drain-timeout --log-level --log-format --access-log --no-access-log --config
+            --check-config --help --version' -- "$current")
         ;;
     esac
 }

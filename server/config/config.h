@@ -31,6 +31,7 @@ struct config {
     int32_t device;           /* --devices: a CUDA device number; one device for now is used */
     uint32_t streams;         /* works in flight on the device */
     uint32_t max_batch;       /* works that share a launch */
+    uint32_t busy_poll_us;    /* looked for work before a thread sleeps */
     uint32_t io_threads;      /* 0: half of the cores, 1 ... 16 */
     uint32_t cpu_threads;     /* of the CPU backend; 0: all cores */
     uint32_t max_connections; /* in total */
@@ -44,6 +45,8 @@ struct config {
     uint64_t queue_bytes;
     uint32_t tenant_requests; /* of each tenant; 0: no limit of its own */
     uint64_t tenant_bytes;
+    uint32_t max_jobs; /* 0: none; whoever asks for one is answered at once */
+    uint64_t job_bytes;
     uint64_t pinned_bytes;
     uint64_t device_bytes;       /* 0: half of the device's free memory */
     uint64_t default_timeout_ms; /* when timeout_ms is not given; 0: none */
@@ -53,6 +56,8 @@ struct config {
     uint32_t idle_timeout_ms;  /* keep-alive connections between requests */
     uint32_t body_timeout_ms;  /* longest time a body may take; */
     uint64_t min_body_rate;    /* bytes a second, averaged, after the first 5 seconds; 0: none */
+    uint64_t job_ttl_ms;       /* how long the result of a job is kept */
+    uint64_t max_wait_ms;      /* longest a client may wait for one */
     uint32_t drain_delay_ms;   /* after SIGTERM: not ready, still accepting */
     uint32_t drain_timeout_ms; /* then at most this long for what was accepted */
     char *token_file;          /* bearer tokens, a line each ("name:token" or "token"); NULL: no

@@ -1,6 +1,7 @@
 /* config_check.c - defaults, and options that contradict each other. */
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/config/config_source.h"
 #include "server/net/listen.h"
@@ -32,6 +33,8 @@ static void derive(struct config_load *load)
     struct config *config = load->config;
     const uint64_t gib = UINT64_C(1) << 30;
 
+    if (!is_set(load, "busy-poll-us"))
+        config->busy_poll_us = sysconf(_SC_NPROCESSORS_ONLN) >= 8 ? 50 : 0;
     if (!is_set(load, "queue-bytes"))
         config->queue_bytes = config->pinned_bytes;
     uint64_t half = least(config->pinned_bytes, config->queue_bytes) / 2;
@@ -41,6 +44,8 @@ static void derive(struct config_load *load)
         config->max_body_bytes = least(gib, half);
     if (!is_set(load, "max-result"))
         config->max_result_bytes = least(gib, half);
+    if (!is_set(load, "job-bytes"))
+        config->job_bytes = config->max_result_bytes > gib ? config->max_result_bytes : gib;
     if (!is_set(load, "timeout"))
         config->default_timeout_ms =
             config->max_timeout_ms ? least(60000, config->max_timeout_ms) : 60000;

@@ -69,6 +69,12 @@ const struct config_option config_options[] = {
      .max = 1024, .standard = "64", .placeholder = "N",
      .help = "Small products that may share one launch; fewer bound what one waits for the "
              "others."},
+    {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
+     .max = 1000000, .placeholder = "N",
+     .help =
+         "How many microseconds a thread that has run out of work goes on looking for more before "
+         "it sleeps, which spares the next request the wake-up; 0: none. Default: 50 with 8 cores "
+         "or more, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
      .help = "Threads that the CPU backend computes with; 0: all cores."},
@@ -99,6 +105,14 @@ const struct config_option config_options[] = {
     {SETTING("tenant-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(tenant_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
      .help = "Their bytes; 0: as many as of all."},
+    {SETTING("max-jobs", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_jobs), .max = 1000000,
+     .standard = "1024", .placeholder = "N",
+     .help = "Jobs (Prefer: respond-async) that are not done or whose result is kept; more are "
+             "refused with 429. 0: none, who asks for one waits for the answer."},
+    {SETTING("job-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(job_bytes), .min = 1,
+     .max = BYTES_MAX, .placeholder = "SIZE",
+     .help = "Bytes of the results of these jobs, in ordinary memory; more are refused with 429. "
+             "Default: 1GiB, or --max-result if that is more."},
 
     {SETTING("timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(default_timeout_ms),
      .max = TIME_MAX, .placeholder = "TIME",
@@ -119,6 +133,12 @@ const struct config_option config_options[] = {
     {SETTING("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
      .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
      .help = "Bytes a second that a body must average after its first 5 seconds; 0: none."},
+    {SETTING("job-ttl", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(job_ttl_ms), .min = 1,
+     .max = TIME_MAX, .standard = "10m", .placeholder = "TIME",
+     .help = "How long the result of a job is kept, if it is not deleted before."},
+    {SETTING("max-wait", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_wait_ms), .max = TIME_MAX,
+     .standard = "60s", .placeholder = "TIME",
+     .help = "Longest that a request for a job's result waits for it; 0: not at all."},
     {SETTING("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
      .max = TIME_MAX, .standard = "0", .placeholder = "TIME",
      .help = "After SIGTERM: how long to answer not ready and still accept."},

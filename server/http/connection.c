@@ -7,6 +7,7 @@
 
 #include "proto/error.h"
 #include "server/daemon.h"
+#include "server/http/request.h"
 
 /* The average rate of a body counts only after this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
@@ -27,19 +28,34 @@ static bool past(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
     return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
 
-void connection_send_fault(int fd, const struct fault *fault)
+uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id)
 {
-    char body[2048], head[256];
+    char body[2048], head[512];
     uint64_t length = fault_to_json(fault, body, sizeof body);
-    int head_length = snprintf(head, sizeof head,
-                               "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
-                               "Content-Length: %" PRIu64 "\r\n%sConnection: close\r\n\r\n",
-                               error_status(fault->code), error_title(fault->code), length,
-                               error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
+    int head_length =
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
+                 "Content-Length: %" PRIu64 "\r\nX-Request-Id: %s\r\n%s"
+                 "Connection: close\r\n\r\n",
+                 error_status(fault->code), error_title(fault->code), length, request_id,
+                 error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
     struct iovec parts[2] = {{head, (size_t)head_length}, {body, (size_t)length}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     /* Best effort: the client may have stopped reading too. */
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return length;
+}
+
+const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1])
+{
+    struct request *request = connection->request;
+    if (request == NULL) {
+        request_id_choose(scratch, NULL, &connection->thread->id_state);
+        return scratch;
+    }
+    if (request->id[0] == '\0')
+        request_choose_id(request);
+    return request->id;
 }
 
 /* Whether the client has ended its side and everything it sent was read. */
@@ -103,6 +119,8 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
         break;
     case CONNECTION_SENDING:
         late = past(since, config->body_timeout_ms, now_ns);
+        if (late) /* which the client cannot be told any more */
+            connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
         break;
     case CONNECTION_WORKING:
     case CONNECTION_EXPIRED:
@@ -116,7 +134,10 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
     if (!late)
         return;
     connection->phase = CONNECTION_EXPIRED;
-    if (fault.code != GEMMD_OK)
-        connection_send_fault(connection->fd, &fault);
+    if (fault.code != GEMMD_OK) {
+        char id[REQUEST_ID_MAX + 1];
+        connection->ended_by = fault.code;
+        connection_send_fault(connection->fd, &fault, connection_request_id(connection, id));
+    }
     shutdown(connection->fd, SHUT_RDWR);
 }

@@ -13,11 +13,13 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "proto/error.h"
 #include "server/http/inbox.h"
+#include "server/http/request_id.h"
 
 struct daemon;
-struct fault;
 struct io_thread;
+struct request;
 
 enum connection_phase {
     CONNECTION_IDLE,    /* between requests */
@@ -44,6 +46,9 @@ struct connection {
     uint64_t moved_bytes; /* received in this phase */
     uint64_t deadline_ns; /* the request's own; 0: none */
 
+    struct request *request;   /* what it is in the middle of; NULL: nothing that is known yet */
+    enum gemmd_error ended_by; /* why the daemon ended it in the middle; GEMMD_OK: it did not */
+
     bool bulk;   /* has one of --bulk-connections */
     bool linger; /* refused with the body unread: keep reading for a while after the close */
 };
@@ -52,8 +57,13 @@ struct connection {
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
 /* Writes an answer to `fault` straight to the socket, once, best effort: libmicrohttpd cannot
- * answer in the middle of an upload. The connection must be closed afterwards. */
-void connection_send_fault(int fd, const struct fault *fault);
+ * answer in the middle of an upload. The connection must be closed afterwards. Returns the bytes of
+ * the answer's document. `request_id` is not empty. */
+uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id);
+
+/* The id of the request that a connection is in the middle of, or a new one, in `scratch`, if it is
+ * in the middle of nothing. */
+const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1]);
 
 /* Ends a connection whose client has left: the socket is shut down, for libmicrohttpd to see. */
 void connection_abandon(struct connection *connection);

@@ -3,16 +3,15 @@
  * types, parameters, the daemon's state, sizes and places, memory.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "proto/dtype.h"
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/accept.h"
 #include "server/http/endpoints.h"
+#include "server/http/gemm_answer.h"
+#include "server/http/gemm_job.h"
 #include "server/http/respond.h"
-#include "server/observe/decimal.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_size, const char *value, size_t value_size)
@@ -87,11 +86,12 @@ static enum gemmd_error check_daemon(struct request *request)
 static void gemm_begin(struct request *request)
 {
     request->gemm.memory = request->thread->memory;
-    request->gemm.work.tenant = request->tenant;
+    request->gemm.work.tenant = request->tenant_number;
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
     if (choose_formats(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         check_daemon(request) != GEMMD_OK ||
-        gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK) {
+        gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK ||
+        (gemm_job_wanted(request) && gemm_job_open(request) != GEMMD_OK)) {
         gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
     } else {
@@ -120,6 +120,10 @@ static void gemm_submit(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
+    if (request->job != NULL) {
+        gemm_job_submit(request);
+        return;
+    }
     call->work.done = work_done;
     call->work.queued_ns = clock_now_ns();
     request_hand_over(request); /* before the push: the work may be done at once */
@@ -128,10 +132,8 @@ static void gemm_submit(struct request *request)
 
 static bool gemm_withdraw(struct request *request)
 {
-    struct work *work = &request->gemm.work;
-    if (!queue_cancel(request->daemon->queue, work))
+    if (!queue_cancel(request->daemon->queue, &request->gemm.work))
         return false;
-    work->started_ns = work->done_ns = clock_now_ns();
     gemm_call_finish(&request->gemm, request->daemon);
     return true;
 }
@@ -147,47 +149,6 @@ static void block_sent(void *cls)
     struct sent_block *sent = cls;
     pool_free(sent->memory, sent->block, sent->bytes);
     free(sent);
-}
-
-/* "recv;dur=0.041, queue;dur=..." in milliseconds (W3C Server-Timing). */
-static void write_timing(const struct request *request, char *out)
-{
-    const struct work *work = &request->gemm.work;
-    const struct {
-        const char *name;
-        uint64_t ns;
-    } stages[] = {
-        {"recv;dur=", request->received_ns - request->started_ns},
-        {", queue;dur=", work->started_ns - work->queued_ns},
-        {", h2d;dur=", work->h2d_ns},
-        {", kernel;dur=", work->kernel_ns},
-        {", d2h;dur=", work->d2h_ns},
-        {", total;dur=", clock_now_ns() - request->started_ns},
-    };
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        out = decimal_milliseconds(stpcpy(out, stages[i].name), stages[i].ns);
-    *out = '\0';
-}
-
-static void add_headers(struct request *request, struct MHD_Response *response)
-{
-    const struct gemm_call *call = &request->gemm;
-    const struct work *work = &call->work;
-    char text[256];
-
-    tensor_shape_text(&call->c, text, sizeof text);
-    MHD_add_response_header(response, "Content-Type", format_media_type(call->answer_format));
-    MHD_add_response_header(response, "Gemmd-Shape", text);
-    MHD_add_response_header(response, "Gemmd-Dtype", dtype_name(call->c.dtype));
-    MHD_add_response_header(response, "Gemmd-Kernel", work->kernel->name);
-    *decimal_u64(text, work->batch) = '\0';
-    MHD_add_response_header(response, "Gemmd-Batch", text);
-    write_timing(request, text);
-    MHD_add_response_header(response, "Server-Timing", text);
-    if (work->verify) {
-        snprintf(text, sizeof text, "pass; residual=%.3g", work->residual);
-        MHD_add_response_header(response, "Gemmd-Verify", text);
-    }
 }
 
 /* Sends straight from pinned memory; the block goes back when the last byte has gone. */
@@ -215,13 +176,18 @@ static void gemm_answer(struct request *request)
         return;
     }
     call->result = NULL; /* the response's now */
-    add_headers(request, response);
+    struct headers headers;
+    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    headers_clear(&headers);
+    gemm_answer_headers(call, &times, &headers);
+    headers_apply(&headers, response);
     respond(request, 200, response, length);
 }
 
 static void gemm_release(struct request *request)
 {
     gemm_call_close(&request->gemm, request->daemon);
+    job_discard(request->job);
 }
 
 const struct endpoint endpoint_gemm = {

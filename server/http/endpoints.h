@@ -4,11 +4,13 @@
 
 #include "server/http/request.h"
 
-extern const struct endpoint endpoint_gemm;    /* POST /gemm (endpoint_gemm.c) */
-extern const struct endpoint endpoint_livez;   /* GET /livez (endpoint_health.c) */
-extern const struct endpoint endpoint_readyz;  /* GET /readyz */
-extern const struct endpoint endpoint_metrics; /* GET /metrics (endpoint_info.c) */
-extern const struct endpoint endpoint_info;    /* GET /info */
-extern const struct endpoint endpoint_openapi; /* GET /openapi.json */
+extern const struct endpoint endpoint_gemm;       /* POST /gemm (endpoint_gemm.c) */
+extern const struct endpoint endpoint_job;        /* GET, DELETE /jobs/{id} (endpoint_jobs.c) */
+extern const struct endpoint endpoint_job_result; /* GET /jobs/{id}/result */
+extern const struct endpoint endpoint_livez;      /* GET /livez (endpoint_health.c) */
+extern const struct endpoint endpoint_readyz;     /* GET /readyz */
+extern const struct endpoint endpoint_metrics;    /* GET /metrics (endpoint_info.c) */
+extern const struct endpoint endpoint_info;       /* GET /info */
+extern const struct endpoint endpoint_openapi;    /* GET /openapi.json */
 
 #endif

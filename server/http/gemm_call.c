@@ -56,6 +56,23 @@ static uint64_t result_header(const struct gemm_call *call, const struct tensor 
     return 0;
 }
 
+/* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
+ * shapes are in the headers, others' not before the body is there. */
+static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
+                                       struct fault *fault)
+{
+    uint64_t bytes;
+    if (!size_add(call->body_bytes, call->result_bytes, &bytes))
+        bytes = UINT64_MAX;
+    if (bytes <= call->queue_bytes)
+        return GEMMD_OK;
+    enum gemmd_error code = queue_reserve_more(daemon->queue, call->work.tenant, call->queue_bytes,
+                                               bytes - call->queue_bytes, fault);
+    if (code == GEMMD_OK)
+        call->queue_bytes = bytes;
+    return code;
+}
+
 /* The shapes are known: chooses the kernel and takes the memory for the result and on the device.
  */
 static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
@@ -70,11 +87,13 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
                          "the result's size does not fit in 64 bits");
     if (call->result_bytes > daemon->config.max_result_bytes)
         return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+    enum gemmd_error code = complete_place(call, daemon, fault);
+    if (code != GEMMD_OK)
+        return code;
 
     describe(request, &work->problem);
     const struct gemm_device device = device_gemm(daemon->device);
-    enum gemmd_error code =
-        gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
+    code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
     if (code != GEMMD_OK)
         return code;
     work->shares = device_shares(daemon->device, &work->problem, work->kernel);
@@ -283,6 +302,17 @@ enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, s
     work->bytes = call->queue_bytes;
     work->deadline_ns = call->deadline_ns;
     return GEMMD_OK;
+}
+
+void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
+{
+    *to = *from;
+    *from = (struct gemm_call){.request = to->request,
+                               .body_format = to->body_format,
+                               .answer_format = to->answer_format,
+                               .deadline_ns = to->deadline_ns,
+                               .memory = to->memory,
+                               .work.kernel = to->work.kernel};
 }
 
 void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)

@@ -3,8 +3,8 @@
  *
  * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
- * request; shapes that are inside the body are known, and their memory is reserved, in
- * gemm_call_bind.
+ * request; shapes that are inside the body are known, and their memory and the result's bytes in
+ * the queue are reserved, in gemm_call_bind.
  */
 #ifndef SERVER_HTTP_GEMM_CALL_H
 #define SERVER_HTTP_GEMM_CALL_H
@@ -53,6 +53,9 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+/* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
+ * describes the product stays in both. */
+void gemm_call_move(struct gemm_call *to, struct gemm_call *from);
 /* The work is done: gives back all but the result. */
 void gemm_call_finish(struct gemm_call *call, struct daemon *daemon);
 /* Gives back everything that is still held. */

@@ -1,9 +1,11 @@
 #include "server/http/guard.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
 #include "proto/number.h"
+#include "server/daemon.h"
 #include "server/http/request.h"
 
 struct framing {
@@ -28,6 +30,11 @@ static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name
     return MHD_YES;
 }
 
+static bool is_digits(const char *text)
+{
+    return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 enum gemmd_error guard_headers(struct request *request)
 {
     struct framing framing = {0};
@@ -49,8 +56,13 @@ enum gemmd_error guard_headers(struct request *request)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the only Transfer-Encoding that is taken is chunked");
     if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "Content-Length is not a number of bytes");
+        return is_digits(framing.length)
+                   ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                               "Content-Length does not fit in 64 bits; the limit is %" PRIu64
+                               " bytes",
+                               request->daemon->config.max_body_bytes)
+                   : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                               "Content-Length is not a number of bytes");
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;

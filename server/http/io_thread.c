@@ -11,6 +11,7 @@
 
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http/refusal.h"
 #include "server/http/request.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -194,6 +195,12 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
+/* Whether something moved so lately that the thread does not sleep yet (--busy-poll-us). */
+static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
+{
+    return now_ns - thread->moved_ns < thread->daemon->config.busy_poll_us * UINT64_C(1000);
+}
+
 static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
 {
     uint64_t now_ns = clock_now_ns();
@@ -205,12 +212,16 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
     int waiters_ms = waiters_due_ms(&thread->waiters, now_ns);
     if (waiters_ms >= 0 && (due_ms < 0 || waiters_ms < due_ms))
         due_ms = waiters_ms;
-    inbox_wait(&thread->inbox, fds, due_ms);
+    if (!polls_on(thread, now_ns))
+        inbox_wait(&thread->inbox, fds, due_ms);
 }
 
 static void turn(struct io_thread *thread)
 {
-    thread->busy = thread->moved;
+    uint64_t now_ns = clock_now_ns();
+    if (thread->moved)
+        thread->moved_ns = now_ns;
+    thread->busy = thread->moved || polls_on(thread, now_ns);
     thread->moved = false;
     MHD_run(thread->mhd);
     end_untaken(thread);
@@ -249,12 +260,13 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
     bool bulk = thread->index >= thread->daemon->bulk_thread_first;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-        request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
-        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER, refusal_log, thread,
+        MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED,
+        request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION, on_connection, thread,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
 }
 
 struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,

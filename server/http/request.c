@@ -1,14 +1,15 @@
 #include "server/http/request.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "proto/dtype.h"
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/guard.h"
+#include "server/http/last_socket.h"
+#include "server/http/request_record.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
 
@@ -36,8 +37,10 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->thread = thread;
     request->connection = connection;
     request->mhd = mhd;
+    request->tenant = "";
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
+    connection->request = request;
     count_active(thread, 1);
     thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
@@ -49,23 +52,28 @@ const char *request_header(const struct request *request, const char *name)
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
 
-/* The client's own id if it is short and printable, else a random one. */
-static void choose_id(struct request *request)
+static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const char *name,
+                                       const char *value)
 {
-    const char *given = request_header(request, "X-Request-Id");
-    size_t length = given == NULL ? 0 : strlen(given);
-    bool usable = length > 0 && length <= REQUEST_ID_MAX;
-    for (size_t i = 0; usable && i < length; i++)
-        usable = given[i] > ' ' && given[i] < 0x7f;
-    if (usable) {
-        memcpy(request->id, given, length + 1);
-        return;
-    }
-    /* splitmix64 (S. Vigna): unique enough for a log; ids are no secret. */
-    uint64_t z = request->thread->id_state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    snprintf(request->id, sizeof request->id, "%016" PRIx64, z ^ (z >> 31));
+    (void)kind;
+    if (strcasecmp(name, "Prefer") == 0 && value != NULL)
+        prefer_read(cls, value);
+    return MHD_YES;
+}
+
+struct preferences request_preferences(const struct request *request)
+{
+    struct preferences preferences = {.respond_async = false};
+    if (request_header(request, "Prefer") == NULL)
+        return preferences;
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_preference, &preferences);
+    return preferences;
+}
+
+void request_choose_id(struct request *request)
+{
+    request_id_choose(request->id, request_header(request, "X-Request-Id"),
+                      &request->thread->id_state);
 }
 
 void request_refuse(struct request *request)
@@ -118,10 +126,10 @@ void request_hand_over(struct request *request)
     request->state = REQUEST_WORKING;
     request->handed_over = true;
     request->done.act = work_done;
-    request->waiter = (struct waiter){.fd = request->connection->fd,
-                                      .since_ns = request->received_ns,
-                                      .deadline_ns = request->connection->deadline_ns};
-    waiters_add(&request->thread->waiters, &request->waiter);
+    request->among_waiters = (struct waiter){.fd = request->connection->fd,
+                                             .since_ns = request->connection->since_ns,
+                                             .deadline_ns = request->connection->deadline_ns};
+    waiters_add(&request->thread->waiters, &request->among_waiters);
 }
 
 void request_wake(struct request *request)
@@ -150,10 +158,11 @@ static bool await_end(struct request *request)
 
 void request_give_up(struct waiter *waiter, enum waiter_end why)
 {
-    struct request *request = WAITER_OWNER(waiter, struct request, waiter);
+    struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
     if (!is_handed_over(request) && why != WAITER_LEFT)
         return; /* its answer is about to go */
-    bool begun = request->handed_over && !request->endpoint->withdraw(request);
+    bool (*withdraw)(struct request *) = request->endpoint->withdraw;
+    bool begun = request->handed_over && (withdraw == NULL || !withdraw(request));
     if (!begun)
         request->handed_over = false;
     request->given_up = true;
@@ -186,7 +195,7 @@ static bool ask_for_answer(struct request *request)
             return true;
         }
     }
-    waiters_remove(&thread->waiters, &request->waiter);
+    waiters_remove(&thread->waiters, &request->among_waiters);
     thread->moved = true;
     request->endpoint->answer(request);
     return true;
@@ -208,7 +217,7 @@ static void begin(struct request *request, const char *url, const char *method)
 static void take_headers(struct request *request, const char *url, const char *method)
 {
     snprintf(request->method, sizeof request->method, "%s", method);
-    choose_id(request);
+    request_choose_id(request);
     if (guard_headers(request) != GEMMD_OK)
         request_refuse(request);
     else if (has_body(request))
@@ -233,8 +242,9 @@ static bool receive(struct request *request, const char *bytes, size_t length)
     }
     /* Only a body of unknown length can get here with more than DISCARD_MAX_BYTES to drop. */
     if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
-        connection_send_fault(connection->fd, &request->fault);
-        request->status = error_status(request->fault.code);
+        request->response_bytes =
+            connection_send_fault(connection->fd, &request->fault, request->id);
+        connection->ended_by = request->fault.code;
         connection->linger = true;
         return false;
     }
@@ -290,67 +300,13 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
     return MHD_NO;
 }
 
-static void log_request(struct request *request, uint64_t now_ns)
-{
-    const struct work *work = &request->gemm.work;
-    const struct gemm_request *gemm = &request->gemm.request;
-    struct log_access entry = {
-        .request_id = request->id,
-        .peer = request->connection->peer,
-        .method = request->method,
-        .path = request->path,
-        .error = request->fault.code == GEMMD_OK ? NULL : error_slug(request->fault.code),
-        .status = request->status,
-        .request_bytes = request->received_bytes,
-        .response_bytes = request->response_bytes,
-        .send_ns = request->sending_ns == 0 ? 0 : now_ns - request->sending_ns,
-        .total_ns = now_ns - request->started_ns,
-    };
-    if (request->received_ns != 0)
-        entry.receive_ns = request->received_ns - request->started_ns;
-    if (request->endpoint != NULL && request->endpoint->op == METRICS_OP_GEMM) {
-        entry.op = "gemm";
-        entry.m = gemm->m;
-        entry.n = gemm->n;
-        entry.k = gemm->k;
-        entry.batch = gemm->batch;
-        entry.dtype = dtype_name(gemm->dtype);
-        entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
-    }
-    if (entry.op != NULL && !is_handed_over(request)) {
-        entry.shared = work->batch;
-        entry.queue_ns = work->started_ns - work->queued_ns;
-        entry.h2d_ns = work->h2d_ns;
-        entry.kernel_ns = work->kernel_ns;
-        entry.d2h_ns = work->d2h_ns;
-    }
-    log_access(request->daemon->log, &request->thread->log_buffer, &entry, now_ns);
-}
-
-static void count_request(struct request *request, uint64_t now_ns)
-{
-    struct metrics_shard *shard = request->thread->shard;
-    enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    bool gemm = op == METRICS_OP_GEMM && request->gemm.request.m != 0;
-    metrics_request(shard, op, gemm ? request->gemm.request.dtype : GEMMD_DTYPE_COUNT,
-                    request->fault.code, now_ns - request->started_ns, request->received_bytes,
-                    request->response_bytes);
-    if (op != METRICS_OP_GEMM)
-        return;
-    if (request->received_ns != 0)
-        metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);
-    if (request->sending_ns != 0)
-        metrics_stage(shard, METRICS_STAGE_SEND, now_ns - request->sending_ns);
-}
-
 /* The connection ended before the answer did: who ended it? */
 static void note_end(struct request *request)
 {
-    if (request->state == REQUEST_DISCARDING && request->status != 0)
-        return; /* we did, in `receive` */
-    if (request->connection->phase == CONNECTION_EXPIRED) {
-        request->fault.code = GEMMD_ERR_SLOW_CLIENT; /* connection_check */
-        request->status = error_status(GEMMD_ERR_SLOW_CLIENT);
+    enum gemmd_error ended_by = request->connection->ended_by;
+    if (ended_by != GEMMD_OK) {
+        request->fault.code = ended_by;
+        request->status = error_status(ended_by);
         return;
     }
     if (request->fault.code == GEMMD_OK)
@@ -368,14 +324,15 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (request == NULL)
         return;
     *context = NULL;
-    waiters_remove(&request->thread->waiters, &request->waiter);
+    waiters_remove(&request->thread->waiters, &request->among_waiters);
+    struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         note_end(request);
-    count_request(request, now_ns);
-    if (request->daemon->config.access_log)
-        log_request(request, now_ns);
-    request->connection->deadline_ns = 0;
-    connection_enter(request->connection, CONNECTION_IDLE, now_ns);
+    request_record(request, !is_handed_over(request), now_ns);
+    connection->deadline_ns = 0;
+    connection->request = NULL;
+    connection_enter(connection, CONNECTION_IDLE, now_ns);
+    last_socket_set(connection->fd); /* the next request may have been read already */
     /* Work that others have still keeps its memory until it comes back. */
     request->abandoned = await_end(request);
     if (!request->abandoned)

@@ -8,7 +8,7 @@
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
- *   WORKING     the queue and the dispatch thread own request->gemm.work. In every turn of the
+ *   WORKING     others own request->gemm.work, or request->ready. In every turn of the
  *               thread's loop libmicrohttpd asks whether there is an answer; a thread that would
  *               sleep suspends first what is not done, which costs system calls that a busy one
  *               does without
@@ -30,7 +30,11 @@
 #include "proto/error.h"
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
+#include "server/http/prefer.h"
+#include "server/http/request_id.h"
 #include "server/http/waiters.h"
+#include "server/jobs/jobs.h"
+#include "server/work/probe.h"
 
 enum request_state {
     REQUEST_HEADERS,
@@ -48,18 +52,18 @@ enum request_progress {
     PROGRESS_DONE
 };
 
-enum { REQUEST_ID_MAX = 128, REQUEST_PATH_MAX = 256 };
+enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
 
 struct request;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
- * or accepts a body (request_receive). The others are for endpoints that accept bodies: `chunk`
- * takes bytes (false: request->fault says why, the rest is dropped), `submit` runs when
- * the body is complete, `answer` when the work is done, `release` exactly once at the end.
- * `withdraw` takes back what `submit` handed over; false if it has begun: request_wake will be
- * called, or was. */
+ * or accepts a body (request_receive), or hands over (request_hand_over) where there is none.
+ * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes (false:
+ * request->fault says why, the rest is dropped), `submit` runs when the body is complete. `answer`
+ * runs when the work is done, `release` exactly once at the end. `withdraw` takes back what was
+ * handed over; false if it has begun: request_wake will be called, or was. NULL: always so. */
 struct endpoint {
-    const char *path;
+    const char *path;  /* "/jobs/{id}": what stands for {id} is in request->name */
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;
     bool open; /* needs no token */
@@ -77,22 +81,24 @@ struct request {
     struct connection *connection;
     struct MHD_Connection *mhd;
     const struct endpoint *endpoint; /* NULL until routed */
-    uint32_t tenant;                 /* whose token it brought; 0 without tokens */
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done; /* to the I/O thread, if the work's end is AWAITED */
-    struct waiter waiter;      /* among the thread's while WORKING */
-    bool handed_over;          /* the work is not back with this thread */
-    bool awaited;              /* `done` has come, or will */
-    bool suspended;            /* libmicrohttpd does not look at the connection */
-    bool given_up;             /* to be answered with request->fault before the work is done */
-    bool abandoned;            /* the connection ended first: only `release` is left to do */
+    struct inbox_message done;   /* to the I/O thread, if the work's end is AWAITED */
+    struct waiter among_waiters; /* the thread's, while WORKING */
+    bool handed_over;            /* the work is not back with this thread */
+    bool awaited;                /* `done` has come, or will */
+    bool suspended;              /* libmicrohttpd does not look at the connection */
+    bool given_up;               /* to be answered with request->fault before the work is done */
+    bool abandoned;              /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
     char method[16];
-    bool chunked;            /* the length is not known */
-    bool expects_continue;   /* the client waits for 100 Continue */
-    uint64_t content_length; /* 0 if chunked */
+    char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
+    const char *tenant;              /* whose token it has; "" without tokens. Borrowed */
+    uint32_t tenant_number;          /* the same; 0 without tokens */
+    bool chunked;                    /* the length is not known */
+    bool expects_continue;           /* the client waits for 100 Continue */
+    uint64_t content_length;         /* 0 if chunked */
     uint64_t received_bytes;
     struct fault fault; /* why it was refused or failed; GEMMD_OK otherwise */
 
@@ -100,7 +106,10 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm; /* POST /gemm */
+    struct gemm_call gemm;    /* POST /gemm */
+    struct job *job;          /* ... that is to be a job; until its work is queued */
+    struct job_waiter waiter; /* GET /jobs/{id}/result */
+    struct probe_wait ready;  /* GET /readyz */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
@@ -126,7 +135,11 @@ void request_hand_over(struct request *request);
 /* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
  * when this returns. */
 void request_wake(struct request *request);
+/* Names the request; its headers must be in, as far as they ever will be. */
+void request_choose_id(struct request *request);
 /* The value of a header, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
+/* What its Prefer headers say. */
+struct preferences request_preferences(const struct request *request);
 
 #endif

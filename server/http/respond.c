@@ -66,7 +66,7 @@ static uint32_t retry_after_s(const struct request *request, enum gemmd_error co
     struct places *places = queue_places(request->daemon->queue);
     const struct gemm_call *call = &request->gemm;
     if (code == GEMMD_ERR_QUEUE_FULL)
-        return places_wait_s(places, request->tenant, call->queue_bytes);
+        return places_wait_s(places, request->tenant_number, call->queue_bytes);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         return places_drain_s(places, call->queue_bytes);
     return 1;
@@ -80,7 +80,8 @@ void respond_fault(struct request *request, const struct fault *fault)
         MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
     if (response != NULL) {
         MHD_add_response_header(response, "Content-Type", "application/problem+json");
-        if (error_retriable(fault->code) && error_status(fault->code) >= 429) {
+        if (error_retriable(fault->code) &&
+            (error_status(fault->code) >= 429 || fault->code == GEMMD_ERR_CONFLICT)) {
             char seconds[16];
             snprintf(seconds, sizeof seconds, "%" PRIu32, retry_after_s(request, fault->code));
             MHD_add_response_header(response, "Retry-After", seconds);

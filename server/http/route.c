@@ -7,8 +7,8 @@
 #include "server/http/request.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm,    &endpoint_livez, &endpoint_readyz,
-    &endpoint_metrics, &endpoint_info,  &endpoint_openapi,
+    &endpoint_gemm,   &endpoint_job,     &endpoint_job_result, &endpoint_livez,
+    &endpoint_readyz, &endpoint_metrics, &endpoint_info,       &endpoint_openapi,
 };
 
 static bool allows(const char *allow, const char *method)
@@ -20,18 +20,39 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
+/* Whether a path is an endpoint's; `name` becomes what stands for the {...} in it, if it has one.
+ */
+static bool fits(const char *pattern, const char *path, char name[REQUEST_NAME_MAX + 1])
+{
+    size_t before = strcspn(pattern, "{");
+    name[0] = '\0';
+    if (pattern[before] == '\0')
+        return strcmp(pattern, path) == 0;
+    if (strncmp(pattern, path, before) != 0)
+        return false;
+    const char *after = strchr(pattern, '}') + 1;
+    size_t length = strcspn(path + before, "/");
+    if (length == 0 || length > REQUEST_NAME_MAX || strcmp(path + before + length, after) != 0)
+        return false;
+    memcpy(name, path + before, length);
+    name[length] = '\0';
+    return true;
+}
+
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
-    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++)
-        if (strcmp(url, endpoints[i]->path) == 0)
+    for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
+        if (fits(endpoints[i]->path, url, request->name))
             found = endpoints[i];
 
     const struct tokens *tokens = request->daemon->tokens;
     if (tokens != NULL && (found == NULL || !found->open) &&
-        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant))
+        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant_number))
         return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,
                          "send Authorization: Bearer with a valid token");
+    if (tokens != NULL && !(found != NULL && found->open))
+        request->tenant = tokens_tenant_name(tokens, request->tenant_number);
     if (found == NULL)
         return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                          "there is nothing at this path; see /openapi.json for what there is");

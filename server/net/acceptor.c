@@ -12,6 +12,7 @@
 #include "server/daemon.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/jobs/keeper.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
 #include "server/net/notify.h"
@@ -31,6 +32,7 @@ struct acceptor {
     bool out_of_files; /* accept ran out of descriptors; said once */
     uint32_t ticks;
     uint32_t next_thread; /* where ties are broken */
+    uint64_t id_state;    /* of the generator of request ids */
     uint64_t closing_at_ns, give_up_at_ns;
     bool forced; /* a second signal */
     bool done;
@@ -42,7 +44,9 @@ static void refuse(struct acceptor *acceptor, int fd)
     struct daemon *daemon = acceptor->daemon;
     struct fault fault;
     fault_set(&fault, GEMMD_ERR_QUEUE_FULL, NULL, "the limit of open connections is reached");
-    connection_send_fault(fd, &fault);
+    char id[REQUEST_ID_MAX + 1];
+    request_id_choose(id, NULL, &acceptor->id_state);
+    connection_send_fault(fd, &fault, id);
     shutdown(fd, SHUT_WR);
     lingering_add(daemon->lingering, fd);
     close(fd);
@@ -154,6 +158,8 @@ static void on_tick(uv_timer_t *timer)
     enum daemon_stage stage = atomic_load(&daemon->stage);
 
     queue_expire(daemon->queue, now_ns);
+    dispatch_expire_probes(daemon->dispatch, now_ns);
+    keeper_check(daemon->keeper, now_ns);
     /* A lost context cannot be mended in this process: end it, and let its supervisor start
      * another. */
     if (stage == DAEMON_SERVING && device_lost(daemon->device))
@@ -167,10 +173,10 @@ static void on_tick(uv_timer_t *timer)
         start_polling(acceptor);
 
     if (stage == DAEMON_CLOSING) {
-        uint32_t left = daemon_active_requests(daemon);
+        uint32_t left = daemon_unfinished(daemon);
         if (left > 0 && (now_ns > acceptor->give_up_at_ns || acceptor->forced))
             log_event(daemon->log, CONFIG_LOG_WARNING,
-                      "giving up on %" PRIu32 " unfinished requests", left);
+                      "giving up on %" PRIu32 " unfinished requests and jobs", left);
         if (left == 0 || now_ns > acceptor->give_up_at_ns || acceptor->forced)
             acceptor->done = true;
     }
@@ -208,6 +214,7 @@ enum gemmd_error acceptor_create(struct daemon *daemon, struct acceptor **out, s
     if (acceptor == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
     acceptor->daemon = daemon;
+    acceptor->id_state = clock_now_ns();
     enum gemmd_error code = open_listeners(acceptor, fault);
     if (code != GEMMD_OK)
         goto close_listeners;

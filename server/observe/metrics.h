@@ -32,6 +32,15 @@ enum metrics_stage {
     METRICS_STAGE_SEND,
     METRICS_STAGE_COUNT
 };
+enum metrics_job_state {
+    METRICS_JOB_RECEIVING,
+    METRICS_JOB_QUEUED,
+    METRICS_JOB_RUNNING,
+    METRICS_JOB_DONE,
+    METRICS_JOB_FAILED,
+    METRICS_JOB_CANCELLED,
+    METRICS_JOB_COUNT
+};
 enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* 0.0.4 and 1.0.0 */
 
 /* Who has a token. The label's values come from the token file alone, never from a client; tenants
@@ -52,6 +61,8 @@ struct metrics_gauges {
     uint32_t tenant_count;                                  /* 0 without a token file */
     uint64_t pinned_used_bytes, pinned_capacity_bytes;
     uint64_t device_used_bytes, device_capacity_bytes;
+    uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
+    uint64_t jobs_created, jobs_cancelled, jobs_expired; /* so far */
     uint64_t log_dropped_lines;
 };
 

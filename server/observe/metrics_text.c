@@ -15,6 +15,9 @@ static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 
+static const char *const job_names[METRICS_JOB_COUNT] = {"receiving", "queued", "running",
+                                                         "done",      "failed", "cancelled"};
+
 /* The sum over all shards of the counter that lies `offset` bytes into each. */
 static uint64_t total(const struct metrics *metrics, size_t offset)
 {
@@ -57,7 +60,7 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
 {
     metrics_family(writer, "gemmd_requests", METRICS_COUNTER,
                    "Requests answered, by operation, operand type and HTTP status "
-                   "(none: the client left first).");
+                   "(200: any success; none: the client left first).");
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
@@ -153,6 +156,9 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         {"gemmd_client_gone", "Requests whose client left before the answer.",
          TOTAL(metrics, client_gone)},
         {"gemmd_device_errors", "Errors that the device reported.", TOTAL(metrics, device_errors)},
+        {"gemmd_jobs_created", "Jobs accepted.", gauges->jobs_created},
+        {"gemmd_jobs_cancelled", "Jobs deleted before they were done.", gauges->jobs_cancelled},
+        {"gemmd_jobs_expired", "Jobs whose result nobody deleted in time.", gauges->jobs_expired},
         {"gemmd_log_dropped_lines", "Log lines that standard output did not take.",
          gauges->log_dropped_lines},
     };
@@ -198,6 +204,9 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_device_memory_used_bytes", "Device memory in use.", gauges->device_used_bytes},
         {"gemmd_device_memory_capacity_bytes", "Device memory taken at start.",
          gauges->device_capacity_bytes},
+        {"gemmd_jobs_capacity", "Most jobs that are kept.", gauges->jobs_capacity},
+        {"gemmd_job_bytes", "Bytes of the results of jobs, reserved or kept.", gauges->job_bytes},
+        {"gemmd_job_capacity_bytes", "Most such bytes.", gauges->job_capacity_bytes},
         {"gemmd_connections", "Open connections.", gauges->connections},
         {"gemmd_ready", "1 while requests are accepted and the device answers.", gauges->ready},
         {"gemmd_draining", "1 while the daemon is shutting down.", gauges->draining},
@@ -205,6 +214,14 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         metrics_family(writer, values[i].name, METRICS_GAUGE, values[i].help);
         metrics_sample(writer, "", values[i].value);
+    }
+    metrics_family(writer, "gemmd_jobs", METRICS_GAUGE,
+                   "Jobs that count against the limit, by state (cancelled: not yet off the "
+                   "device).");
+    for (int state = 0; state < METRICS_JOB_COUNT; state++) {
+        char labels[LABELS_MAX];
+        snprintf(labels, sizeof(labels), "state=\"%s\"", job_names[state]);
+        metrics_sample(writer, labels, gauges->jobs[state]);
     }
 }
 

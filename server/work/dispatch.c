@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "server/clock.h"
-#include "server/work/probe.h"
 #include "server/work/verifier.h"
 
 /* How the end of running work is noticed: by looking all the time at first, for as long as a small
@@ -29,6 +28,7 @@ struct dispatch {
     struct queue *queue;         /* borrowed */
     struct metrics_shard *shard; /* borrowed */
     uint32_t max_batch;
+    uint64_t busy_poll_ns;
     struct verifier *verifier;
     struct probe *probe;
     pthread_t thread;
@@ -62,6 +62,9 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     if (works == NULL)
         works = next_work(dispatch, 0);
     for (; works != NULL; works = next_work(dispatch, 0)) {
+        for (struct work *work = works; work != NULL; work = work->next)
+            if (work->started != NULL)
+                work->started(work);
         device_submit(dispatch->device, works);
         for (struct work *work = works; work != NULL; work = work->next)
             metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
@@ -164,7 +167,8 @@ static void *run(void *argument)
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);
-            works = next_work(dispatch, stopping ? 0 : UINT64_MAX);
+            bool sleeps = !stopping && clock_now_ns() - moved_ns >= dispatch->busy_poll_ns;
+            works = next_work(dispatch, sleeps ? UINT64_MAX : 0);
             if (works == NULL && stopping)
                 break;
         }
@@ -175,13 +179,17 @@ static void *run(void *argument)
 }
 
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics_shard *shard, uint32_t max_batch)
+                                struct metrics_shard *shard, uint32_t max_batch,
+                                uint32_t busy_poll_us)
 {
     struct dispatch *dispatch = malloc(sizeof *dispatch);
     if (dispatch == NULL)
         return NULL;
-    *dispatch =
-        (struct dispatch){.device = device, .queue = queue, .shard = shard, .max_batch = max_batch};
+    *dispatch = (struct dispatch){.device = device,
+                                  .queue = queue,
+                                  .shard = shard,
+                                  .max_batch = max_batch,
+                                  .busy_poll_ns = busy_poll_us * UINT64_C(1000)};
     dispatch->probe = probe_create(device);
     if (dispatch->probe == NULL)
         goto no_probe;
@@ -222,6 +230,7 @@ bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
         return false;
     pthread_join(dispatch->thread, NULL);
     verifier_stop(dispatch->verifier);
+    probe_expire(dispatch->probe, UINT64_MAX, false); /* nobody is left to run one */
     probe_destroy(dispatch->probe);
     free(dispatch);
     return true;
@@ -234,19 +243,18 @@ static bool answers_for_itself(const struct dispatch *dispatch)
     return device_computes_in_submit(dispatch->device) && device_in_flight(dispatch->device) > 0;
 }
 
-bool dispatch_probe(struct dispatch *dispatch, uint32_t timeout_ms, char *reason, uint32_t capacity)
+bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms)
 {
-    if (reason != NULL && capacity > 0)
-        reason[0] = '\0';
-    if (device_lost(dispatch->device)) {
-        if (reason != NULL && capacity > 0)
-            snprintf(reason, capacity, "the device is lost: %s",
-                     device_lost_reason(dispatch->device));
-        return false;
-    }
-    if (answers_for_itself(dispatch))
-        return true;
-    enum probe_answer answer =
-        probe_ask(dispatch->probe, timeout_ms, wake, dispatch->queue, reason, capacity);
-    return answer == PROBE_RIGHT || (answer == PROBE_LATE && answers_for_itself(dispatch));
+    wait->reason[0] = '\0';
+    wait->right = !device_lost(dispatch->device);
+    if (!wait->right)
+        snprintf(wait->reason, sizeof wait->reason, "the device is lost: %s",
+                 device_lost_reason(dispatch->device));
+    return !wait->right || answers_for_itself(dispatch) ||
+           probe_ask(dispatch->probe, wait, timeout_ms, wake, dispatch->queue);
+}
+
+void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
+{
+    probe_expire(dispatch->probe, now_ns, answers_for_itself(dispatch));
 }

@@ -14,26 +14,31 @@
 
 #include "server/device/device.h"
 #include "server/observe/metrics.h"
+#include "server/work/probe.h"
 #include "server/work/queue.h"
 
 struct dispatch;
 
 /* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
- * by this thread alone. At most `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. NULL if
- * a thread can't start or there is no memory. */
+ * by this thread alone. At most `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. Before
+ * it sleeps, the thread looks for work for busy_poll_us. NULL if a thread can't start or there is
+ * no memory. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct metrics_shard *shard, uint32_t max_batch);
+                                struct metrics_shard *shard, uint32_t max_batch,
+                                uint32_t busy_poll_us);
 /* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
  * with GEMMD_ERR_DRAINING. False if that takes longer than `patience_ns` (UINT64_MAX: any time):
  * the device computes something long, which nothing can stop. The threads and all they use stay
  * then, and the only way on is the end of the process. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
 
-/* Whether the device computed a product with a known answer lately (a probe is run when the last
- * success is older than a second; waits at most `timeout_ms` for it). `reason` (may be NULL) says
- * why not. Not subject to the queue's limits, and not behind the work in it; a CPU that is
- * computing answers for itself. Any thread but the dispatch thread. */
-bool dispatch_probe(struct dispatch *dispatch, uint32_t timeout_ms, char *reason,
-                    uint32_t capacity);
+/* Asks whether the device computed a product with a known answer lately; a probe is run when the
+ * last success is older than a second. True: `wait` has the answer already. False: wait->done will
+ * be called with it, from another thread, within about `timeout_ms`. Not subject to the queue's
+ * limits, and not behind the work in it; a CPU that is computing answers for itself. Any thread but
+ * the dispatch thread. */
+bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms);
+/* Answers those who have waited for long enough; called by a timer. */
+void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/size.h"
 #include "server/work/drain_rate.h"
 
 /* What is held is what was taken less what was given back. Two counts that only grow, but for a
@@ -119,9 +120,9 @@ static enum gemmd_error refuse(struct places *places, enum places_limit limit, u
                          "%s: %" PRIu64 " requests, which is the limit (%s)", full, holding,
                          places_limit_name(limit));
     return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                     "%s: %" PRIu64 " of %" PRIu64
-                     " bytes (%s) are taken, this request needs %" PRIu64,
-                     full, holding, most, places_limit_name(limit), bytes);
+                     "%s: %" PRIu64 " of %" PRIu64 " bytes are taken, this request needs %" PRIu64
+                     " (%s)",
+                     full, holding, most, bytes, places_limit_name(limit));
 }
 
 static uint64_t or_none(uint64_t limit)
@@ -129,21 +130,44 @@ static uint64_t or_none(uint64_t limit)
     return limit == 0 ? UINT64_MAX : limit;
 }
 
+/* `more` bytes of one request that needs `bytes` in all. */
+static enum gemmd_error take_bytes(struct places *places, struct account *account, bool own,
+                                   uint64_t bytes, uint64_t more, struct fault *fault)
+{
+    uint64_t most = own ? or_none(places->limits.tenant_bytes) : places->limits.bytes, holding;
+    if (take_within(&account->bytes, more, most, &holding))
+        return GEMMD_OK;
+    return refuse(places, own ? PLACES_LIMIT_TENANT_BYTES : PLACES_LIMIT_BYTES,
+                  holding - (bytes - more), most, bytes, fault);
+}
+
 static enum gemmd_error take_from(struct places *places, struct account *account, bool own,
                                   uint64_t bytes, struct fault *fault)
 {
-    const struct places_limits *limits = &places->limits;
-    uint64_t requests_most = own ? or_none(limits->tenant_requests) : limits->requests;
-    uint64_t bytes_most = own ? or_none(limits->tenant_bytes) : limits->bytes;
+    uint64_t most = own ? or_none(places->limits.tenant_requests) : places->limits.requests;
     uint64_t holding;
-    if (!take_within(&account->requests, 1, requests_most, &holding))
+    if (!take_within(&account->requests, 1, most, &holding))
         return refuse(places, own ? PLACES_LIMIT_TENANT_REQUESTS : PLACES_LIMIT_REQUESTS, holding,
-                      requests_most, bytes, fault);
-    if (!take_within(&account->bytes, bytes, bytes_most, &holding)) {
+                      most, bytes, fault);
+    enum gemmd_error code = take_bytes(places, account, own, bytes, bytes, fault);
+    if (code != GEMMD_OK)
         take_back(&account->requests, 1);
-        return refuse(places, own ? PLACES_LIMIT_TENANT_BYTES : PLACES_LIMIT_BYTES, holding,
-                      bytes_most, bytes, fault);
-    }
+    return code;
+}
+
+static enum gemmd_error check_fits(const struct places *places, uint64_t bytes, struct fault *fault)
+{
+    const struct places_limits *limits = &places->limits;
+    if (bytes > limits->bytes)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
+                         " at the most (%s)",
+                         bytes, limits->bytes, places_limit_name(PLACES_LIMIT_BYTES));
+    if (bytes > or_none(limits->tenant_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the request needs %" PRIu64 " bytes; a tenant is given %" PRIu64
+                         " at the most (%s)",
+                         bytes, limits->tenant_bytes, places_limit_name(PLACES_LIMIT_TENANT_BYTES));
     return GEMMD_OK;
 }
 
@@ -151,18 +175,10 @@ enum gemmd_error places_take(struct places *places, uint32_t tenant, uint64_t by
                              struct fault *fault)
 {
     struct account *own = account_of(places, tenant);
-    if (bytes > places->limits.bytes)
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
-                         " at the most (%s)",
-                         bytes, places->limits.bytes, places_limit_name(PLACES_LIMIT_BYTES));
-    if (bytes > or_none(places->limits.tenant_bytes))
-        return fault_set(
-            fault, GEMMD_ERR_TOO_LARGE, NULL,
-            "the request needs %" PRIu64 " bytes; a tenant is given %" PRIu64 " at the most (%s)",
-            bytes, places->limits.tenant_bytes, places_limit_name(PLACES_LIMIT_TENANT_BYTES));
+    enum gemmd_error code = check_fits(places, bytes, fault);
     /* The tenant's first: who is over his own limit does not even shortly hold what others want. */
-    enum gemmd_error code = own == NULL ? GEMMD_OK : take_from(places, own, true, bytes, fault);
+    if (code == GEMMD_OK && own != NULL)
+        code = take_from(places, own, true, bytes, fault);
     if (code != GEMMD_OK)
         return code;
     code = take_from(places, &places->whole, false, bytes, fault);
@@ -170,6 +186,24 @@ enum gemmd_error places_take(struct places *places, uint32_t tenant, uint64_t by
         take_back(&own->bytes, bytes);
         take_back(&own->requests, 1);
     }
+    return code;
+}
+
+enum gemmd_error places_take_more(struct places *places, uint32_t tenant, uint64_t bytes,
+                                  uint64_t more, struct fault *fault)
+{
+    struct account *own = account_of(places, tenant);
+    uint64_t total;
+    if (!size_add(bytes, more, &total))
+        total = UINT64_MAX;
+    enum gemmd_error code = check_fits(places, total, fault);
+    if (code == GEMMD_OK && own != NULL)
+        code = take_bytes(places, own, true, total, more, fault);
+    if (code != GEMMD_OK)
+        return code;
+    code = take_bytes(places, &places->whole, false, total, more, fault);
+    if (code != GEMMD_OK && own != NULL)
+        take_back(&own->bytes, more);
     return code;
 }
 

@@ -41,6 +41,10 @@ void places_destroy(struct places *places);                       /* NULL is all
  * that it would exceed if nothing else were held. */
 enum gemmd_error places_take(struct places *places, uint32_t tenant, uint64_t bytes,
                              struct fault *fault);
+/* Adds `more` to the bytes of a place that has `bytes`; refused as above, the place is as it was.
+ */
+enum gemmd_error places_take_more(struct places *places, uint32_t tenant, uint64_t bytes,
+                                  uint64_t more, struct fault *fault);
 /* Gives one back that was taken with the same tenant and bytes. */
 void places_give(struct places *places, uint32_t tenant, uint64_t bytes);
 

@@ -1,12 +1,11 @@
 #include "server/work/probe.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
 #include "server/clock.h"
 #include "server/device/known_answer.h"
@@ -22,10 +21,8 @@ struct probe {
 
     atomic_bool wanted;
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t answered;
-    uint64_t answers;  /* how many there were */
-    uint64_t right_ns; /* when the last right one came; 0: none yet */
-    char failure[160]; /* why the last one was not right, or "" */
+    struct probe_wait *waits;
+    uint64_t right_ns; /* when the last right answer came; 0: none yet */
 };
 
 static bool take_memory(struct probe *probe)
@@ -55,28 +52,13 @@ static void give_back_memory(struct probe *probe)
     device_host_free(device_info(probe->device)->backend, probe->memory, KNOWN_ANSWER_BYTES);
 }
 
-static bool init_lock(struct probe *probe)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return false;
-    bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-              pthread_cond_init(&probe->answered, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    if (ok && pthread_mutex_init(&probe->lock, NULL) != 0) {
-        pthread_cond_destroy(&probe->answered);
-        ok = false;
-    }
-    return ok;
-}
-
 struct probe *probe_create(struct device *device)
 {
     struct probe *probe = calloc(1, sizeof *probe);
     if (probe == NULL)
         return NULL;
     probe->device = device;
-    if (!take_memory(probe) || !init_lock(probe)) {
+    if (!take_memory(probe) || pthread_mutex_init(&probe->lock, NULL) != 0) {
         give_back_memory(probe);
         free(probe);
         return NULL;
@@ -89,7 +71,6 @@ void probe_destroy(struct probe *probe)
     if (probe == NULL)
         return;
     give_back_memory(probe);
-    pthread_cond_destroy(&probe->answered);
     pthread_mutex_destroy(&probe->lock);
     free(probe);
 }
@@ -99,43 +80,50 @@ static bool is_fresh(const struct probe *probe)
     return probe->right_ns != 0 && clock_now_ns() - probe->right_ns < FRESH_NS;
 }
 
-/* Waits for the answer after `answers`; false if none came in time. Under the lock. */
-static bool wait_for_answer(struct probe *probe, uint64_t answers, uint32_t timeout_ms)
+bool probe_ask(struct probe *probe, struct probe_wait *wait, uint32_t timeout_ms,
+               void (*wake)(void *argument), void *argument)
 {
-    uint64_t until_ns = clock_now_ns() + timeout_ms * UINT64_C(1000000);
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
-                             .tv_nsec = (long)(until_ns % 1000000000u)};
-    int error = 0;
-    while (probe->answers == answers && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&probe->answered, &probe->lock, &until);
-    return probe->answers != answers;
-}
-
-enum probe_answer probe_ask(struct probe *probe, uint32_t timeout_ms, void (*wake)(void *argument),
-                            void *argument, char *reason, uint32_t capacity)
-{
-    enum probe_answer answer = PROBE_RIGHT;
-    char text[sizeof probe->failure] = "";
+    wait->right = true;
+    wait->reason[0] = '\0';
     pthread_mutex_lock(&probe->lock);
-    if (!is_fresh(probe)) {
-        uint64_t answers = probe->answers;
+    bool fresh = is_fresh(probe);
+    if (!fresh) {
+        wait->timeout_ms = timeout_ms;
+        wait->until_ns = clock_now_ns() + timeout_ms * UINT64_C(1000000);
+        wait->next = probe->waits;
+        probe->waits = wait;
         atomic_store(&probe->wanted, true);
-        pthread_mutex_unlock(&probe->lock);
-        wake(argument);
-        pthread_mutex_lock(&probe->lock);
-        if (!wait_for_answer(probe, answers, timeout_ms)) {
-            answer = PROBE_LATE;
-            snprintf(text, sizeof text, "the device did not answer within %" PRIu32 " ms",
-                     timeout_ms);
-        } else if (probe->failure[0] != '\0') {
-            answer = PROBE_WRONG;
-            snprintf(text, sizeof text, "%s", probe->failure);
-        }
     }
     pthread_mutex_unlock(&probe->lock);
-    if (reason != NULL && capacity > 0)
-        snprintf(reason, capacity, "%s", text);
-    return answer;
+    if (!fresh)
+        wake(argument); /* the wait may be over by now */
+    return fresh;
+}
+
+void probe_expire(struct probe *probe, uint64_t now_ns, bool right)
+{
+    struct probe_wait *expired = NULL;
+    pthread_mutex_lock(&probe->lock);
+    for (struct probe_wait **link = &probe->waits; *link != NULL;) {
+        struct probe_wait *wait = *link;
+        if (wait->until_ns > now_ns) {
+            link = &wait->next;
+            continue;
+        }
+        *link = wait->next;
+        wait->next = expired;
+        expired = wait;
+    }
+    pthread_mutex_unlock(&probe->lock);
+    while (expired != NULL) {
+        struct probe_wait *wait = expired;
+        expired = wait->next;
+        wait->right = right;
+        if (!right)
+            snprintf(wait->reason, sizeof wait->reason,
+                     "the device did not answer within %" PRIu32 " ms", wait->timeout_ms);
+        wait->done(wait);
+    }
 }
 
 bool probe_due(const struct probe *probe)
@@ -159,26 +147,38 @@ bool probe_running(const struct probe *probe)
     return probe->running;
 }
 
+/* Why the answer is not right, or "". */
+static void judge(const struct work *work, char reason[PROBE_REASON_MAX])
+{
+    uint64_t row, column;
+    reason[0] = '\0';
+    if (work->status != GEMMD_OK)
+        snprintf(reason, PROBE_REASON_MAX, "%.*s", PROBE_REASON_MAX - 1, work->fault.detail);
+    else if (!known_answer_check(&work->problem, &row, &column))
+        snprintf(reason, PROBE_REASON_MAX,
+                 "the device computed a wrong element at row %" PRIu64 ", column %" PRIu64, row,
+                 column);
+}
+
 bool probe_end(struct probe *probe, const struct work *work)
 {
     if (work != &probe->work)
         return false;
-    uint64_t row, column;
+    char reason[PROBE_REASON_MAX];
+    judge(work, reason);
     probe->running = false;
     pthread_mutex_lock(&probe->lock);
-    if (work->status != GEMMD_OK)
-        snprintf(probe->failure, sizeof probe->failure, "%.*s", (int)sizeof probe->failure - 1,
-                 work->fault.detail);
-    else if (!known_answer_check(&work->problem, &row, &column))
-        snprintf(probe->failure, sizeof probe->failure,
-                 "the device computed a wrong element at row %" PRIu64 ", column %" PRIu64, row,
-                 column);
-    else
-        probe->failure[0] = '\0';
-    if (probe->failure[0] == '\0')
+    if (reason[0] == '\0')
         probe->right_ns = work->done_ns;
-    probe->answers++;
-    pthread_cond_broadcast(&probe->answered);
+    struct probe_wait *waits = probe->waits;
+    probe->waits = NULL;
     pthread_mutex_unlock(&probe->lock);
+    while (waits != NULL) {
+        struct probe_wait *wait = waits;
+        waits = wait->next;
+        wait->right = reason[0] == '\0';
+        memcpy(wait->reason, reason, sizeof reason);
+        wait->done(wait);
+    }
     return true;
 }

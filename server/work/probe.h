@@ -18,13 +18,28 @@ struct probe;
 struct probe *probe_create(struct device *device);
 void probe_destroy(struct probe *probe); /* NULL is allowed */
 
-enum probe_answer { PROBE_RIGHT, PROBE_WRONG, PROBE_LATE };
+enum { PROBE_REASON_MAX = 160 };
 
-/* Any thread but the dispatch thread: the last answer if it was right and is less than a second
- * old, or else the next one if it comes within timeout_ms. `wake` (with its argument) makes the
- * dispatch thread look at probe_due. `reason` (may be NULL) says why the answer is not right. */
-enum probe_answer probe_ask(struct probe *probe, uint32_t timeout_ms, void (*wake)(void *argument),
-                            void *argument, char *reason, uint32_t capacity);
+/* Someone who asked. Its owner's, and in the probe's hands from asking until `done`. */
+struct probe_wait {
+    /* Whoever brings the answer calls it, once, with no lock held; the wait is its owner's again.
+     */
+    void (*done)(struct probe_wait *wait);
+    bool right;
+    char reason[PROBE_REASON_MAX]; /* why not; "" if it is */
+
+    struct probe_wait *next; /* the probe's, from here on */
+    uint64_t until_ns;
+    uint32_t timeout_ms;
+};
+
+/* Any thread. Tells the last answer if it was right and is less than a second old: true, and `done`
+ * is not called. Else false, and `done` will be, with the next answer or by probe_expire. `wake`
+ * (with its argument) makes the dispatch thread look at probe_due. */
+bool probe_ask(struct probe *probe, struct probe_wait *wait, uint32_t timeout_ms,
+               void (*wake)(void *argument), void *argument);
+/* Any thread: answers those whose time is over, with `right`. */
+void probe_expire(struct probe *probe, uint64_t now_ns, bool right);
 
 /* Dispatch thread: whether someone asked and no probe is on its way. */
 bool probe_due(const struct probe *probe);

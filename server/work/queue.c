@@ -331,6 +331,12 @@ enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t by
     return places_take(queue->places, tenant, bytes, fault);
 }
 
+enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                                    uint64_t more, struct fault *fault)
+{
+    return places_take_more(queue->places, tenant, bytes, more, fault);
+}
+
 void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes)
 {
     places_give(queue->places, tenant, bytes);
@@ -363,8 +369,10 @@ bool queue_cancel(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
     bool waiting = work->waiting;
-    if (waiting)
+    if (waiting) {
         drop(queue, work);
+        work->started_ns = work->done_ns = clock_now_ns();
+    }
     pthread_mutex_unlock(&queue->lock);
     return waiting;
 }

@@ -44,6 +44,11 @@ void queue_destroy(struct queue *queue); /* no work may wait in it; NULL is allo
  * queue_close, queue_fail_all's code after that. */
 enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
                                struct fault *fault);
+/* Adds `more` to the bytes of a place that has `bytes`: what is known only once the body is there.
+ * GEMMD_ERR_QUEUE_FULL or GEMMD_ERR_TOO_LARGE as above, and the place is as it was; a queue that
+ * was closed since takes it. */
+enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                                    uint64_t more, struct fault *fault);
 /* Gives a place back: the request is over, whatever became of it. */
 void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes);
 /* The places, for their metrics and Retry-After. */
@@ -54,6 +59,11 @@ struct places *queue_places(struct queue *queue);
 void queue_push(struct queue *queue, struct work *work);
 /* Takes back work that was pushed, if it still waits: `done` will not be called, and the work is
  * the caller's again. False if it was popped or has ended: `done` was called, or will be. */
+bool queue_cancel(struct queue *queue, struct work *work);
+
+/* Takes work back that still waits: then true, and its `done` is never called. False if it was
+ * handed out or has ended; then it goes on as if nothing had happened. The work must not be gone.
+ */
 bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What a taker has room for. */

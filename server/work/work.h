@@ -40,6 +40,9 @@ struct work {
     uint64_t queued_ns, started_ns, done_ns; /* monotonic clock */
     uint64_t h2d_ns, kernel_ns, d2h_ns;      /* durations */
 
+    /* May be NULL. Called by the dispatch thread before it gives the work to the device. Must not
+     * block. */
+    void (*started)(struct work *work);
     /* Called exactly once, from the dispatch or the verifier's thread, or by the caller of
      * queue_expire, queue_fail_all or (after the latter) queue_push. Must not block. */
     void (*done)(struct work *work);

@@ -1,5 +1,6 @@
 """How a request is framed: lengths, encodings and connections that no good client makes."""
 
+import re
 import socket
 import struct
 
@@ -17,6 +18,20 @@ TARGET = "/gemm?m=2&n=2&k=2"
 
 def good(body=BODY):
     return request("POST", TARGET, [OCTETS, ("Content-Length", len(body))], body)
+
+
+def refusals(daemon, reason):
+    """How many requests the daemon has counted as refused for that reason."""
+    text = daemon.session.get(f"{daemon.url}/metrics").text
+    return int(re.search(rf'^gemmd_rejected_total{{reason="{reason}"}} (\d+)$', text, re.M)[1])
+
+
+def logged(daemon, answer):
+    """The line of the access log about the request that was answered so."""
+    name = answer.headers["x-request-id"]
+    return daemon.wait_for(
+        lambda lines: [line for line in lines if line.get("request_id") == name],
+        f"the log line of {name}")[0]
 
 
 def chunked(*chunks, last=b"0\r\n\r\n"):
@@ -41,23 +56,57 @@ def goes_on(kept, address):
     assert exchange(address, good()).body == RIGHT, "a new connection"
 
 
+@pytest.fixture(params=["first", "later", "behind another", "in pieces"])
+def refused(request, address):
+    """refused(data, status, says): `data` gets a problem document, and the connection ends; as the
+    first request of a connection, as a later one, sent together with one before, cut anywhere."""
+
+    def refused(data, status, says):
+        with Wire(address) as wire:
+            if request.param == "later":
+                wire.send(good())
+                assert wire.receive().body == RIGHT
+            if request.param == "behind another":
+                data = good() + data
+            step = 7 if request.param == "in pieces" and len(data) < 1000 else len(data)
+            for i in range(0, len(data), step):
+                wire.try_to_send(data[i:i + step])
+            if request.param == "behind another":
+                assert wire.receive().body == RIGHT
+            answer = wire.receive()
+            if answer.status == 100:
+                answer = wire.receive()
+            assert_problem(answer, status, says)
+            assert answer.headers.get("x-request-id"), answer.headers
+            assert answer.headers.get("connection") == "close", answer.headers
+            assert wire.closed(), "something follows the refusal"
+        return answer
+
+    return refused
+
+
 @pytest.mark.parametrize("headers", [
     [("Content-Length", 32), ("Content-Length", 32)],
+    [("Content-Length", -1), ("Content-Length", 32)],
     [("Content-Length", 32), ("Content-Length", 31)],
     [("Content-Length", 0), ("Content-Length", 32)],
     [("Content-Length", 32), ("content-length", 32)],
-], ids=["the same", "another", "zero first", "other case"])
-def test_content_length_twice(headers, address):
-    assert_problem(exchange(address, request("POST", TARGET, [OCTETS, *headers], BODY)), 400,
-                   "Content-Length")
+], ids=["the same", "no number first", "another", "zero first", "other case"])
+def test_content_length_twice(headers, refused):
+    refused(request("POST", TARGET, [OCTETS, *headers], BODY), 400, "more than one Content-Length")
 
 
 @pytest.mark.parametrize("value", ["-1", "-32", "abc", "32abc", "0x20", "3.2e1", "32, 32", "+32",
-                                   "", "99999999999999999999999999"])
-def test_content_length_is_no_number(value, address):
-    answer = exchange(address, request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY))
-    assert answer.status in (400, 413), answer
-    assert answer.status == 400 or value.isdigit()
+                                   "", "-99999999999999999999999999"])
+def test_content_length_is_no_number(value, refused):
+    refused(request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY), 400,
+            "Content-Length is not a number")
+
+
+@pytest.mark.parametrize("value", ["18446744073709551616", "99999999999999999999999999"])
+def test_content_length_is_over_64_bits(value, refused):
+    refused(request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY), 413,
+            "Content-Length does not fit in 64 bits")
 
 
 def test_neither_length_nor_chunks(address):
@@ -65,26 +114,23 @@ def test_neither_length_nor_chunks(address):
 
 
 @pytest.mark.parametrize("first", ["length", "encoding"])
-def test_length_and_chunks(first, address):
+def test_length_and_chunks(first, refused):
     headers = [("Content-Length", 32), ("Transfer-Encoding", "chunked")]
     if first == "encoding":
         headers.reverse()
-    answer = exchange(address, request("POST", TARGET, [OCTETS, *headers], chunked(BODY)))
-    assert_problem(answer, 400, "Content-Length.*Transfer-Encoding|Transfer-Encoding.*Content-Len")
+    refused(request("POST", TARGET, [OCTETS, *headers], chunked(BODY)), 400,
+            "Content-Length and Transfer-Encoding")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "xchunked", "chunked, gzip", "identity"])
-def test_unknown_transfer_encoding(encoding, address):
-    answer = exchange(address, request("POST", TARGET, [OCTETS, ("Transfer-Encoding", encoding)],
-                                       chunked(BODY)))
-    assert answer.status in (400, 501)
-    assert_problem(answer, answer.status, "Transfer-Encoding")
+def test_unknown_transfer_encoding(encoding, refused):
+    refused(request("POST", TARGET, [OCTETS, ("Transfer-Encoding", encoding)], chunked(BODY)), 400,
+            "Transfer-Encoding")
 
 
-def test_two_hosts(address):
-    answer = exchange(address, request("POST", TARGET, [
-        OCTETS, ("Host", "other"), ("Content-Length", 32)], BODY))
-    assert_problem(answer, 400, "Host")
+def test_two_hosts(refused):
+    refused(request("POST", TARGET, [OCTETS, ("Host", "other"), ("Content-Length", 32)], BODY), 400,
+            "more than one Host")
 
 
 def test_nothing_is_smuggled(address):
@@ -119,36 +165,114 @@ def test_chunked_of_wrong_length(body, address):
     assert_problem(answer, 400, rf"{len(body)} bytes|more than the 32 bytes")
 
 
-@pytest.mark.parametrize("data", [b"zz\r\n", b"-5\r\nabcde\r\n0\r\n\r\n",
-                                  b"ffffffffffffffffff\r\n", b"5\r\nabcdeXX\r\n"])
-def test_bad_chunks(data, address):
-    """No answer is promised for what cannot be read, but the connection ends."""
-    with Wire(address) as wire:
-        wire.try_to_send(request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked")], data))
-        try:
-            assert wire.receive().status in (400, 413)
-        except ConnectionResetError:
-            return
-        assert wire.closed()
+@pytest.mark.parametrize("expects", [(), (("Expect", "100-continue"),)], ids=["sent", "expected"])
+@pytest.mark.parametrize("data, status, says", [
+    (b"zz\r\n", 400, "chunked body is malformed"),
+    (b"-5\r\nabcde\r\n0\r\n\r\n", 400, "chunked body is malformed"),
+    (b"5\r\nabcdeXX\r\n", 400, "chunked body is malformed"),
+    (chunked(BODY, last=b"0\r\nno colon\r\n\r\n"), 400, "chunked body is malformed"),
+    (b"ffffffffffffffffff\r\n", 413, "chunk.* too large"),
+], ids=["no size", "negative", "no CRLF behind", "trailer", "over 64 bits"])
+def test_bad_chunks(data, status, says, expects, refused):
+    refused(request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked"), *expects], data),
+            status, says)
+
+
+@pytest.mark.parametrize("data, status, says", [
+    (b"POST /gemm\r\n\r\n", 400, "request line is malformed"),
+    (b"GET /livez HTTP/x.y\r\nHost: x\r\n\r\n", 400, "request line is malformed"),
+    (b"POST /gemm HTTP/9.9\r\nHost: x\r\n\r\n", 505, "HTTP/1.1 and HTTP/1.0"),
+    (b"GET /livez HTTP/1.1\r\n\r\n", 400, "needs a Host"),
+    (b"GET /livez HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n", 400, "header is malformed"),
+    (b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, r"request line .*\d+ bytes"),
+    (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-1: y\r\n" * 10000 + b"\r\n", 431, r"headers .*\d+ bytes"),
+], ids=["HTTP/0.9", "no version", "HTTP/9.9", "no host", "no colon", "long target", "many headers"])
+def test_bad_head(data, status, says, refused):
+    refused(data, status, says)
 
 
 @pytest.mark.parametrize("data", [
-    b"\r\n\r\n", b"GARBAGE\r\n\r\n", b"POST\r\n\r\n", b"POST /gemm\r\n\r\n", bytes(64) + b"\r\n\r\n",
-    b"POST /gemm HTTP/9.9\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 8,
-    b"GET /livez HTTP/1.1\r\n\r\n", b"GET " + b"/" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-%d: y\r\n" % 1 * 10000 + b"\r\n",
-], ids=["empty lines", "one word", "no target", "HTTP/0.9", "zeros", "HTTP/9.9", "TLS", "no host",
-        "long target", "many headers"])
+    b"\r\n\r\n", b"GARBAGE\r\n\r\n", b"POST\r\n\r\n", bytes(64) + b"\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 8,
+], ids=["empty lines", "one word", "no target", "zeros", "TLS"])
 def test_not_http(data, start):
     """Refused or ended, at the latest when the headers are due; never answered with a 2xx."""
     daemon = start("--header-timeout", "300ms")
     with Wire(daemon.address) as wire:
         wire.try_to_send(data)
         try:
-            assert wire.receive().status >= 400
+            answer = wire.receive()
+            assert answer.status >= 400
+            assert_problem(answer, answer.status)
         except (ConnectionResetError, BrokenPipeError):
             pass
     assert exchange(daemon.address, good()).body == RIGHT
+
+
+def test_refusal_keeps_the_clients_id(address):
+    answer = exchange(address, request("POST", TARGET, [("X-Request-Id", "mine"),
+                                                        ("Content-Length", "-1")]))
+    assert_problem(answer, 400, "Content-Length")
+    assert answer.headers["x-request-id"] == "mine"
+
+
+def test_others_on_the_thread_go_on(start):
+    """Of many requests that one thread is in the middle of reading, the bad one alone is refused."""
+    daemon = start("--io-threads", "1")
+    heads = [(b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHo", b"st: x\r\nContent-Length: 32\r\n\r\n"),
+             (b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+              None)]
+    others = [Wire(daemon.address) for _ in range(12)]
+    for i, wire in enumerate(others):  # in the first line, in the headers, in a chunked body, idle
+        if i % 4 == 3:
+            wire.send(good())
+            assert wire.receive().body == RIGHT
+        else:
+            wire.send(heads[0][0][:9] if i % 4 == 0 else heads[i % 4 - 1][0])
+    for bad, status in [(b"GET / HTTP/9.9\r\n\r\n", 505), (b"GET /livez HTTP/1.1\r\n\r\n", 400),
+                        (heads[1][0] + b"zz\r\n", 400), (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400)]:
+        with Wire(daemon.address) as wire:
+            wire.send(bad)
+            assert_problem(wire.receive(), status)
+            assert wire.closed()
+    for i, wire in enumerate(others):
+        if i % 4 == 0:
+            wire.send(heads[0][0][9:] + heads[0][1] + BODY)
+        elif i % 4 == 1:
+            wire.send(heads[0][1] + BODY)
+        elif i % 4 == 2:
+            wire.send(chunked(BODY))
+        else:
+            wire.send(good())
+        assert wire.receive().body == RIGHT, f"connection {i}"
+        wire.__exit__()
+
+
+def test_refusals_are_logged_and_counted(start):
+    daemon = start()
+    bad = {"malformed": b"GET /livez HTTP/1.1\r\nX-Request-Id: a\r\n\r\n",
+           "http-version": b"GET / HTTP/9.9\r\n\r\n",
+           "uri-too-long": b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\n\r\n",
+           "too-large": request("POST", TARGET, [("Transfer-Encoding", "chunked")],
+                                b"ffffffffffffffffff\r\n")}
+    for error, data in bad.items():
+        answer = exchange(daemon.address, data)
+        line = logged(daemon, answer)
+        assert (line["error"], line["status"]) == (error, answer.status), line
+        assert line["response_bytes"] == len(answer.body), line
+    for error in bad:
+        assert refusals(daemon, error) == 1, error
+
+
+def test_deadline_in_the_body_is_logged_as_such(start):
+    daemon = start()
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", TARGET + "&timeout_ms=100", [OCTETS, ("Content-Length", 32)], BODY[:8]))
+        answer = wire.receive()
+    assert_problem(answer, 504, "deadline", field="timeout_ms")
+    line = logged(daemon, answer)
+    assert (line["error"], line["status"]) == ("deadline", 504), line
+    assert (refusals(daemon, "deadline"), refusals(daemon, "slow-client")) == (1, 0)
 
 
 @pytest.mark.parametrize("sent", [0, 1, 16, 31])

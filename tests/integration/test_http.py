@@ -253,3 +253,32 @@ def test_openapi(url, session):
             parameter = document[name] if name in document else parameter[name]
         described.add(parameter["name"])
     assert {"m", "n", "k", "dtype", "out", "alpha", "beta", "act", "kernel"} <= described
+
+
+def test_readyz_takes_no_body(address):
+    for sent in (b"", b"ready?"):
+        answer = exchange(address, request("GET", "/readyz", [("Content-Length", len(sent))], sent))
+        if sent:
+            assert_problem(answer, 400, "no body")
+        else:
+            assert (answer.status, answer.body) == (200, b'{"ready":true}\n')
+
+
+def test_many_ask_at_once_whether_it_is_ready(start):
+    """All share a probe, and none holds up the thread that serves them."""
+    daemon = start("--io-threads", "1", ready=False).wait_until_listening()
+    wires = [Wire(daemon.address) for _ in range(20)]
+    for wire in wires:
+        wire.send(request("GET", "/readyz") + request("GET", "/livez"))
+    for wire in wires:
+        assert wire.receive().body == b'{"ready":true}\n'
+        assert wire.receive().body == b'{"live":true}\n'
+        wire.__exit__()
+
+
+def test_who_asks_may_leave(start):
+    daemon = start("--io-threads", "1", ready=False).wait_until_listening()
+    for _ in range(50):
+        with Wire(daemon.address) as wire:
+            wire.send(request("GET", "/readyz"))
+    assert exchange(daemon.address, request("GET", "/readyz")).status == 200

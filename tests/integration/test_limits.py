@@ -1,5 +1,6 @@
 """Every limit, reached: what is refused, how, and that the daemon goes on."""
 
+import io
 import re
 import socket
 import struct
@@ -8,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from problem import assert_problem
 from wire import Wire, exchange, request
@@ -115,6 +117,42 @@ def test_queue_full_by_bytes(start):
             assert int(answer.headers["retry-after"]) >= 1
     assert exchange(daemon.address, ask(target, length)).status == 413
     assert eventually(daemon.address, GOOD, 200).body == RIGHT, "the bytes are free again"
+
+
+def outer(size, media_type, chunked):
+    """A column times a row: a small body whose result is large, which only its shapes tell."""
+    a, b = np.ones((size, 1), np.float32), np.ones((1, size), np.float32)
+    if media_type == "application/x-npy":
+        out = io.BytesIO()
+        np.save(out, a)
+        np.save(out, b)
+        body = out.getvalue()
+    else:
+        body = safetensors.numpy.save({"a": a, "b": b})
+    length = ("Transfer-Encoding", "chunked") if chunked else ("Content-Length", len(body))
+    if chunked:
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    return request("POST", "/gemm", [("Content-Type", media_type), length], body)
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@pytest.mark.parametrize("media_type", ["application/x-npy", "application/vnd.safetensors"])
+def test_queue_counts_results_of_bodies_that_tell_their_shapes(media_type, chunked, start):
+    daemon = start("--queue-bytes", "1M")
+    large = outer(350, media_type, chunked)
+    with Wire(daemon.address) as first, Wire(daemon.address) as second:
+        first.send(ask("/gemm?m=220&n=220&k=220", 2 * 220 * 220 * 4))
+        assert first.receive().status == 100, "580,800 of 1,048,576 bytes are taken"
+        second.send(large)
+        answer = second.receive()
+        assert_problem(answer, 429, "580800 of 1048576 bytes are taken, this request needs 49")
+        assert int(answer.headers["retry-after"]) >= 1
+        first.send(bytes(2 * 220 * 220 * 4))
+        assert first.receive().status == 200
+        second.send(large)  # on the same connection
+        assert second.receive().status == 200, "it fits when it is alone"
+    assert_problem(exchange(daemon.address, outer(600, media_type, chunked)), 413, "the result")
+    assert "gemmd_queue_bytes 0\n" in daemon.session.get(f"{daemon.url}/metrics").text
 
 
 @pytest.mark.parametrize("sent", [0, 1, 31])

@@ -49,6 +49,11 @@ def bad_requests():
     yield request("POST", "/gemm", [("Content-Type", NPY), ("Content-Length", 100)], bytes(100)), 400
     yield request("POST", "/gemm", [("Content-Type", SAFETENSORS), ("Content-Length", 100)],
                   b"\xff" * 100), 400
+    yield good.replace(b"Length: 32", b"Length: x"), 400
+    yield good.replace(b"Host", b"Guest"), 400
+    yield good.replace(b"HTTP/1.1", b"HTTP/9.9"), 505
+    yield request("POST", "/gemm?m=2&n=2&k=2", [("Transfer-Encoding", "chunked")],
+                  b"8\r\nabcdefgh\r\nno size\r\n"), 400
     yield good[:-7], None  # leaves in the middle
     yield good, None  # leaves without its answer
 
@@ -135,6 +140,14 @@ def own_rss_bytes(daemon):
     return resident
 
 
+def occupied(daemon):
+    """What the daemon says it holds for requests."""
+    values = (line.rpartition(" ") for line in
+              daemon.session.get(f"{daemon.url}/metrics").text.splitlines())
+    return {name: float(value) for name, _, value in values
+            if name in ("gemmd_requests_waiting", "gemmd_requests_running", "gemmd_queue_bytes")}
+
+
 def settle(condition):
     deadline = time.monotonic() + PATIENCE_S
     while not condition() and time.monotonic() < deadline:
@@ -174,7 +187,6 @@ def test_soak(start, request):
     daemon.session.close()
     assert settle(lambda: daemon.descriptors() <= fds_at_start), (
         f"{daemon.descriptors()} file descriptors, {fds_at_start} at the start")
-    text = daemon.session.get(f"{daemon.url}/metrics").text
-    for gauge in ("gemmd_requests_waiting", "gemmd_requests_running", "gemmd_queue_bytes"):
-        value = next(line for line in text.splitlines() if line.startswith(gauge)).split()[-1]
-        assert float(value) == 0, f"{gauge} is {value} with nothing to do"
+    # Work whose client has left ends after its connection.
+    settle(lambda: not any(occupied(daemon).values()))
+    assert not any(occupied(daemon).values()), f"{occupied(daemon)} with nothing to do"

@@ -26,6 +26,7 @@ struct item {
     uint32_t number;
     _Atomic enum simulated_event event;
     struct check check;
+    atomic_uint begun; /* how often `started` was called */
     atomic_uint ended; /* how often `done` was called */
     uint32_t place;    /* the how-manieth of all to end, from 1 */
     atomic_uint *places;
@@ -113,6 +114,31 @@ static void wait_until_ended(const struct item *item)
         wait_a_little();
 }
 
+/* Someone who waits for the answer of a probe. */
+struct asker {
+    struct probe_wait wait; /* first */
+    atomic_bool answered;
+};
+
+static void asker_told(struct probe_wait *wait)
+{
+    atomic_store(&((struct asker *)wait)->answered, true);
+}
+
+/* Asks, and waits for the answer as the daemon's timer does; `reason` may be NULL. */
+static bool probe(uint32_t timeout_ms, char reason[PROBE_REASON_MAX])
+{
+    struct asker asker = {.wait.done = asker_told};
+    if (!dispatch_probe(stage.dispatch, &asker.wait, timeout_ms))
+        while (!atomic_load(&asker.answered)) {
+            dispatch_expire_probes(stage.dispatch, clock_now_ns());
+            wait_a_little();
+        }
+    if (reason != NULL)
+        memcpy(reason, asker.wait.reason, PROBE_REASON_MAX);
+    return asker.wait.right;
+}
+
 static void wait_until_submitted(uint32_t count)
 {
     while (atomic_load(&stage.device->submitted) < count)
@@ -133,7 +159,7 @@ static void start_on(struct simulated_device *device, uint32_t places)
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
-                                    metrics_shard(stage.metrics, 0), MAX_BATCH);
+                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
@@ -175,6 +201,36 @@ START_TEST(work_runs_and_its_times_are_told)
     ck_assert_uint_eq(item->work.kernel_ns, 2000);
     ck_assert_uint_le(item->work.queued_ns, item->work.started_ns);
     ck_assert_uint_le(item->work.started_ns, item->work.done_ns);
+}
+END_TEST
+
+static void item_started(struct work *work)
+{
+    struct item *item = (struct item *)work;
+    ck_assert_uint_eq(atomic_load(&item->ended), 0);
+    atomic_fetch_add(&item->begun, 1);
+}
+
+START_TEST(who_wants_to_know_is_told_when_his_work_begins)
+{
+    struct item *items[3];
+    start(1, ITEMS_MAX);
+    for (int i = 0; i < 3; i++) {
+        items[i] = add(SIMULATED_RUNNING);
+        items[i]->work.started = item_started;
+        push(items[i]);
+    }
+    wait_until_submitted(1);
+    ck_assert_uint_eq(atomic_load(&items[0]->begun), 1);
+    ck_assert_uint_eq(atomic_load(&items[1]->begun), 0);
+    ck_assert(queue_cancel(stage.queue, &items[2]->work));
+    end(items[0], SIMULATED_DONE);
+    end(items[1], SIMULATED_FAILED);
+    stop();
+    ck_assert_uint_eq(atomic_load(&items[0]->begun), 1);
+    ck_assert_uint_eq(atomic_load(&items[1]->begun), 1);
+    ck_assert_uint_eq(atomic_load(&items[2]->begun), 0);
+    ck_assert_uint_eq(atomic_load(&items[2]->ended), 0);
 }
 END_TEST
 
@@ -227,7 +283,7 @@ START_TEST(a_failure_is_its_own_work_s_alone)
         items[i] = add_and_push(i == 1 ? SIMULATED_FAILED : SIMULATED_DONE);
     for (int i = 0; i < 3; i++)
         wait_until_ended(items[i]);
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
+    ck_assert(probe(PROBE_MS, NULL));
     ck_assert(counts("gemmd_device_errors_total 1\n"));
     stop();
     ck_assert_int_eq(items[0]->work.status, GEMMD_OK);
@@ -412,7 +468,7 @@ END_TEST
 START_TEST(a_lost_device_fails_everything_once)
 {
     struct item *items[6];
-    char reason[160];
+    char reason[PROBE_REASON_MAX];
     start(2, ITEMS_MAX);
     for (int i = 0; i < 5; i++) /* two on the device, three waiting */
         items[i] = add_and_push(SIMULATED_RUNNING);
@@ -423,7 +479,7 @@ START_TEST(a_lost_device_fails_everything_once)
         wait_until_ended(items[i]);
     items[5] = add(SIMULATED_DONE); /* the place was reserved before */
     queue_push(stage.queue, &items[5]->work);
-    ck_assert(!dispatch_probe(stage.dispatch, PROBE_MS, reason, sizeof reason));
+    ck_assert(!probe(PROBE_MS, reason));
     ck_assert_ptr_nonnull(strstr(reason, "a simulated loss"));
     ck_assert(counts("gemmd_device_errors_total 1\n"));
     ck_assert_uint_eq(atomic_load(&stage.device->submitted), 2);
@@ -530,7 +586,7 @@ START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
         items[i] = add_and_push(SIMULATED_RUNNING);
     wait_until_submitted(1);
     ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
+    ck_assert(probe(PROBE_MS, NULL));
     ck_assert_uint_eq(atomic_load(&stage.device->probes), 1);
     ck_assert_uint_eq(device_in_flight(&stage.device->base), 1);
     for (int i = 0; i < 3; i++)
@@ -543,14 +599,14 @@ START_TEST(a_right_answer_is_good_for_a_second)
 {
     start(1, ITEMS_MAX);
     uint64_t begun_ns = clock_now_ns();
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
+    ck_assert(probe(PROBE_MS, NULL));
+    ck_assert(probe(PROBE_MS, NULL));
     uint32_t probes = atomic_load(&stage.device->probes);
     if (clock_now_ns() - begun_ns < 1000000000u)
         ck_assert_uint_eq(probes, 1);
     while (clock_now_ns() - begun_ns < 2100000000u)
         wait_a_little();
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
+    ck_assert(probe(PROBE_MS, NULL));
     ck_assert_uint_gt(atomic_load(&stage.device->probes), probes);
     stop();
 }
@@ -558,13 +614,13 @@ END_TEST
 
 START_TEST(a_wrong_answer_is_not_ready_until_a_right_one)
 {
-    char reason[160];
+    char reason[PROBE_REASON_MAX];
     start(1, ITEMS_MAX);
     atomic_store(&stage.device->probe, SIMULATED_PROBE_WRONG);
-    ck_assert(!dispatch_probe(stage.dispatch, PROBE_MS, reason, sizeof reason));
+    ck_assert(!probe(PROBE_MS, reason));
     ck_assert_ptr_nonnull(strstr(reason, "wrong element"));
     atomic_store(&stage.device->probe, SIMULATED_PROBE_RIGHT);
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, reason, sizeof reason));
+    ck_assert(probe(PROBE_MS, reason));
     ck_assert_str_eq(reason, "");
     stop();
 }
@@ -572,15 +628,34 @@ END_TEST
 
 START_TEST(a_silent_device_is_not_ready)
 {
-    char reason[160];
+    char reason[PROBE_REASON_MAX];
     start(1, ITEMS_MAX);
     atomic_store(&stage.device->probe, SIMULATED_PROBE_SILENT);
-    ck_assert(!dispatch_probe(stage.dispatch, 10, reason, sizeof reason));
+    ck_assert(!probe(10, reason));
     ck_assert_ptr_nonnull(strstr(reason, "did not answer"));
     struct item *item = add_and_push(SIMULATED_DONE); /* it still does its other work */
     wait_until_ended(item);
     atomic_store(&stage.device->probe, SIMULATED_PROBE_RIGHT);
-    ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
+    ck_assert(probe(PROBE_MS, NULL));
+    stop();
+}
+END_TEST
+
+START_TEST(an_asker_keeps_its_time)
+{
+    struct asker hasty = {.wait.done = asker_told}, patient = {.wait.done = asker_told};
+    start(1, ITEMS_MAX);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_SILENT);
+    ck_assert(!dispatch_probe(stage.dispatch, &patient.wait, PROBE_MS));
+    ck_assert(!dispatch_probe(stage.dispatch, &hasty.wait, 0));
+    dispatch_expire_probes(stage.dispatch, clock_now_ns());
+    ck_assert(atomic_load(&hasty.answered) && !hasty.wait.right);
+    ck_assert_str_eq(hasty.wait.reason, "the device did not answer within 0 ms");
+    ck_assert(!atomic_load(&patient.answered));
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_RIGHT);
+    while (!atomic_load(&patient.answered))
+        wait_a_little();
+    ck_assert(patient.wait.right);
     stop();
 }
 END_TEST
@@ -592,9 +667,9 @@ START_TEST(a_device_that_is_computing_is_ready)
     atomic_store(&stage.device->probe, SIMULATED_PROBE_WRONG);
     struct item *item = add_and_push(SIMULATED_RUNNING);
     wait_until_submitted(1);
-    ck_assert(dispatch_probe(stage.dispatch, 0, NULL, 0));
+    ck_assert(probe(0, NULL));
     end(item, SIMULATED_DONE);
-    ck_assert(!dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0)); /* idle, it has to prove it */
+    ck_assert(!probe(PROBE_MS, NULL)); /* idle, it has to prove it */
     stop();
     ck_assert_int_eq(item->work.status, GEMMD_OK);
 }
@@ -602,7 +677,7 @@ END_TEST
 
 static void *ask(void *right)
 {
-    *(bool *)right = dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0);
+    *(bool *)right = probe(PROBE_MS, NULL);
     return NULL;
 }
 
@@ -715,7 +790,7 @@ START_TEST(under_load_everything_ends_once)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, produce, &loads[i]), 0);
     }
     for (int i = 0; i < 20; i++) {
-        ck_assert(dispatch_probe(stage.dispatch, PROBE_MS, NULL, 0));
+        ck_assert(probe(PROBE_MS, NULL));
         wait_a_little();
     }
     for (int i = 0; i < PRODUCERS; i++)
@@ -741,6 +816,7 @@ int main(void)
     TCase *tests = tcase_create("dispatch");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, work_runs_and_its_times_are_told);
+    tcase_add_test(tests, who_wants_to_know_is_told_when_his_work_begins);
     tcase_add_test(tests, one_stream_runs_by_priority);
     tcase_add_test(tests, every_stream_is_used_and_no_more);
     tcase_add_test(tests, a_failure_is_its_own_work_s_alone);
@@ -759,6 +835,7 @@ int main(void)
     tcase_add_test(tests, a_right_answer_is_good_for_a_second);
     tcase_add_test(tests, a_wrong_answer_is_not_ready_until_a_right_one);
     tcase_add_test(tests, a_silent_device_is_not_ready);
+    tcase_add_test(tests, an_asker_keeps_its_time);
     tcase_add_test(tests, a_device_that_is_computing_is_ready);
     tcase_add_test(tests, many_may_ask_at_once);
     tcase_add_test(tests, verified_work_tells_its_residual);

@@ -39,6 +39,14 @@ static void compute(const char *name, struct product *product)
     free(workspace);
 }
 
+/* A product of `like`, computed by `tiled`. */
+static void create_computed(struct product *product, const struct gemm_problem *like, uint64_t gap,
+                            enum product_fill fill, uint64_t seed)
+{
+    ck_assert(product_create(product, like, gap, fill, seed));
+    compute("tiled", product);
+}
+
 static double residual_of(const struct product *product, uint64_t seed, bool *pass)
 {
     double residual = -1;
@@ -110,7 +118,7 @@ START_TEST(right_results_pass)
 {
     const struct case_types types = case_types[_i];
     uint64_t seed = (uint64_t)_i;
-    for (uint32_t number = 0; number < case_options_count(); number++) {
+    for (uint32_t number = 0; number < case_options_count(); number += CASE_THINNING) {
         struct product product;
         struct gemm_problem like = {
             .dtype = types.dtype,
@@ -142,7 +150,7 @@ START_TEST(errors_of_one_direction_pass)
                                 .out = types.out,
                                 .m = 3,
                                 .n = 200,
-                                .k = 4000,
+                                .k = 4000 / CASE_THINNING,
                                 .alpha = 1,
                                 .batch = 1};
     struct product product;
@@ -157,7 +165,7 @@ START_TEST(errors_of_one_direction_pass)
         if (!(*k)->takes(&product.problem))
             continue;
         compute((*k)->name, &product);
-        for (uint64_t seed = 0; seed < 20; seed++)
+        for (uint64_t seed = 0; seed < 20; seed += CASE_THINNING)
             must_pass(&product, seed, (*k)->name);
     }
     product_destroy(&product);
@@ -168,15 +176,14 @@ START_TEST(one_wrong_element_fails)
 {
     const struct case_types types = case_types[_i];
     uint64_t seed = 50 + (uint64_t)_i;
-    for (uint32_t number = 0; number < case_options_count(); number++) {
+    for (uint32_t number = 0; number < case_options_count(); number += CASE_THINNING) {
         struct product product;
         uint64_t row, column;
         struct gemm_problem like = {
             .dtype = types.dtype, .out = types.out, .m = 33, .n = 65, .k = 63};
         if (!case_set_options(&like, number) || like.act != GEMM_ACT_NONE || like.alpha == 0)
             continue;
-        ck_assert(product_create(&product, &like, number % 2, PRODUCT_UNIFORM, seed));
-        compute("tiled", &product);
+        create_computed(&product, &like, number % 2, PRODUCT_UNIFORM, seed);
         must_pass(&product, number, "before the change");
         find_largest(&product, &row, &column);
         const double value = get(&product, row, column);
@@ -202,9 +209,8 @@ START_TEST(integers_are_exact)
                                       .alpha = -3,
                                       .beta = 5,
                                       .batch = 2};
-    ck_assert(product_create(&product, &like, 1, PRODUCT_EXTREME, 3)); /* sums wrap */
-    compute("tiled", &product);
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    create_computed(&product, &like, 1, PRODUCT_EXTREME, 3); /* sums wrap */
+    for (uint64_t seed = 0; seed < 20; seed += CASE_THINNING) {
         int32_t *at = element(&product, seed % 5, seed % 7);
         must_pass(&product, seed, "sums beyond 32 bits");
         *at = (int32_t)((uint32_t)*at + 1);
@@ -222,8 +228,7 @@ START_TEST(wrapped_sums_to_f32_pass)
     struct product product;
     const struct gemm_problem like = {
         .dtype = GEMMD_I8, .out = GEMMD_F32, .m = 2, .n = 3, .k = 140000, .alpha = 1, .batch = 1};
-    ck_assert(product_create(&product, &like, 0, PRODUCT_EXTREME, 3));
-    compute("tiled", &product);
+    create_computed(&product, &like, 0, PRODUCT_EXTREME, 3);
     must_pass(&product, 1, "sums beyond 32 bits");
     product_destroy(&product);
 }
@@ -234,13 +239,12 @@ START_TEST(nan_and_infinity_of_operands_pass)
     const struct case_types types = case_types[_i];
     if (types.dtype == GEMMD_I8)
         return;
-    for (uint32_t number = 0; number < case_options_count(); number++) {
+    for (uint32_t number = 0; number < case_options_count(); number += CASE_THINNING) {
         struct product product;
         struct gemm_problem like = {.dtype = types.dtype, .out = types.out, .m = 9, .n = 5, .k = 7};
         if (!case_set_options(&like, number) || like.act != GEMM_ACT_NONE)
             continue;
-        ck_assert(product_create(&product, &like, 0, PRODUCT_SPECIAL, number));
-        compute("tiled", &product);
+        create_computed(&product, &like, 0, PRODUCT_SPECIAL, number);
         must_pass(&product, number, "NaN and infinity");
         product_destroy(&product);
     }
@@ -255,8 +259,7 @@ START_TEST(nan_without_a_cause_fails)
     const struct gemm_problem like = {
         .dtype = types.dtype, .out = types.out, .m = 9, .n = 5, .k = 7, .alpha = 1, .batch = 1};
     struct product product;
-    ck_assert(product_create(&product, &like, 0, PRODUCT_UNIFORM, 1));
-    compute("tiled", &product);
+    create_computed(&product, &like, 0, PRODUCT_UNIFORM, 1);
     const double value = get(&product, 4, 2);
     set(&product, 4, 2, (double)NAN);
     must_fail(&product, 1, "a NaN");
@@ -273,8 +276,7 @@ START_TEST(nan_that_got_lost_fails)
     struct gemm_problem like = {
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 9, .n = 5, .k = 7, .alpha = 1, .batch = 1};
     struct product product;
-    ck_assert(product_create(&product, &like, 0, PRODUCT_UNIFORM, 1));
-    compute("tiled", &product);
+    create_computed(&product, &like, 0, PRODUCT_UNIFORM, 1);
     ((float *)(void *)(product.buffers[PRODUCT_A].data + product.buffers[PRODUCT_A].offset))[7] =
         NAN;
     must_fail(&product, 1, "A has a NaN in row 1, C has none");
@@ -294,8 +296,7 @@ START_TEST(overflow_passes_and_hides_nothing)
                                       .batch = 1};
     struct product product;
     unsigned infinite = 0, small = 0;
-    ck_assert(product_create(&product, &like, 0, PRODUCT_EXTREME, 1));
-    compute("tiled", &product);
+    create_computed(&product, &like, 0, PRODUCT_EXTREME, 1);
     for (uint64_t i = 0; i < 20; i++)
         for (uint64_t j = 0; j < 20; j++)
             infinite += isinf(get(&product, i, j)) != 0;

@@ -80,7 +80,7 @@ START_TEST(every_option)
 {
     const struct case_types types = case_types[_i];
     uint64_t seed = (uint64_t)_i;
-    for (uint32_t number = 0; number < case_options_count(); number++) {
+    for (uint32_t number = 0; number < case_options_count(); number += CASE_THINNING) {
         struct gemm_problem problem = {
             .dtype = types.dtype,
             .out = types.out,
@@ -99,7 +99,7 @@ START_TEST(every_size)
     const struct case_types types = case_types[_i];
     const uint32_t sizes = case_sizes_count();
     uint64_t seed = 1000 + (uint64_t)_i;
-    for (uint32_t number = 0; number < sizes * sizes * sizes; number++) {
+    for (uint32_t number = 0; number < sizes * sizes * sizes; number += CASE_THINNING) {
         struct gemm_problem problem = {
             .dtype = types.dtype,
             .out = types.out,
@@ -154,7 +154,7 @@ START_TEST(nan_and_infinity)
     const struct case_types types = case_types[_i];
     if (types.dtype == GEMMD_I8)
         return;
-    for (uint32_t number = 0; number < case_options_count(); number++) {
+    for (uint32_t number = 0; number < case_options_count(); number += CASE_THINNING) {
         struct gemm_problem problem = {
             .dtype = types.dtype, .out = types.out, .m = 7, .n = 33, .k = 3};
         if (case_set_options(&problem, number))

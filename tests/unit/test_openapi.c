@@ -221,7 +221,7 @@ START_TEST(all_parameters_are_described)
 }
 END_TEST
 
-/* Statuses that are listed exist, and every one that a product can fail with is listed. */
+/* Failures that are listed exist, and every one that a product can end with is listed. */
 START_TEST(statuses_are_those_of_the_list)
 {
     json_t *responses = at("|paths|/gemm|post|responses");
@@ -229,7 +229,7 @@ START_TEST(statuses_are_those_of_the_list)
     json_t *response;
     json_object_foreach(responses, status, response)
     {
-        bool known = strcmp(status, "default") == 0;
+        bool known = strcmp(status, "default") == 0 || status[0] == '2';
         for (unsigned code = 0; code < GEMMD_ERR_COUNT; code++)
             known = known || strtol(status, NULL, 10) == error_status((enum gemmd_error)code);
         ck_assert_msg(known, "no error has status %s", status);

@@ -243,6 +243,29 @@ START_TEST(the_bytes_are_exact)
 }
 END_TEST
 
+START_TEST(a_place_can_grow)
+{
+    struct fault fault;
+    struct queue *queue = create(2, 1000);
+    ck_assert_int_eq(queue_reserve(queue, 0, 100, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 300, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 601, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "300 of 1000"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701"));
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
+    queue_close(queue);                                        /* what has a place keeps it */
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 600, &fault), GEMMD_OK);
+    ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
+    ck_assert_uint_eq(queue_state(queue).reserved, 2);
+    queue_release(queue, 0, 700);
+    queue_release(queue, 0, 300);
+    ck_assert_uint_eq(queue_state(queue).reserved_bytes, 0);
+    queue_destroy(queue);
+}
+END_TEST
+
 START_TEST(what_never_fits_is_not_told_to_come_back)
 {
     struct fault fault;
@@ -396,6 +419,30 @@ START_TEST(failing_ends_what_waits_and_what_comes)
     queue_fail_all(queue, GEMMD_ERR_DRAINING, "later");
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_uint_eq(queue_state(queue).waiting, 0);
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(only_what_waits_can_be_taken_back)
+{
+    struct item items[3];
+    char text[64];
+    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue *queue = create(8, 80);
+    item_init(&items[0], 0, 4, 0);
+    ck_assert(!queue_cancel(queue, &items[0].work)); /* it was never pushed */
+    push_mixed(queue, items, 3, (uint32_t)_i * 7);
+    ck_assert(queue_cancel(queue, &items[1].work));
+    ck_assert(!queue_cancel(queue, &items[1].work));
+    ck_assert_uint_eq(queue_state(queue).waiting, 2);
+    ck_assert_uint_eq(queue_state(queue).waiting_bytes, 20);
+    ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), _i == 1 ? "0 2" : "0");
+    ck_assert(!queue_cancel(queue, &items[0].work));
+    if (_i == 0)
+        ck_assert(queue_cancel(queue, &items[2].work));
+    ck_assert_ptr_null(queue_pop(queue, room, 0));
+    for (int i = 0; i < 3; i++)
+        ck_assert_uint_eq(atomic_load(&items[i].ended), 0);
     queue_destroy(queue);
 }
 END_TEST
@@ -642,6 +689,7 @@ int main(void)
     tcase_add_test(tests, what_comes_later_can_pass_what_waits);
     tcase_add_test(tests, the_count_is_exact);
     tcase_add_test(tests, the_bytes_are_exact);
+    tcase_add_test(tests, a_place_can_grow);
     tcase_add_test(tests, what_never_fits_is_not_told_to_come_back);
     tcase_add_test(tests, a_place_is_held_until_it_is_given_back);
     tcase_add_test(tests, expired_work_is_not_popped);
@@ -649,6 +697,7 @@ int main(void)
     tcase_add_test(tests, expire_ends_what_is_due_and_nothing_else);
     tcase_add_test(tests, done_may_call_back);
     tcase_add_test(tests, failing_ends_what_waits_and_what_comes);
+    tcase_add_loop_test(tests, only_what_waits_can_be_taken_back, 0, 2); /* alone, sharing */
     tcase_add_test(tests, closing_refuses_places_and_keeps_promises);
     tcase_add_test(tests, a_push_ends_a_wait);
     tcase_add_test(tests, a_wake_ends_a_wait_before_or_after_it_begins);

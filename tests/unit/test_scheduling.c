@@ -69,7 +69,7 @@ static void start(uint32_t slots)
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
-                                    metrics_shard(stage.metrics, 0), MAX_BATCH);
+                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 

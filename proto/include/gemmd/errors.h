@@ -8,6 +8,8 @@
  *   slug         last part of the problem's `type` URI, and the metric label
  *   http_status  0 for faults that only a client can see
  *   retriable    1 if the same request may succeed later; a product is safe to repeat
+ *
+ * The values are libgemmd's ABI: what is new is added at the end.
  */
 #ifndef GEMMD_ERRORS_H
 #define GEMMD_ERRORS_H
@@ -44,7 +46,10 @@ extern "C" {
     X(TIMEOUT, "timeout", 0, 0, "The client's own time ran out")                                   \
     X(PROTOCOL, "protocol", 0, 0, "The answer is not what the protocol promises")                  \
     X(IO, "io", 0, 0, "A file could not be read or written")                                       \
-    X(CANCELLED, "cancelled", 0, 0, "Cancelled by the caller")
+    X(CANCELLED, "cancelled", 0, 0, "Cancelled by the caller")                                     \
+    X(URI_TOO_LONG, "uri-too-long", 414, 0, "The request line is too long")                        \
+    X(HEADERS_TOO_LARGE, "headers-too-large", 431, 0, "The headers are too large")                 \
+    X(HTTP_VERSION, "http-version", 505, 0, "Unknown version of HTTP")
 
 enum gemmd_error {
 #define X(name, slug, status, retriable, title) GEMMD_ERR_##name,

@@ -22,8 +22,11 @@ static bool read_head(struct answer *answer)
     return true;
 }
 
-enum answer_progress answer_take(struct answer *answer, const char *bytes, size_t count)
+enum answer_progress answer_take(struct answer *answer, const char *bytes, size_t count,
+                                 size_t *payload_bytes)
 {
+    if (payload_bytes != NULL)
+        *payload_bytes = 0;
     if (!answer->has_head) {
         size_t room = sizeof answer->head - 1 - answer->head_bytes;
         size_t copied = count < room ? count : room;
@@ -42,6 +45,8 @@ enum answer_progress answer_take(struct answer *answer, const char *bytes, size_
     }
     if (count > answer->left)
         return ANSWER_BROKEN;
+    if (payload_bytes != NULL)
+        *payload_bytes = count;
     answer->left -= count;
     return answer->left == 0 ? ANSWER_WHOLE : ANSWER_MORE;
 }

@@ -23,7 +23,9 @@ enum answer_progress { ANSWER_MORE, ANSWER_WHOLE, ANSWER_BROKEN };
 
 /* Ready for the next answer. */
 void answer_reset(struct answer *answer);
-/* Takes bytes as they arrived. Nothing may follow the answer's end. */
-enum answer_progress answer_take(struct answer *answer, const char *bytes, size_t count);
+/* Takes bytes as they arrived. Nothing may follow the answer's end. `*payload_bytes` (NULL: not
+ * wanted) is how many of them, at their end, belong to the payload. */
+enum answer_progress answer_take(struct answer *answer, const char *bytes, size_t count,
+                                 size_t *payload_bytes);
 
 #endif

@@ -40,7 +40,7 @@ static bool take_answer(struct answer *answer, int fd)
     answer_reset(answer);
     while (progress == ANSWER_MORE) {
         ssize_t more = recv(fd, bytes, sizeof bytes, 0);
-        progress = more > 0 ? answer_take(answer, bytes, (size_t)more) : ANSWER_BROKEN;
+        progress = more > 0 ? answer_take(answer, bytes, (size_t)more, NULL) : ANSWER_BROKEN;
     }
     return progress == ANSWER_WHOLE && answer->status == 200;
 }

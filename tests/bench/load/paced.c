@@ -165,7 +165,7 @@ static void receive(struct sender *sender, struct connection *connection)
     if (more < 0 && errno == EAGAIN)
         return;
     enum answer_progress progress =
-        more > 0 ? answer_take(&connection->answer, bytes, (size_t)more) : ANSWER_BROKEN;
+        more > 0 ? answer_take(&connection->answer, bytes, (size_t)more, NULL) : ANSWER_BROKEN;
     if (progress == ANSWER_WHOLE)
         finish(sender, connection);
     else if (progress == ANSWER_BROKEN)

@@ -1,0 +1,144 @@
+#include "server/http/gemm_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/clock.h"
+#include "server/daemon.h"
+#include "server/http/gemm_answer.h"
+#include "server/http/request.h"
+#include "server/http/respond.h"
+#include "server/jobs/job_view.h"
+#include "server/jobs/keeper.h"
+
+/* Belongs to the queue and the dispatch thread, then to the keeper, who frees it. */
+struct gemm_job {
+    struct daemon *daemon; /* borrowed */
+    struct job *job;
+    struct job_task task;
+    struct gemm_call call;
+    struct gemm_times times;
+    struct inbox_message ended; /* to the keeper */
+};
+
+#define JOB_OF(pointer, member)                                                                    \
+    ((struct gemm_job *)(void *)((char *)(pointer)-offsetof(struct gemm_job, member)))
+
+bool gemm_job_wanted(const struct request *request)
+{
+    const struct daemon *daemon = request->daemon;
+    return daemon->config.max_jobs > 0 && atomic_load(&daemon->stage) == DAEMON_SERVING &&
+           request_preferences(request).respond_async;
+}
+
+static bool has_shapes(const struct gemm_call *call)
+{
+    return call->result != NULL;
+}
+
+static enum gemmd_error reserve(struct request *request)
+{
+    const struct gemm_call *call = &request->gemm;
+    /* The sum was checked when the result's block was taken. */
+    return job_answer_reserve(job_answer(request->job), call->header_bytes + call->result_bytes,
+                              &request->fault);
+}
+
+enum gemmd_error gemm_job_open(struct request *request)
+{
+    enum gemmd_error code = job_open(request->daemon->jobs, request->tenant, "gemm", request->id,
+                                     &request->job, &request->fault);
+    return code == GEMMD_OK && has_shapes(&request->gemm) ? reserve(request) : code;
+}
+
+/* On the keeper's thread. */
+static void finish(struct inbox_message *message)
+{
+    struct gemm_job *job = JOB_OF(message, ended);
+    struct gemm_call *call = &job->call;
+    struct job_answer *answer = job_answer(job->job);
+    call->memory = keeper_memory(job->daemon->keeper);
+    if (call->work.status != GEMMD_OK) {
+        job_answer_fail(answer, &call->work.fault);
+    } else if (!job_is_cancelled(job->job)) {
+        memcpy(answer->payload, call->result, answer->bytes);
+        job->times.answered_ns = clock_now_ns();
+        gemm_answer_headers(call, &job->times, &answer->headers);
+        answer->status = 200;
+    }
+    /* What the product held is free before anyone can see that it is done. */
+    gemm_call_close(call, job->daemon);
+    job_finish(job->job, clock_now_ns());
+    free(job);
+}
+
+static void work_started(struct work *work)
+{
+    job_start(JOB_OF(work, call.work)->job, clock_now_ns());
+}
+
+static void work_done(struct work *work)
+{
+    struct gemm_job *job = JOB_OF(work, call.work);
+    keeper_post(job->daemon->keeper, &job->ended);
+}
+
+static void cancel(struct job_task *task)
+{
+    struct gemm_job *job = JOB_OF(task, task);
+    struct work *work = &job->call.work;
+    if (!queue_cancel(job->daemon->queue, work))
+        return; /* what runs ends by itself */
+    work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
+    work_done(work);
+}
+
+static void answer_accepted(struct request *request, const struct job_view *view)
+{
+    char text[JOB_VIEW_TEXT_MAX], location[sizeof "/jobs/" + JOB_ID_TEXT];
+    uint64_t length = job_view_json(view, text);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
+    if (response != NULL) {
+        snprintf(location, sizeof location, "/jobs/%s", view->id);
+        MHD_add_response_header(response, "Content-Type", "application/json");
+        MHD_add_response_header(response, "Location", location);
+        MHD_add_response_header(response, "Preference-Applied", "respond-async");
+    }
+    respond(request, 202, response, length);
+}
+
+void gemm_job_submit(struct request *request)
+{
+    struct job_view view;
+    struct gemm_job *job = NULL;
+    if (job_answer(request->job)->payload == NULL && reserve(request) != GEMMD_OK)
+        goto refuse;
+    job = malloc(sizeof *job);
+    if (job == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
+        goto refuse;
+    }
+    *job = (struct gemm_job){
+        .daemon = request->daemon,
+        .job = request->job,
+        .task.cancel = cancel,
+        .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
+        .ended.act = finish,
+    };
+    gemm_call_move(&job->call, &request->gemm);
+    request->job = NULL;
+
+    struct work *work = &job->call.work;
+    work->started = work_started;
+    work->done = work_done;
+    work->queued_ns = clock_now_ns();
+    job_accept(job->job, &job->task, work->queued_ns, &view);
+    queue_push(request->daemon->queue, work); /* the job may be done, and gone, at once */
+    answer_accepted(request, &view);
+    return;
+
+refuse:
+    respond_fault(request, &request->fault);
+}

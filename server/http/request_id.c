@@ -1,0 +1,23 @@
+#include "server/http/request_id.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t *state)
+{
+    size_t length = given == NULL ? 0 : strlen(given);
+    bool usable = length > 0 && length <= REQUEST_ID_MAX;
+    for (size_t i = 0; usable && i < length; i++)
+        usable = given[i] > ' ' && given[i] < 0x7f;
+    if (usable) {
+        memcpy(id, given, length + 1);
+        return;
+    }
+    /* splitmix64 (S. Vigna): unique enough for a log; ids are no secret. */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    snprintf(id, REQUEST_ID_MAX + 1, "%016" PRIx64, z ^ (z >> 31));
+}

@@ -1,0 +1,77 @@
+#include "server/jobs/job_answer.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct job_answer *job_answer_create(struct job_budget *budget)
+{
+    struct job_answer *answer = calloc(1, sizeof *answer);
+    if (answer == NULL)
+        return NULL;
+    answer->budget = budget;
+    atomic_init(&answer->references, 1);
+    return answer;
+}
+
+static bool take_room(struct job_budget *budget, uint64_t bytes, uint64_t *taken)
+{
+    *taken = atomic_load(&budget->bytes);
+    do {
+        if (bytes > budget->max_bytes - *taken)
+            return false;
+    } while (!atomic_compare_exchange_weak(&budget->bytes, taken, *taken + bytes));
+    return true;
+}
+
+enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, struct fault *fault)
+{
+    struct job_budget *budget = answer->budget;
+    uint64_t taken;
+    if (bytes > budget->max_bytes)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result is %" PRIu64 " bytes long; those of all jobs together can "
+                         "have %" PRIu64,
+                         bytes, budget->max_bytes);
+    if (!take_room(budget, bytes, &taken))
+        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "the results of jobs take %" PRIu64 " of %" PRIu64
+                         " bytes, this one needs %" PRIu64 "; delete what you have fetched",
+                         taken, budget->max_bytes, bytes);
+    answer->payload = malloc(bytes > 0 ? bytes : 1);
+    if (answer->payload == NULL) {
+        atomic_fetch_sub(&budget->bytes, bytes);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for a result of %" PRIu64 " bytes", bytes);
+    }
+    answer->bytes = bytes;
+    return GEMMD_OK;
+}
+
+static void give_back(struct job_answer *answer)
+{
+    free(answer->payload);
+    atomic_fetch_sub(&answer->budget->bytes, answer->bytes);
+    answer->payload = NULL;
+    answer->bytes = 0;
+}
+
+void job_answer_fail(struct job_answer *answer, const struct fault *fault)
+{
+    give_back(answer);
+    answer->fault = *fault;
+    answer->status = error_status(fault->code);
+}
+
+void job_answer_hold(struct job_answer *answer)
+{
+    atomic_fetch_add(&answer->references, 1);
+}
+
+void job_answer_release(struct job_answer *answer)
+{
+    if (answer == NULL || atomic_fetch_sub(&answer->references, 1) > 1)
+        return;
+    give_back(answer);
+    free(answer);
+}

@@ -1,0 +1,547 @@
+/*
+ * jobs.c - a hash table by name, and three lists by what happens next: unfinished jobs (their work
+ * ends), kept ones (they expire) and remembered ones (they are forgotten). As every answer is kept
+ * equally long, the lists are in the order in which that happens.
+ */
+#include "server/jobs/jobs.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { NS_PER_MS = 1000000 };
+
+enum { UNFINISHED, KEPT, REMEMBERED, LISTS };
+
+struct job {
+    struct jobs *jobs;
+    struct job *next_in_bucket;
+    struct job *next, *previous; /* of its list */
+    struct job_id id;
+    char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];
+    const char *op;
+    enum job_state state;
+    struct job_task *task;     /* from job_accept to job_finish */
+    struct job_answer *answer; /* NULL once it is not wanted and nobody writes it */
+    struct job_waiter *waiters;
+    int64_t created_ms; /* since the epoch */
+    uint64_t accepted_ns, started_ns, finished_ns;
+    uint64_t due_ns; /* kept: expires; remembered: is forgotten */
+};
+
+struct list {
+    struct job *first, *last;
+};
+
+struct jobs {
+    pthread_mutex_t lock;
+    struct jobs_limits limits;
+    struct job_budget budget;
+    struct job **buckets;
+    uint64_t bucket_mask;
+    struct list lists[LISTS];
+    uint32_t open, unfinished, remembered; /* open: counts against the limit */
+    uint64_t earliest_wait_ns;             /* nobody's wait ends before; UINT64_MAX: nobody's */
+    bool closed;
+    struct jobs_counts counts;
+    _Atomic uint64_t due_ns;
+};
+
+const char *job_state_name(enum job_state state)
+{
+    static const char *const names[JOB_STATES] = {"receiving", "queued",    "running", "done",
+                                                  "failed",    "cancelled", "expired"};
+    return names[state];
+}
+
+struct jobs *jobs_create(const struct jobs_limits *limits)
+{
+    struct jobs *jobs = calloc(1, sizeof *jobs);
+    if (jobs == NULL)
+        return NULL;
+    uint64_t buckets = 16;
+    while (buckets < 2 * (uint64_t)limits->max_jobs) /* and as many that are remembered */
+        buckets *= 2;
+    jobs->limits = *limits;
+    jobs->budget.max_bytes = limits->max_bytes;
+    jobs->bucket_mask = buckets - 1;
+    jobs->earliest_wait_ns = UINT64_MAX;
+    atomic_init(&jobs->due_ns, UINT64_MAX);
+    jobs->buckets = calloc(buckets, sizeof(struct job *));
+    if (jobs->buckets == NULL || pthread_mutex_init(&jobs->lock, NULL) != 0) {
+        free(jobs->buckets);
+        free(jobs);
+        return NULL;
+    }
+    return jobs;
+}
+
+/* --- The table and the lists. Under the lock. */
+
+static struct job **bucket_of(struct jobs *jobs, const struct job_id *id)
+{
+    return &jobs->buckets[job_id_hash(id) & jobs->bucket_mask];
+}
+
+static struct job *look_up(struct jobs *jobs, const char *text)
+{
+    struct job_id id;
+    if (!job_id_read(text, &id))
+        return NULL;
+    struct job *job = *bucket_of(jobs, &id);
+    while (job != NULL && !job_id_equal(&job->id, &id))
+        job = job->next_in_bucket;
+    return job;
+}
+
+static void list_append(struct list *list, struct job *job)
+{
+    job->next = NULL;
+    job->previous = list->last;
+    if (list->last != NULL)
+        list->last->next = job;
+    else
+        list->first = job;
+    list->last = job;
+}
+
+static void list_remove(struct list *list, struct job *job)
+{
+    if (job->previous != NULL)
+        job->previous->next = job->next;
+    else
+        list->first = job->next;
+    if (job->next != NULL)
+        job->next->previous = job->previous;
+    else
+        list->last = job->previous;
+}
+
+/* Takes out the first if its time has come, or NULL. */
+static struct job *list_pop(struct list *list, uint64_t now_ns)
+{
+    struct job *job = list->first;
+    if (job == NULL || job->due_ns > now_ns)
+        return NULL;
+    list->first = job->next;
+    if (list->first != NULL)
+        list->first->previous = NULL;
+    else
+        list->last = NULL;
+    return job;
+}
+
+/* Says when jobs_expire has to look again. */
+static void set_due(struct jobs *jobs)
+{
+    uint64_t due_ns = jobs->earliest_wait_ns;
+    for (int i = KEPT; i < LISTS; i++)
+        if (jobs->lists[i].first != NULL && jobs->lists[i].first->due_ns < due_ns)
+            due_ns = jobs->lists[i].first->due_ns;
+    atomic_store(&jobs->due_ns, due_ns);
+}
+
+static void set_state(struct job *job, enum job_state state)
+{
+    job->jobs->counts.states[job->state]--;
+    job->jobs->counts.states[state]++;
+    job->state = state;
+}
+
+/* It does not count any more. */
+static void uncount(struct job *job)
+{
+    job->jobs->counts.states[job->state]--;
+    job->jobs->open--;
+}
+
+/* It cannot be found any more. */
+static void bucket_remove(struct job *job)
+{
+    struct job **link = bucket_of(job->jobs, &job->id);
+    while (*link != job)
+        link = &(*link)->next_in_bucket;
+    *link = job->next_in_bucket;
+}
+
+static void destroy(struct job *job)
+{
+    job_answer_release(job->answer);
+    free(job);
+}
+
+/* Forgets the oldest, if its time has come. */
+static bool forget(struct jobs *jobs, uint64_t now_ns)
+{
+    struct job *job = list_pop(&jobs->lists[REMEMBERED], now_ns);
+    if (job == NULL)
+        return false;
+    bucket_remove(job);
+    jobs->remembered--;
+    free(job);
+    return true;
+}
+
+/* Only its name stays, for a while and as long as there are not too many. It is in no list. */
+static void remember(struct jobs *jobs, struct job *job, uint64_t now_ns)
+{
+    if (jobs->remembered == jobs->limits.max_jobs)
+        forget(jobs, UINT64_MAX);
+    job->due_ns = now_ns + jobs->limits.ttl_ns;
+    list_append(&jobs->lists[REMEMBERED], job);
+    jobs->remembered++;
+}
+
+static void wake_all(struct job *job)
+{
+    struct job_waiter *next;
+    for (struct job_waiter *waiter = job->waiters; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        waiter->wake(waiter);
+    }
+    job->waiters = NULL;
+}
+
+/* --- Making jobs. */
+
+enum gemmd_error job_open(struct jobs *jobs, const char *tenant, const char *op,
+                          const char *request_id, struct job **out, struct fault *fault)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (job == NULL || (job->answer = job_answer_create(&jobs->budget)) == NULL) {
+        free(job);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
+    }
+    job->jobs = jobs;
+    job->op = op;
+    job->state = JOB_RECEIVING;
+    snprintf(job->tenant, sizeof job->tenant, "%s", tenant);
+    snprintf(job->request_id, sizeof job->request_id, "%s", request_id);
+
+    bool named = job_id_random(&job->id);
+    pthread_mutex_lock(&jobs->lock);
+    bool room = jobs->open < jobs->limits.max_jobs;
+    if (named && room) {
+        jobs->open++;
+        jobs->counts.states[JOB_RECEIVING]++;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    if (named && room) {
+        *out = job;
+        return GEMMD_OK;
+    }
+    destroy(job);
+    if (!named)
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system has no random numbers");
+    return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                     "there are %" PRIu32 " jobs, which is the limit; delete what you have fetched",
+                     jobs->limits.max_jobs);
+}
+
+struct job_answer *job_answer(struct job *job)
+{
+    return job->answer;
+}
+
+void job_discard(struct job *job)
+{
+    if (job == NULL)
+        return;
+    pthread_mutex_lock(&job->jobs->lock);
+    uncount(job);
+    pthread_mutex_unlock(&job->jobs->lock);
+    destroy(job);
+}
+
+static int64_t epoch_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
+}
+
+static bool is_kept(const struct job *job)
+{
+    return job->state == JOB_DONE || job->state == JOB_FAILED;
+}
+
+/* Under the lock. */
+static void describe(const struct job *job, uint64_t now_ns, struct job_view *view)
+{
+    bool ended = job->finished_ns != 0;
+    uint64_t end_ns = ended ? job->finished_ns : now_ns;
+    uint64_t queue_end_ns = job->started_ns != 0 ? job->started_ns : end_ns;
+    *view = (struct job_view){
+        .state = job->state,
+        .op = job->op,
+        .created_ms = job->created_ms,
+        .has_started = job->started_ns != 0,
+        .queued_ns = queue_end_ns > job->accepted_ns ? queue_end_ns - job->accepted_ns : 0,
+    };
+    job_id_write(&job->id, view->id);
+    memcpy(view->request_id, job->request_id, sizeof view->request_id);
+    if (view->has_started && end_ns > job->started_ns)
+        view->running_ns = end_ns - job->started_ns;
+    if (is_kept(job)) {
+        view->expires_ms =
+            job->created_ms + (int64_t)((job->due_ns - job->accepted_ns) / NS_PER_MS);
+        view->status = job->answer->status;
+        view->bytes = job->answer->bytes;
+    }
+}
+
+void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct job_view *view)
+{
+    struct jobs *jobs = job->jobs;
+    job->task = task;
+    job->accepted_ns = now_ns;
+    job->created_ms = epoch_ms();
+    pthread_mutex_lock(&jobs->lock);
+    struct job **bucket = bucket_of(jobs, &job->id);
+    job->next_in_bucket = *bucket;
+    *bucket = job;
+    list_append(&jobs->lists[UNFINISHED], job);
+    set_state(job, JOB_QUEUED);
+    jobs->unfinished++;
+    jobs->counts.created++;
+    if (view != NULL)
+        describe(job, now_ns, view);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+void job_start(struct job *job, uint64_t now_ns)
+{
+    pthread_mutex_lock(&job->jobs->lock);
+    job->started_ns = now_ns;
+    if (job->state == JOB_QUEUED)
+        set_state(job, JOB_RUNNING);
+    pthread_mutex_unlock(&job->jobs->lock);
+}
+
+void job_finish(struct job *job, uint64_t now_ns)
+{
+    struct jobs *jobs = job->jobs;
+    struct job_answer *unwanted = NULL;
+    pthread_mutex_lock(&jobs->lock);
+    job->task = NULL;
+    job->finished_ns = now_ns;
+    list_remove(&jobs->lists[UNFINISHED], job);
+    jobs->unfinished--;
+    if (job->state == JOB_CANCELLED) {
+        unwanted = job->answer;
+        job->answer = NULL;
+        uncount(job);
+        remember(jobs, job, now_ns);
+    } else {
+        set_state(job, job->answer->fault.code == GEMMD_OK ? JOB_DONE : JOB_FAILED);
+        job->due_ns = now_ns + jobs->limits.ttl_ns;
+        list_append(&jobs->lists[KEPT], job);
+        wake_all(job);
+    }
+    set_due(jobs);
+    pthread_mutex_unlock(&jobs->lock);
+    job_answer_release(unwanted);
+}
+
+bool job_is_cancelled(struct job *job)
+{
+    pthread_mutex_lock(&job->jobs->lock);
+    bool cancelled = job->state == JOB_CANCELLED;
+    pthread_mutex_unlock(&job->jobs->lock);
+    return cancelled;
+}
+
+/* --- Asking. */
+
+/* Under the lock. NULL and a code if there is none that this tenant may know of. */
+static struct job *find(struct jobs *jobs, const char *id, const char *tenant,
+                        enum gemmd_error *code, struct fault *fault)
+{
+    struct job *job = look_up(jobs, id);
+    if (job == NULL)
+        *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job of that id");
+    else if (strcmp(job->tenant, tenant) != 0)
+        *code = fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job is another tenant's");
+    else if (job->state == JOB_EXPIRED)
+        *code = fault_set(fault, GEMMD_ERR_GONE, NULL,
+                          "the job's result has expired; it was kept for %" PRIu64 " ms",
+                          jobs->limits.ttl_ns / NS_PER_MS);
+    else
+        return job;
+    return NULL;
+}
+
+enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
+                           struct job_view *view, struct job_answer **answer, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = find(jobs, id, tenant, &code, fault);
+    if (job != NULL) {
+        describe(job, now_ns, view);
+        if (answer != NULL) {
+            *answer = is_kept(job) ? job->answer : NULL;
+            if (*answer != NULL)
+                job_answer_hold(*answer);
+        }
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return code;
+}
+
+static bool is_unfinished(const struct job *job)
+{
+    return job->state == JOB_QUEUED || job->state == JOB_RUNNING;
+}
+
+enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
+                             struct job_view *view, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    struct job *removed = NULL;
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = find(jobs, id, tenant, &code, fault);
+    if (job != NULL) {
+        if (is_unfinished(job)) {
+            set_state(job, JOB_CANCELLED);
+            jobs->counts.cancelled++;
+            wake_all(job);
+            job->task->cancel(job->task);
+        }
+        describe(job, now_ns, view);
+        if (is_kept(job)) {
+            uncount(job);
+            bucket_remove(job);
+            list_remove(&jobs->lists[KEPT], job);
+            set_due(jobs);
+            removed = job;
+        }
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    if (removed != NULL)
+        destroy(removed);
+    return code;
+}
+
+bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job_waiter *waiter)
+{
+    enum gemmd_error code;
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = jobs->closed ? NULL : find(jobs, id, tenant, &code, NULL);
+    bool waits = job != NULL && is_unfinished(job);
+    if (waits) {
+        waiter->next = job->waiters;
+        job->waiters = waiter;
+        if (waiter->until_ns < jobs->earliest_wait_ns) {
+            jobs->earliest_wait_ns = waiter->until_ns;
+            set_due(jobs);
+        }
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return waits;
+}
+
+/* --- Keeping. */
+
+/* Under the lock. Wakes those of a job who have waited long enough. */
+static void wake_due(struct job *job, uint64_t now_ns)
+{
+    struct job_waiter **link = &job->waiters;
+    while (*link != NULL) {
+        struct job_waiter *waiter = *link;
+        if (waiter->until_ns <= now_ns) {
+            *link = waiter->next;
+            waiter->wake(waiter);
+            continue;
+        }
+        if (waiter->until_ns < job->jobs->earliest_wait_ns)
+            job->jobs->earliest_wait_ns = waiter->until_ns;
+        link = &waiter->next;
+    }
+}
+
+/* Under the lock. The answer of the next job that expires, or NULL. */
+static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
+{
+    struct job *job = list_pop(&jobs->lists[KEPT], now_ns);
+    if (job == NULL)
+        return NULL;
+    struct job_answer *answer = job->answer;
+    job->answer = NULL;
+    uncount(job);
+    job->state = JOB_EXPIRED;
+    jobs->counts.expired++;
+    remember(jobs, job, now_ns);
+    return answer;
+}
+
+void jobs_expire(struct jobs *jobs, uint64_t now_ns)
+{
+    struct job_answer *answer;
+    pthread_mutex_lock(&jobs->lock);
+    while ((answer = expire_next(jobs, now_ns)) != NULL) {
+        pthread_mutex_unlock(&jobs->lock); /* large memory is given back slowly */
+        job_answer_release(answer);
+        pthread_mutex_lock(&jobs->lock);
+    }
+    while (forget(jobs, now_ns))
+        ;
+    if (jobs->earliest_wait_ns <= now_ns) {
+        jobs->earliest_wait_ns = UINT64_MAX;
+        for (struct job *job = jobs->lists[UNFINISHED].first; job != NULL; job = job->next)
+            wake_due(job, now_ns);
+    }
+    set_due(jobs);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+uint64_t jobs_due_ns(const struct jobs *jobs)
+{
+    return atomic_load(&jobs->due_ns);
+}
+
+void jobs_close(struct jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    jobs->closed = true;
+    for (struct job *job = jobs->lists[UNFINISHED].first; job != NULL; job = job->next)
+        wake_all(job);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+struct jobs_counts jobs_counts(struct jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    struct jobs_counts counts = jobs->counts;
+    pthread_mutex_unlock(&jobs->lock);
+    counts.bytes = atomic_load(&jobs->budget.bytes);
+    return counts;
+}
+
+uint32_t jobs_unfinished(struct jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    uint32_t unfinished = jobs->unfinished;
+    pthread_mutex_unlock(&jobs->lock);
+    return unfinished;
+}
+
+void jobs_destroy(struct jobs *jobs)
+{
+    if (jobs == NULL)
+        return;
+    for (int i = 0; i < LISTS; i++) {
+        struct job *next;
+        for (struct job *job = jobs->lists[i].first; job != NULL; job = next) {
+            next = job->next;
+            destroy(job);
+        }
+    }
+    pthread_mutex_destroy(&jobs->lock);
+    free(jobs->buckets);
+    free(jobs);
+}
