@@ -88,6 +88,28 @@ START_TEST(what_never_fits_a_tenant_is_too_large)
 }
 END_TEST
 
+START_TEST(a_place_grows_within_all_limits)
+{
+    struct fault fault;
+    struct places *places = create(10, 1000, 2, 0, 600);
+    ck_assert_int_eq(places_take(places, 0, 100, NULL), GEMMD_OK);
+    ck_assert_int_eq(places_take(places, 1, 500, NULL), GEMMD_OK);
+    ck_assert_int_eq(places_take_more(places, 0, 100, 501, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(places_take_more(places, 0, 100, 401, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "500 of 1000"));
+    check_held(places, 0, 1, 100);
+    ck_assert_int_eq(places_take_more(places, 0, 100, 400, &fault), GEMMD_OK);
+    check_held(places, 0, 1, 500);
+    ck_assert_uint_eq(places_held(places).bytes, 1000);
+    places_give(places, 0, 500);
+    ck_assert_int_eq(places_take(places, 1, 60, NULL), GEMMD_OK);
+    ck_assert_int_eq(places_take_more(places, 1, 60, 41, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "500 of 600"));
+    check_held(places, 1, 2, 560);
+    places_destroy(places);
+}
+END_TEST
+
 START_TEST(one_tenant_without_limits_is_the_whole)
 {
     struct places *places = create(2, 100, 1, 0, 0);
@@ -209,6 +231,7 @@ int main(void)
     tcase_add_test(tests, a_tenant_is_held_to_his_own_count);
     tcase_add_test(tests, a_tenant_is_held_to_his_own_bytes);
     tcase_add_test(tests, what_never_fits_a_tenant_is_too_large);
+    tcase_add_test(tests, a_place_grows_within_all_limits);
     tcase_add_test(tests, one_tenant_without_limits_is_the_whole);
     tcase_add_test(tests, the_wait_is_for_what_is_missing);
     tcase_add_test(tests, a_tenant_s_wait_is_at_his_own_rate);
