@@ -136,6 +136,21 @@ static void take_verify(struct answer *answer, const char *value)
     parameter_value(value, "residual", &answer->residual);
 }
 
+static void take_etag(struct answer *answer, const char *value)
+{
+    take_text(value, answer->etag, sizeof answer->etag);
+}
+
+/* "/jobs/ID", perhaps behind a scheme, a host and a prefix. */
+static void take_location(struct answer *answer, const char *value)
+{
+    const char *at = NULL;
+    for (const char *next = strstr(value, "/jobs/"); next != NULL; next = strstr(at, "/jobs/"))
+        at = next + strlen("/jobs/");
+    if (at != NULL && strcspn(at, "/?#") == strlen(at))
+        take_text(at, answer->job, sizeof answer->job);
+}
+
 static const struct {
     const char *name;
     void (*take)(struct answer *answer, const char *value);
@@ -144,7 +159,8 @@ static const struct {
     {"gemmd-dtype", take_dtype},       {"gemmd-shape", take_shape},
     {"gemmd-kernel", take_kernel},     {"gemmd-batch", take_batch},
     {"gemmd-verify", take_verify},     {"server-timing", take_timing},
-    {"x-request-id", take_request_id},
+    {"x-request-id", take_request_id}, {"etag", take_etag},
+    {"location", take_location},
 };
 
 /* "HTTP/1.1 200 OK" */

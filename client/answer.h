@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { ANSWER_MAX_RANK = 8 };
+enum { ANSWER_MAX_RANK = 8, ANSWER_ETAG_ROOM = 72, ANSWER_JOB_ROOM = 64 };
 
 struct answer {
     int status;    /* 0 before the status line */
@@ -26,6 +26,9 @@ struct answer {
     struct gemmd_timing timing;
     bool verify_pass, verify_fail; /* what Gemmd-Verify says */
     double residual;
+    char etag[ANSWER_ETAG_ROOM]; /* ETag, with its quotes, or "" */
+    char job[ANSWER_JOB_ROOM];   /* the id in a Location: /jobs/ID, or "" */
+    enum gemmd_put put;          /* no header line, but what an operation makes of the answer */
 };
 
 void answer_init(struct answer *answer);

@@ -36,8 +36,8 @@ enum gemmd_error callback_accept(struct transfer *transfer)
     if (transfer->answer.encoded)
         transfer->refused = failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                                         "the answer is compressed, which was not asked for");
-    else if (request->accept != NULL)
-        transfer->refused = request->accept(request, &transfer->answer);
+    else if (request->operation->accept != NULL)
+        transfer->refused = request->operation->accept(request, &transfer->answer);
     transfer->accepted = transfer->refused == GEMMD_OK;
     return transfer->refused;
 }
@@ -66,15 +66,13 @@ static enum gemmd_error take_payload(struct transfer *transfer, const char *data
 {
     struct gemmd_request *request = transfer->request;
     struct sink *sink = &request->sink;
-    if (callback_accept(transfer) != GEMMD_OK)
-        return transfer->refused;
-    if (sink->text)
+    if (sink->kind == SINK_TEXT)
         transfer->refused = callback_grow_text(request, bytes);
-    else if (bytes > sink->room - sink->bytes)
+    else if (bytes > sink->wanted - sink->bytes)
         transfer->refused =
             failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                         "the answer is longer than the %llu bytes that the result has",
-                        (unsigned long long)sink->room);
+                        (unsigned long long)sink->wanted);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
     memcpy(sink->data + sink->bytes, data, bytes);
@@ -82,15 +80,24 @@ static enum gemmd_error take_payload(struct transfer *transfer, const char *data
     return GEMMD_OK;
 }
 
+static void keep_front(struct transfer *transfer, const char *data, size_t bytes)
+{
+    size_t room = sizeof transfer->document - transfer->document_bytes;
+    size_t part = bytes < room ? bytes : room;
+    memcpy(transfer->document + transfer->document_bytes, data, part);
+    transfer->document_bytes += part;
+}
+
 size_t callback_write(char *data, size_t size, size_t count, void *user)
 {
     struct transfer *transfer = user;
+    const struct gemmd_request *request = transfer->request;
     size_t bytes = size * count;
-    if (transfer->answer.status == 200)
+    bool taken = operation_takes(request->operation, transfer->answer.status);
+    if (taken && callback_accept(transfer) != GEMMD_OK)
+        return 0;
+    if (taken && request->sink.kind != SINK_NONE)
         return take_payload(transfer, data, bytes) == GEMMD_OK ? bytes : 0;
-    size_t room = sizeof transfer->problem - transfer->problem_bytes;
-    size_t part = bytes < room ? bytes : room;
-    memcpy(transfer->problem + transfer->problem_bytes, data, part);
-    transfer->problem_bytes += part;
+    keep_front(transfer, data, bytes);
     return bytes;
 }

@@ -12,7 +12,7 @@ int callback_seek(void *user, curl_off_t offset, int origin);
 size_t callback_header(char *line, size_t size, size_t count, void *user);
 size_t callback_write(char *data, size_t size, size_t count, void *user);
 
-/* Asks request->accept, once, whether the answer is what was asked for. */
+/* Asks the operation's accept, once, whether the answer is what was asked for. */
 enum gemmd_error callback_accept(struct transfer *transfer);
 /* Makes room for `more` bytes of a text and the zero at its end. */
 enum gemmd_error callback_grow_text(struct gemmd_request *request, uint64_t more);

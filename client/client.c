@@ -71,6 +71,13 @@ static enum gemmd_error write_headers(struct gemmd_client *client, const char *t
 {
     static const char raw[] = "Content-Type: application/octet-stream";
     static const char accept[] = "Accept: application/octet-stream";
+    static const char ask[] = "Expect: 100-continue";
+    static const char *const lines[HEADERS_COUNT][3] = {
+        [HEADERS_ACCEPT] = {accept},
+        [HEADERS_SEND] = {"Expect:", raw, accept},
+        [HEADERS_ASK] = {ask, raw, accept},
+        [HEADERS_PUT] = {ask, raw},
+    };
     char line[TOKEN_MAX + 64];
     size_t length = strlen(token);
     for (size_t i = 0; i < length; i++)
@@ -78,15 +85,13 @@ static enum gemmd_error write_headers(struct gemmd_client *client, const char *t
             return failure_set(error, GEMMD_ERR_USAGE, "token",
                                "a token is 1 to %d characters without spaces", TOKEN_MAX);
     snprintf(line, sizeof line, "Authorization: Bearer %s", token);
-    if (!append(&client->headers_send, "Expect:") ||
-        !append(&client->headers_ask, "Expect: 100-continue"))
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    struct curl_slist **lists[] = {&client->headers_get, &client->headers_send,
-                                   &client->headers_ask};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        if ((length > 0 && !append(lists[i], line)) ||
-            (i > 0 && (!append(lists[i], raw) || !append(lists[i], accept))))
+    for (int kind = 0; kind < HEADERS_COUNT; kind++) {
+        if (length > 0 && !append(&client->headers[kind], line))
             return GEMMD_ERR_OUT_OF_MEMORY;
+        for (int i = 0; i < 3 && lines[kind][i] != NULL; i++)
+            if (!append(&client->headers[kind], lines[kind][i]))
+                return GEMMD_ERR_OUT_OF_MEMORY;
+    }
     return GEMMD_OK;
 }
 
@@ -110,13 +115,14 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
     struct gemmd_client *client = calloc(1, sizeof *client);
     if (client == NULL)
         goto no_memory;
-    client->loop.epoll = -1;
+    client->loop.epoll = client->loop.timer = -1;
     client->check_us = LOOP_NEVER;
     client->random = backoff_seed();
     TAILQ_INIT(&client->requests);
     TAILQ_INIT(&client->queued);
     TAILQ_INIT(&client->running);
     TAILQ_INIT(&client->done);
+    TAILQ_INIT(&client->calls);
 
     enum gemmd_error code = endpoint_parse(&client->endpoint, options.url, error);
     if (code == GEMMD_OK)
@@ -149,9 +155,8 @@ void gemmd_client_free(struct gemmd_client *client)
         gemmd_request_free(TAILQ_FIRST(&client->requests));
     pool_free(client);
     loop_close(&client->loop);
-    curl_slist_free_all(client->headers_get);
-    curl_slist_free_all(client->headers_send);
-    curl_slist_free_all(client->headers_ask);
+    for (int kind = 0; kind < HEADERS_COUNT; kind++)
+        curl_slist_free_all(client->headers[kind]);
     endpoint_free(&client->endpoint);
     free(client->ca_file);
     free(client);

@@ -16,47 +16,50 @@
 #include "client/body.h"
 #include "client/endpoint.h"
 #include "client/loop.h"
+#include "client/operation.h"
 
 struct transfer;
 
 enum { REQUEST_TARGET_MAX = 1024 };
 
 enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_RESTING, REQUEST_DONE };
-enum request_method { REQUEST_GET, REQUEST_POST };
 
-/* Where the payload of an answer of status 200 goes. */
+/* Where the payload of an answer that is no failure goes. */
 struct sink {
-    char *data; /* the caller's, or ours */
+    char *data; /* the caller's, or ours, of `room` bytes */
     uint64_t room;
-    uint64_t bytes; /* received */
-    bool owned;     /* `data` is released with the request */
-    bool text;      /* of unknown length: grows, and is terminated */
+    uint64_t wanted; /* of SINK_DATA: how many bytes are to come */
+    uint64_t bytes;  /* received */
+    bool owned;      /* `data` is released with the request */
+    enum {
+        SINK_NONE, /* a document, if anything: the transfer keeps its front */
+        SINK_DATA, /* exactly `wanted` bytes */
+        SINK_TEXT  /* of unknown length: grows, and is terminated */
+    } kind;
 };
 
 struct gemmd_request {
     TAILQ_ENTRY(gemmd_request) of_client; /* in client->requests, until it is freed */
-    TAILQ_ENTRY(gemmd_request) of_state;  /* in client->queued, ->running or ->done */
+    TAILQ_ENTRY(gemmd_request) of_state;  /* in client->queued, ->running, ->done or ->calls */
     struct gemmd_client *client;
     enum request_state state;
     bool reported; /* the caller was told that it is done; it is in no list of a state then */
     void *user;
+    gemmd_done_function on_done; /* NULL: the caller asks */
 
     /* What is asked. */
-    enum request_method method;
-    char target[REQUEST_TARGET_MAX]; /* path and query; timeout_ms is appended to a POST's */
+    const struct operation *operation;
+    char target[REQUEST_TARGET_MAX]; /* path and query; the time may be appended */
     char id[64];                     /* X-Request-Id, or "" */
+    char etag[ANSWER_ETAG_ROOM];     /* If-None-Match, or "" */
     struct body body;
     struct sink sink;
     uint64_t deadline_us;
     uint32_t repeats_left;
-    /* Looks at the header of an answer of status 200 before its payload is taken, and makes
-     * `sink` ready for it. Returns the code and fills in request->error if the answer is not what
-     * was asked for. NULL: anything will do. */
-    enum gemmd_error (*accept)(struct gemmd_request *request, const struct answer *answer);
     /* What accept compares with. */
     struct {
         uint32_t rank;
-        uint64_t dims[3];
+        uint64_t dims[ANSWER_MAX_RANK];
         enum gemmd_dtype dtype;
         uint64_t bytes;
         bool verify;
@@ -69,10 +72,12 @@ struct gemmd_request {
     bool stale;     /* a kept connection turned out to be closed before anything was answered */
     bool fresh;     /* use a new connection */
     uint64_t submitted_us, done_us;
-    uint64_t resume_us;   /* while RESTING */
-    uint64_t checked_us;  /* when bytes moved last, or were looked at */
-    uint64_t moved;       /* how many had moved then */
-    struct answer answer; /* once DONE with GEMMD_OK */
+    uint64_t attempted_us; /* when the attempt began */
+    uint64_t resume_us;    /* while RESTING */
+    uint64_t checked_us;   /* when bytes moved last, or were looked at */
+    uint64_t moved;        /* how many had moved then */
+    struct answer answer;  /* once DONE with GEMMD_OK */
+    struct gemmd_job job;  /* the same, of a job's status */
     struct gemmd_error_info error;
 };
 
@@ -82,12 +87,12 @@ struct gemmd_client {
     struct endpoint endpoint;
     struct gemmd_options options; /* its strings are not kept */
     char *ca_file;
-    /* Of a GET, of a body that is sent at once, of one that is sent after 100 Continue. */
-    struct curl_slist *headers_get, *headers_send, *headers_ask;
+    struct curl_slist *headers[HEADERS_COUNT];
     struct loop loop;
     uint64_t random;
     struct request_list requests;
     struct request_list queued, running, done;
+    struct request_list calls; /* done, with a callback that is due */
     uint32_t running_count, queued_count;
     uint64_t done_count; /* requests that were ever done */
     uint64_t check_us;   /* when a deadline, a rest or a stall is due at the earliest */
@@ -95,9 +100,18 @@ struct gemmd_client {
     uint32_t idle_bulk_count;
 };
 
-/* A new request, not yet submitted, with the client's deadline or `timeout_ms` if that is
- * shorter; NULL if there is no memory. Released with gemmd_request_free. */
-struct gemmd_request *request_new(struct gemmd_client *client, enum request_method method,
-                                  uint32_t timeout_ms, struct gemmd_error_info *error);
+/* A new request, not yet submitted, with the client's deadline or that of `call` if it is shorter;
+ * NULL with `error` if `call` is not right or there is no memory. Released with
+ * gemmd_request_free. `call` is a structure of the library's own size. */
+struct gemmd_request *request_new(struct gemmd_client *client, const struct operation *operation,
+                                  const struct gemmd_call *call, struct gemmd_error_info *error);
+/* Copies a caller's structure, which may be NULL, over the defaults. False with `error` if it is
+ * none of this library's. */
+bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
+                  struct gemmd_error_info *error);
+/* Waits for a request, if it is not NULL, says how it went, and releases it. `error` is what the
+ * making of it filled in. */
+enum gemmd_error request_finish(struct gemmd_request *request, struct gemmd_result *result,
+                                struct gemmd_error_info *error);
 
 #endif

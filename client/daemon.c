@@ -1,3 +1,5 @@
+#include "client/daemon.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -5,9 +7,18 @@
 #include "client/failure.h"
 #include "client/schedule.h"
 
-/* Fetches a text, new in `*text` (which may be NULL), with at most `retries` repeats. */
-static enum gemmd_error get_text(struct gemmd_client *client, const char *path, uint32_t retries,
-                                 char **text, struct gemmd_error_info *error)
+static enum gemmd_error accept_text(struct gemmd_request *request, const struct answer *answer)
+{
+    (void)answer;
+    request->sink.kind = SINK_TEXT;
+    return GEMMD_OK;
+}
+
+static const struct operation text_operation = {
+    .method = "GET", .headers = HEADERS_PLAIN, .statuses = {200}, .accept = accept_text};
+
+enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint32_t retries,
+                             char **text, struct gemmd_error_info *error)
 {
     struct gemmd_error_info local;
     if (error == NULL)
@@ -15,12 +26,12 @@ static enum gemmd_error get_text(struct gemmd_client *client, const char *path, 
     failure_clear(error);
     if (text != NULL)
         *text = NULL;
-    struct gemmd_request *request = request_new(client, REQUEST_GET, 0, error);
+    const struct gemmd_call call = {0};
+    struct gemmd_request *request = request_new(client, &text_operation, &call, error);
     if (request == NULL)
         return error->code;
     snprintf(request->target, sizeof request->target, "%s", path);
     request->repeats_left = retries;
-    request->sink.text = true;
     schedule_submit(request);
     gemmd_wait(request, -1);
     enum gemmd_error code = gemmd_request_result(request, NULL, error);
@@ -35,17 +46,17 @@ static enum gemmd_error get_text(struct gemmd_client *client, const char *path, 
 enum gemmd_error gemmd_info(struct gemmd_client *client, char **text,
                             struct gemmd_error_info *error)
 {
-    return get_text(client, "/info", client->options.retries, text, error);
+    return daemon_text(client, "/info", client->options.retries, text, error);
 }
 
 enum gemmd_error gemmd_metrics(struct gemmd_client *client, char **text,
                                struct gemmd_error_info *error)
 {
-    return get_text(client, "/metrics", client->options.retries, text, error);
+    return daemon_text(client, "/metrics", client->options.retries, text, error);
 }
 
 enum gemmd_error gemmd_ready(struct gemmd_client *client, char **text,
                              struct gemmd_error_info *error)
 {
-    return get_text(client, "/readyz", 0, text, error);
+    return daemon_text(client, "/readyz", 0, text, error);
 }

@@ -1,16 +1,15 @@
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
 #include "client/failure.h"
+#include "client/payload.h"
 #include "client/query.h"
 #include "client/record.h"
+#include "client/resource.h"
 #include "client/schedule.h"
+#include "client/stored.h"
 #include "proto/gemm_request.h"
 #include "proto/size.h"
-
-enum { RESULT_ALIGNMENT = 64 };
 
 void gemmd_gemm_init(struct gemmd_gemm *gemm, size_t size)
 {
@@ -42,17 +41,22 @@ static bool append_operand(struct body *body, const void *data, enum gemmd_dtype
 static enum gemmd_error write_body(struct gemmd_request *request, const struct gemmd_gemm *gemm,
                                    const struct gemm_request *asked, struct gemmd_error_info *error)
 {
-    const char *missing = gemm->a == NULL                        ? "a"
-                          : gemm->b == NULL                      ? "b"
+    const bool a = gemm->a_tensor == NULL, b = gemm->b_tensor == NULL;
+    const char *missing = a && gemm->a == NULL                   ? "a"
+                          : b && gemm->b == NULL                 ? "b"
                           : asked->beta != 0 && gemm->c0 == NULL ? "c0"
                                                                  : NULL;
     if (missing != NULL)
         return failure_set(error, GEMMD_ERR_USAGE, missing, "%s is NULL; it must be an operand%s",
                            missing, asked->beta != 0 ? ", as beta is not 0" : "");
+    const char *twice = !a && gemm->a != NULL ? "a" : !b && gemm->b != NULL ? "b" : NULL;
+    if (twice != NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, twice,
+                           "%s is given and %s_tensor too; one of them must be NULL", twice, twice);
     struct body *body = &request->body;
     body_init(body);
-    if (!append_operand(body, gemm->a, asked->dtype, asked->batch, asked->m, asked->k) ||
-        !append_operand(body, gemm->b, asked->dtype, asked->batch, asked->k, asked->n) ||
+    if ((a && !append_operand(body, gemm->a, asked->dtype, asked->batch, asked->m, asked->k)) ||
+        (b && !append_operand(body, gemm->b, asked->dtype, asked->batch, asked->k, asked->n)) ||
         (asked->bias && !append_operand(body, gemm->bias, asked->out, 1, 1, asked->n)) ||
         (asked->beta != 0 &&
          !append_operand(body, gemm->c0, asked->out, asked->batch, asked->m, asked->n)) ||
@@ -68,7 +72,7 @@ static enum gemmd_error expect_result(struct gemmd_request *request, const struc
     struct tensor result;
     if (!gemm_request_result(asked, NULL, &result))
         return failure_set(error, GEMMD_ERR_USAGE, "m", "the result has more than 2^63 bytes");
-    if (gemm->c != NULL && gemm->c_bytes < result.bytes)
+    if (gemm->c != NULL && gemm->store == NULL && gemm->c_bytes < result.bytes)
         return failure_set(error, GEMMD_ERR_USAGE, "c_bytes",
                            "the result has %llu bytes and c has room for %llu",
                            (unsigned long long)result.bytes, (unsigned long long)gemm->c_bytes);
@@ -77,55 +81,73 @@ static enum gemmd_error expect_result(struct gemmd_request *request, const struc
     request->expected.dtype = result.dtype;
     request->expected.bytes = result.bytes;
     request->expected.verify = gemm->verify != GEMMD_VERIFY_NONE;
-    request->sink.data = gemm->c;
-    request->sink.room = gemm->c != NULL ? result.bytes : 0;
     return GEMMD_OK;
 }
 
-static bool same_shape(const struct gemmd_request *request, const struct answer *answer)
+/* A daemon that takes no jobs answers with the result instead (RFC 7240). */
+static enum gemmd_error accept_taken(struct gemmd_request *request, const struct answer *answer)
 {
-    return answer->rank == request->expected.rank &&
-           memcmp(answer->dims, request->expected.dims, answer->rank * sizeof answer->dims[0]) == 0;
-}
-
-static enum gemmd_error accept_result(struct gemmd_request *request, const struct answer *answer)
-{
-    struct gemmd_error_info *error = &request->error;
-    struct sink *sink = &request->sink;
-    if (!same_shape(request, answer))
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Gemmd-Shape is missing or not the shape of the result");
-    if (!answer->has_dtype || answer->dtype != request->expected.dtype)
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Gemmd-Dtype is missing or not %s",
-                           gemmd_dtype_name(request->expected.dtype));
-    if (answer->has_length && answer->length != request->expected.bytes)
-        return failure_set(
-            error, GEMMD_ERR_PROTOCOL, NULL, "the answer has %llu bytes where the result has %llu",
-            (unsigned long long)answer->length, (unsigned long long)request->expected.bytes);
-    if (request->expected.verify && !answer->verify_pass)
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer does not say that the result was verified");
-    if (sink->data != NULL)
-        return GEMMD_OK;
-    void *data;
-    if (posix_memalign(&data, RESULT_ALIGNMENT, request->expected.bytes) != 0)
-        return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                           "no memory for a result of %llu bytes",
-                           (unsigned long long)request->expected.bytes);
-    sink->data = data;
-    sink->room = request->expected.bytes;
-    sink->owned = true;
+    if (resource_check_job(answer->job, NULL) != GEMMD_OK)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Location is missing or names no job");
+    request->expected.bytes = 0;
     return GEMMD_OK;
 }
 
-/* What may stand in a header line. */
-static bool is_request_id(const char *id)
+static enum gemmd_error accept_job(struct gemmd_request *request, const struct answer *answer)
 {
-    size_t length = 0;
-    while (id[length] > ' ' && id[length] < 0x7f)
-        length++;
-    return id[length] == '\0' && length > 0 && length < sizeof((struct gemmd_request *)0)->id;
+    return answer->status == 202 ? accept_taken(request, answer)
+                                 : payload_take_expected(request, answer);
+}
+
+static enum gemmd_error accept_stored(struct gemmd_request *request, const struct answer *answer)
+{
+    if (answer->status == 202)
+        return accept_taken(request, answer);
+    request->expected.bytes = 0;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error conclude_stored(struct gemmd_request *request, struct answer *answer,
+                                        const char *document, size_t bytes)
+{
+    return answer->status == 202 ? GEMMD_OK : stored_conclude(request, answer, document, bytes);
+}
+
+static const struct operation gemm_operation = {.method = "POST",
+                                                .headers = HEADERS_SEND,
+                                                .sends = true,
+                                                .statuses = {200},
+                                                .time_parameter = "timeout_ms",
+                                                .time_max_ms = INT32_MAX,
+                                                .accept = payload_take_expected};
+static const struct operation store_operation = {.method = "POST",
+                                                 .headers = HEADERS_SEND,
+                                                 .sends = true,
+                                                 .statuses = {201, 200},
+                                                 .time_parameter = "timeout_ms",
+                                                 .time_max_ms = INT32_MAX,
+                                                 .accept = accept_stored,
+                                                 .conclude = conclude_stored};
+static const struct operation job_operation = {.method = "POST",
+                                               .headers = HEADERS_SEND,
+                                               .sends = true,
+                                               .prefers_async = true,
+                                               .statuses = {202, 200},
+                                               .accept = accept_job};
+static const struct operation store_job_operation = {.method = "POST",
+                                                     .headers = HEADERS_SEND,
+                                                     .sends = true,
+                                                     .prefers_async = true,
+                                                     .statuses = {202, 201, 200},
+                                                     .accept = accept_stored,
+                                                     .conclude = conclude_stored};
+
+static const struct operation *operation_for(const struct gemmd_gemm *gemm)
+{
+    if (gemm->job != 0)
+        return gemm->store != NULL ? &store_job_operation : &job_operation;
+    return gemm->store != NULL ? &store_operation : &gemm_operation;
 }
 
 struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struct gemmd_gemm *given,
@@ -141,12 +163,15 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
                     gemmd_version());
         return NULL;
     }
-    if (gemm.request_id != NULL && !is_request_id(gemm.request_id)) {
-        failure_set(error, GEMMD_ERR_USAGE, "request_id",
-                    "a request id is 1 to 63 visible ASCII characters");
-        return NULL;
-    }
-    struct gemmd_request *request = request_new(client, REQUEST_POST, gemm.timeout_ms, error);
+    const struct gemmd_call call = {
+        /* A job's deadline is not that of handing it in. */
+        .timeout_ms = gemm.job != 0 ? 0 : gemm.timeout_ms,
+        .request_id = gemm.request_id,
+        .data = gemm.c,
+        .bytes = gemm.c_bytes,
+        .user = gemm.user,
+    };
+    struct gemmd_request *request = request_new(client, operation_for(&gemm), &call, error);
     if (request == NULL)
         return NULL;
     struct gemm_request asked;
@@ -158,10 +183,6 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
     if (write_body(request, &gemm, &asked, error) != GEMMD_OK ||
         expect_result(request, &gemm, &asked, error) != GEMMD_OK)
         goto refused;
-    if (gemm.request_id != NULL)
-        snprintf(request->id, sizeof request->id, "%s", gemm.request_id);
-    request->user = gemm.user;
-    request->accept = accept_result;
     schedule_submit(request);
     return request;
 
@@ -177,10 +198,5 @@ enum gemmd_error gemmd_gemm(struct gemmd_client *client, const struct gemmd_gemm
     if (error == NULL)
         error = &local;
     struct gemmd_request *request = gemmd_gemm_submit(client, gemm, error);
-    if (request == NULL)
-        return error->code;
-    gemmd_wait(request, -1);
-    enum gemmd_error code = gemmd_request_result(request, result, error);
-    gemmd_request_free(request);
-    return code;
+    return request_finish(request, result, error);
 }

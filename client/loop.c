@@ -1,7 +1,10 @@
 #include "client/loop.h"
 
-#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,28 +15,90 @@ uint64_t loop_now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+/* NULL if there is no memory. */
+static struct loop_watch *watch_of(struct loop *loop, curl_socket_t socket)
+{
+    uint32_t number = (uint32_t)socket;
+    if (number >= loop->watch_room) {
+        uint32_t room = number + 1 > 2 * loop->watch_room ? number + 64 : 2 * loop->watch_room;
+        struct loop_watch *watches = realloc(loop->watches, room * sizeof *watches);
+        if (watches == NULL)
+            return NULL;
+        memset(watches + loop->watch_room, 0, (room - loop->watch_room) * sizeof *watches);
+        loop->watches = watches;
+        loop->watch_room = room;
+    }
+    return &loop->watches[number];
+}
+
+static void unwatch(struct loop *loop, curl_socket_t socket, struct loop_watch *watch)
+{
+    /* Fails harmlessly if the descriptor is closed already. */
+    if (watch->events != 0)
+        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, socket, NULL);
+    watch->events = 0;
+}
+
+static bool watch_for(struct loop *loop, curl_socket_t socket, struct loop_watch *watch,
+                      uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.fd = socket};
+    int change = watch->events != 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    watch->wanted = true;
+    if (watch->events == events)
+        return true;
+    watch->events = 0;
+    if (epoll_ctl(loop->epoll, change, socket, &event) != 0)
+        return false;
+    watch->events = events;
+    return true;
+}
+
 static int on_socket(CURL *easy, curl_socket_t socket, int what, void *user, void *unused)
 {
     struct loop *loop = user;
+    struct loop_watch *watch = watch_of(loop, socket);
     (void)easy;
     (void)unused;
-    if (what == CURL_POLL_REMOVE) {
-        /* Fails harmlessly if the descriptor is closed already. */
-        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, socket, NULL);
+    if (watch == NULL) {
+        /* An error returned from here would end the multi handle for good. */
+        loop->failed = what != CURL_POLL_REMOVE;
         return 0;
     }
-    struct epoll_event event = {.data.fd = socket};
+    if (what == CURL_POLL_REMOVE) {
+        watch->wanted = false;
+        if (!watch->ours)
+            unwatch(loop, socket, watch);
+        return 0;
+    }
+    uint32_t events = 0;
     if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-        event.events |= EPOLLIN;
+        events |= EPOLLIN;
     if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-        event.events |= EPOLLOUT;
-    if (epoll_ctl(loop->epoll, EPOLL_CTL_MOD, socket, &event) == 0)
-        return 0;
-    if (errno == ENOENT && epoll_ctl(loop->epoll, EPOLL_CTL_ADD, socket, &event) == 0)
-        return 0;
-    /* An error returned from here would end the multi handle for good. */
-    loop->failed = true;
+        events |= EPOLLOUT;
+    if (!watch_for(loop, socket, watch, events))
+        loop->failed = true;
     return 0;
+}
+
+curl_socket_t loop_open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct loop *loop = user;
+    (void)purpose;
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    struct loop_watch *watch = fd >= 0 ? watch_of(loop, fd) : NULL;
+    /* Without a place it is no less good, only watched anew for each request. */
+    if (watch != NULL)
+        *watch = (struct loop_watch){.ours = true};
+    return fd;
+}
+
+int loop_close_socket(void *user, curl_socket_t socket)
+{
+    struct loop *loop = user;
+    if ((uint32_t)socket < loop->watch_room)
+        loop->watches[socket] = (struct loop_watch){0};
+    return close(socket);
 }
 
 static int on_timer(CURLM *multi, long timeout_ms, void *user)
@@ -46,7 +111,10 @@ static int on_timer(CURLM *multi, long timeout_ms, void *user)
 
 bool loop_open(struct loop *loop, uint32_t connections)
 {
-    *loop = (struct loop){.epoll = epoll_create1(EPOLL_CLOEXEC), .timer_us = LOOP_NEVER};
+    *loop = (struct loop){.epoll = epoll_create1(EPOLL_CLOEXEC),
+                          .timer = -1,
+                          .armed_us = LOOP_NEVER,
+                          .timer_us = LOOP_NEVER};
     loop->multi = curl_multi_init();
     if (loop->epoll < 0 || loop->multi == NULL)
         return false;
@@ -61,8 +129,11 @@ void loop_close(struct loop *loop)
 {
     if (loop->multi != NULL)
         curl_multi_cleanup(loop->multi);
+    if (loop->timer >= 0)
+        close(loop->timer);
     if (loop->epoll >= 0)
         close(loop->epoll);
+    free(loop->watches);
 }
 
 /* Rounded up, so that nobody wakes before the time and finds nothing to do. */
@@ -92,17 +163,55 @@ bool loop_turn(struct loop *loop, uint64_t until_us)
                            epoll_timeout_ms(until_us));
     for (int i = 0; i < count; i++) {
         int ready = 0;
+        int fd = events[i].data.fd;
+        if (fd == loop->timer)
+            continue;
+        struct loop_watch *watch = &loop->watches[fd];
+        if (!watch->wanted) { /* the daemon closed an idle connection, which libcurl will notice */
+            unwatch(loop, fd, watch);
+            continue;
+        }
         if ((events[i].events & EPOLLIN) != 0)
             ready |= CURL_CSELECT_IN;
         if ((events[i].events & EPOLLOUT) != 0)
             ready |= CURL_CSELECT_OUT;
         if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0)
             ready |= CURL_CSELECT_ERR;
-        act(loop, events[i].data.fd, ready);
+        act(loop, fd, ready);
     }
     if (loop->timer_us <= loop_now_us()) {
         loop->timer_us = LOOP_NEVER;
         act(loop, CURL_SOCKET_TIMEOUT, 0);
     }
     return !loop->failed;
+}
+
+int loop_watch(struct loop *loop)
+{
+    if (loop->timer >= 0)
+        return loop->epoll;
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (timer < 0)
+        return -1;
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = timer};
+    if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, timer, &event) != 0) {
+        close(timer);
+        return -1;
+    }
+    loop->timer = timer;
+    return loop->epoll;
+}
+
+void loop_arm(struct loop *loop, uint64_t due_us)
+{
+    struct itimerspec at = {0};
+    if (loop->timer < 0 || loop->armed_us == due_us)
+        return;
+    loop->armed_us = due_us;
+    if (due_us != LOOP_NEVER) {
+        at.it_value.tv_sec = (time_t)(due_us / 1000000);
+        at.it_value.tv_nsec = (long)(due_us % 1000000) * 1000 + (due_us == 0);
+    }
+    /* Setting it also makes it unreadable again. */
+    timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }

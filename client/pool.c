@@ -9,18 +9,22 @@
 #define BULK_UPLOAD_BUFFER (2L * 1024 * 1024)
 #define BULK_DOWNLOAD_BUFFER (512L * 1024)
 
+/* Of the others: the answer of a small request is read at one go. */
+#define SMALL_DOWNLOAD_BUFFER (64L * 1024)
+
 enum { IDLE_BULK_MAX = 8 };
 
 static void transfer_free(struct transfer *transfer)
 {
     curl_easy_cleanup(transfer->easy);
+    free(transfer->joined);
     free(transfer);
 }
 
 #define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 /* What stays for the life of a handle. */
-static bool configure(struct transfer *transfer, const struct gemmd_client *client)
+static bool configure(struct transfer *transfer, struct gemmd_client *client)
 {
     CURL *easy = transfer->easy;
     const struct endpoint *endpoint = &client->endpoint;
@@ -28,8 +32,13 @@ static bool configure(struct transfer *transfer, const struct gemmd_client *clie
                 SET(CURLOPT_ERRORBUFFER, transfer->curl_error) &&
                 SET(CURLOPT_USERAGENT, "libgemmd/" GEMMD_VERSION) &&
                 SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) &&
-                SET(CURLOPT_TCP_NODELAY, 1L) && SET(CURLOPT_TCP_KEEPALIVE, 1L) &&
+                SET(CURLOPT_PATH_AS_IS, 1L) && SET(CURLOPT_TCP_NODELAY, 1L) &&
+                SET(CURLOPT_TCP_KEEPALIVE, 1L) &&
                 SET(CURLOPT_CONNECTTIMEOUT_MS, (long)client->options.connect_timeout_ms) &&
+                SET(CURLOPT_OPENSOCKETFUNCTION, loop_open_socket) &&
+                SET(CURLOPT_OPENSOCKETDATA, &client->loop) &&
+                SET(CURLOPT_CLOSESOCKETFUNCTION, loop_close_socket) &&
+                SET(CURLOPT_CLOSESOCKETDATA, &client->loop) &&
                 SET(CURLOPT_READFUNCTION, callback_read) && SET(CURLOPT_READDATA, transfer) &&
                 SET(CURLOPT_SEEKFUNCTION, callback_seek) && SET(CURLOPT_SEEKDATA, transfer) &&
                 SET(CURLOPT_HEADERFUNCTION, callback_header) && SET(CURLOPT_HEADERDATA, transfer) &&
@@ -39,12 +48,12 @@ static bool configure(struct transfer *transfer, const struct gemmd_client *clie
     if (done && client->ca_file != NULL)
         done = SET(CURLOPT_CAINFO, client->ca_file);
     if (done && transfer->bulk)
-        done = SET(CURLOPT_UPLOAD_BUFFERSIZE, BULK_UPLOAD_BUFFER) &&
-               SET(CURLOPT_BUFFERSIZE, BULK_DOWNLOAD_BUFFER);
-    return done;
+        done = SET(CURLOPT_UPLOAD_BUFFERSIZE, BULK_UPLOAD_BUFFER);
+    return done &&
+           SET(CURLOPT_BUFFERSIZE, transfer->bulk ? BULK_DOWNLOAD_BUFFER : SMALL_DOWNLOAD_BUFFER);
 }
 
-static struct transfer *transfer_new(const struct gemmd_client *client, bool bulk)
+static struct transfer *transfer_new(struct gemmd_client *client, bool bulk)
 {
     struct transfer *transfer = calloc(1, sizeof *transfer);
     if (transfer == NULL)

@@ -96,6 +96,15 @@ static void write_parameters(struct query *query, const struct gemmd_gemm *gemm)
         add(query, "verify", choice((int32_t)gemm->verify, verifies, 2));
     if (gemm->priority != 4)
         add_u64(query, "priority", gemm->priority);
+    if (gemm->a_tensor != NULL)
+        add(query, "a", gemm->a_tensor);
+    if (gemm->b_tensor != NULL)
+        add(query, "b", gemm->b_tensor);
+    if (gemm->store != NULL)
+        add(query, "store", gemm->store);
+    /* Of all others the time that is left when they are sent. */
+    if (gemm->job != 0 && gemm->timeout_ms != 0)
+        add_u64(query, "timeout_ms", gemm->timeout_ms);
 }
 
 enum gemmd_error query_write(const struct gemmd_gemm *gemm, char *out, size_t room,

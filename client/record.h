@@ -9,12 +9,14 @@
 
 #include <gemmd/gemmd.h>
 #include <stdbool.h>
+#include <stddef.h>
 
-/* The sizes in version 0.1, below which a structure is none of ours. */
+/* The sizes that structures began with, below which one is none of ours. */
 enum {
     GEMMD_OPTIONS_SIZE_0_1 = sizeof(struct gemmd_options),
-    GEMMD_GEMM_SIZE_0_1 = sizeof(struct gemmd_gemm),
-    GEMMD_RESULT_SIZE_0_1 = sizeof(struct gemmd_result)
+    GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
+    GEMMD_CALL_SIZE_0_1 = sizeof(struct gemmd_call),
+    GEMMD_TENSOR_PUT_SIZE_0_1 = sizeof(struct gemmd_tensor_put)
 };
 
 /* Copies the caller's structure over the defaults in `known`, and sets its size to known_bytes.

@@ -5,28 +5,71 @@
 #include "client/failure.h"
 #include "client/record.h"
 #include "client/schedule.h"
-#include "client/transfer.h"
+#include "proto/size.h"
 
-struct gemmd_request *request_new(struct gemmd_client *client, enum request_method method,
-                                  uint32_t timeout_ms, struct gemmd_error_info *error)
+/* What may stand in a header line. */
+static bool is_request_id(const char *id)
 {
+    size_t length = 0;
+    while (id[length] > ' ' && id[length] < 0x7f)
+        length++;
+    return id[length] == '\0' && length > 0 && length < sizeof((struct gemmd_request *)0)->id;
+}
+
+bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
+                  struct gemmd_error_info *error)
+{
+    *call = (struct gemmd_call){0};
+    if (given == NULL || record_read(call, sizeof *call, given, given->size, GEMMD_CALL_SIZE_0_1))
+        return true;
+    failure_set(error, GEMMD_ERR_USAGE, "size",
+                "the call is not described as in this library (%s); use "
+                "gemmd_call_init(&call, sizeof call)",
+                gemmd_version());
+    return false;
+}
+
+struct gemmd_request *request_new(struct gemmd_client *client, const struct operation *operation,
+                                  const struct gemmd_call *call, struct gemmd_error_info *error)
+{
+    if (call->request_id != NULL && !is_request_id(call->request_id)) {
+        failure_set(error, GEMMD_ERR_USAGE, "request_id",
+                    "a request id is 1 to 63 visible ASCII characters");
+        return NULL;
+    }
     struct gemmd_request *request = calloc(1, sizeof *request);
     if (request == NULL) {
         failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a request");
         return NULL;
     }
-    uint32_t total_ms = client->options.total_timeout_ms;
-    if (timeout_ms == 0 || timeout_ms > total_ms)
-        timeout_ms = total_ms;
+    uint32_t timeout_ms = client->options.total_timeout_ms;
+    if (call->timeout_ms != 0 && call->timeout_ms < timeout_ms)
+        timeout_ms = call->timeout_ms;
     request->client = client;
     request->state = REQUEST_DONE;
     request->reported = true;
-    request->method = method;
+    request->operation = operation;
     request->repeats_left = client->options.retries;
     request->submitted_us = loop_now_us();
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;
+    if (call->request_id != NULL)
+        memcpy(request->id, call->request_id, strlen(call->request_id) + 1);
+    request->sink.data = call->data;
+    request->sink.room = call->bytes;
+    request->user = call->user;
     TAILQ_INSERT_TAIL(&client->requests, request, of_client);
     return request;
+}
+
+enum gemmd_error request_finish(struct gemmd_request *request, struct gemmd_result *result,
+                                struct gemmd_error_info *error)
+{
+    if (request == NULL)
+        return error->code;
+    gemmd_wait(request, -1);
+    enum gemmd_error code = gemmd_request_result(request, result, error);
+    gemmd_request_free(request);
+    return code;
 }
 
 /* When a wait of `timeout_ms` ends. */
@@ -41,10 +84,8 @@ static uint64_t wait_until(int64_t timeout_ms)
 
 static void report(struct gemmd_request *request)
 {
-    if (request->reported)
-        return;
-    request->reported = true;
-    TAILQ_REMOVE(&request->client->done, request, of_state);
+    if (!request->reported)
+        schedule_report(request);
 }
 
 int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms)
@@ -75,6 +116,29 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
     return request;
 }
 
+uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
+{
+    uint64_t until = wait_until(timeout_ms), done_before = client->done_count;
+    bool over = gemmd_in_flight(client) == 0;
+    if (over) /* but for callbacks that are due */
+        until = 0;
+    do {
+        over = over || until <= loop_now_us();
+        schedule_turn(client, until);
+    } while (client->done_count == done_before && gemmd_in_flight(client) > 0 && !over);
+    return gemmd_in_flight(client);
+}
+
+void gemmd_on_done(struct gemmd_request *request, gemmd_done_function call)
+{
+    schedule_call(request, call);
+}
+
+int gemmd_fd(struct gemmd_client *client)
+{
+    return schedule_watch(client);
+}
+
 uint32_t gemmd_in_flight(const struct gemmd_client *client)
 {
     return client->queued_count + client->running_count;
@@ -85,32 +149,42 @@ void gemmd_cancel(struct gemmd_request *request)
     if (request->state == REQUEST_DONE)
         return;
     failure_set(&request->error, GEMMD_ERR_CANCELLED, NULL, "cancelled by the caller");
-    schedule_abort(request);
+    schedule_cancel(request);
 }
 
 static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 {
     const struct answer *answer = &request->answer;
+    uint64_t bytes = 0;
+    if (answer->rank > 0)
+        (void)size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &bytes);
     struct gemmd_result result = {
-        .data = request->sink.data,
-        .bytes = request->sink.bytes,
+        .data = request->sink.kind == SINK_DATA ? request->sink.data : NULL,
+        .bytes = bytes,
         .dtype = answer->dtype,
         .rank = answer->rank,
         .batch = answer->batch,
         .attempts = request->attempts,
         .residual = answer->residual,
         .verified = answer->verify_pass,
+        .put = answer->put,
         .timing = answer->timing,
         .elapsed_ms = (double)(request->done_us - request->submitted_us) / 1000,
     };
     _Static_assert(sizeof result.dims == sizeof answer->dims, "one rank");
     _Static_assert(sizeof result.kernel == sizeof answer->kernel, "one length of names");
+    _Static_assert(sizeof result.etag == sizeof answer->etag, "one length of etags");
+    _Static_assert(sizeof result.job == sizeof answer->job, "one length of job ids");
     _Static_assert(sizeof result.request_id == sizeof answer->request_id, "one length of ids");
     memcpy(result.dims, answer->dims, answer->rank * sizeof answer->dims[0]);
     memcpy(result.kernel, answer->kernel, sizeof result.kernel);
     memcpy(result.request_id, answer->request_id, sizeof result.request_id);
+    memcpy(result.etag, answer->etag, sizeof result.etag);
+    if (answer->status == 202)
+        memcpy(result.job, answer->job, sizeof result.job);
     record_write(out, out->size, &result, sizeof result);
-    request->sink.owned = false;
+    if (result.data != NULL)
+        request->sink.owned = false;
 }
 
 enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemmd_result *result,

@@ -7,6 +7,9 @@
 /* A stall is looked for this often within the time it takes. */
 enum { STALL_CHECKS = 4 };
 
+/* How often the same job is asked for at the most. */
+enum { ASK_AGAIN_US = 1000000 };
+
 static void check_by(struct gemmd_client *client, uint64_t time_us)
 {
     if (time_us < client->check_us)
@@ -30,14 +33,66 @@ static void leave_list(struct gemmd_request *request)
     }
 }
 
+/* Where a request that is done waits for its caller to hear of it. */
+static struct request_list *list_of_done(struct gemmd_request *request)
+{
+    return request->on_done != NULL ? &request->client->calls : &request->client->done;
+}
+
 static void finish(struct gemmd_request *request)
 {
     leave_list(request);
     request->state = REQUEST_DONE;
     request->done_us = loop_now_us();
     request->error.attempts = request->attempts;
-    TAILQ_INSERT_TAIL(&request->client->done, request, of_state);
+    TAILQ_INSERT_TAIL(list_of_done(request), request, of_state);
     request->client->done_count++;
+}
+
+void schedule_report(struct gemmd_request *request)
+{
+    TAILQ_REMOVE(list_of_done(request), request, of_state);
+    request->reported = true;
+}
+
+/* Those that are due now; a callback may make others due, or end some of these. */
+static void call_back(struct gemmd_client *client)
+{
+    struct gemmd_request *request;
+    uint32_t count = 0;
+    TAILQ_FOREACH(request, &client->calls, of_state)
+    count++;
+    for (; count > 0 && (request = TAILQ_FIRST(&client->calls)) != NULL; count--) {
+        schedule_report(request);
+        request->on_done(request, request->user);
+    }
+}
+
+/* Tells who watches from outside when the next turn is due. */
+static void arm(struct gemmd_client *client, bool at_once)
+{
+    uint64_t due =
+        client->check_us < client->loop.timer_us ? client->check_us : client->loop.timer_us;
+    loop_arm(&client->loop, at_once || !TAILQ_EMPTY(&client->calls) ? 0 : due);
+}
+
+int schedule_watch(struct gemmd_client *client)
+{
+    int fd = loop_watch(&client->loop);
+    if (fd >= 0)
+        arm(client, true);
+    return fd;
+}
+
+void schedule_call(struct gemmd_request *request, gemmd_done_function call)
+{
+    bool waits = request->state == REQUEST_DONE && !request->reported;
+    if (waits)
+        TAILQ_REMOVE(list_of_done(request), request, of_state);
+    request->on_done = call;
+    if (waits)
+        TAILQ_INSERT_TAIL(list_of_done(request), request, of_state);
+    arm(request->client, false);
 }
 
 static void attempt(struct gemmd_request *request, uint64_t now_us)
@@ -45,7 +100,7 @@ static void attempt(struct gemmd_request *request, uint64_t now_us)
     request->attempts++;
     request->state = REQUEST_RUNNING;
     request->moved = 0;
-    request->checked_us = now_us;
+    request->attempted_us = request->checked_us = now_us;
     if (transfer_start(request, now_us) != GEMMD_OK) {
         finish(request);
         return;
@@ -66,12 +121,25 @@ static void start_queued(struct gemmd_client *client)
     }
 }
 
-/* The library's own want of memory is not repeated: waiting does not mend it. */
+/* The library's own want of memory is not repeated: waiting does not mend it. Nor is the question
+ * for a job's result, which the caller wanted to ask once. */
 static bool may_repeat(const struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
-    return error->retriable && request->repeats_left > 0 &&
+    return error->retriable && request->repeats_left > 0 && error->code != GEMMD_ERR_CONFLICT &&
            (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
+}
+
+/* The daemon waits for a job as long as it is asked to; should it not, it is not pestered. */
+static bool is_not_there_yet(const struct gemmd_request *request)
+{
+    return request->operation->waits && request->error.http_status == 409;
+}
+
+static void out_of_time(struct gemmd_request *request)
+{
+    failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL, "no result within %llu ms",
+                (unsigned long long)(request->deadline_us - request->submitted_us) / 1000);
 }
 
 static void end_attempt(struct gemmd_request *request, CURLcode result)
@@ -88,6 +156,11 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
         request->stale = false;
         request->fresh = true;
         resume_us = 0;
+    } else if (is_not_there_yet(request)) {
+        request->fresh = false;
+        resume_us = request->attempted_us + ASK_AGAIN_US;
+        if (resume_us >= request->deadline_us)
+            out_of_time(request);
     } else if (may_repeat(request)) {
         request->repeats_left--;
         request->fresh = false;
@@ -114,23 +187,26 @@ static void reap(struct gemmd_client *client)
     }
 }
 
-void schedule_abort(struct gemmd_request *request)
+static void take_off(struct gemmd_request *request)
 {
     if (request->state == REQUEST_RUNNING)
         transfer_abort(request);
     finish(request);
 }
 
+void schedule_cancel(struct gemmd_request *request)
+{
+    take_off(request);
+    arm(request->client, false);
+}
+
 static void expire(struct gemmd_request *request)
 {
     /* What was refused before says more than that the time is over. */
-    if (request->state == REQUEST_RESTING && request->error.code != GEMMD_OK) {
-        finish(request);
-        return;
-    }
-    failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL, "no result within %llu ms",
-                (unsigned long long)(request->deadline_us - request->submitted_us) / 1000);
-    schedule_abort(request);
+    bool refused = request->state == REQUEST_RESTING && request->error.code != GEMMD_OK;
+    if (!refused || is_not_there_yet(request))
+        out_of_time(request);
+    take_off(request);
 }
 
 /* True if the request has moved no byte for too long, though it should have. */
@@ -159,7 +235,7 @@ static void check_running(struct gemmd_request *request, uint64_t now_us)
         failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL,
                     "no byte moved between here and %s for %u ms", client->endpoint.name,
                     client->options.stall_timeout_ms);
-        schedule_abort(request);
+        take_off(request);
     } else {
         check_by(client, request->deadline_us);
         check_by(client, now_us + stall_us(client) / STALL_CHECKS);
@@ -196,7 +272,7 @@ static void give_up_running(struct gemmd_client *client)
             continue;
         failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                     "no memory to watch the connections");
-        schedule_abort(request);
+        take_off(request);
     }
 }
 
@@ -209,6 +285,7 @@ void schedule_submit(struct gemmd_request *request)
     client->queued_count++;
     check_by(client, request->deadline_us);
     start_queued(client);
+    arm(client, request->state == REQUEST_DONE);
 }
 
 void schedule_turn(struct gemmd_client *client, uint64_t until_us)
@@ -219,11 +296,13 @@ void schedule_turn(struct gemmd_client *client, uint64_t until_us)
     if (client->check_us < until_us)
         until_us = client->check_us;
     /* Whoever waits for what is done now must not wait for anything else. */
-    if (client->done_count != done_before)
+    if (client->done_count != done_before || !TAILQ_EMPTY(&client->calls))
         until_us = 0;
     bool watched = loop_turn(&client->loop, until_us);
     reap(client);
     if (!watched)
         give_up_running(client);
+    call_back(client);
     start_queued(client);
+    arm(client, false);
 }

@@ -1,6 +1,8 @@
 #include "client/transfer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "client/pool.h"
 #include "client/verdict.h"
@@ -12,7 +14,9 @@
  * the round trip costs more than the body. */
 #define ASK_BYTES (UINT64_C(1024) * 1024)
 
-enum { TIMEOUT_MS_MAX = 2147483647 };
+/* Below this, libcurl sends a body that lies in one piece together with the header: one call of the
+ * system's and one packet to wake up for instead of two, which is worth more than the copy. */
+enum { JOIN_BYTES = 64 * 1024 };
 
 struct gemmd_request *transfer_request(CURL *easy)
 {
@@ -27,45 +31,85 @@ struct gemmd_request *transfer_request(CURL *easy)
 static void write_url(struct transfer *transfer, const struct gemmd_request *request,
                       uint64_t now_us)
 {
+    const struct operation *operation = request->operation;
     const char *base = request->client->endpoint.base;
-    if (request->method == REQUEST_GET) {
+    if (operation->time_parameter == NULL) {
         snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
         return;
     }
     uint64_t left_ms = request->deadline_us > now_us ? (request->deadline_us - now_us) / 1000 : 0;
-    if (left_ms > TIMEOUT_MS_MAX)
-        left_ms = TIMEOUT_MS_MAX;
-    snprintf(transfer->url, sizeof transfer->url, "%s%s&timeout_ms=%llu", base, request->target,
+    if (left_ms > operation->time_max_ms)
+        left_ms = operation->time_max_ms;
+    snprintf(transfer->url, sizeof transfer->url, "%s%s%c%s=%llu", base, request->target,
+             strchr(request->target, '?') != NULL ? '&' : '?', operation->time_parameter,
              (unsigned long long)(left_ms > 0 ? left_ms : 1));
+}
+
+static struct curl_slist *put_before(struct transfer *transfer, struct curl_slist *list,
+                                     const char *name, const char *value)
+{
+    struct header_line *line = &transfer->own[transfer->own_count++];
+    snprintf(line->text, sizeof line->text, "%s: %s", name, value);
+    line->node = (struct curl_slist){.data = line->text, .next = list};
+    return &line->node;
 }
 
 static struct curl_slist *write_headers(struct transfer *transfer,
                                         const struct gemmd_request *request)
 {
-    const struct gemmd_client *client = request->client;
+    const struct operation *operation = request->operation;
     bool asks = request->body.bytes > ASK_BYTES || request->ask_first;
-    struct curl_slist *list = request->method == REQUEST_GET ? client->headers_get
-                              : asks                         ? client->headers_ask
-                                                             : client->headers_send;
-    if (request->id[0] == '\0')
-        return list;
-    snprintf(transfer->id_line, sizeof transfer->id_line, "X-Request-Id: %s", request->id);
-    transfer->id = (struct curl_slist){.data = transfer->id_line, .next = list};
-    return &transfer->id;
+    enum headers kind =
+        operation->headers == HEADERS_SEND && asks ? HEADERS_ASK : operation->headers;
+    struct curl_slist *list = request->client->headers[kind];
+    transfer->own_count = 0;
+    if (request->id[0] != '\0')
+        list = put_before(transfer, list, "X-Request-Id", request->id);
+    if (request->etag[0] != '\0')
+        list = put_before(transfer, list, "If-None-Match", request->etag);
+    if (operation->prefers_async)
+        list = put_before(transfer, list, "Prefer", "respond-async");
+    return list;
+}
+
+/* A small body in one piece; NULL if it is not small, or there is no memory, and the pieces are to
+ * be read. */
+static const char *join(struct transfer *transfer, struct body *body)
+{
+    if (body->bytes >= JOIN_BYTES)
+        return NULL;
+    if (transfer->joined == NULL)
+        transfer->joined = malloc(JOIN_BYTES);
+    if (transfer->joined != NULL)
+        body_read(body, transfer->joined, JOIN_BYTES);
+    return transfer->joined;
+}
+
+/* A handle is used again for requests of any kind; HTTPGET and POST undo NOBODY, and all three
+ * leave a custom method as it is. */
+static bool set_method(struct transfer *transfer, struct gemmd_request *request)
+{
+    CURL *easy = transfer->easy;
+    const char *method = request->operation->method;
+    bool is_get = strcmp(method, "GET") == 0, is_head = strcmp(method, "HEAD") == 0;
+    bool is_post = strcmp(method, "POST") == 0;
+    if (!SET(CURLOPT_CUSTOMREQUEST, is_get || is_head || is_post ? NULL : method))
+        return false;
+    if (is_head)
+        return SET(CURLOPT_NOBODY, 1L);
+    if (!request->operation->sends)
+        return SET(CURLOPT_HTTPGET, 1L);
+    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join(transfer, &request->body)) &&
+           SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.bytes);
 }
 
 static bool prepare(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     CURL *easy = transfer->easy;
     write_url(transfer, request, now_us);
-    if (!SET(CURLOPT_URL, transfer->url) ||
-        !SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) ||
-        !SET(CURLOPT_FRESH_CONNECT, (long)request->fresh))
-        return false;
-    if (request->method == REQUEST_GET)
-        return SET(CURLOPT_HTTPGET, 1L);
-    return SET(CURLOPT_POST, 1L) &&
-           SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.bytes);
+    return SET(CURLOPT_URL, transfer->url) &&
+           SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) &&
+           SET(CURLOPT_FRESH_CONNECT, (long)request->fresh) && set_method(transfer, request);
 }
 
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
@@ -79,10 +123,11 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     transfer->accepted = false;
     transfer->refused = GEMMD_OK;
     transfer->curl_error[0] = '\0';
-    transfer->problem_bytes = 0;
+    transfer->document_bytes = 0;
     answer_init(&transfer->answer);
     body_seek(&request->body, 0);
     request->sink.bytes = 0;
+    request->sink.kind = SINK_NONE;
     if (!prepare(transfer, request, now_us) ||
         curl_multi_add_handle(client->loop.multi, transfer->easy) != CURLM_OK) {
         pool_give(client, transfer);
@@ -139,7 +184,7 @@ uint64_t transfer_moved(const struct gemmd_request *request)
 {
     curl_off_t sent = 0;
     curl_easy_getinfo(request->transfer->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-    return (uint64_t)sent + request->sink.bytes + request->transfer->problem_bytes;
+    return (uint64_t)sent + request->sink.bytes + request->transfer->document_bytes;
 }
 
 bool transfer_should_move(const struct gemmd_request *request)

@@ -6,20 +6,29 @@
 
 #include "client/client.h"
 
+enum { HEADER_LINES_MAX = 3 };
+
+/* One in front of the client's. */
+struct header_line {
+    struct curl_slist node;
+    char text[96];
+};
+
 struct transfer {
     struct transfer *next; /* in a list of idle ones */
     CURL *easy;
     bool bulk;
     struct gemmd_request *request; /* NULL while idle */
     struct answer answer;
-    bool accepted;            /* request->accept agreed */
+    bool accepted;            /* the operation's accept agreed */
     enum gemmd_error refused; /* or this is what it said */
-    struct curl_slist id;     /* a header line in front of the client's */
-    char id_line[96];
+    struct header_line own[HEADER_LINES_MAX];
+    uint32_t own_count;
     char url[ENDPOINT_URL_MAX + REQUEST_TARGET_MAX + 64];
+    char *joined; /* room for a small body, or NULL */
     char curl_error[CURL_ERROR_SIZE];
-    char problem[4096]; /* the front of the body of an answer that is an error */
-    size_t problem_bytes;
+    char document[4096]; /* the front of the body of an answer that has no payload */
+    size_t document_bytes;
 };
 
 /* Starts an attempt in the client's loop and makes it request->transfer. On failure

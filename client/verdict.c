@@ -17,8 +17,8 @@ static enum gemmd_error answered_error(struct gemmd_request *request)
     struct transfer *transfer = request->transfer;
     struct gemmd_error_info *error = &request->error;
     curl_off_t seconds = 0;
-    enum gemmd_error code = failure_from_answer(error, transfer->answer.status, transfer->problem,
-                                                transfer->problem_bytes);
+    enum gemmd_error code = failure_from_answer(error, transfer->answer.status, transfer->document,
+                                                transfer->document_bytes);
     curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &seconds);
     if (seconds > 0)
         error->retry_after_ms = seconds < UINT32_MAX / 1000 ? (uint32_t)seconds * 1000 : UINT32_MAX;
@@ -75,33 +75,47 @@ static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode 
     }
 }
 
+/* An answer that is no failure has come to its end. */
+static enum gemmd_error completed(struct gemmd_request *request)
+{
+    struct transfer *transfer = request->transfer;
+    const struct operation *operation = request->operation;
+    struct sink *sink = &request->sink;
+    if (callback_accept(transfer) != GEMMD_OK)
+        return transfer->refused;
+    if (sink->kind == SINK_TEXT) {
+        enum gemmd_error code = callback_grow_text(request, 0);
+        if (code == GEMMD_OK)
+            sink->data[sink->bytes] = '\0';
+        return code;
+    }
+    if (sink->kind == SINK_DATA && sink->bytes != sink->wanted)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer has %llu bytes where the result has %llu",
+                           (unsigned long long)sink->bytes, (unsigned long long)sink->wanted);
+    if (sink->kind == SINK_NONE && operation->conclude != NULL)
+        return operation->conclude(request, &transfer->answer, transfer->document,
+                                   transfer->document_bytes);
+    return GEMMD_OK;
+}
+
 enum gemmd_error verdict_of(struct gemmd_request *request, CURLcode result)
 {
     struct transfer *transfer = request->transfer;
     const struct answer *answer = &transfer->answer;
-    struct gemmd_error_info *error = &request->error;
+    bool taken = operation_takes(request->operation, answer->status);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
-    /* A refusal counts even if sending the body failed after it, or because of it. */
+    /* A refusal counts even if sending the body failed after it, or because of it; and so does the
+     * word that the body is not needed. */
     if (answer->complete && answer->status >= 400)
-        return answered_error(request);
+        return taken ? completed(request) : answered_error(request);
     if (result != CURLE_OK)
         return transport_error(request, result);
-    if (answer->status != 200)
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "%s answered with status %d where 200 was due",
-                           request->client->endpoint.name, answer->status);
-    if (callback_accept(transfer) != GEMMD_OK)
-        return transfer->refused;
-    if (request->sink.text) {
-        enum gemmd_error code = callback_grow_text(request, 0);
-        if (code == GEMMD_OK)
-            request->sink.data[request->sink.bytes] = '\0';
-        return code;
-    }
-    if (request->sink.bytes != request->expected.bytes)
-        return failure_set(
-            error, GEMMD_ERR_PROTOCOL, NULL, "the answer has %llu bytes where the result has %llu",
-            (unsigned long long)request->sink.bytes, (unsigned long long)request->expected.bytes);
-    return GEMMD_OK;
+    if (!taken)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "%s answered with status %d where %d was due",
+                           request->client->endpoint.name, answer->status,
+                           request->operation->statuses[0]);
+    return completed(request);
 }

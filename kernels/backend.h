@@ -15,6 +15,8 @@ struct gemm_backend_entry {
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
     const char *(*library)(void);
+    /* See gemm_leading; at least `width`. NULL: `width`. */
+    uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width);
 };
 
 /* The first member of each backend's own context. */

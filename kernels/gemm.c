@@ -96,7 +96,7 @@ static const struct gemm_kernel *first_that_takes(const struct gemm_device *devi
 {
     for (const struct gemm_kernel *const *k = entry_of(device->backend)->kernels; *k != NULL; k++)
         if ((!together || (*k)->run_group != NULL) && gemm_kernel_runs_on(*k, device) &&
-            (*k)->takes(problem))
+            (*k)->takes(problem) && ((*k)->suits == NULL || (*k)->suits(problem)))
             return *k;
     return NULL;
 }
@@ -127,7 +127,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
         *kernel = chosen;
         return GEMMD_OK;
     }
-    char names[160];
+    char names[256];
     list_kernels(device, known ? problem : NULL, names, sizeof names);
     if (!known)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
@@ -140,9 +140,15 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                      problem->n, problem->k, entry->name, names);
 }
 
+uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+{
+    const struct gemm_backend_entry *entry = entry_of(device->backend);
+    return entry->leading == NULL ? width : entry->leading(device, dtype, width);
+}
+
 const char *gemm_select_version(void)
 {
-    return "3";
+    return "4";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

@@ -62,7 +62,12 @@ struct gemm_kernel {
     const char *name;
     const char *description;     /* one line, for /info */
     uint32_t compute_capability; /* of the only GPUs it runs on, 90 for 9.0; 0: any device */
+    bool any_leading; /* a result's bits are the same whatever the leading dimensions and strides
+                         are. Without it they may choose other code, as in a library */
     bool (*takes)(const struct gemm_problem *problem);
+    /* Whether "auto" may choose it for a problem that it takes: false where another is faster.
+     * Looks at no m and no batch if rows are to have the same bits in any company. NULL: always. */
+    bool (*suits)(const struct gemm_problem *problem);
     bool (*workspace_bytes)(const struct gemm_problem *problem,
                             uint64_t *out); /* false: overflow */
     enum gemmd_error (*run)(struct gemm_context *context, const struct gemm_problem *problem,
@@ -85,12 +90,16 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
 bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device);
 
 /* The kernel for a problem: `name` is "auto" or a kernel's name. "auto" is the first that takes the
- * problem; for small ones, the first of those that take many at once. A name that does not exist or
- * a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those that can.
- * Pure: the choice depends on the device and the problem's shape and types only. */
+ * problem and suits it; for small ones, the first of those that take many at once. A name that does
+ * not exist or a kernel that cannot take the problem is GEMMD_ERR_UNSUPPORTED; `fault` lists those
+ * that can. Pure: the choice depends on the device and the problem's shape and types only. */
 enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault);
+
+/* The leading dimension with which the device's fastest kernel uses a matrix of rows of `width`
+ * elements where it lies; any other is right too. For operands that stay on the device. Pure. */
+uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width);
 
 /* The version of the choice that gemm_select makes for "auto"; part of /info. */
 const char *gemm_select_version(void);

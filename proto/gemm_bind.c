@@ -129,7 +129,9 @@ static enum gemmd_error settle_dim(const struct gemm_request *request, const cha
         return fault_set(fault, GEMMD_ERR_MALFORMED, name,
                          "%s is %" PRIu64 " by the shape of %s and %" PRIu64 " by %s", name, value,
                          array, *dim,
-                         gemm_request_given(request, name) ? "the parameter" : "that of A");
+                         gemm_request_given(request, name)                ? "the parameter"
+                         : request->a[0] != '\0' || request->b[0] != '\0' ? "that of the other"
+                                                                          : "that of A");
     return GEMMD_OK;
 }
 
@@ -248,6 +250,31 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
     if (code == GEMMD_OK)
         code = settle_c0(request, &operands->c0, fault);
     return code;
+}
+
+enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
+                                               const struct tensor *b, struct fault *fault)
+{
+    static const struct tensor none = {.rank = 0};
+    struct tensor tensor_a = a != NULL ? *a : none, tensor_b = b != NULL ? *b : none;
+    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0;
+    if (a == NULL && b == NULL)
+        return GEMMD_OK;
+    const struct matrix matrix_a = {
+        "the resident A", &tensor_a, &request->transa, {"m", "k"}, {&request->m, &request->k}};
+    const struct matrix matrix_b = {
+        "the resident B", &tensor_b, &request->transb, {"k", "n"}, {&request->k, &request->n}};
+    enum gemmd_error code = settle_dtype(request, &tensor_a, &tensor_b, fault);
+    if (code == GEMMD_OK)
+        code = settle_matrix(request, &matrix_a, &batch, fault);
+    if (code == GEMMD_OK)
+        code = settle_matrix(request, &matrix_b, &batch, fault);
+    if (code != GEMMD_OK)
+        return code;
+    request->batch = batch;
+    gemm_request_mark_given(request, "dtype");
+    gemm_request_mark_given(request, "batch");
+    return GEMMD_OK;
 }
 
 /* ---- npy: arrays one after another ---- */

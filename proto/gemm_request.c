@@ -173,7 +173,7 @@ void gemm_request_init(struct gemm_request *request)
         .alpha = 1,
         .batch = 1,
         .kernel = "auto",
-        .priority = 4,
+        .priority = GEMM_PRIORITY_DEFAULT,
     };
 }
 
@@ -219,6 +219,11 @@ bool gemm_request_given(const struct gemm_request *request, const char *name)
 {
     uint32_t index = find_parameter(name);
     return index < PARAMETER_COUNT && (request->given & 1u << index) != 0;
+}
+
+void gemm_request_mark_given(struct gemm_request *request, const char *name)
+{
+    request->given |= 1u << find_parameter(name);
 }
 
 const char *gemm_request_missing_dim(const struct gemm_request *request)

@@ -2,9 +2,10 @@
  * gemm_request.h - what POST /gemm asks for: C = act(alpha*op(A)*op(B) + beta*C0 + bias).
  *
  * The way of a request: gemm_request_init, gemm_request_set for each parameter,
- * gemm_request_check once all are in, then gemm_request_bind when the
- * body is there, which finds the operands in it. Nothing here does I/O, and nothing allocates but
- * the reading of a safetensors header; a request is used by one thread at a time.
+ * gemm_request_settle_residents if operands are resident, gemm_request_check once all are in, then
+ * gemm_request_bind when the body is there, which finds the operands in it. Nothing here does I/O,
+ * and nothing allocates but the reading of a safetensors header; a request is used by one thread at
+ * a time.
  */
 #ifndef PROTO_GEMM_REQUEST_H
 #define PROTO_GEMM_REQUEST_H
@@ -25,7 +26,8 @@ enum {
     GEMM_DIM_MAX = 2147483647, /* m, n, k and batch: 1 ... 2^31-1 */
     GEMM_KERNEL_NAME_MAX = 32,
     GEMM_TENSOR_NAME_MAX = 128,
-    GEMM_PRIORITY_MAX = 9
+    GEMM_PRIORITY_MAX = 9,
+    GEMM_PRIORITY_DEFAULT = 4
 };
 
 /* The parameters, in the order of API.md's table. */
@@ -69,6 +71,12 @@ enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name
 enum gemmd_error gemm_request_check(struct gemm_request *request, enum format format,
                                     struct fault *fault);
 
+/* Before gemm_request_check: what the resident operands are (NULL: not resident). Takes dtype, m,
+ * n, k and batch from their shapes and checks that all agree, with the parameters too. The rest of
+ * the request then goes on as if all these had been given. */
+enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
+                                               const struct tensor *b, struct fault *fault);
+
 /* Exact length in bytes of a raw body (operands that are resident count as 0). False on overflow.
  */
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out);
@@ -97,8 +105,9 @@ enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
 
 const char *gemm_act_name(enum gemm_act act);
 
-/* Whether the parameter of that name was given. */
+/* Whether the parameter of that name was given, or what it says is known as if it had been. */
 bool gemm_request_given(const struct gemm_request *request, const char *name);
+void gemm_request_mark_given(struct gemm_request *request, const char *name);
 /* The first of m, n and k that is not known yet; NULL if all are. */
 const char *gemm_request_missing_dim(const struct gemm_request *request);
 /* Fills in `out` if it was not given and holds the types against what is offered (422).

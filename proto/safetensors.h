@@ -26,7 +26,8 @@ struct safetensors_entry {
 };
 
 /* Reads a whole file of at most `capacity` tensors; `*count` says how many there are. They are in
- * the order of their data. Allocates while it parses: GEMMD_ERR_OUT_OF_MEMORY. */
+ * the order of their data. Of the file only the header is looked at: the data may still be on its
+ * way. Allocates while it parses: GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
                                     struct safetensors_entry *entries, uint32_t capacity,
                                     uint32_t *count, struct fault *fault);

@@ -58,6 +58,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         .streams = config->streams,
         .cpu_threads = config->cpu_threads,
         .memory_bytes = config->device_bytes,
+        .tensor_bytes = config->tensor_bytes,
     };
     code = device_open(&options, &daemon->device, fault);
     if (code != GEMMD_OK)
@@ -67,6 +68,10 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     if (daemon->pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     daemon->pool = pool_create(daemon->pinned, daemon->pinned_bytes);
+    const struct gemm_device device = device_gemm(daemon->device);
+    daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
+    if (daemon->tensors == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
     const struct places_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
@@ -203,6 +208,7 @@ bool daemon_stop(struct daemon *daemon)
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
     queue_destroy(daemon->queue);
+    tensor_store_destroy(daemon->tensors);
     pool_destroy(daemon->pool);
     if (daemon->pinned != NULL)
         device_host_free(device_info(daemon->device)->backend, daemon->pinned,
@@ -246,6 +252,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
     struct places *places = queue_places(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
     enum daemon_stage stage = atomic_load(&daemon->stage);
+    struct tensor_store_state tensors = tensor_store_state(daemon->tensors);
     struct jobs_counts jobs = jobs_counts(daemon->jobs);
     struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
@@ -276,6 +283,12 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .jobs_cancelled = jobs.cancelled,
         .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(daemon->log),
+        .tensor_used_bytes = tensors.used_bytes,
+        .tensor_capacity_bytes = tensors.capacity_bytes,
+        .tensor_count = tensors.count,
+        .tensor_hits = tensors.hits,
+        .tensor_misses = tensors.misses,
+        .tensor_evictions = tensors.evictions,
     };
     for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++)
         gauges.refused[limit] = places_refused(places, (enum places_limit)limit);

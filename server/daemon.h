@@ -15,6 +15,7 @@
 #include "server/http/tokens.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
+#include "server/tensors/tensor_store.h"
 #include "server/work/dispatch.h"
 #include "server/work/queue.h"
 
@@ -41,6 +42,7 @@ struct daemon {
     void *pinned; /* the pool's memory */
     uint64_t pinned_bytes;
     struct pool *pool;
+    struct tensor_store *tensors;
     struct queue *queue;
     struct dispatch *dispatch;
     struct jobs *jobs;

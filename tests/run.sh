@@ -92,6 +92,7 @@ if command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then want_command g++ g+
 want_library libmicrohttpd libmicrohttpd-dev
 want_library libuv libuv1-dev
 want_library jansson libjansson-dev
+want_library nettle nettle-dev
 want_library libcurl libcurl4-gnutls-dev
 want_library openblas libopenblas-dev
 want_library check check

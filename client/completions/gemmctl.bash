@@ -1,25 +1,37 @@
-# bash completion for gemmctl
+# bash completion for gemmctl: gemm, tensor put, tensor get, tensor ls, tensor rm, job status,
+# job wait, job result, job cancel, bench, info, metrics, ready, help
 
 _gemmctl() {
-    local current previous word i command="" words="" files=""
+    local current previous word i command="" group="" words="" files=""
     local common="--url --token-file --ca-file --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json"
-    local gemm="--output --bias --c0 --beta --format --in-format --out-format --timing"
-    local bench="--connections --duration --requests"
-    local commands="gemm bench info metrics ready help"
+    local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
+    local bench="--connections --in-flight --duration --requests"
+    local put="--dtype --shape --evictable --format --json"
+    local commands="gemm tensor job bench info metrics ready help"
+    local tensor="put get ls rm" job="status wait result cancel"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
-        if [[ " $commands " == *" $word "* ]]; then
-            command=$word
+        if [[ -z $group && " $commands " == *" $word "* ]]; then
+            case $word in
+            tensor | job) group=$word command=$word ;;
+            *)
+                command=$word
+                break
+                ;;
+            esac
+        elif [[ $group == tensor && " $tensor " == *" $word "* ]] ||
+            [[ $group == job && " $job " == *" $word "* ]]; then
+            command="$group $word"
             break
         fi
     done
 
     case $previous in
-    --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8" ;;
+    --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
     --precision) words="full tf32" ;;
     --act) words="none relu gelu gelu_tanh silu" ;;
@@ -29,14 +41,21 @@ _gemmctl() {
     -u | --url) words="http:// https:// unix:" ;;
     -o | --output | --bias | --c0 | --token-file | --ca-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
-        -d | --duration | --requests | -t | --timeout | --retries) ;;
+        --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | \
+        --shape) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
         bench:-*) words="$bench $product $common" ;;
-        info:-*) words="--json $common" ;;
+        tensor\ put:-*) words="$put $common" ;;
+        tensor\ get:-*) words="--output --format --json $common" ;;
+        job\ result:-*) words="--output --format --timing --json $common" ;;
+        info:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
         *:-*) words=$common ;;
-        gemm:*) files=yes ;;
+        gemm:* | tensor\ put:*) files=yes ;;
+        tensor:*) words=$tensor ;;
+        job:*) words=$job ;;
+        bench:*) words=ladder ;;
         :* | help:*) words=$commands ;;
         esac
         ;;

@@ -1,5 +1,5 @@
-/* gemmctl bench: a closed loop. Every connection has one request in flight, and sends the next
- * when it has the answer. */
+/* gemmctl bench: a closed loop. So many requests are in flight, and an answer makes the next one.
+ */
 #include "client/gemmctl/bench.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ enum { DEFAULT_CONNECTIONS = 8, DEFAULT_SIDE = 64, DEFAULT_DURATION_MS = 5000 };
 struct bench {
     struct gemmd_client *client;
     struct gemmd_gemm gemm;
-    struct gemmd_request **slots; /* [connections] */
-    void **results;               /* [connections], each of result_bytes */
+    struct gemmd_request **slots; /* [in_flight] */
+    void **results;               /* [in_flight], each of result_bytes */
     uint64_t requests_max;        /* 0: as many as there is time for */
     double until_s;
     uint64_t started;
@@ -69,7 +69,7 @@ static bool goes_on(const struct bench *bench)
 /* Keeps every connection busy until goes_on says no, then waits for what is in flight. */
 static bool loop(struct bench *bench, struct gemmd_error_info *error)
 {
-    for (uint32_t i = 0; i < bench->run.connections && goes_on(bench); i++) {
+    for (uint32_t i = 0; i < bench->run.in_flight && goes_on(bench); i++) {
         if (!submit(bench, i, error))
             return false;
         bench->started++;
@@ -91,12 +91,12 @@ static bool loop(struct bench *bench, struct gemmd_error_info *error)
     return true;
 }
 
-/* One request a connection first, so that connecting is not measured; if none of them is
+/* As many as are in flight first, so that connecting is not measured; if none of them is
  * answered, there is nothing to measure. */
 static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
 {
     struct bench_run *run = &bench->run;
-    bench->requests_max = run->connections;
+    bench->requests_max = run->in_flight;
     if (!loop(bench, error))
         return false;
     *error = run->first_error;
@@ -127,7 +127,7 @@ static bool allocate(struct bench *bench, void **a, void **b)
     const struct gemm_request *request = &bench->run.request;
     const uint64_t a_dims[] = {request->batch, request->m, request->k};
     const uint64_t b_dims[] = {request->batch, request->k, request->n};
-    uint32_t connections = bench->run.connections;
+    uint32_t in_flight = bench->run.in_flight;
     uint64_t a_bytes, b_bytes, size = gemmd_dtype_size(request->dtype);
     if (!size_tensor_bytes(request->dtype, a_dims, 3, &a_bytes) ||
         !size_tensor_bytes(request->dtype, b_dims, 3, &b_bytes) ||
@@ -136,11 +136,11 @@ static bool allocate(struct bench *bench, void **a, void **b)
         return false;
     *a = malloc(a_bytes);
     *b = malloc(b_bytes);
-    bench->slots = calloc(connections, sizeof(struct gemmd_request *));
-    bench->results = calloc(connections, sizeof(void *));
+    bench->slots = calloc(in_flight, sizeof(struct gemmd_request *));
+    bench->results = calloc(in_flight, sizeof(void *));
     if (*a == NULL || *b == NULL || bench->slots == NULL || bench->results == NULL)
         return false;
-    for (uint32_t i = 0; i < connections; i++)
+    for (uint32_t i = 0; i < in_flight; i++)
         if ((bench->results[i] = malloc(bench->run.result_bytes)) == NULL)
             return false;
     fill_random(*a, request->dtype, a_bytes / size, 1);
@@ -167,20 +167,28 @@ int command_bench(const struct context *context)
     struct fault fault = {0};
     struct bench *bench = NULL;
     void *a = NULL, *b = NULL;
-    uint32_t connections, duration_ms, requests;
+    uint32_t connections, in_flight, duration_ms, requests;
     int code = EXIT_OK;
+    if (arguments->operand_count > 0)
+        return strcmp(arguments->operands[0], "ladder") == 0
+                   ? command_ladder(context)
+                   : fail_usage(context, "bench takes no operand but ladder");
     if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
+        !option_count(arguments, OPTION_IN_FLIGHT, connections, &in_flight, problem) ||
         !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &duration_ms, problem) ||
         !option_count(arguments, OPTION_REQUESTS, 0, &requests, problem))
         return fail_usage(context, problem);
     if (connections == 0)
         return fail_usage(context, "--connections must be at least 1");
+    if (in_flight < connections)
+        return fail_usage(context, "--in-flight must be at least as many as --connections");
     bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the measurement");
         return fail_fault(context, &fault);
     }
     bench->run.connections = connections;
+    bench->run.in_flight = in_flight;
     if (read_request(arguments, &bench->run.request, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
@@ -210,7 +218,7 @@ int command_bench(const struct context *context)
 
 done:
     gemmd_client_free(bench->client);
-    for (uint32_t i = 0; bench->results != NULL && i < connections; i++)
+    for (uint32_t i = 0; bench->results != NULL && i < in_flight; i++)
         free(bench->results[i]);
     free(bench->results);
     free(bench->slots);

@@ -10,7 +10,7 @@
 
 struct bench_run {
     struct gemm_request request; /* what was asked, again and again */
-    uint32_t connections;
+    uint32_t connections, in_flight;
     double elapsed_s;
     uint64_t body_bytes, result_bytes; /* of one request */
     uint64_t errors[GEMMD_ERR_COUNT];

@@ -41,17 +41,19 @@ static void print_json(const struct bench_run *run, const struct figures *f)
         if (run->errors[code] > 0)
             json_object_set_new(errors, gemmd_error_name((enum gemmd_error)code),
                                 json_integer((json_int_t)run->errors[code]));
-    json_t *root = json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:s, s:s, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f},"
-        " s:f, s:f, s:f, s:s}",
-        "version", 1, "m", (json_int_t)request->m, "n", (json_int_t)request->n, "k",
-        (json_int_t)request->k, "batch", (json_int_t)request->batch, "dtype",
-        gemmd_dtype_name(request->dtype), "out", gemmd_dtype_name(request->out), "connections",
-        (int)run->connections, "requests", (json_int_t)run->latency.count, "elapsed_s",
-        run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms", "p50",
-        f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms,
-        "gigabytes_per_second", f->gigabytes, "gigaflops_per_second", f->gigaflops,
-        "requests_per_launch", f->launch, "kernel", run->kernel);
+    json_t *root =
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:s, s:s, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, "
+                  "s:f, s:f, s:f},"
+                  " s:f, s:f, s:f, s:s}",
+                  "version", 1, "m", (json_int_t)request->m, "n", (json_int_t)request->n, "k",
+                  (json_int_t)request->k, "batch", (json_int_t)request->batch, "dtype",
+                  gemmd_dtype_name(request->dtype), "out", gemmd_dtype_name(request->out),
+                  "connections", (int)run->connections, "in_flight", (int)run->in_flight,
+                  "requests", (json_int_t)run->latency.count, "elapsed_s", run->elapsed_s, "errors",
+                  errors, "requests_per_second", f->rate, "latency_ms", "p50", f->p50_ms, "p90",
+                  f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms,
+                  "gigabytes_per_second", f->gigabytes, "gigaflops_per_second", f->gigaflops,
+                  "requests_per_launch", f->launch, "kernel", run->kernel);
     if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
         putchar('\n');
     json_decref(root);
@@ -64,9 +66,12 @@ static void print_lines(const struct bench_run *run, const struct figures *f)
            (unsigned long long)request->n, (unsigned long long)request->k);
     if (request->batch > 1)
         printf(" times %llu", (unsigned long long)request->batch);
-    printf(" %s to %s by %s, %u connections\n", gemmd_dtype_name(request->dtype),
+    printf(" %s to %s by %s, %u connections", gemmd_dtype_name(request->dtype),
            gemmd_dtype_name(request->out), run->kernel[0] != '\0' ? run->kernel : "none",
            run->connections);
+    if (run->in_flight > run->connections)
+        printf(", %u in flight", run->in_flight);
+    putchar('\n');
     printf("answered   %llu in %.2f s, %.2f to a launch\n", (unsigned long long)run->latency.count,
            run->elapsed_s, f->launch);
     printf("errors     %llu", (unsigned long long)run->error_count);

@@ -15,9 +15,9 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_FAILED = 1,       /* the daemon could not compute it, or the result not be written */
+    EXIT_FAILED = 1,       /* the daemon could not do it, or the result not be written */
     EXIT_USAGE = 2,        /* the command line or the input files are wrong */
-    EXIT_REFUSED = 3,      /* 429 or 503, also after the repeats */
+    EXIT_REFUSED = 3,      /* 429 or 503, also after the repeats; or a job that is not done */
     EXIT_NETWORK = 4,      /* no connection, or the time ran out */
     EXIT_MISMATCH = 5,     /* the result did not pass `verify` */
     EXIT_INTERRUPTED = 130 /* Ctrl-C */
@@ -43,7 +43,16 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
                                     uint32_t in_flight, int *exit_code);
 
 int command_gemm(const struct context *context);
+int command_tensor_put(const struct context *context);
+int command_tensor_get(const struct context *context);
+int command_tensor_ls(const struct context *context);
+int command_tensor_rm(const struct context *context);
+int command_job_status(const struct context *context);
+int command_job_wait(const struct context *context);
+int command_job_result(const struct context *context);
+int command_job_cancel(const struct context *context);
 int command_bench(const struct context *context);
+int command_ladder(const struct context *context); /* of bench, with the operand "ladder" */
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);

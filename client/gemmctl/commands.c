@@ -6,18 +6,41 @@ const struct command commands[] = {
      "  gemmctl gemm A.npy B.npy -o C.npy --transb --bias bias.npy --act relu\n"
      "  gemmctl gemm operands.safetensors -o C.safetensors --timing\n"
      "  cat A.npy B.npy | gemmctl gemm - - > C.npy\n"
-     "  gemmctl gemm a.bin b.bin -o c.bin -m 64 -n 64 -k 64 --dtype bf16\n",
+     "  gemmctl gemm a.bin b.bin -o c.bin -m 64 -n 64 -k 64 --dtype bf16\n"
+     "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
+     "  gemmctl gemm A.npy B.npy --async --timeout 10m\n",
      command_gemm},
-    {"bench", FOR_BENCH, 0, 0, "[-m ROWS] [-n COLUMNS] [-k DEPTH]",
+    {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
+     "keep a matrix on the daemon; nothing is sent if it is there",
+     "  gemmctl tensor put weights W.npy\n"
+     "  gemmctl tensor put table t.bin --shape 512,512 --dtype bf16 --evictable\n",
+     command_tensor_put},
+    {"tensor get", FOR_TENSOR_GET, 1, 1, "NAME [-o FILE]", "fetch a matrix from the daemon",
+     "  gemmctl tensor get weights -o W.npy\n", command_tensor_get},
+    {"tensor ls", FOR_TENSOR_LS, 0, 1, "[NAME]", "list what the daemon keeps, or one of it",
+     "  gemmctl tensor ls\n", command_tensor_ls},
+    {"tensor rm", FOR_TENSOR_RM, 1, 1, "NAME", "take a matrix from the daemon",
+     "  gemmctl tensor rm weights\n", command_tensor_rm},
+    {"job status", FOR_JOB_STATUS, 1, 1, "ID", "print a job's state",
+     "  gemmctl job status \"$id\"\n", command_job_status},
+    {"job wait", FOR_JOB_WAIT, 1, 1, "ID", "wait until a job is over, and print its state",
+     "  gemmctl job wait \"$id\" --timeout 1m\n", command_job_wait},
+    {"job result", FOR_JOB_RESULT, 1, 1, "ID [-o C]", "fetch the result of a job that is done",
+     "  gemmctl job result \"$id\" -o C.npy\n", command_job_result},
+    {"job cancel", FOR_JOB_CANCEL, 1, 1, "ID", "end a job and drop its result",
+     "  gemmctl job cancel \"$id\"\n", command_job_cancel},
+    {"bench", FOR_BENCH, 0, 1, "[ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
      "measure how many products a second the daemon answers",
-     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n", command_bench},
+     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n"
+     "  gemmctl bench ladder\n",
+     command_bench},
     {"info", FOR_INFO, 0, 0, "", "show what the daemon is, has and allows", "  gemmctl info\n",
      command_info},
     {"metrics", FOR_METRICS, 0, 0, "", "print the daemon's metrics, as Prometheus reads them",
      "  gemmctl metrics | grep gemmd_requests_total\n", command_metrics},
     {"ready", FOR_READY, 0, 0, "", "say by the exit code whether the daemon takes work",
      "  gemmctl ready --url unix:/run/gemmd/gemmd.sock\n", command_ready},
-    {"help", FOR_HELP, 0, 1, "[COMMAND]", "print help, also of a command", "  gemmctl help gemm\n",
+    {"help", FOR_HELP, 0, 2, "[COMMAND]", "print help, also of a command", "  gemmctl help gemm\n",
      command_help},
     {0},
 };

@@ -37,8 +37,10 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
     client_options.ca_file = arguments->values[OPTION_CA_FILE];
     client_options.max_in_flight = in_flight;
     const char *token_file = arguments->values[OPTION_TOKEN_FILE];
-    if (!option_time_ms(arguments, OPTION_TIMEOUT, client_options.total_timeout_ms,
-                        &client_options.total_timeout_ms, problem) ||
+    /* A job's time is not that of handing it in; gemm reads it. */
+    bool is_job = option_flag(arguments, OPTION_ASYNC);
+    if ((!is_job && !option_time_ms(arguments, OPTION_TIMEOUT, client_options.total_timeout_ms,
+                                    &client_options.total_timeout_ms, problem)) ||
         !option_count(arguments, OPTION_RETRIES, retries, &client_options.retries, problem) ||
         (token_file != NULL && !read_token(token_file, token, problem))) {
         *exit_code = fail_usage(context, problem);

@@ -41,7 +41,7 @@ enum exit_code exit_code_of(const struct gemmd_error_info *error)
     default:
         break;
     }
-    if (error->http_status == 429 || error->http_status == 503)
+    if (error->http_status == 429 || error->http_status == 503 || error->http_status == 409)
         return EXIT_REFUSED;
     return error->code == GEMMD_ERR_CONNECTION ? EXIT_NETWORK : EXIT_FAILED;
 }

@@ -1,146 +1,179 @@
-#include <stdio.h>
 #include <string.h>
 
-#include "client/gemmctl/command.h"
+#include "client/gemmctl/await.h"
+#include "client/gemmctl/formats.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/operands.h"
 #include "client/gemmctl/output.h"
 #include "client/gemmctl/parameters.h"
-#include "client/gemmctl/progress.h"
 #include "client/gemmctl/report.h"
 
-struct formats {
-    enum format in, out;
-    bool in_given, out_given;
+/* Where C goes. */
+struct destination {
+    const char *path; /* NULL: it is not fetched */
+    bool is_job;
+    struct formats formats;
+    struct output output;
 };
 
-static bool read_format(const struct arguments *arguments, enum option_id id, enum format *format,
-                        bool *given, char problem[PROBLEM_MAX])
+static int choose_destination(const struct context *context, struct destination *destination)
 {
-    const char *name =
-        arguments->values[id] != NULL ? arguments->values[id] : arguments->values[OPTION_FORMAT];
-    if (name == NULL)
-        return true;
-    *given = format_from_name(name, format);
-    if (!*given)
-        snprintf(problem, PROBLEM_MAX, "'%.64s' is no format; npy, safetensors and raw are", name);
-    return *given;
-}
-
-static bool read_formats(const struct arguments *arguments, struct formats *formats,
-                         char problem[PROBLEM_MAX])
-{
-    *formats = (struct formats){0};
-    return read_format(arguments, OPTION_IN_FORMAT, &formats->in, &formats->in_given, problem) &&
-           read_format(arguments, OPTION_OUT_FORMAT, &formats->out, &formats->out_given, problem);
-}
-
-/* The output's name tells its format; a pipe's is that of the operands. */
-static enum format output_format(const struct formats *formats, const char *path,
-                                 enum format operands)
-{
-    enum format format = operands;
-    if (formats->out_given)
-        return formats->out;
-    format_of_path(path, &format);
-    return format;
-}
-
-static int check_streams(const struct context *context, const char *output)
-{
-    bool standard = strcmp(output, "-") == 0;
-    if (standard && option_flag(context->arguments, OPTION_JSON))
-        return fail_usage(context, "--json needs standard output for itself; name a file with "
+    const struct arguments *arguments = context->arguments;
+    const char *path = arguments->values[OPTION_OUTPUT];
+    bool stored = arguments->values[OPTION_STORE] != NULL;
+    char problem[PROBLEM_MAX];
+    destination->is_job = option_flag(arguments, OPTION_ASYNC);
+    if (path != NULL && destination->is_job)
+        return fail_usage(context, "a job's result is not there yet; 'gemmctl job result' takes "
                                    "--output");
-    if (standard && context->terminal.out_is_tty)
-        return fail_usage(context, "the result is binary and this is a terminal; name a file with "
-                                   "--output, or use a pipe");
-    return EXIT_OK;
+    if (path != NULL && stored)
+        return fail_usage(context, "--store keeps the result on the daemon and --output is a file; "
+                                   "choose one");
+    if (!formats_read(arguments, &destination->formats, problem))
+        return fail_usage(context, problem);
+    if (destination->is_job || stored)
+        return EXIT_OK;
+    destination->path = path != NULL ? path : "-";
+    return formats_check_stream(context, destination->path);
 }
 
-/* Runs the request to its end, or until it is interrupted. */
-static enum gemmd_error run(const struct context *context, struct gemmd_client *client,
-                            const struct gemmd_gemm *gemm, struct gemmd_result *result,
-                            struct gemmd_error_info *error)
+/* A and B that are on the daemon already: their names and what they are. */
+struct residents {
+    struct tensor tensors[2];
+    bool is_resident[2];
+};
+
+static const char *name_of_resident(const char *path)
 {
-    struct progress_line line;
-    bool quiet = option_flag(context->arguments, OPTION_QUIET);
-    struct gemmd_request *request = gemmd_gemm_submit(client, gemm, error);
-    if (request == NULL)
-        return error->code;
-    progress_start(&line, &context->terminal, quiet);
-    while (!gemmd_wait(request, INTERRUPT_CHECK_MS)) {
-        progress_draw(&line, request);
-        if (interrupt_asked())
-            gemmd_cancel(request);
+    static const char prefix[] = "tensor:";
+    bool is_resident = path != NULL && strncmp(path, prefix, sizeof prefix - 1) == 0;
+    return is_resident ? path + sizeof prefix - 1 : NULL;
+}
+
+/* Their shapes decide what the other operands must be. */
+static enum gemmd_error look_at_residents(const struct context *context,
+                                          struct gemmd_client *client, struct residents *residents,
+                                          struct gemm_request *request,
+                                          struct gemmd_error_info *error)
+{
+    static const char *const parameters[] = {"a", "b"};
+    const struct arguments *arguments = context->arguments;
+    struct fault fault;
+    for (uint32_t i = 0; i < 2 && i < arguments->operand_count; i++) {
+        struct gemmd_result result;
+        const char *name = name_of_resident(arguments->operands[i]);
+        if (name == NULL)
+            continue;
+        gemmd_result_init(&result, sizeof result);
+        enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
+        if (code != GEMMD_OK)
+            return code;
+        /* The name is right and not given before, and so is a shape that the library passed on. */
+        (void)gemm_request_set(request, parameters[i], name, &fault);
+        (void)tensor_init(&residents->tensors[i], result.dtype, result.dims, result.rank, NULL);
+        residents->is_resident[i] = true;
     }
-    progress_end(&line);
-    enum gemmd_error code = gemmd_request_result(request, result, error);
-    gemmd_request_free(request);
-    return code;
+    return GEMMD_OK;
+}
+
+static struct operand_paths operand_paths(const struct arguments *arguments,
+                                          const struct formats *formats,
+                                          const struct residents *residents)
+{
+    const bool *is_resident = residents->is_resident;
+    return (struct operand_paths){
+        .a = is_resident[0] ? NULL : arguments->operands[0],
+        .b = arguments->operand_count > 1 && !is_resident[1] ? arguments->operands[1] : NULL,
+        .resident_a = is_resident[0] ? &residents->tensors[0] : NULL,
+        .resident_b = is_resident[1] ? &residents->tensors[1] : NULL,
+        .bias = arguments->values[OPTION_BIAS],
+        .c0 = arguments->values[OPTION_C0],
+        .format = formats->in_given ? &formats->in : NULL,
+    };
+}
+
+/* A job's deadline is its own, not that of handing it in. */
+static bool read_deadline(const struct context *context, struct gemmd_gemm *gemm,
+                          char problem[PROBLEM_MAX])
+{
+    return gemm->job == 0 ||
+           option_time_ms(context->arguments, OPTION_TIMEOUT, 0, &gemm->timeout_ms, problem);
+}
+
+static int conclude(const struct context *context, struct destination *destination,
+                    struct gemmd_result *result, struct fault *fault)
+{
+    if (destination->is_job)
+        return report_job_taken(context, result);
+    if (destination->path == NULL)
+        return report_stored(context, result, context->arguments->values[OPTION_STORE]);
+    if (output_commit(&destination->output, fault) != GEMMD_OK)
+        return fail_fault(context, fault);
+    report_result(context, result, destination->path);
+    return EXIT_OK;
 }
 
 int command_gemm(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
-    const char *path = arguments->values[OPTION_OUTPUT];
     char problem[PROBLEM_MAX];
-    struct formats formats;
     struct gemm_request request;
     struct operands operands = {0};
-    struct output output = {.fd = -1};
-    struct gemmd_client *client = NULL;
+    struct residents residents = {0};
+    struct destination destination = {.output = {.fd = -1}};
     struct gemmd_error_info error;
     struct gemmd_result result;
+    struct gemmd_gemm gemm;
+    struct tensor shape;
     struct fault fault = {0};
-    if (path == NULL)
-        path = "-";
-    int code = check_streams(context, path);
+    int code = choose_destination(context, &destination);
     if (code != EXIT_OK)
         return code;
-    if (!read_formats(arguments, &formats, problem))
-        return fail_usage(context, problem);
-    client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, 4, 1, &code);
     if (client == NULL)
         return code;
 
-    const struct operand_paths paths = {
-        .a = arguments->operands[0],
-        .b = arguments->operand_count > 1 ? arguments->operands[1] : NULL,
-        .bias = arguments->values[OPTION_BIAS],
-        .c0 = arguments->values[OPTION_C0],
-        .format = formats.in_given ? &formats.in : NULL,
-    };
-    struct tensor shape;
-    struct gemmd_gemm gemm;
-    if (parameters_read(&request, arguments, &fault) != GEMMD_OK ||
-        operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
+    gemmd_result_init(&result, sizeof result);
+    if (parameters_read(&request, arguments, &fault) != GEMMD_OK)
+        goto faulty;
+    if (look_at_residents(context, client, &residents, &request, &error) != GEMMD_OK)
+        goto failed;
+    const struct operand_paths paths = operand_paths(arguments, &destination.formats, &residents);
+    if (operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
         goto faulty;
     if (!gemm_request_result(&request, NULL, &shape)) {
         fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
         goto faulty;
     }
-    interrupt_watch(); /* from here on there is a temporary file to be removed */
-    if (output_open(&output, path, output_format(&formats, path, operands.format), &shape,
-                    &fault) != GEMMD_OK)
-        goto faulty;
     parameters_to_gemm(&request, &operands.bound, &gemm);
-    gemm.c = output_data(&output);
-    gemm.c_bytes = shape.bytes;
-    gemmd_result_init(&result, sizeof result);
-    if (run(context, client, &gemm, &result, &error) != GEMMD_OK) {
-        code = fail_request(context, &error);
+    gemm.job = destination.is_job;
+    if (!read_deadline(context, &gemm, problem)) {
+        code = fail_usage(context, problem);
         goto done;
     }
-    if (output_commit(&output, &fault) != GEMMD_OK)
-        goto faulty;
-    report_result(context, &result, path);
+    interrupt_watch(); /* from here on there is a temporary file to be removed */
+    if (destination.path != NULL) {
+        enum format format = formats_out(&destination.formats, destination.path, operands.format);
+        if (output_open(&destination.output, destination.path, format, "c", &shape, &fault) !=
+            GEMMD_OK)
+            goto faulty;
+        gemm.c = output_data(&destination.output);
+        gemm.c_bytes = shape.bytes;
+    }
+    if (await(context, gemmd_gemm_submit(client, &gemm, &error), &result, &error) != GEMMD_OK)
+        goto failed;
+    code = conclude(context, &destination, &result, &fault);
     goto done;
 
+failed:
+    code = fail_request(context, &error);
+    goto done;
 faulty:
     code = fail_fault(context, &fault);
 done:
-    output_close(&output);
+    if (destination.path == NULL)
+        gemmd_free(result.data);
+    output_close(&destination.output);
     operands_close(&operands);
     gemmd_client_free(client);
     return code;

@@ -75,38 +75,61 @@ static void print_overview(const struct context *context)
     printf("  gemmctl [OPTION ...] COMMAND [OPERAND ...]\n");
     print_heading(context, "Commands");
     for (const struct command *command = commands; command->name != NULL; command++)
-        printf("  %-10s%s\n", command->name, command->summary);
+        printf("  %-12s%s\n", command->name, command->summary);
     print_options(context, "Options of all commands", FOR_ALL, true);
     print_heading(context, "Exit codes");
     printf(
-        "  0 done, 1 not computed or not written, 2 wrong usage or input, 3 refused (429, 503),\n"
-        "  4 no connection or out of time, 5 the result did not pass the check, 130 interrupted\n"
+        "  0 done, 1 not computed or not written, 2 wrong usage or input, 3 refused for now (429,\n"
+        "  503) or not there yet, 4 no connection or out of time, 5 the result did not pass the\n"
+        "  check, 130 interrupted\n"
         "\n'gemmctl COMMAND --help' says more about a command, 'man gemmctl' about all.\n");
+}
+
+static void print_group(const struct context *context, const char *group)
+{
+    printf("gemmctl %s: its commands\n", group);
+    print_heading(context, "Examples");
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (command_is_of(command, group))
+            fputs(command->examples, stdout);
+    print_heading(context, "Commands");
+    for (const struct command *command = commands; command->name != NULL; command++)
+        if (command_is_of(command, group))
+            printf("  %-12s%s\n", command->name, command->summary);
+    printf("\n'gemmctl %s COMMAND --help' says more about a command.\n", group);
+}
+
+/* The operands of help, and the word before --help, name a command or a group. */
+static int print_named(const struct context *context, const char *first, const char *second)
+{
+    char problem[PROBLEM_MAX], name[PROBLEM_MAX / 2];
+    snprintf(name, sizeof name, "%.48s%s%.48s", first, second != NULL ? " " : "",
+             second != NULL ? second : "");
+    bool is_group = false;
+    for (const struct command *command = commands; command->name != NULL; command++) {
+        if (strcmp(command->name, name) == 0) {
+            print_command(context, command);
+            return EXIT_OK;
+        }
+        is_group = is_group || command_is_of(command, name);
+    }
+    if (is_group) {
+        print_group(context, name);
+        return EXIT_OK;
+    }
+    snprintf(problem, sizeof problem, "there is no command '%s'; gemmctl --help lists them", name);
+    return fail_usage(context, problem);
 }
 
 int command_help(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
     const struct command *command = arguments->command;
-    if (command != NULL && command->run == command_help) {
-        if (arguments->operand_count == 0)
-            command = NULL;
-        else {
-            const char *name = arguments->operands[0];
-            for (command = commands; command->name != NULL; command++)
-                if (strcmp(command->name, name) == 0)
-                    break;
-            if (command->name == NULL) {
-                char problem[PROBLEM_MAX];
-                snprintf(problem, sizeof problem,
-                         "there is no command '%.64s'; gemmctl --help "
-                         "lists them",
-                         name);
-                return fail_usage(context, problem);
-            }
-        }
-    }
-    if (command == NULL)
+    if (command != NULL && command->run == command_help && arguments->operand_count > 0)
+        return print_named(context, arguments->operands[0], arguments->operands[1]);
+    if (command == NULL && arguments->group != NULL)
+        print_group(context, arguments->group);
+    else if (command == NULL || command->run == command_help)
         print_overview(context);
     else
         print_command(context, command);

@@ -28,6 +28,14 @@ static enum format format_of(const struct reading *reading, const char *path)
     return format;
 }
 
+/* Of the result, if nothing else tells. */
+static enum format format_of_first(const struct reading *reading)
+{
+    const struct operand_paths *paths = reading->paths;
+    const char *first = paths->a != NULL ? paths->a : paths->b;
+    return first != NULL || paths->format != NULL ? format_of(reading, first) : FORMAT_NPY;
+}
+
 /* What a type that NumPy has no name for is, in an operand's file. */
 static enum gemmd_dtype carrier(const struct reading *reading, int operand)
 {
@@ -233,12 +241,17 @@ enum gemmd_error operands_open(struct operands *operands, const struct operand_p
     struct reading reading = {operands, paths, request, fault};
     enum gemmd_error code = GEMMD_OK;
     *operands = (struct operands){0};
-    operands->format = format_of(&reading, paths->a);
-    if (paths->b == NULL) {
+    operands->format = format_of_first(&reading);
+    if (paths->resident_a != NULL)
+        operands->bound.a = *paths->resident_a;
+    if (paths->resident_b != NULL)
+        operands->bound.b = *paths->resident_b;
+    if (paths->a != NULL && paths->b == NULL && paths->resident_b == NULL) {
         code = take_all(&reading, paths->a);
     } else {
-        code = take(&reading, A, paths->a);
-        if (code == GEMMD_OK)
+        if (paths->a != NULL)
+            code = take(&reading, A, paths->a);
+        if (code == GEMMD_OK && paths->b != NULL)
             code = take(&reading, B, paths->b);
     }
     if (code == GEMMD_OK && paths->bias != NULL)

@@ -10,8 +10,9 @@
 /* Where the operands are. One file alone holds them all, as safetensors; several "-" are read from
  * standard input in the order A, B, bias, C0. */
 struct operand_paths {
-    const char *a, *b;         /* b NULL: both are in the file `a` */
-    const char *bias, *c0;     /* NULL: none, or in that file */
+    const char *a, *b; /* b NULL: both are in the file `a`, or it is resident */
+    const struct tensor *resident_a, *resident_b; /* on the daemon already; NULL: not */
+    const char *bias, *c0;                        /* NULL: none, or in that file */
     const enum format *format; /* NULL: by their names, npy for what has no telling name */
 };
 
@@ -19,7 +20,7 @@ struct operands {
     struct gemm_operands bound; /* views onto the inputs and copies */
     struct input inputs[5];     /* A, B, bias, C0, standard input */
     void *copies[4];            /* of what had to be put in row-major order */
-    enum format format;         /* of A */
+    enum format format;         /* of A, or of B if A has no file */
 };
 
 /* Reads and binds: afterwards `request` has its dtype, out, m, n, k, batch and bias, and the

@@ -5,6 +5,8 @@
 #include "client/gemmctl/suggest.h"
 #include "proto/number.h"
 
+enum { WORDS_MAX = 16, WORD_ROOM = 16 };
+
 const struct option options[OPTION_COUNT] = {
 #define X(id, name, letter, argument, takers, parameter, help)                                     \
     {name, argument, help, takers, letter, parameter},
@@ -29,12 +31,39 @@ static enum option_id find_letter(char letter)
     return (enum option_id)id;
 }
 
-static const struct command *find_command(const struct command *commands, const char *name)
+/* Whether `name` is `first`, if that is not NULL, a space and `second`. */
+static bool is_named(const char *name, const char *first, const char *second)
+{
+    if (first != NULL) {
+        size_t length = strlen(first);
+        if (strncmp(name, first, length) != 0 || name[length] != ' ')
+            return false;
+        name += length + 1;
+    }
+    return strcmp(name, second) == 0;
+}
+
+static const struct command *find_command(const struct command *commands, const char *group,
+                                          const char *word)
 {
     for (; commands->name != NULL; commands++)
-        if (strcmp(commands->name, name) == 0)
+        if (is_named(commands->name, group, word))
             return commands;
     return NULL;
+}
+
+bool command_is_of(const struct command *command, const char *group)
+{
+    size_t length = strlen(group);
+    return strncmp(command->name, group, length) == 0 && command->name[length] == ' ';
+}
+
+static bool is_group(const struct command *commands, const char *word)
+{
+    for (; commands->name != NULL; commands++)
+        if (command_is_of(commands, word))
+            return true;
+    return false;
 }
 
 /* What the user may have meant, among the options that `taker` has. */
@@ -54,22 +83,40 @@ static void unknown_option(const char *text, unsigned taker, char problem[PROBLE
                  text);
 }
 
-static void unknown_command(const char *text, const struct command *commands,
+/* The words that may stand where `word` does: the first of all commands, or the second of a
+ * group's, cut off at their ends. Each is there once. */
+static uint32_t list_words(const struct command *commands, const char *group,
+                           char words[WORDS_MAX][WORD_ROOM])
+{
+    uint32_t count = 0;
+    for (; commands->name != NULL && count < WORDS_MAX; commands++) {
+        if (group != NULL && !command_is_of(commands, group))
+            continue;
+        const char *from = commands->name + (group != NULL ? strlen(group) + 1 : 0);
+        snprintf(words[count], WORD_ROOM, "%.*s", (int)strcspn(from, " "), from);
+        if (count == 0 || strcmp(words[count - 1], words[count]) != 0)
+            count++;
+    }
+    return count;
+}
+
+static void unknown_command(const struct command *commands, const char *group, const char *word,
                             char problem[PROBLEM_MAX])
 {
-    const char *names[16];
-    uint32_t count = 0;
-    while (count < 16 && commands[count].name != NULL) {
-        names[count] = commands[count].name;
-        count++;
-    }
-    const char *meant = suggest(text, names, count);
+    char words[WORDS_MAX][WORD_ROOM];
+    const char *names[WORDS_MAX];
+    uint32_t count = list_words(commands, group, words);
+    for (uint32_t i = 0; i < count; i++)
+        names[i] = words[i];
+    const char *meant = suggest(word, names, count);
+    const char *front = group != NULL ? group : "", *space = group != NULL ? " " : "";
     if (meant != NULL)
-        snprintf(problem, PROBLEM_MAX, "there is no command '%.64s'; did you mean %s?", text,
-                 meant);
+        snprintf(problem, PROBLEM_MAX, "there is no command '%s%s%.64s'; did you mean %s%s%s?",
+                 front, space, word, front, space, meant);
     else
-        snprintf(problem, PROBLEM_MAX, "there is no command '%.64s'; gemmctl --help lists them",
-                 text);
+        snprintf(problem, PROBLEM_MAX,
+                 "there is no command '%s%s%.64s'; gemmctl %s%s--help lists them", front, space,
+                 word, front, space);
 }
 
 static bool set_value(struct arguments *arguments, enum option_id id, const char *value,
@@ -120,10 +167,13 @@ static bool take_word(struct arguments *arguments, const char *word, const struc
                       char problem[PROBLEM_MAX])
 {
     if (arguments->command == NULL) {
-        arguments->command = find_command(commands, word);
-        if (arguments->command == NULL)
-            unknown_command(word, commands, problem);
-        return arguments->command != NULL;
+        arguments->command = find_command(commands, arguments->group, word);
+        bool opens = arguments->group == NULL && is_group(commands, word);
+        if (opens)
+            arguments->group = word;
+        else if (arguments->command == NULL)
+            unknown_command(commands, arguments->group, word, problem);
+        return opens || arguments->command != NULL;
     }
     if (arguments->operand_count == arguments->command->operands_max) {
         snprintf(problem, PROBLEM_MAX, "'%.64s' is one operand too many; usage: gemmctl %s %s",
@@ -171,7 +221,10 @@ bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
         return true;
     const struct command *command = arguments->command;
     if (command == NULL) {
-        snprintf(problem, PROBLEM_MAX, "a command is missing; gemmctl --help lists them");
+        bool open = arguments->group != NULL;
+        snprintf(problem, PROBLEM_MAX, "a command is missing%s%s; gemmctl %s%s--help lists them",
+                 open ? " after " : "", open ? arguments->group : "", open ? arguments->group : "",
+                 open ? " " : "");
         return false;
     }
     if (arguments->operand_count < command->operands_min) {

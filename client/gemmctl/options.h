@@ -17,21 +17,41 @@ enum {
     FOR_METRICS = 8,
     FOR_READY = 16,
     FOR_HELP = 32,
+    FOR_TENSOR_PUT = 64,
+    FOR_TENSOR_GET = 128,
+    FOR_TENSOR_LS = 256,
+    FOR_TENSOR_RM = 512,
+    FOR_JOB_STATUS = 1024,
+    FOR_JOB_WAIT = 2048,
+    FOR_JOB_RESULT = 4096,
+    FOR_JOB_CANCEL = 8192,
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
-    FOR_ALL = 63
+    FOR_READERS = FOR_GEMM | FOR_TENSOR_PUT,
+    FOR_WRITERS = FOR_GEMM | FOR_TENSOR_GET | FOR_JOB_RESULT,
+    FOR_JOBS = FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL,
+    FOR_TENSORS = FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM,
+    FOR_ALL = 16383
 };
 
 /* X(ID, name, letter, argument, takers, parameter, help): `argument` NULL for a flag; `parameter`
  * 1 if it is one of POST /gemm, under the same name. Arguments with a "|" are the choices. */
 #define OPTION_MAP(X)                                                                              \
-    X(OUTPUT, "output", 'o', "FILE", FOR_GEMM, 0, "where C goes; - for standard output (default)") \
+    X(OUTPUT, "output", 'o', "FILE", FOR_WRITERS, 0,                                               \
+      "where the result goes; - for standard output (default)")                                    \
     X(BIAS, "bias", 0, "FILE", FOR_GEMM, 0, "a vector of length n that is added to every row")     \
     X(C0, "c0", 0, "FILE", FOR_GEMM, 0, "the matrix that beta multiplies")                         \
+    X(STORE, "store", 0, "NAME", FOR_GEMM, 1,                                                      \
+      "keep C on the daemon as a tensor of this name; it is not fetched")                          \
+    X(ASYNC, "async", 0, NULL, FOR_GEMM, 0,                                                        \
+      "hand it in as a job and print its id; --timeout is then the job's")                         \
     X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1, "rows of op(A) and C; raw files need m, n and k")      \
     X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS, 1, "columns of op(B) and C")                           \
     X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1, "columns of op(A), rows of op(B)")                    \
-    X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8", FOR_PRODUCTS, 1,                           \
-      "type of A and B; default: the files' own, else f32")                                        \
+    X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8|i32", FOR_PRODUCTS | FOR_TENSOR_PUT, 1,      \
+      "type of A and B, or of the tensor; default: the files' own, else f32")                      \
+    X(SHAPE, "shape", 0, "D0[,D1...]", FOR_TENSOR_PUT, 0, "shape of a raw file")                   \
+    X(EVICTABLE, "evictable", 0, NULL, FOR_TENSOR_PUT, 0,                                          \
+      "the daemon may drop the tensor when it needs the room")                                     \
     X(OUT, "out", 0, "f64|f32|f16|bf16|i32", FOR_PRODUCTS, 1,                                      \
       "type of C, C0 and bias; default: dtype (bf16 for f8_e4m3, i32 for i8)")                     \
     X(PRECISION, "precision", 0, "full|tf32", FOR_PRODUCTS, 1,                                     \
@@ -47,16 +67,20 @@ enum {
     X(VERIFY, "verify", 0, "none|freivalds", FOR_PRODUCTS, 1,                                      \
       "have the daemon check the result; default none")                                            \
     X(PRIORITY, "priority", 0, "0-9", FOR_PRODUCTS, 1, "0 is the lowest; default 4")               \
-    X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_GEMM, 0,                                     \
+    X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_READERS | FOR_WRITERS, 0,                    \
       "of all files; default: by their names, npy for pipes")                                      \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", FOR_GEMM, 0, "of the files that are read") \
     X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_GEMM, 0, "of the output")            \
-    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_BENCH, 0,                                      \
-      "requests in flight, each on its connection; default 8")                                     \
+    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_BENCH, 0, "connections; default 8")            \
+    X(IN_FLIGHT, "in-flight", 0, "COUNT", FOR_BENCH, 0,                                            \
+      "requests at once, of which those beyond the connections wait in the client; default: as "   \
+      "many as connections")                                                                       \
     X(DURATION, "duration", 'd', "TIME", FOR_BENCH, 0, "how long to measure; default 5s")          \
     X(REQUESTS, "requests", 0, "COUNT", FOR_BENCH, 0, "how many to measure, instead of a time")    \
-    X(TIMING, "timing", 0, NULL, FOR_GEMM, 0, "print how long each stage took in the daemon")      \
-    X(JSON, "json", 0, NULL, FOR_PRODUCTS | FOR_INFO, 0, "print JSON on standard output")          \
+    X(TIMING, "timing", 0, NULL, FOR_GEMM | FOR_JOB_RESULT, 0,                                     \
+      "print how long each stage took in the daemon")                                              \
+    X(JSON, "json", 0, NULL, FOR_PRODUCTS | FOR_TENSORS | FOR_JOBS | FOR_INFO, 0,                  \
+      "print JSON on standard output")                                                             \
     X(URL, "url", 'u', "URL", FOR_ALL, 0,                                                          \
       "http://HOST:PORT, https://HOST:PORT or unix:PATH; default: GEMMD_URL, else "                \
       "http://127.0.0.1:8080")                                                                     \
@@ -91,8 +115,8 @@ extern const struct option options[OPTION_COUNT];
 
 struct context;
 struct command {
-    const char *name;
-    unsigned taker; /* its bit */
+    const char *name; /* one word, or two: "tensor put" */
+    unsigned taker;   /* its bit */
     uint32_t operands_min, operands_max;
     const char *usage; /* after "gemmctl NAME " */
     const char *summary;
@@ -105,6 +129,7 @@ enum { OPERANDS_MAX = 4, PROBLEM_MAX = 256 };
 /* A command line taken apart; all strings are borrowed from argv. */
 struct arguments {
     const struct command *command;      /* NULL: none was given */
+    const char *group;                  /* its first word, where there are two; else NULL */
     const char *values[OPTION_COUNT];   /* NULL: not given; "1" or "0" for flags */
     const char *operands[OPERANDS_MAX]; /* what is neither command nor option */
     uint32_t operand_count;
@@ -114,6 +139,9 @@ struct arguments {
  * line is wrong. --help and --version count before anything else is missed. */
 bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
                      const struct command *commands, char problem[PROBLEM_MAX]);
+
+/* Whether the command's first word of two is `group`. */
+bool command_is_of(const struct command *command, const char *group);
 
 /* Values of options; `otherwise` if not given. False with a sentence if they cannot be read. */
 bool option_count(const struct arguments *arguments, enum option_id id, uint32_t otherwise,

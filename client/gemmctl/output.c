@@ -17,10 +17,11 @@ static enum gemmd_error unwritable(const struct output *output, int number, stru
                      strerror(number));
 }
 
-static uint32_t write_header(enum format format, const struct tensor *result,
-                             char out[SAFETENSORS_HEADER_MAX])
+static uint32_t write_header(enum format format, const char *tensor_name,
+                             const struct tensor *result, char out[SAFETENSORS_HEADER_MAX])
 {
-    struct safetensors_entry entry = {.name = "c", .tensor = *result};
+    struct safetensors_entry entry = {.tensor = *result};
+    snprintf(entry.name, sizeof entry.name, "%s", tensor_name);
     switch (format) {
     case FORMAT_NPY:
         return npy_header(result, out);
@@ -84,13 +85,14 @@ static enum gemmd_error open_stream(struct output *output, const char *path, str
 }
 
 enum gemmd_error output_open(struct output *output, const char *path, enum format format,
-                             const struct tensor *result, struct fault *fault)
+                             const char *tensor_name, const struct tensor *result,
+                             struct fault *fault)
 {
     char header[SAFETENSORS_HEADER_MAX];
     struct stat about;
     bool standard = strcmp(path, "-") == 0;
     *output = (struct output){.name = standard ? "standard output" : path, .fd = -1};
-    output->header_bytes = write_header(format, result, header);
+    output->header_bytes = write_header(format, tensor_name, result, header);
     if (!size_add(output->header_bytes, result->bytes, &output->bytes) || output->bytes > INT64_MAX)
         return unwritable(output, EFBIG, fault);
     bool renames = !standard && (stat(path, &about) != 0 || S_ISREG(about.st_mode));

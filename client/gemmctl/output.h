@@ -23,10 +23,12 @@ struct output {
 };
 
 /* Makes room for `result` (whose data is not looked at) in a file of that format, or for
- * standard output if `path` is "-". Released with output_close in any case. GEMMD_ERR_IO with a
+ * standard output if `path` is "-"; a safetensors file calls it `tensor_name`, cut off at 63
+ * characters. Released with output_close in any case. GEMMD_ERR_IO with a
  * sentence. */
 enum gemmd_error output_open(struct output *output, const char *path, enum format format,
-                             const struct tensor *result, struct fault *fault);
+                             const char *tensor_name, const struct tensor *result,
+                             struct fault *fault);
 /* Where the result's bytes are to be put. */
 void *output_data(struct output *output);
 /* Makes the file appear. */

@@ -38,4 +38,7 @@ void parameters_to_gemm(const struct gemm_request *request, const struct gemm_op
     gemm->b = operands->b.data;
     gemm->bias = operands->bias.data;
     gemm->c0 = operands->c0.data;
+    gemm->a_tensor = gemm_request_given(request, "a") ? request->a : NULL;
+    gemm->b_tensor = gemm_request_given(request, "b") ? request->b : NULL;
+    gemm->store = gemm_request_given(request, "store") ? request->store : NULL;
 }

@@ -44,13 +44,24 @@ static void print_json(const struct gemmd_result *result, const char *path)
     json_decref(root);
 }
 
+const char *report_shape(uint32_t rank, const uint64_t *dims, char out[REPORT_SHAPE_ROOM])
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < rank; i++)
+        length += (size_t)snprintf(out + length, REPORT_SHAPE_ROOM - length, "%s%llu",
+                                   i > 0 ? "x" : "", (unsigned long long)dims[i]);
+    return out;
+}
+
 static void print_line(const struct gemmd_result *result, const char *path)
 {
-    fprintf(stderr, "%s: ", strcmp(path, "-") == 0 ? "standard output" : path);
-    for (uint32_t i = 0; i < result->rank; i++)
-        fprintf(stderr, "%s%llu", i > 0 ? "x" : "", (unsigned long long)result->dims[i]);
-    fprintf(stderr, " %s by %s in %.3f ms", gemmd_dtype_name(result->dtype), result->kernel,
-            result->elapsed_ms);
+    char shape[REPORT_SHAPE_ROOM];
+    fprintf(stderr, "%s: %s %s", strcmp(path, "-") == 0 ? "standard output" : path,
+            report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype));
+    if (result->kernel[0] != '\0')
+        fprintf(stderr, " by %s", result->kernel);
+    fprintf(stderr, " in %.3f ms", result->elapsed_ms);
     if (result->verified)
         fprintf(stderr, ", verified (residual %.3g)", result->residual);
     if (result->attempts > 1)
@@ -77,4 +88,58 @@ void report_result(const struct context *context, const struct gemmd_result *res
         print_line(result, path);
     if (option_flag(arguments, OPTION_TIMING))
         print_timing(&result->timing);
+}
+
+static void print_root(json_t *root)
+{
+    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
+        putchar('\n');
+    json_decref(root);
+}
+
+static json_t *shape_of(const struct gemmd_result *result)
+{
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < result->rank; i++)
+        json_array_append_new(shape, json_integer((json_int_t)result->dims[i]));
+    return shape;
+}
+
+int report_stored(const struct context *context, const struct gemmd_result *result,
+                  const char *name)
+{
+    static const char *const words[] = {"none", "created", "replaced", "unchanged"};
+    static const char *const sentences[] = {"", "uploaded", "uploaded, in place of another",
+                                            "already there"};
+    const struct arguments *arguments = context->arguments;
+    bool computed = arguments->values[OPTION_STORE] != NULL;
+    char shape[REPORT_SHAPE_ROOM];
+    if (option_flag(arguments, OPTION_JSON))
+        print_root(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version", 1,
+                             "name", name, "put", words[result->put], "shape", shape_of(result),
+                             "dtype", gemmd_dtype_name(result->dtype), "bytes",
+                             (json_int_t)result->bytes, "etag", result->etag, "attempts",
+                             (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
+                             result->elapsed_ms));
+    else if (!option_flag(arguments, OPTION_QUIET))
+        printf("%s: %s, %s %s, %llu bytes\n", name, computed ? "stored" : sentences[result->put],
+               report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype),
+               (unsigned long long)result->bytes);
+    return EXIT_OK;
+}
+
+int report_job_taken(const struct context *context, const struct gemmd_result *result)
+{
+    if (result->job[0] == '\0') {
+        const struct gemmd_error_info error = {
+            .code = GEMMD_ERR_PROTOCOL,
+            .message = "the daemon takes no jobs; it computed the product at once"};
+        return fail_request(context, &error);
+    }
+    if (option_flag(context->arguments, OPTION_JSON))
+        print_root(json_pack("{s:i, s:s, s:s}", "version", 1, "job", result->job, "request_id",
+                             result->request_id));
+    else
+        puts(result->job);
+    return EXIT_OK;
 }

@@ -53,6 +53,7 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
                                      .batch = p->batch,
                                      .padded_rows = plan->m,
                                      .padded_k = plan->k,
+                                     .element_bytes = 1,
                                      .along_k = !p->transa};
     plan->b.pack = (struct pack_job){.from = p->b,
                                      .rows = p->n,
@@ -62,6 +63,7 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
                                      .batch = p->batch,
                                      .padded_rows = plan->n,
                                      .padded_k = plan->k,
+                                     .element_bytes = 1,
                                      .along_k = p->transb};
     return plan_operand(&plan->a) && plan_operand(&plan->b) &&
            cublas_sums_plan(p, plan->m, plan->n, ALIGNMENT, &plan->sums);

@@ -5,8 +5,11 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/tensor_core.h"
 
-extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped;
+extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,
+    gemm_cuda_grouped, gemm_cuda_tensor_core;
 
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {
@@ -25,7 +28,7 @@ enum gemmd_error cuda_cublas_code(cublasStatus_t status)
     }
 }
 
-/* What the kernels of our own take so far. */
+/* What the first rungs of the ladder take. */
 static bool takes(const struct gemm_problem *problem)
 {
     return gemm_problem_offered(problem) && problem->dtype != GEMMD_F8_E4M3 &&
@@ -53,9 +56,29 @@ static enum gemmd_error run_tiled(struct gemm_context *context, const struct gem
     return tiled_launch(cuda_context_of(context)->stream, problem);
 }
 
+static bool takes_f32(const struct gemm_problem *problem)
+{
+    return gemm_problem_offered(problem) && problem->dtype == GEMMD_F32;
+}
+
+static enum gemmd_error run_tiled_padded(struct gemm_context *context,
+                                         const struct gemm_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return tiled_padded_launch(cuda_context_of(context)->stream, problem);
+}
+
+static enum gemmd_error run_double_buffered(struct gemm_context *context,
+                                            const struct gemm_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return double_buffered_launch(cuda_context_of(context)->stream, problem);
+}
+
 static const struct gemm_kernel naive = {
     .name = "naive",
     .description = "one thread an element, operands from device memory each time",
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_naive,
@@ -64,13 +87,38 @@ static const struct gemm_kernel naive = {
 static const struct gemm_kernel tiled = {
     .name = "tiled",
     .description = "tiles of 32 x 32 in shared memory",
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_tiled,
 };
 
-static const struct gemm_kernel *const kernels[] = {
-    &gemm_cuda_wgmma, &gemm_cuda_cublas, &gemm_cuda_grouped, &tiled, &naive, NULL};
+static const struct gemm_kernel tiled_padded = {
+    .name = "tiled_padded",
+    .description = "tiled without bank conflicts where B is transposed",
+    .takes = takes_f32,
+    .workspace_bytes = no_workspace,
+    .run = run_tiled_padded,
+};
+
+static const struct gemm_kernel double_buffered = {
+    .name = "double_buffered",
+    .description = "tiled_padded with the next tiles on their way by cp.async",
+    .takes = takes_f32,
+    .workspace_bytes = no_workspace,
+    .run = run_double_buffered,
+};
+
+static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
+                                                    &gemm_cuda_cublas,
+                                                    &gemm_cuda_grouped,
+                                                    &gemm_cuda_register_tiled,
+                                                    &gemm_cuda_tensor_core,
+                                                    &double_buffered,
+                                                    &tiled_padded,
+                                                    &tiled,
+                                                    &naive,
+                                                    NULL};
 
 static void destroy(struct gemm_context *base)
 {
@@ -139,6 +187,22 @@ static enum gemmd_error create_grouped(struct cuda_context *context, struct faul
     return code;
 }
 
+static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fault *fault)
+{
+    int device = 0, multiprocessors = 0;
+    enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
+    if (code == GEMMD_OK)
+        code = cuda_fault(
+            cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute", fault);
+    context->multiprocessors = (uint32_t)multiprocessors;
+    if (code == GEMMD_OK &&
+        (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||
+         tensor_core_prepare_bf16() != GEMMD_OK))
+        code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
+    return code;
+}
+
 static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fault)
 {
     cudaError_t error = sm90_device_open(&context->sm90);
@@ -160,6 +224,8 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     enum gemmd_error code = create_cublas(context, fault);
     if (code == GEMMD_OK)
         code = create_grouped(context, fault);
+    if (code == GEMMD_OK)
+        code = prepare_kernels(context, fault);
     if (code == GEMMD_OK)
         code = open_sm90(context, fault);
     if (code != GEMMD_OK) {
@@ -190,10 +256,20 @@ static const char *library(void)
     return library_name;
 }
 
+/* wgmma widens f8 in any case, and no other kernel gains from it. */
+static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+{
+    const uint64_t width_max = UINT64_C(1) << 29; /* copies of rows want pitches below 2 GiB */
+    const bool wants = gemm_kernel_runs_on(&gemm_cuda_wgmma, device) && width <= width_max &&
+                       (dtype == GEMMD_F16 || dtype == GEMMD_BF16);
+    return wants ? sm90_leading(width, dtype) : width;
+}
+
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
     .context_create = create,
     .context_destroy = destroy,
     .library = library,
+    .leading = leading,
 };

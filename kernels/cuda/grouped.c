@@ -173,6 +173,7 @@ static enum gemmd_error run(struct gemm_context *context, const struct gemm_prob
 const struct gemm_kernel gemm_cuda_grouped = {
     .name = "grouped",
     .description = "many products of any shapes and types in one launch, operands where they lie",
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run,

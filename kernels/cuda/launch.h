@@ -19,26 +19,32 @@ extern "C" {
 enum gemmd_error naive_launch(cudaStream_t stream, const struct gemm_problem *problem);
 enum gemmd_error tiled_launch(cudaStream_t stream, const struct gemm_problem *problem);
 
+/* The same for operands of f32. */
+enum gemmd_error tiled_padded_launch(cudaStream_t stream, const struct gemm_problem *problem);
+enum gemmd_error double_buffered_launch(cudaStream_t stream, const struct gemm_problem *problem);
+
 /* Sums of type dtype_accumulator(problem->dtype), [m, n] with rows `ld` and problems `stride`
  * elements apart, to C. They may lie in C itself, if C has that type, with C's own ld and stride.
  */
 enum gemmd_error epilogue_launch(cudaStream_t stream, const struct gemm_problem *problem,
                                  const void *sums, uint64_t ld, uint64_t stride);
 
-/* One operand as the 8-bit tensor core paths want it: `rows` lines along k, filled up with zeros
- * to `padded_rows` lines of `padded_k` bytes (a multiple of 16), problems one after another.
- * `from` has lines along k, or across it if !along_k, `ld` bytes apart. */
+/* One operand as tensor cores take types that have to lie along k: `rows` lines along k, filled up
+ * with zeros to `padded_rows` lines of `padded_k` elements (a multiple of 16 bytes), problems one
+ * after another. `from` has lines along k (elements of 1 byte only), or across it if !along_k, `ld`
+ * elements apart. Elements have 1 or 4 bytes. */
 struct pack_job {
     const void *from;
     void *to;
     uint64_t rows, k, ld, stride, batch;
     uint64_t padded_rows, padded_k;
+    uint32_t element_bytes;
     bool along_k;
 };
 enum gemmd_error pack_launch(cudaStream_t stream, const struct pack_job *job);
 
-/* f8_e4m3 to f16, exactly: `lines` of `length`, as stored; `ld_to` elements apart, problems one
- * after another. */
+/* f8_e4m3 to f16, exactly: `lines` of `length`, as stored; `ld_to` elements (a multiple of 8)
+ * apart, problems one after another. What fills a line up is zeros. */
 struct widen_job {
     const void *from;
     void *to;
@@ -58,6 +64,12 @@ struct realign_job {
     uint32_t element_bytes;
 };
 enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job);
+
+/* A matrix of f32 into three of bf16, `stride_to` apart, for each of the batch: together 2^16 times
+ * the number, exactly, if it is less than 2^111. `ld_to` and `stride_to` are multiples of 8
+ * elements; what fills a row up to the next multiple of 8 is zeros. element_bytes is not looked at.
+ */
+enum gemmd_error split_launch(cudaStream_t stream, const struct realign_job *job);
 
 #ifdef __cplusplus
 }

@@ -49,6 +49,7 @@ struct config {
     uint64_t job_bytes;
     uint64_t pinned_bytes;
     uint64_t device_bytes;       /* 0: half of the device's free memory */
+    uint64_t tensor_bytes;       /* device memory for resident tensors; 0: none */
     uint64_t default_timeout_ms; /* when timeout_ms is not given; 0: none */
     uint64_t max_timeout_ms;
     uint32_t

@@ -84,6 +84,9 @@ const struct config_option config_options[] = {
     {SETTING("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
      .help = "Device memory, taken at start; 0: half of what is free."},
+    {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
+     .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
+     .help = "More device memory, taken at start, for tensors that stay; 0: none can."},
 
     {SETTING("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",

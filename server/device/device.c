@@ -82,10 +82,15 @@ struct arena *device_arena(struct device *device)
     return device->arena;
 }
 
+struct device_span device_tensor_memory(const struct device *device)
+{
+    return device->tensors;
+}
+
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out)
 {
-    return device->ops->work_bytes(problem, kernel, out);
+    return device->ops->work_bytes(device, problem, kernel, out);
 }
 
 bool device_shares(const struct device *device, const struct gemm_problem *problem,

@@ -6,7 +6,8 @@
  * called from one thread at a time (main before the dispatch thread exists, then the dispatch
  * thread, then main again); the others from any thread.
  *
- * CUDA: operands are copied from the host into the work's range of device memory, the result back.
+ * CUDA: operands are copied from the host into the work's range of device memory, the result back;
+ * what lies in tensor memory is used, and stays, where it is.
  * Small works share launches that use pinned host memory where it lies, on streams of their own.
  * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory.
  */
@@ -18,6 +19,7 @@
 
 #include "kernels/gemm.h"
 #include "server/device/arena.h"
+#include "server/device/device_layout.h"
 #include "server/work/work.h"
 
 struct device;
@@ -36,6 +38,7 @@ struct device_options {
     uint32_t cpu_threads;  /* CPU backend; 0: all cores */
     uint64_t memory_bytes; /* device memory to take at start; 0: half of what is free (CUDA), a
                               quarter of the host's memory, in use only once needed (CPU) */
+    uint64_t tensor_bytes; /* more memory, for operands that stay; 0: none */
 };
 
 struct device_info {
@@ -66,9 +69,12 @@ const struct device_info *device_info(const struct device *device);
 struct gemm_device device_gemm(const struct device *device);
 /* The device's own memory, from which work reserves device_work_bytes. */
 struct arena *device_arena(struct device *device);
-/* Device memory that a problem needs with a kernel (CUDA: operands, result and workspace; CPU:
- * workspace). Pointers of the problem are looked at only for being NULL. 0 means that nothing need
- * be reserved. False on overflow. */
+/* The device's tensor memory, for its user to divide up. Device addresses on CUDA: the host reads
+ * and writes them by works only (struct work_copy). */
+struct device_span device_tensor_memory(const struct device *device);
+/* Device memory that a problem needs with a kernel (CUDA: operands, result and workspace, but for
+ * what lies in tensor memory; CPU: workspace). Pointers of the problem are looked at only for being
+ * NULL or in tensor memory. 0 means that nothing need be reserved. False on overflow. */
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
 

@@ -15,6 +15,7 @@ struct cpu_device {
     struct gemm_context *context;
     unsigned char *memory; /* the arena's span: workspaces */
     uint64_t memory_bytes;
+    void *tensors; /* tensor memory */
 };
 
 void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
@@ -35,22 +36,38 @@ void device_cpu_host_free(void *memory, uint64_t bytes)
     munmap(memory, bytes);
 }
 
-static bool cpu_work_bytes(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                           uint64_t *out)
+static bool cpu_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                           const struct gemm_kernel *kernel, uint64_t *out)
 {
+    (void)device;
     return kernel->workspace_bytes(problem, out);
 }
 
-static void cpu_submit(struct device *device, uint32_t slot, struct work *work)
+static void compute(struct cpu_device *cpu, struct work *work)
 {
-    struct cpu_device *cpu = (struct cpu_device *)device;
-    (void)slot;
     void *workspace = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
     work->status = work->kernel->run(cpu->context, &work->problem, workspace);
     work->kernel_ns = clock_now_ns() - work->started_ns;
     if (work->status != GEMMD_OK)
         fault_set(&work->fault, work->status, NULL, "the kernel %s failed on the CPU",
                   work->kernel->name);
+}
+
+static void copy(const struct work_copy *copy)
+{
+    const char *from = copy->from;
+    char *to = copy->to;
+    for (uint64_t row = 0; row < copy->rows; row++)
+        memcpy(to + row * copy->to_pitch, from + row * copy->from_pitch, copy->row_bytes);
+}
+
+static void cpu_submit(struct device *device, uint32_t slot, struct work *work)
+{
+    (void)slot;
+    if (!work_is_copy(work))
+        compute((struct cpu_device *)device, work);
+    for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
+        copy(&work->copies[i]);
 }
 
 static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
@@ -69,6 +86,8 @@ static void cpu_close(struct device *device)
     arena_destroy(cpu->base.arena);
     if (cpu->memory != NULL)
         device_cpu_host_free(cpu->memory, cpu->memory_bytes);
+    if (cpu->tensors != NULL)
+        device_cpu_host_free(cpu->tensors, cpu->base.tensors.bytes);
     free(cpu);
 }
 
@@ -136,6 +155,12 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
         fault_set(fault, code, NULL, "no memory for the records of %" PRIu64 " bytes",
                   cpu->memory_bytes);
         goto failed;
+    }
+    if (options->tensor_bytes > 0) {
+        cpu->tensors = device_cpu_host_alloc(options->tensor_bytes, fault);
+        if (cpu->tensors == NULL)
+            goto failed;
+        cpu->base.tensors = (struct device_span){cpu->tensors, options->tensor_bytes};
     }
     code = gemm_context_create(GEMM_BACKEND_CPU, NULL, options->cpu_threads, &cpu->context, fault);
     if (code != GEMMD_OK)

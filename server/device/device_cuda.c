@@ -34,6 +34,7 @@ struct slot {
 struct cuda_device {
     struct device base;
     unsigned char *memory; /* the arena's span, in device memory */
+    void *tensors;         /* tensor memory */
     struct slot slots[DEVICE_SLOTS_MAX];
     const struct gemm_problem *group[DEVICE_GROUP_MAX]; /* used during a submit */
 };
@@ -83,14 +84,14 @@ static bool cuda_shares(const struct gemm_problem *problem, const struct gemm_ke
     return kernel->run_group != NULL && gemm_is_small(problem);
 }
 
-static bool cuda_work_bytes(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                            uint64_t *out)
+static bool cuda_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                            const struct gemm_kernel *kernel, uint64_t *out)
 {
     struct device_layout layout;
     *out = 0;
     if (cuda_shares(problem, kernel))
         return true;
-    if (!device_layout(problem, kernel, &layout))
+    if (!device_layout(problem, kernel, device->tensors, &layout))
         return false;
     *out = layout.total_bytes;
     return true;
@@ -105,30 +106,94 @@ static cudaError_t copy_in(struct slot *slot, unsigned char *range, struct devic
                            slot->stream);
 }
 
-static cudaError_t copy_all_in(struct slot *slot, unsigned char *range,
-                               const struct device_layout *layout,
-                               const struct gemm_problem *problem)
+/* Whichever way the addresses say. */
+static cudaError_t copy_rows(struct slot *slot, const struct work_copy *copy)
 {
-    cudaError_t error = copy_in(slot, range, layout->a, problem->a);
+    if (copy->from_pitch == copy->row_bytes && copy->to_pitch == copy->row_bytes)
+        return cudaMemcpyAsync(copy->to, copy->from, copy->rows * copy->row_bytes,
+                               cudaMemcpyDefault, slot->stream);
+    return cudaMemcpy2DAsync(copy->to, copy->to_pitch, copy->from, copy->from_pitch,
+                             copy->row_bytes, copy->rows, cudaMemcpyDefault, slot->stream);
+}
+
+/* A matrix of `rows` by `columns`, all of a batch: from the host, or out of tensor memory without
+ * the gaps between its rows. */
+static cudaError_t copy_operand_in(struct cuda_device *cuda, struct slot *slot,
+                                   unsigned char *range, struct device_part part, const void *from,
+                                   uint64_t leading, const struct work_copy *without_gaps)
+{
+    if (part.bytes == 0 || !device_span_has(cuda->base.tensors, from))
+        return copy_in(slot, range, part, from);
+    struct work_copy copy = *without_gaps;
+    copy.from = from;
+    copy.to = range + part.offset;
+    copy.from_pitch = leading;
+    return copy_rows(slot, &copy);
+}
+
+static struct work_copy lines(enum gemmd_dtype dtype, uint64_t rows, uint64_t columns,
+                              uint64_t batch)
+{
+    const uint64_t bytes = columns * dtype_size(dtype);
+    return (struct work_copy){
+        .rows = rows * batch, .row_bytes = bytes, .from_pitch = bytes, .to_pitch = bytes};
+}
+
+static cudaError_t copy_all_in(struct cuda_device *cuda, struct slot *slot, unsigned char *range,
+                               const struct device_layout *layout, const struct gemm_problem *p)
+{
+    const uint64_t size = dtype_size(p->dtype);
+    const struct work_copy a =
+        lines(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch);
+    const struct work_copy b =
+        lines(p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->batch);
+    cudaError_t error = copy_operand_in(cuda, slot, range, layout->a, p->a, p->lda * size, &a);
     if (error == cudaSuccess)
-        error = copy_in(slot, range, layout->b, problem->b);
+        error = copy_operand_in(cuda, slot, range, layout->b, p->b, p->ldb * size, &b);
     if (error == cudaSuccess)
-        error = copy_in(slot, range, layout->bias, problem->bias);
+        error = copy_in(slot, range, layout->bias, p->bias);
     if (error == cudaSuccess)
-        error = copy_in(slot, range, layout->c0, problem->c0);
+        error = copy_in(slot, range, layout->c0, p->c0);
+    return error;
+}
+
+/* The result to where it belongs, unless it was computed there, and then the copies that were asked
+ * for. */
+static cudaError_t copy_all_out(struct cuda_device *cuda, struct slot *slot,
+                                const struct device_layout *layout, const struct gemm_problem *ran,
+                                const struct work *work)
+{
+    const struct gemm_problem *p = &work->problem;
+    cudaError_t error = cudaSuccess;
+    if (layout->c.bytes > 0 && device_span_has(cuda->base.tensors, p->c)) {
+        struct work_copy c = lines(p->out, p->m, p->n, p->batch);
+        c.from = ran->c;
+        c.to = p->c;
+        c.to_pitch = p->ldc * dtype_size(p->out);
+        error = copy_rows(slot, &c);
+    } else if (layout->c.bytes > 0) {
+        error =
+            cudaMemcpyAsync(p->c, ran->c, layout->c.bytes, cudaMemcpyDeviceToHost, slot->stream);
+    }
+    for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
+        error = copy_rows(slot, &work->copies[i]);
     return error;
 }
 
 /* The problem as the device sees it: its parts in the work's range of device memory. */
-static struct gemm_problem on_device(const struct gemm_problem *problem, unsigned char *range,
-                                     const struct device_layout *layout)
+static struct gemm_problem on_device(unsigned char *range, const struct device_layout *layout)
 {
-    struct gemm_problem moved = *problem;
-    moved.a = range + layout->a.offset;
-    moved.b = range + layout->b.offset;
-    moved.bias = problem->bias != NULL ? range + layout->bias.offset : NULL;
-    moved.c0 = problem->c0 != NULL ? range + layout->c0.offset : NULL;
-    moved.c = range + layout->c.offset;
+    struct gemm_problem moved = layout->problem;
+    if (layout->a.bytes > 0)
+        moved.a = range + layout->a.offset;
+    if (layout->b.bytes > 0)
+        moved.b = range + layout->b.offset;
+    if (layout->bias.bytes > 0)
+        moved.bias = range + layout->bias.offset;
+    if (layout->c0.bytes > 0)
+        moved.c0 = range + layout->c0.offset;
+    if (layout->c.bytes > 0)
+        moved.c = range + layout->c.offset;
     return moved;
 }
 
@@ -137,7 +202,7 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
 {
     struct device_layout layout;
     cudaError_t error;
-    if (!device_layout(&work->problem, work->kernel, &layout) ||
+    if (!device_layout(&work->problem, work->kernel, cuda->base.tensors, &layout) ||
         (layout.total_bytes > work->device_bytes && (!is_probe || layout.workspace.bytes > 0))) {
         work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
                                  "the work's range of device memory is too small");
@@ -146,12 +211,11 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     unsigned char *range = cuda->memory + work->device_offset;
     unsigned char *workspace = layout.workspace.bytes > 0 ? range + layout.workspace.offset : NULL;
     /* Pinned memory has the same address on host and device (unified addressing). */
-    struct gemm_problem problem =
-        is_probe ? work->problem : on_device(&work->problem, range, &layout);
+    struct gemm_problem problem = is_probe ? work->problem : on_device(range, &layout);
 
     error = cudaEventRecord(slot->begun, slot->stream);
     if (error == cudaSuccess && !is_probe)
-        error = copy_all_in(slot, range, &layout, &work->problem);
+        error = copy_all_in(cuda, slot, range, &layout, &work->problem);
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->copied_in, slot->stream);
     if (error != cudaSuccess) {
@@ -165,12 +229,25 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     }
     error = cudaEventRecord(slot->computed, slot->stream);
     if (error == cudaSuccess && !is_probe)
-        error = cudaMemcpyAsync(work->problem.c, problem.c, layout.c.bytes, cudaMemcpyDeviceToHost,
-                                slot->stream);
+        error = copy_all_out(cuda, slot, &layout, &problem, work);
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
         fail(cuda, work, "the copy from the device", GEMMD_OK, error);
+}
+
+static void enqueue_copies(struct cuda_device *cuda, struct slot *slot, struct work *work)
+{
+    cudaEvent_t before[] = {slot->begun, slot->copied_in, slot->computed};
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; i < 3 && error == cudaSuccess; i++)
+        error = cudaEventRecord(before[i], slot->stream);
+    for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
+        error = copy_rows(slot, &work->copies[i]);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
+    if (error != cudaSuccess)
+        fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
 }
 
 /* One launch for the whole chain. All kernels that take many at once are one: there is no other. */
@@ -189,7 +266,11 @@ static void enqueue_group(struct cuda_device *cuda, struct slot *slot, struct wo
         fail(cuda, works, works->kernel->name, code, cudaGetLastError());
         return;
     }
-    error = cudaEventRecord(slot->ended, slot->stream);
+    for (const struct work *work = works; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
+            error = copy_rows(slot, &work->copies[i]);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
         fail(cuda, works, "the end of a launch", GEMMD_OK, error);
 }
@@ -212,6 +293,8 @@ static void cuda_submit(struct device *device, uint32_t number, struct work *wor
     slot->failed = false;
     if (works->shares)
         enqueue_group(cuda, slot, works);
+    else if (work_is_copy(works))
+        enqueue_copies(cuda, slot, works);
     else
         enqueue(cuda, slot, works, number == device->slots);
     if (works->status != GEMMD_OK)
@@ -238,7 +321,8 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
         return false;
     }
     if (error != cudaSuccess) {
-        fail(cuda, works, works->kernel->name, GEMMD_OK, error);
+        fail(cuda, works, work_is_copy(works) ? "the copy of a tensor" : works->kernel->name,
+             GEMMD_OK, error);
         if (!device_lost(device))
             clear(cuda, slot);
         return true;
@@ -267,10 +351,10 @@ static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem p
     const struct gemm_device device = device_gemm(&cuda->base);
     gemm_problem_contiguous(&problem);
     if (gemm_select(&device, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
-        !device_layout(&problem, kernel, &layout) ||
+        !device_layout(&problem, kernel, cuda->base.tensors, &layout) ||
         layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
         return GEMMD_OK;
-    struct gemm_problem there = on_device(&problem, cuda->memory, &layout);
+    struct gemm_problem there = on_device(cuda->memory, &layout);
     enum gemmd_error code =
         kernel->run(slot->context, &there, cuda->memory + layout.workspace.offset);
     if (code != GEMMD_OK)
@@ -345,6 +429,8 @@ static void cuda_close(struct device *device)
     arena_destroy(cuda->base.arena);
     if (cuda->memory != NULL)
         (void)cudaFree(cuda->memory);
+    if (cuda->tensors != NULL)
+        (void)cudaFree(cuda->tensors);
     (void)cudaGetLastError();
     free(cuda);
 }
@@ -389,6 +475,33 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
     return code;
 }
 
+static enum gemmd_error take_memory(uint64_t bytes, const char *option, void **memory,
+                                    struct fault *fault)
+{
+    size_t free_bytes = 0, total_bytes;
+    cudaError_t error = cudaMalloc(memory, bytes);
+    if (error == cudaSuccess)
+        return GEMMD_OK;
+    (void)cudaGetLastError();
+    if (error != cudaErrorMemoryAllocation)
+        return open_failed(fault, "taking device memory", error);
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, option,
+                     "%" PRIu64 " bytes of device memory were asked for; %zu are free", bytes,
+                     free_bytes);
+}
+
+static enum gemmd_error open_tensor_memory(struct cuda_device *cuda, uint64_t bytes,
+                                           struct fault *fault)
+{
+    if (bytes == 0)
+        return GEMMD_OK;
+    enum gemmd_error code = take_memory(bytes, "tensor-bytes", &cuda->tensors, fault);
+    if (code == GEMMD_OK)
+        cuda->base.tensors = (struct device_span){cuda->tensors, bytes};
+    return code;
+}
+
 /* After everything else has taken its own, so that "half of what is free" is that. */
 static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_bytes,
                                     struct fault *fault)
@@ -398,16 +511,10 @@ static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_by
     if (error != cudaSuccess)
         return open_failed(fault, "asking for free device memory", error);
     uint64_t bytes = wanted_bytes != 0 ? wanted_bytes : free_bytes / 2;
-    void *memory;
-    error = cudaMalloc(&memory, bytes);
-    if (error == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError();
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "device-bytes",
-                         "%" PRIu64 " bytes of device memory were asked for; %zu are free", bytes,
-                         free_bytes);
-    }
-    if (error != cudaSuccess)
-        return open_failed(fault, "taking device memory", error);
+    void *memory = NULL;
+    enum gemmd_error code = take_memory(bytes, "device-bytes", &memory, fault);
+    if (code != GEMMD_OK)
+        return code;
     cuda->memory = memory;
     cuda->base.arena = arena_create(bytes);
     if (cuda->base.arena == NULL)
@@ -477,6 +584,8 @@ enum gemmd_error device_cuda_open(const struct device_options *options, struct d
         code = describe(&cuda->base.info, options->index, fault);
     if (code == GEMMD_OK)
         code = open_slots(cuda, fault);
+    if (code == GEMMD_OK)
+        code = open_tensor_memory(cuda, options->tensor_bytes, fault);
     if (code == GEMMD_OK)
         code = open_memory(cuda, options->memory_bytes, fault);
     if (code == GEMMD_OK)

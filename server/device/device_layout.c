@@ -33,8 +33,32 @@ static bool place_matrix(struct device_layout *layout, const struct matrix *matr
     return span_bytes(matrix, batch, &bytes) && place(layout, bytes, part);
 }
 
+bool device_span_has(struct device_span span, const void *address)
+{
+    return span.start != NULL && (uintptr_t)address >= (uintptr_t)span.start &&
+           (uintptr_t)address - (uintptr_t)span.start < span.bytes;
+}
+
+/* A, B or C, which may be there already. */
+static bool place_movable(struct device_layout *layout, const struct matrix *matrix,
+                          const void *data, bool any_leading, struct device_span there,
+                          struct device_part *part, uint64_t *leading, uint64_t *stride)
+{
+    struct matrix packed = *matrix;
+    if (!device_span_has(there, data))
+        return place_matrix(layout, matrix, layout->problem.batch, part);
+    packed.leading = matrix->columns;
+    if (!size_mul(matrix->rows, matrix->columns, &packed.stride))
+        return false;
+    if (any_leading || (matrix->leading == packed.leading && matrix->stride == packed.stride))
+        return true;
+    *leading = packed.leading;
+    *stride = packed.stride;
+    return place_matrix(layout, &packed, layout->problem.batch, part);
+}
+
 bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                   struct device_layout *layout)
+                   struct device_span there, struct device_layout *layout)
 {
     const struct gemm_problem *p = problem;
     struct matrix a = {p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->lda,
@@ -46,12 +70,14 @@ bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel 
     struct matrix c = {p->out, p->m, p->n, p->ldc, p->stride_c};
     uint64_t workspace_bytes;
 
-    *layout = (struct device_layout){.total_bytes = 0};
-    return place_matrix(layout, &a, p->batch, &layout->a) &&
-           place_matrix(layout, &b, p->batch, &layout->b) &&
+    const bool any = kernel->any_leading;
+    *layout = (struct device_layout){.problem = *problem};
+    struct gemm_problem *q = &layout->problem;
+    return place_movable(layout, &a, p->a, any, there, &layout->a, &q->lda, &q->stride_a) &&
+           place_movable(layout, &b, p->b, any, there, &layout->b, &q->ldb, &q->stride_b) &&
            (p->bias == NULL || place_matrix(layout, &bias, 1, &layout->bias)) &&
            (p->c0 == NULL || place_matrix(layout, &c0, p->batch, &layout->c0)) &&
-           place_matrix(layout, &c, p->batch, &layout->c) &&
-           kernel->workspace_bytes(problem, &workspace_bytes) &&
+           place_movable(layout, &c, p->c, any, there, &layout->c, &q->ldc, &q->stride_c) &&
+           kernel->workspace_bytes(q, &workspace_bytes) &&
            place(layout, workspace_bytes, &layout->workspace);
 }

@@ -23,10 +23,21 @@ struct device_part {
 struct device_layout {
     struct device_part a, b, bias, c0, c, workspace;
     uint64_t total_bytes;
+    struct gemm_problem problem; /* as it is run: with the leading dimensions and strides that the
+                                    parts have there. Pointers as they were */
 };
 
-/* False on overflow. Of the problem's pointers only bias's and c0's being NULL is looked at. */
+/* Memory of the device in which operands and results may lie already. */
+struct device_span {
+    void *start; /* NULL: there is none */
+    uint64_t bytes;
+};
+bool device_span_has(struct device_span span, const void *address);
+
+/* What lies in `there` is used where it is and has no part, unless it has gaps between its rows
+ * that would change what the kernel computes: then it has one, without gaps. False on overflow.
+ * Other pointers of the problem are looked at only for being NULL. */
 bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                   struct device_layout *layout);
+                   struct device_span there, struct device_layout *layout);
 
 #endif

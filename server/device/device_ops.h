@@ -26,8 +26,8 @@ struct device_ops {
     void (*close)(struct device *device);
     bool computes_in_submit;
     /* Device memory of a problem; see device_work_bytes. */
-    bool (*work_bytes)(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                       uint64_t *out);
+    bool (*work_bytes)(const struct device *device, const struct gemm_problem *problem,
+                       const struct gemm_kernel *kernel, uint64_t *out);
     /* See device_shares. NULL: none can. */
     bool (*shares)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
 };
@@ -38,7 +38,8 @@ enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_GROUPS + 1 };
 struct device {
     const struct device_ops *ops;
     struct device_info info;
-    struct arena *arena; /* owned by the backend */
+    struct arena *arena;        /* owned by the backend */
+    struct device_span tensors; /* its tensor memory; likewise */
 
     uint32_t slots;  /* for requests; slot number `slots` is the probe's */
     uint32_t groups; /* the last so many of them are for works that share launches */

@@ -3,6 +3,7 @@
  * types, parameters, the daemon's state, sizes and places, memory.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/clock.h"
@@ -28,7 +29,7 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
                : MHD_NO;
 }
 
-static enum gemmd_error choose_formats(struct request *request)
+static enum gemmd_error read_body_format(struct request *request)
 {
     struct gemm_call *call = &request->gemm;
     const char *type = request_header(request, "Content-Type");
@@ -37,6 +38,14 @@ static enum gemmd_error choose_formats(struct request *request)
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "Content-Type can be application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
+    return GEMMD_OK;
+}
+
+static enum gemmd_error choose_answer_format(struct request *request)
+{
+    struct gemm_call *call = &request->gemm;
+    if (call->request.store[0] != '\0') /* no matrix is sent */
+        return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
@@ -54,15 +63,12 @@ static enum gemmd_error read_parameters(struct request *request)
     MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, request);
     if (fault->code != GEMMD_OK)
         return fault->code;
-    enum gemmd_error code = gemm_request_check(&call->request, call->body_format, fault);
+    enum gemmd_error code = gemm_residents_acquire(
+        &call->residents, &call->request, request->daemon->tensors, request->tenant, fault);
+    if (code == GEMMD_OK)
+        code = gemm_request_check(&call->request, call->body_format, fault);
     if (code != GEMMD_OK)
         return code;
-    if (call->request.a[0] != '\0' || call->request.b[0] != '\0')
-        return fault_set(fault, GEMMD_ERR_NOT_FOUND, call->request.a[0] != '\0' ? "a" : "b",
-                         "there is no resident tensor of that name");
-    if (call->request.store[0] != '\0')
-        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "store",
-                         "this daemon keeps no resident tensors; leave store out");
     if (call->request.timeout_ms > config->max_timeout_ms)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "timeout_ms",
                          "timeout_ms can be at most %" PRIu64, config->max_timeout_ms);
@@ -73,29 +79,19 @@ static enum gemmd_error read_parameters(struct request *request)
     return GEMMD_OK;
 }
 
-static enum gemmd_error check_daemon(struct request *request)
-{
-    struct daemon *daemon = request->daemon;
-    if (atomic_load(&daemon->stage) == DAEMON_CLOSING)
-        return fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
-    if (device_lost(daemon->device))
-        return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
-    return GEMMD_OK;
-}
-
 static void gemm_begin(struct request *request)
 {
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
-    if (choose_formats(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
-        check_daemon(request) != GEMMD_OK ||
+    if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
+        choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
         gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK ||
         (gemm_job_wanted(request) && gemm_job_open(request) != GEMMD_OK)) {
         gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
     } else {
-        request_receive(request);
+        request_receive(request, request->gemm.deadline_ns);
     }
 }
 
@@ -151,6 +147,37 @@ static void block_sent(void *cls)
     free(sent);
 }
 
+static void add_headers(struct request *request, struct MHD_Response *response)
+{
+    struct headers headers;
+    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    headers_clear(&headers);
+    gemm_answer_headers(&request->gemm, &times, &headers);
+    headers_apply(&headers, response);
+}
+
+/* The result stays: its description is sent. */
+static void answer_stored(struct request *request)
+{
+    char *text;
+    if (gemm_residents_publish(&request->gemm.residents, request->daemon->tensors, &text,
+                               &request->fault) != GEMMD_OK) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    const uint64_t length = strlen(text);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        free(text);
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+        respond_fault(request, &request->fault);
+        return;
+    }
+    add_headers(request, response);
+    respond(request, 201, response, length);
+}
+
 /* Sends straight from pinned memory; the block goes back when the last byte has gone. */
 static void gemm_answer(struct request *request)
 {
@@ -158,6 +185,10 @@ static void gemm_answer(struct request *request)
     gemm_call_finish(call, request->daemon);
     if (call->work.status != GEMMD_OK) {
         respond_fault(request, &call->work.fault);
+        return;
+    }
+    if (call->residents.stored != NULL) {
+        answer_stored(request);
         return;
     }
     struct sent_block *sent = malloc(sizeof *sent);
@@ -176,11 +207,7 @@ static void gemm_answer(struct request *request)
         return;
     }
     call->result = NULL; /* the response's now */
-    struct headers headers;
-    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
-    headers_clear(&headers);
-    gemm_answer_headers(call, &times, &headers);
-    headers_apply(&headers, response);
+    add_headers(request, response);
     respond(request, 200, response, length);
 }
 

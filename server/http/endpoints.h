@@ -12,5 +12,7 @@ extern const struct endpoint endpoint_readyz;     /* GET /readyz */
 extern const struct endpoint endpoint_metrics;    /* GET /metrics (endpoint_info.c) */
 extern const struct endpoint endpoint_info;       /* GET /info */
 extern const struct endpoint endpoint_openapi;    /* GET /openapi.json */
+extern const struct endpoint endpoint_tensors;    /* GET /tensors (endpoint_tensors.c) */
+extern const struct endpoint endpoint_tensor;     /* /tensors/{name} */
 
 #endif

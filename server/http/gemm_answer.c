@@ -31,8 +31,14 @@ void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *
     const struct work *work = &call->work;
     char text[256];
 
+    if (call->residents.stored != NULL) {
+        snprintf(text, sizeof text, "/tensors/%s", resident_name(call->residents.stored));
+        headers_add(headers, "Content-Type", "application/json");
+        headers_add(headers, "Location", text);
+    } else {
+        headers_add(headers, "Content-Type", format_media_type(call->answer_format));
+    }
     tensor_shape_text(&call->c, text, sizeof text);
-    headers_add(headers, "Content-Type", format_media_type(call->answer_format));
     headers_add(headers, "Gemmd-Shape", text);
     headers_add(headers, "Gemmd-Dtype", dtype_name(call->c.dtype));
     headers_add(headers, "Gemmd-Kernel", work->kernel->name);

@@ -12,7 +12,8 @@ struct gemm_times {
     uint64_t started_ns, received_ns, answered_ns;
 };
 
-/* Adds the headers of a call whose work has succeeded: type and shape of the result, the kernel,
+/* Adds the headers of a call whose work has succeeded: where the result stays if it is stored, its
+ * type and shape, the kernel,
  * Gemmd-Batch, Gemmd-Verify if it was asked for, Server-Timing. */
 void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *times,
                          struct headers *headers);

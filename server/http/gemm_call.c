@@ -57,12 +57,13 @@ static uint64_t result_header(const struct gemm_call *call, const struct tensor 
 }
 
 /* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
- * shapes are in the headers, others' not before the body is there. */
+ * shapes are in the headers, others' not before the body is there. Not a result that stays. */
 static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
                                        struct fault *fault)
 {
     uint64_t bytes;
-    if (!size_add(call->body_bytes, call->result_bytes, &bytes))
+    const bool sends = call->request.store[0] == '\0';
+    if (!size_add(call->body_bytes, sends ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
@@ -73,37 +74,11 @@ static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *da
     return code;
 }
 
-/* The shapes are known: chooses the kernel and takes the memory for the result and on the device.
- */
-static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+static enum gemmd_error take_result(struct gemm_call *call, struct daemon *daemon,
+                                    struct fault *fault)
 {
-    const struct gemm_request *request = &call->request;
-    struct work *work = &call->work;
     char header[SAFETENSORS_HEADER_MAX];
     uint64_t block_bytes;
-
-    if (!gemm_request_result_bytes(request, &call->result_bytes))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result's size does not fit in 64 bits");
-    if (call->result_bytes > daemon->config.max_result_bytes)
-        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
-    enum gemmd_error code = complete_place(call, daemon, fault);
-    if (code != GEMMD_OK)
-        return code;
-
-    describe(request, &work->problem);
-    const struct gemm_device device = device_gemm(daemon->device);
-    code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
-    if (code != GEMMD_OK)
-        return code;
-    work->shares = device_shares(daemon->device, &work->problem, work->kernel);
-    if (!device_work_bytes(daemon->device, &work->problem, work->kernel, &work->device_bytes))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the device memory needed does not fit in 64 bits");
-
-    if (!gemm_request_result(request, NULL, &call->c))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result's size does not fit in 64 bits");
     call->header_bytes = result_header(call, &call->c, header);
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
         return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
@@ -112,6 +87,53 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
         return GEMMD_ERR_OUT_OF_MEMORY;
     memcpy(call->result, header, call->header_bytes);
     call->c.data = call->result + call->header_bytes;
+    call->work.problem.c = call->result + call->header_bytes;
+    return GEMMD_OK;
+}
+
+/* The shapes are known: chooses the kernel and takes the memory for the result and on the device.
+ */
+static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    const struct gemm_request *request = &call->request;
+    struct work *work = &call->work;
+
+    if (!gemm_request_result_bytes(request, &call->result_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    const bool sends = request->store[0] == '\0';
+    if (sends && call->result_bytes > daemon->config.max_result_bytes)
+        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+
+    if (!gemm_request_result(request, NULL, &call->c))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    describe(request, &work->problem);
+    const struct gemm_device device = device_gemm(daemon->device);
+    enum gemmd_error code = complete_place(call, daemon, fault);
+    if (code == GEMMD_OK && !sends)
+        code = gemm_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);
+    if (code != GEMMD_OK)
+        return code;
+    gemm_residents_place(&call->residents, &work->problem);
+    code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
+    if (code != GEMMD_OK)
+        return code;
+    work->shares = device_shares(daemon->device, &work->problem, work->kernel);
+    if (!device_work_bytes(daemon->device, &work->problem, work->kernel, &work->device_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the device memory needed does not fit in 64 bits");
+
+    if (sends) {
+        code = take_result(call, daemon, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    if (request->verify == GEMM_VERIFY_FREIVALDS && device.backend != GEMM_BACKEND_CPU) {
+        code = gemm_residents_mirror(&call->residents, work, call->memory, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
 
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
@@ -164,7 +186,8 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
 
     if (call->body_format == FORMAT_RAW) {
         uint64_t result_bytes = 0;
-        (void)gemm_request_result_bytes(&call->request, &result_bytes); /* prepare checks */
+        if (call->request.store[0] == '\0')
+            (void)gemm_request_result_bytes(&call->request, &result_bytes); /* prepare checks */
         if (!size_add(expected, result_bytes, &call->queue_bytes))
             call->queue_bytes = expected;
     } else {
@@ -181,6 +204,8 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     }
 
     call->body_capacity = expected;
+    if (expected == 0 && call->body_format == FORMAT_RAW)
+        return GEMMD_OK; /* all operands are resident */
     if (expected == 0) {
         call->body_capacity = FIRST_CHUNKED_BYTES;
         if (call->body_capacity > daemon->config.max_body_bytes)
@@ -292,11 +317,12 @@ enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, s
     if (code != GEMMD_OK)
         return code;
 
-    work->problem.a = operands.a.data;
-    work->problem.b = operands.b.data;
+    if (operands.a.rank > 0)
+        work->problem.a = operands.a.data;
+    if (operands.b.rank > 0)
+        work->problem.b = operands.b.data;
     work->problem.bias = operands.bias.rank > 0 ? operands.bias.data : NULL;
     work->problem.c0 = operands.c0.rank > 0 ? operands.c0.data : NULL;
-    work->problem.c = call->result + call->header_bytes;
     work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
     work->priority = call->request.priority;
     work->bytes = call->queue_bytes;
@@ -324,6 +350,7 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
+    gemm_residents_finish(&call->residents, daemon->tensors, call->memory);
     if (call->has_place)
         queue_release(daemon->queue, call->work.tenant, call->queue_bytes);
     call->has_place = false;
@@ -332,6 +359,7 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
 void gemm_call_close(struct gemm_call *call, struct daemon *daemon)
 {
     gemm_call_finish(call, daemon);
+    gemm_residents_close(&call->residents, daemon->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "proto/gemm_request.h"
+#include "server/http/gemm_residents.h"
 #include "server/work/work.h"
 
 struct daemon;
@@ -30,7 +31,8 @@ struct gemm_call {
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;
-    struct tensor c; /* the result; data points into `result` */
+    struct tensor c;                 /* the result; data points into `result`, if it is sent */
+    struct gemm_residents residents; /* acquired before gemm_call_open; data borrowed by `work` */
 
     uint64_t queue_bytes; /* what the place in the queue counts */
     bool has_place, has_device_memory;
@@ -44,7 +46,7 @@ struct gemm_body_length {
 };
 
 /* `call` is zeroed but for `request` (all parameters set and checked), the formats, the deadline,
- * `memory` and work.tenant. */
+ * `residents` (acquired), `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */

@@ -11,6 +11,7 @@
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
 #include "server/jobs/keeper.h"
+#include "server/tensors/tensor_describe.h"
 
 /* Belongs to the queue and the dispatch thread, then to the keeper, who frees it. */
 struct gemm_job {
@@ -34,15 +35,22 @@ bool gemm_job_wanted(const struct request *request)
 
 static bool has_shapes(const struct gemm_call *call)
 {
-    return call->result != NULL;
+    return call->result != NULL || call->residents.stored != NULL;
 }
 
 static enum gemmd_error reserve(struct request *request)
 {
     const struct gemm_call *call = &request->gemm;
+    struct job_answer *answer = job_answer(request->job);
     /* The sum was checked when the result's block was taken. */
-    return job_answer_reserve(job_answer(request->job), call->header_bytes + call->result_bytes,
-                              &request->fault);
+    if (call->residents.stored == NULL)
+        return job_answer_reserve(answer, call->header_bytes + call->result_bytes, &request->fault);
+    char *text = tensor_describe(call->residents.stored);
+    if (text == NULL)
+        return fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
+    enum gemmd_error code = job_answer_reserve(answer, strlen(text), &request->fault);
+    free(text);
+    return code;
 }
 
 enum gemmd_error gemm_job_open(struct request *request)
@@ -50,6 +58,23 @@ enum gemmd_error gemm_job_open(struct request *request)
     enum gemmd_error code = job_open(request->daemon->jobs, request->tenant, "gemm", request->id,
                                      &request->job, &request->fault);
     return code == GEMMD_OK && has_shapes(&request->gemm) ? reserve(request) : code;
+}
+
+/* The result stays: its description, which nothing has changed since it was measured, is the
+ * answer.
+ */
+static void finish_stored(struct gemm_job *job, struct job_answer *answer)
+{
+    struct fault fault;
+    char *text;
+    if (gemm_residents_publish(&job->call.residents, job->daemon->tensors, &text, &fault) !=
+        GEMMD_OK) {
+        job_answer_fail(answer, &fault);
+        return;
+    }
+    memcpy(answer->payload, text, answer->bytes);
+    free(text);
+    answer->status = 201;
 }
 
 /* On the keeper's thread. */
@@ -62,10 +87,13 @@ static void finish(struct inbox_message *message)
     if (call->work.status != GEMMD_OK) {
         job_answer_fail(answer, &call->work.fault);
     } else if (!job_is_cancelled(job->job)) {
-        memcpy(answer->payload, call->result, answer->bytes);
+        answer->status = 200;
+        if (call->residents.stored != NULL)
+            finish_stored(job, answer);
+        else
+            memcpy(answer->payload, call->result, answer->bytes);
         job->times.answered_ns = clock_now_ns();
         gemm_answer_headers(call, &job->times, &answer->headers);
-        answer->status = 200;
     }
     /* What the product held is free before anyone can see that it is done. */
     gemm_call_close(call, job->daemon);

@@ -52,6 +52,16 @@ const char *request_header(const struct request *request, const char *name)
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
 
+enum gemmd_error request_check_daemon(struct request *request)
+{
+    struct daemon *daemon = request->daemon;
+    if (atomic_load(&daemon->stage) == DAEMON_CLOSING)
+        return fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+    if (device_lost(daemon->device))
+        return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
+    return GEMMD_OK;
+}
+
 static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const char *name,
                                        const char *value)
 {
@@ -88,10 +98,10 @@ void request_refuse(struct request *request)
     respond_fault(request, &request->fault);
 }
 
-void request_receive(struct request *request)
+void request_receive(struct request *request, uint64_t deadline_ns)
 {
     request->state = REQUEST_RECEIVING;
-    request->connection->deadline_ns = request->gemm.deadline_ns;
+    request->connection->deadline_ns = deadline_ns;
     connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
 }
 
@@ -123,6 +133,7 @@ static void work_done(struct inbox_message *message)
 
 void request_hand_over(struct request *request)
 {
+    connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns());
     request->state = REQUEST_WORKING;
     request->handed_over = true;
     request->done.act = work_done;
@@ -172,7 +183,7 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
         fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
     else
         fault_set(&request->fault, GEMMD_ERR_DEADLINE, NULL, "the deadline passed while %s",
-                  begun ? "the product was computed" : "the request was queued");
+                  begun ? "the device worked on the request" : "the request was queued");
     resume(request);
 }
 
@@ -251,15 +262,19 @@ static bool receive(struct request *request, const char *bytes, size_t length)
     return true;
 }
 
-/* The body is complete. */
-static void finish_body(struct request *request)
+/* The body is complete. False if connection_check has answered already: then there is nobody to
+ * compute for. */
+static bool end_body(struct request *request)
 {
+    if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
+        return false;
     request->received_ns = clock_now_ns();
     if (request->state == REQUEST_DISCARDING) {
         respond_fault(request, &request->fault);
-        return;
+        return true;
     }
     request->endpoint->submit(request);
+    return true;
 }
 
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -279,7 +294,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
         return MHD_YES;
     case REQUEST_BODILESS:
         begin(request, url, method);
-        return MHD_YES;
+        return request->state != REQUEST_RECEIVING || end_body(request) ? MHD_YES : MHD_NO;
     case REQUEST_RECEIVING:
     case REQUEST_DISCARDING:
         if (*upload_data_size > 0) {
@@ -287,11 +302,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
             *upload_data_size = 0;
             return keep ? MHD_YES : MHD_NO;
         }
-        /* connection_check may have answered already; then there is nobody to compute for. */
-        if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
-            return MHD_NO;
-        finish_body(request);
-        return MHD_YES;
+        return end_body(request) ? MHD_YES : MHD_NO;
     case REQUEST_WORKING:
         return ask_for_answer(request) ? MHD_YES : MHD_NO;
     case REQUEST_ANSWERED:

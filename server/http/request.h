@@ -55,15 +55,19 @@ enum request_progress {
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
 
 struct request;
+struct tensor_call;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
  * or accepts a body (request_receive), or hands over (request_hand_over) where there is none.
  * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes (false:
  * request->fault says why, the rest is dropped), `submit` runs when the body is complete. `answer`
- * runs when the work is done, `release` exactly once at the end. `withdraw` takes back what was
- * handed over; false if it has begun: request_wake will be called, or was. NULL: always so. */
+ * runs when the work is done (again and again, once in each turn of the thread's loop, until it has
+ * answered), `release` exactly once at the end. `withdraw` takes back what was handed over; false
+ * if it has begun: request_wake will be called, or was. NULL: always so. */
 struct endpoint {
-    const char *path;  /* "/jobs/{id}": what stands for {id} is in request->name */
+    /* "/jobs/{id}": what stands for {id} is in request->name. One that ends in / stands for all
+     * below it (request->rest). */
+    const char *path;
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;
     bool open; /* needs no token */
@@ -92,6 +96,7 @@ struct request {
     bool abandoned;              /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
+    const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
     char method[16];
     char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
     const char *tenant;              /* whose token it has; "" without tokens. Borrowed */
@@ -106,10 +111,11 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm;    /* POST /gemm */
-    struct job *job;          /* ... that is to be a job; until its work is queued */
-    struct job_waiter waiter; /* GET /jobs/{id}/result */
-    struct probe_wait ready;  /* GET /readyz */
+    struct gemm_call gemm;      /* POST /gemm */
+    struct job *job;            /* ... that is to be a job; until its work is queued */
+    struct job_waiter waiter;   /* GET /jobs/{id}/result */
+    struct probe_wait ready;    /* GET /readyz */
+    struct tensor_call *tensor; /* PUT, GET and HEAD /tensors/{name}; NULL otherwise */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
@@ -127,14 +133,16 @@ void request_give_up(struct waiter *waiter, enum waiter_end why);
 /* Refuses with request->fault: at once if the client has sent no body or waits for 100
  * Continue, after dropping a small body, else at once and closing. */
 void request_refuse(struct request *request);
-/* Accepts the body. */
-void request_receive(struct request *request);
+/* Accepts the body, which may take until the deadline (0: none). */
+void request_receive(struct request *request, uint64_t deadline_ns);
 /* Turns to WORKING: whoever the request is handed to next must call request_wake, once, unless it
  * is withdrawn. */
 void request_hand_over(struct request *request);
 /* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
  * when this returns. */
 void request_wake(struct request *request);
+/* GEMMD_ERR_DRAINING or GEMMD_ERR_DEVICE_LOST in request->fault where no new work is taken. */
+enum gemmd_error request_check_daemon(struct request *request);
 /* Names the request; its headers must be in, as far as they ever will be. */
 void request_choose_id(struct request *request);
 /* The value of a header, or NULL. Borrowed. */

@@ -7,7 +7,7 @@
 
 #include "server/clock.h"
 #include "server/daemon.h"
-#include "server/http/request.h"
+#include "server/http/tensor_call.h"
 
 void respond(struct request *request, int status, struct MHD_Response *response, uint64_t length)
 {
@@ -64,11 +64,12 @@ void respond_static(struct request *request, int status, const char *content_typ
 static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
 {
     struct places *places = queue_places(request->daemon->queue);
-    const struct gemm_call *call = &request->gemm;
+    uint64_t bytes =
+        request->tensor == NULL ? request->gemm.queue_bytes : request->tensor->queue_bytes;
     if (code == GEMMD_ERR_QUEUE_FULL)
-        return places_wait_s(places, request->tenant_number, call->queue_bytes);
+        return places_wait_s(places, request->tenant_number, bytes);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
-        return places_drain_s(places, call->queue_bytes);
+        return places_drain_s(places, bytes);
     return 1;
 }
 

@@ -7,8 +7,8 @@
 #include "server/http/request.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm,   &endpoint_job,     &endpoint_job_result, &endpoint_livez,
-    &endpoint_readyz, &endpoint_metrics, &endpoint_info,       &endpoint_openapi,
+    &endpoint_gemm,    &endpoint_job,  &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,
+    &endpoint_metrics, &endpoint_info, &endpoint_openapi,    &endpoint_tensors, &endpoint_tensor,
 };
 
 static bool allows(const char *allow, const char *method)
@@ -20,22 +20,25 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
-/* Whether a path is an endpoint's; `name` becomes what stands for the {...} in it, if it has one.
- */
-static bool fits(const char *pattern, const char *path, char name[REQUEST_NAME_MAX + 1])
+/* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
+ * it. */
+static bool fits(const char *pattern, const char *path, struct request *request)
 {
-    size_t before = strcspn(pattern, "{");
-    name[0] = '\0';
-    if (pattern[before] == '\0')
+    const size_t before = strcspn(pattern, "{");
+    request->name[0] = '\0';
+    if (pattern[before] == '\0' && pattern[before - 1] != '/')
         return strcmp(pattern, path) == 0;
     if (strncmp(pattern, path, before) != 0)
         return false;
+    request->rest = path + before;
+    if (pattern[before] == '\0')
+        return true;
     const char *after = strchr(pattern, '}') + 1;
     size_t length = strcspn(path + before, "/");
     if (length == 0 || length > REQUEST_NAME_MAX || strcmp(path + before + length, after) != 0)
         return false;
-    memcpy(name, path + before, length);
-    name[length] = '\0';
+    memcpy(request->name, path + before, length);
+    request->name[length] = '\0';
     return true;
 }
 
@@ -43,7 +46,7 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
 {
     const struct endpoint *found = NULL;
     for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
-        if (fits(endpoints[i]->path, url, request->name))
+        if (fits(endpoints[i]->path, url, request))
             found = endpoints[i];
 
     const struct tokens *tokens = request->daemon->tokens;

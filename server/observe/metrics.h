@@ -20,9 +20,10 @@ struct metrics_shard; /* one thread's counters */
 
 enum metrics_op {
     METRICS_OP_GEMM,
+    METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT
-}; /* other: health, info, metrics, errors in routing */
+}; /* tensor: /tensors and below; other: health, info, metrics, errors in routing */
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,
@@ -64,6 +65,8 @@ struct metrics_gauges {
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
     uint64_t jobs_created, jobs_cancelled, jobs_expired; /* so far */
     uint64_t log_dropped_lines;
+    uint64_t tensor_used_bytes, tensor_capacity_bytes, tensor_count;
+    uint64_t tensor_hits, tensor_misses, tensor_evictions;
 };
 
 struct metrics_identity { /* borrowed strings, for gemmd_build_info; they live as long as the

@@ -11,7 +11,7 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
 
-static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "other"};
+static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "tensor", "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 
@@ -156,6 +156,11 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         {"gemmd_client_gone", "Requests whose client left before the answer.",
          TOTAL(metrics, client_gone)},
         {"gemmd_device_errors", "Errors that the device reported.", TOTAL(metrics, device_errors)},
+        {"gemmd_tensor_hits", "Operands of products that were resident.", gauges->tensor_hits},
+        {"gemmd_tensor_misses", "Operands of products whose name no tensor had.",
+         gauges->tensor_misses},
+        {"gemmd_tensor_evictions", "Evictable tensors that made room for others.",
+         gauges->tensor_evictions},
         {"gemmd_jobs_created", "Jobs accepted.", gauges->jobs_created},
         {"gemmd_jobs_cancelled", "Jobs deleted before they were done.", gauges->jobs_cancelled},
         {"gemmd_jobs_expired", "Jobs whose result nobody deleted in time.", gauges->jobs_expired},
@@ -204,6 +209,11 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_device_memory_used_bytes", "Device memory in use.", gauges->device_used_bytes},
         {"gemmd_device_memory_capacity_bytes", "Device memory taken at start.",
          gauges->device_capacity_bytes},
+        {"gemmd_tensor_memory_used_bytes", "Device memory that resident tensors take.",
+         gauges->tensor_used_bytes},
+        {"gemmd_tensor_memory_capacity_bytes", "Device memory for resident tensors.",
+         gauges->tensor_capacity_bytes},
+        {"gemmd_tensor_names", "Resident tensors that have a name.", gauges->tensor_count},
         {"gemmd_jobs_capacity", "Most jobs that are kept.", gauges->jobs_capacity},
         {"gemmd_job_bytes", "Bytes of the results of jobs, reserved or kept.", gauges->job_bytes},
         {"gemmd_job_capacity_bytes", "Most such bytes.", gauges->job_capacity_bytes},

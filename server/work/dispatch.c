@@ -83,6 +83,8 @@ static void count(struct dispatch *dispatch, const struct work *works)
             metrics_device_error(shard);
         return;
     }
+    if (work_is_copy(works))
+        return;
     for (const struct work *work = works; work != NULL; work = work->next) {
         const struct gemm_problem *p = &work->problem;
         flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;

@@ -1,5 +1,5 @@
 /*
- * work.h - one product on its way: queued, run on a device, done.
+ * work.h - one product, or one tensor's bytes, on its way: queued, run on a device, done.
  *
  * Owned by the request that made it. Handed over by queue: from the I/O thread that pushes
  * it until `done` is called it belongs to the queue and the dispatch thread, and nobody
@@ -15,14 +15,29 @@
 #include "proto/error.h"
 #include "server/work/heap.h"
 
+/* Rows of bytes to move between the pool's host memory and the device's tensor memory, whichever
+ * way. */
+struct work_copy {
+    const void *from;
+    void *to;
+    uint64_t rows, row_bytes;
+    uint64_t from_pitch, to_pitch; /* bytes from one row's start to the next's */
+};
+enum { WORK_COPIES_MAX = 3 };
+
 struct work {
     struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
     struct heap_node node;        /* the queue's, like the next three */
     uint64_t order;               /* of its arrival */
     bool in_order;                /* in the agenda's list, not its heap */
     bool waiting;                 /* pushed and neither popped nor ended */
-    struct gemm_problem problem;  /* pointers into pinned host memory */
-    const struct gemm_kernel *kernel;
+    struct gemm_problem problem;  /* pointers into pinned host memory or tensor memory */
+    const struct gemm_kernel *kernel;         /* NULL: no product, only the copies */
+    struct work_copy copies[WORK_COPIES_MAX]; /* after the product, in this order */
+    uint32_t copy_count;
+    /* For the check, where the host cannot read what the problem points to: copies of it. */
+    const void *host_a, *host_b;
+    void *host_c;
     bool shares;       /* can share a launch with others (device_shares) */
     bool verify;       /* run Freivalds' check on the result before `done` */
     uint32_t tenant;   /* whose it is: 0 ... the queue's tenants - 1 */
@@ -47,6 +62,9 @@ struct work {
      * queue_expire, queue_fail_all or (after the latter) queue_push. Must not block. */
     void (*done)(struct work *work);
 };
+
+/* Whether it is no product: a tensor's bytes move. */
+bool work_is_copy(const struct work *work);
 
 /* Calls `done`; done_ns is set. A result that comes after the deadline is dropped: the work fails
  * with GEMMD_ERR_DEADLINE. */

@@ -9,12 +9,15 @@
 #include "proto/dtype.h"
 #include "tests/bench/device.h"
 #include "tests/bench/kernels.h"
+#include "tests/bench/parts.h"
 
 enum { POISON = 0xA5, GUARD_BYTES = 4096 };
 
 /* The memory of one case. */
 struct operands {
     void *a, *b, *bias, *c0, *c;
+    void *parts_memory; /* of f32 operands, or NULL */
+    struct sm90_parts parts;
     double *reference;
     struct bench_difference *difference; /* device */
     unsigned long long *touched;         /* device */
@@ -26,6 +29,7 @@ static void operands_free(struct operands *o)
     cudaFree(o->a);
     cudaFree(o->b);
     cudaFree(o->bias);
+    cudaFree(o->parts_memory);
     cudaFree(o->c0);
     cudaFree(o->c);
     cudaFree(o->reference);
@@ -110,7 +114,8 @@ static bool set_up(const struct bench_run *run, const struct bench_case *c, uint
                                           .b = p->b,
                                           .bias = p->bias,
                                           .c0 = p->c0};
-    return bench_reference(&product, o->reference) == cudaSuccess &&
+    return bench_split(p, &o->parts_memory, &o->parts) &&
+           bench_reference(&product, o->reference) == cudaSuccess &&
            cudaDeviceSynchronize() == cudaSuccess;
 }
 
@@ -126,7 +131,7 @@ static void bounds(const struct gemm_problem *p, double *atol, double *rtol)
         *rtol = p->out == GEMMD_I32 ? 0 : 4e-6;
         break;
     case GEMMD_F32: /* tf32: 11 bits of each operand */
-        *atol = scale * 1.5e-3 * sqrt(k) + 1e-5;
+        *atol = bench_is_split(p) ? scale * 1.6e-7 * k + 1e-6 : scale * 1.5e-3 * sqrt(k) + 1e-5;
         break;
     default: /* a few times what a chain of FMAs loses where the result is f32 */
         *atol = scale * (p->out == GEMMD_F32 ? 1.6e-7 : 2e-6) * k + 1e-5;
@@ -161,7 +166,8 @@ static bool check_one(const struct bench_run *run, const struct sm90_device *dev
     struct bench_difference difference = {.first_bad = UINT64_MAX};
     unsigned long long touched = 0;
     double atol, rtol;
-    cudaError_t error = sm90_prepare(device, kernel, p, &launch);
+    cudaError_t error =
+        sm90_prepare(device, kernel, p, bench_is_split(p) ? &o->parts : NULL, &launch);
     if (error != cudaSuccess) {
         state->wrong[variant]++;
         snprintf(state->why[variant], WHY_MAX, "not prepared: %s", cudaGetErrorString(error));

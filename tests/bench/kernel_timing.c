@@ -13,6 +13,7 @@
 #include "tests/bench/cublaslt.h"
 #include "tests/bench/device.h"
 #include "tests/bench/kernels.h"
+#include "tests/bench/parts.h"
 #include "tests/bench/sensors.h"
 
 enum { SETS_MAX = 96, ROUNDS = 9, ROUNDS_QUICK = 5, PARTICIPANTS_MAX = VARIANTS_MAX + 2 };
@@ -21,10 +22,13 @@ enum { SETS_MAX = 96, ROUNDS = 9, ROUNDS_QUICK = 5, PARTICIPANTS_MAX = VARIANTS_
 struct shape_bench {
     struct gemm_problem problem; /* of set 0 */
     void *a, *b, *c, *expected;  /* `sets` matrices each; expected: one, cuBLASLt's */
+    void *bias;                  /* of the fused kernels, or NULL */
     uint64_t a_bytes, b_bytes, c_bytes;
     uint32_t sets;
     struct lt_plan lt, lt_tight; /* tight: odd sizes as they are */
     bool has_tight;
+    void *parts_memory[SETS_MAX]; /* of f32 operands, or NULL */
+    struct sm90_parts parts[SETS_MAX];
     struct sm90_launch *launches[VARIANTS_MAX]; /* `sets` each, or NULL */
 };
 
@@ -155,6 +159,14 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
     p->a = s->a;
     p->b = s->b;
     p->c = s->c;
+    if (run->options->fused) {
+        if (cudaMalloc(&s->bias, p->n * dtype_size(p->out)) != cudaSuccess ||
+            bench_fill(s->bias, p->n, p->out, 3) != cudaSuccess) {
+            return false;
+        }
+        p->bias = s->bias;
+        p->act = p->out == GEMMD_I32 ? GEMM_ACT_RELU : GEMM_ACT_GELU_TANH;
+    }
     if (lt_plan_create(&t->lt, p, &s->lt) != CUBLAS_STATUS_SUCCESS) {
         snprintf(run->state->fault, WHY_MAX, "cuBLASLt has no candidate");
         return false;
@@ -166,11 +178,17 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
         tight.ldc = p->n;
         s->has_tight = lt_plan_create(&t->lt, &tight, &s->lt_tight) == CUBLAS_STATUS_SUCCESS;
     }
+    for (uint32_t i = 0; i < s->sets; i++) {
+        struct gemm_problem set = *p;
+        set.a = at(s->a, s->a_bytes, i);
+        set.b = at(s->b, s->b_bytes, i);
+        if (!bench_split(&set, &s->parts_memory[i], &s->parts[i])) {
+            return false;
+        }
+    }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
     for (int v = 0; v < run->state->variants; v++) {
-        /* Swapped kernels are for few rows; many would only cost time here. */
-        if (run->state->dead[v] || !sm90_takes(&kernels[v], p) ||
-            (kernels[v].swapped && p->m > 4ull * kernels[v].tile_n)) {
+        if (run->state->dead[v] || !sm90_takes(&kernels[v], p)) {
             continue;
         }
         s->launches[v] = malloc(s->sets * sizeof *s->launches[v]);
@@ -182,7 +200,9 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
             set.a = at(s->a, s->a_bytes, i);
             set.b = at(s->b, s->b_bytes, i);
             set.c = at(s->c, s->c_bytes, i);
-            if (sm90_prepare(&t->device, &kernels[v], &set, &s->launches[v][i]) != cudaSuccess) {
+            const struct sm90_parts *parts = bench_is_split(p) ? &s->parts[i] : NULL;
+            if (sm90_prepare(&t->device, &kernels[v], &set, parts, &s->launches[v][i]) !=
+                cudaSuccess) {
                 free(s->launches[v]);
                 s->launches[v] = NULL;
                 break;
@@ -198,8 +218,12 @@ static void tear_down(struct shape_bench *s)
     cudaFree(s->b);
     cudaFree(s->c);
     cudaFree(s->expected);
+    cudaFree(s->bias);
     lt_plan_destroy(&s->lt);
     lt_plan_destroy(&s->lt_tight);
+    for (uint32_t i = 0; i < s->sets; i++) {
+        cudaFree(s->parts_memory[i]);
+    }
     for (int v = 0; v < VARIANTS_MAX; v++) {
         free(s->launches[v]);
     }

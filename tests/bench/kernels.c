@@ -131,7 +131,7 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
         return false;
     }
     run->out = dtype_default_out(run->dtype);
-    run->transb = run->dtype != GEMMD_BF16 && run->dtype != GEMMD_F16;
+    run->transb = run->dtype == GEMMD_I8 || run->precision == GEMM_PRECISION_TF32; /* along k */
     struct bench_state *state =
         mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {

@@ -38,6 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     MUST(!(answer.verify_pass && answer.verify_fail));
     check_text(answer.kernel, sizeof answer.kernel);
     check_text(answer.request_id, sizeof answer.request_id);
+    check_text(answer.etag, sizeof answer.etag);
+    check_text(answer.job, sizeof answer.job);
 
     int status = answer.status >= 400 ? answer.status : 500;
     enum gemmd_error code = failure_from_answer(&error, status, text + payload, length - payload);

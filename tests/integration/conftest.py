@@ -2,6 +2,7 @@
 
 import os
 import random
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,17 @@ def post(url, session):
                             headers={"Content-Type": media_type, **headers})
 
     return poster
+
+
+@pytest.fixture
+def run(gemmctl, url, tmp_path):
+    """run(*arguments, stdin=b"") -> gemmctl, finished, in a folder of its own."""
+
+    def runner(*arguments, stdin=b"", **environment):
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith("GEMMD_")}
+        return subprocess.run([gemmctl, *map(str, arguments)], input=stdin, cwd=tmp_path,
+                              env={**clean, "GEMMD_URL": url, **environment},
+                              capture_output=True, timeout=PATIENCE_S, check=False)
+
+    return runner

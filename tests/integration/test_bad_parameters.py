@@ -113,11 +113,3 @@ def test_well_formed_but_not_offered(parameters, field, says, post):
 ])
 def test_sizes_that_overflow(parameters, post):
     assert_problem(post(parameters, BODY), 413, r"larger|fit|limit")
-
-
-@pytest.mark.parametrize("name", ["a", "b", "store"])
-def test_resident_tensors_are_refused_plainly(name, post):
-    """They are not offered yet; the request is not computed as if nothing had been asked."""
-    answer = post({**GOOD, name: "weights"}, BODY)
-    assert answer.status_code >= 400
-    assert_problem(answer, answer.status_code, field=name)

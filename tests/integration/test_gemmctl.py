@@ -23,20 +23,6 @@ from wire import Wire
 DONE, FAILED, USAGE, REFUSED, NETWORK = 0, 1, 2, 3, 4
 
 
-@pytest.fixture
-def run(gemmctl, url, tmp_path):
-    """run(*arguments, stdin=b"") -> the finished process, in a folder of its own."""
-
-    def runner(*arguments, stdin=b"", **environment):
-        clean = {name: value for name, value in os.environ.items()
-                 if not name.startswith("GEMMD_")}
-        return subprocess.run([gemmctl, *map(str, arguments)], input=stdin, cwd=tmp_path,
-                              env={**clean, "GEMMD_URL": url, **environment},
-                              capture_output=True, timeout=PATIENCE_S, check=False)
-
-    return runner
-
-
 def write(tmp_path, operands):
     """Every operand in its own .npy file; returns the arguments that name them."""
     arguments = []
@@ -258,6 +244,21 @@ def test_bench(run):
                                     "--connections", "4", "--json")).stdout)
     assert "50" in json.dumps(report)
     assert succeed(run("bench", "-m16", "-n16", "-k16", "--duration", "200ms")).stdout
+
+
+def test_bench_ladder(run):
+    """Every kernel of the daemon that takes the table's type has a time."""
+    info = json.loads(succeed(run("info", "--json")).stdout)
+    tables = json.loads(succeed(run("bench", "ladder", "-n", "256", "--json")).stdout)
+    assert [table["dtype"] for table in tables] == ["f32", "f32", "bf16"]
+    for table in tables:
+        able = {k["name"] for k in info["kernels"] if table["dtype"] in k["dtypes"]}
+        rows = {row["kernel"]: row["kernel_ms"] for row in table["rows"]}
+        assert set(rows) == able - {"grouped"}
+        for name, times in rows.items():
+            assert list(times) == ["256"] and times["256"] > 0, name
+    text = succeed(run("bench", "ladder", "-n", "256")).stdout.decode()
+    assert "| naive |" in text and "N = 4096" in text
 
 
 def test_help_and_version(run):

@@ -149,7 +149,7 @@ def test_deadline_while_it_runs(start):
     daemon = start("--cpu-threads", "1", "--drain-timeout", "0")
     with Wire(daemon.address) as wire:
         wire.send(endless("&timeout_ms=700"))
-        assert_problem(wire.receive(), 504, "deadline passed while the product was computed")
+        assert_problem(wire.receive(), 504, "deadline passed while the device worked on the request")
         wait_for(daemon, requests_running=1, queue_requests=1)
         wire.send(request("GET", "/livez"))
         assert wire.receive().status == 200

@@ -24,7 +24,13 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm bench info metrics ready help" gemmctl ""
+expect "gemm tensor job bench info metrics ready help" gemmctl ""
+expect "put get ls rm" gemmctl tensor ""
+expect "status wait result cancel" gemmctl --url x job ""
+expect "--evictable" gemmctl tensor put --ev
+expect "" gemmctl tensor rm --ev
+expect "--output" gemmctl job result --o
+expect "$1" gemmctl tensor put name "${1%.bash}"
 expect "bench" gemmctl help b
 expect "--transa --transb" gemmctl gemm A.npy --trans
 expect "--connections" gemmctl bench --con

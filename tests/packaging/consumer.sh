@@ -11,7 +11,7 @@ prefix=$work/prefix
 
 "$cmake" --install "$build" --prefix "$prefix" --component client >"$work/install.log"
 for file in bin/gemmctl "$libdir/libgemmd.so.0" include/gemmd/gemmd.h include/gemmd/errors.h \
-    include/gemmd/dtypes.h share/man/man1/gemmctl.1 share/man/man3/libgemmd.3 \
+    include/gemmd/dtypes.h include/gemmd/adapters/uv.h share/man/man1/gemmctl.1 share/man/man3/libgemmd.3 \
     share/bash-completion/completions/gemmctl share/zsh/site-functions/_gemmctl; do
     [[ -e $prefix/$file ]] || { echo "$file is not installed" >&2; exit 1; }
 done
@@ -36,3 +36,6 @@ read -ra flags <<<"$(pkg-config --cflags --libs gemmd)"
 "$compiler" "$here/consumer/main.c" "${flags[@]}" -o "$work/consumer"
 same_version "the program built with pkg-config" \
     "$(LD_LIBRARY_PATH=$prefix/$libdir "$work/consumer")"
+# The same for the example of the libuv adapter.
+read -ra flags <<<"$(pkg-config --cflags --libs gemmd libuv)"
+"$compiler" "$here/../../client/examples/uv.c" "${flags[@]}" -o "$work/example"

@@ -122,9 +122,10 @@ static void simulated_close(struct device *device)
     free(device);
 }
 
-static bool simulated_work_bytes(const struct gemm_problem *problem,
+static bool simulated_work_bytes(const struct device *device, const struct gemm_problem *problem,
                                  const struct gemm_kernel *kernel, uint64_t *out)
 {
+    (void)device;
     (void)problem;
     (void)kernel;
     *out = 4096;

@@ -65,33 +65,96 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes)
     return fails() ? 12 /* ENOMEM */ : __real_posix_memalign(out, alignment, bytes);
 }
 
-/* Check allocates too, so nothing is asserted in here. */
-static enum gemmd_error run_once(const char *url, float c[CASE_M * CASE_N],
-                                 struct gemmd_error_info *error)
+static struct gemmd_client *new_client(const char *url, struct gemmd_error_info *error)
 {
     struct gemmd_options client_options;
-    struct gemmd_gemm gemm = case_gemm();
-    struct gemmd_result result;
     gemmd_options_init(&client_options, sizeof client_options);
     client_options.url = url;
     client_options.token = "secret";
     client_options.retries = 0;
-    struct gemmd_client *client = gemmd_client_new(&client_options, error);
-    if (client == NULL)
-        return error->code;
-    gemmd_result_init(&result, sizeof result);
-    enum gemmd_error code = gemmd_gemm(client, &gemm, &result, error);
-    if (code == GEMMD_OK) {
-        memcpy(c, result.data, sizeof case_product);
-        gemmd_free(result.data);
-    }
-    gemmd_client_free(client);
+    return gemmd_client_new(&client_options, error);
+}
+
+/* What is done with a client, and what right results are. Check allocates too, so nothing is
+ * asserted in these. */
+typedef enum gemmd_error (*action)(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                   struct gemmd_error_info *error);
+
+static enum gemmd_error take(enum gemmd_error code, struct gemmd_result *result,
+                             float c[CASE_M * CASE_N])
+{
+    if (code == GEMMD_OK && result->data != NULL)
+        memcpy(c, result->data, sizeof case_product);
+    gemmd_free(result->data);
     return code;
+}
+
+static enum gemmd_error run_product(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                    struct gemmd_error_info *error)
+{
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    return take(gemmd_gemm(client, &gemm, &result, error), &result, c);
+}
+
+static enum gemmd_error run_get(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    return take(gemmd_tensor_get(client, "w", NULL, &result, error), &result, c);
+}
+
+static enum gemmd_error run_put(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                struct gemmd_error_info *error)
+{
+    struct gemmd_tensor_put put;
+    gemmd_tensor_put_init(&put, sizeof put);
+    put.name = "w";
+    put.rank = 2;
+    put.dims[0] = CASE_M;
+    put.dims[1] = CASE_N;
+    put.data = case_product;
+    memcpy(c, case_product, sizeof case_product);
+    return gemmd_tensor_put(client, &put, NULL, error);
+}
+
+static enum gemmd_error run_status(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                   struct gemmd_error_info *error)
+{
+    struct gemmd_job job = {.size = sizeof job};
+    memcpy(c, case_product, sizeof case_product);
+    return gemmd_job_status(client, "1", NULL, &job, error);
+}
+
+static void count_tensor(const struct gemmd_tensor *tensor, void *user)
+{
+    (void)tensor;
+    ++*(int *)user;
+}
+
+static enum gemmd_error run_list(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                 struct gemmd_error_info *error)
+{
+    int count = 0;
+    enum gemmd_error code = gemmd_tensor_list(client, count_tensor, &count, error);
+    /* All of them, or an error and none. */
+    if (count == (code == GEMMD_OK ? 2 : 0))
+        memcpy(c, case_product, sizeof case_product);
+    return code;
+}
+
+static enum gemmd_error run_watched(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                    struct gemmd_error_info *error)
+{
+    (void)gemmd_fd(client);
+    return run_product(client, c, error);
 }
 
 /* Runs with the 1st, 2nd, 3rd ... allocation failing until one run has none that failed. Returns
  * how many there are. */
-static long fail_each(const char *url, enum gemmd_error right)
+static long fail_each(const char *url, action run, enum gemmd_error right)
 {
     long number = 0;
     do {
@@ -100,7 +163,9 @@ static long fail_each(const char *url, enum gemmd_error right)
         countdown = ++number;
         failed = false;
         armed = true;
-        enum gemmd_error code = run_once(url, c, &error);
+        struct gemmd_client *client = new_client(url, &error);
+        enum gemmd_error code = client != NULL ? run(client, c, &error) : error.code;
+        gemmd_client_free(client);
         armed = false;
         ck_assert_int_eq(error.code, code);
         if (code == GEMMD_OK)
@@ -118,7 +183,7 @@ START_TEST(every_allocation_of_a_product_fails)
     char head[FAKE_HEAD_MAX];
     const struct fake_act act = case_act(head);
     struct fake_server *server = fake_start(&act, 1);
-    ck_assert_int_gt(fail_each(fake_url(server), GEMMD_OK), 20);
+    ck_assert_int_gt(fail_each(fake_url(server), run_product, GEMMD_OK), 20);
     fake_stop(server);
     fake_free(server);
 }
@@ -134,7 +199,41 @@ START_TEST(every_allocation_of_a_refusal_fails)
                                  .take_bytes = FAKE_ALL,
                                  .then = FAKE_CLOSE};
     struct fake_server *server = fake_start(&act, 1);
-    ck_assert_int_gt(fail_each(fake_url(server), GEMMD_ERR_UNSUPPORTED), 20);
+    ck_assert_int_gt(fail_each(fake_url(server), run_product, GEMMD_ERR_UNSUPPORTED), 20);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+static const char list[] = "{\"tensors\":[{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[1]},"
+                           "{\"name\":\"b\",\"dtype\":\"f32\",\"shape\":[2]}],\"next\":null}";
+static const char status[] = "{\"id\":\"1\",\"state\":\"done\"}";
+
+static const struct {
+    action run;
+    const char *head;
+    const void *payload;
+    size_t payload_bytes;
+} others[] = {
+    {run_put, "HTTP/1.1 201 Created\r\nContent-Length: 2", "{}", 2},
+    {run_get, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
+     case_product, sizeof case_product},
+    {run_status, "HTTP/1.1 200 OK\r\nConnection: close", status, sizeof status - 1},
+    {run_list, "HTTP/1.1 200 OK\r\nConnection: close", list, sizeof list - 1},
+    {run_watched, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
+     case_product, sizeof case_product},
+};
+
+START_TEST(every_allocation_of_other_requests_fails)
+{
+    const struct fake_act act = {.head = others[_i].head,
+                                 .payload = others[_i].payload,
+                                 .payload_bytes = others[_i].payload_bytes,
+                                 .take_bytes = FAKE_ALL,
+                                 .then = strstr(others[_i].head, "close") != NULL ? FAKE_CLOSE
+                                                                                  : FAKE_KEEP};
+    struct fake_server *server = fake_start(&act, 1);
+    ck_assert_int_gt(fail_each(fake_url(server), others[_i].run, GEMMD_OK), 20);
     fake_stop(server);
     fake_free(server);
 }
@@ -152,6 +251,8 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, every_allocation_of_a_product_fails);
     tcase_add_test(tcase, every_allocation_of_a_refusal_fails);
+    tcase_add_loop_test(tcase, every_allocation_of_other_requests_fails, 0,
+                        sizeof others / sizeof others[0]);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -238,7 +238,10 @@ START_TEST(asks_first_after_a_body_was_cut_off)
 }
 END_TEST
 
-/* The next piece of a body that this thread sends fails as if the other side had gone. */
+enum { LONG_K = 16384 };
+
+/* The next piece of a body that this thread sends by itself, as large ones are, fails as if the
+ * other side had gone. */
 static _Thread_local bool break_body;
 
 /* A small body goes out with its head (libcurl 8.7 and later) or after it. */
@@ -268,7 +271,11 @@ START_TEST(replaces_a_kept_connection_that_breaks)
     struct gemmd_client *client = case_client(fake_url(server), 0);
     struct gemmd_gemm gemm = case_gemm();
     struct gemmd_error_info error;
+    static const float a[CASE_M * LONG_K], b[LONG_K * CASE_N];
     float c[CASE_M * CASE_N];
+    gemm.k = LONG_K;
+    gemm.a = a;
+    gemm.b = b;
     gemm.c = c;
     gemm.c_bytes = sizeof c;
     ck_assert_int_eq(gemmd_gemm(client, &gemm, NULL, &error), GEMMD_OK);

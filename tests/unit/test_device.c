@@ -118,6 +118,50 @@ static enum simulated_event look(const struct work *work)
     return (enum simulated_event)work->priority;
 }
 
+/* 3 rows of 5 bytes into rows 8 bytes apart and back. */
+START_TEST(a_work_without_a_kernel_copies)
+{
+    struct device_options options = {
+        .backend = GEMM_BACKEND_CPU, .streams = 1, .cpu_threads = 1, .tensor_bytes = 8192};
+    struct device *device = NULL;
+    struct fault fault;
+    char sent[15], back[15] = "";
+    memcpy(sent, "abcdefghijklmno", sizeof sent);
+    ck_assert_int_eq(device_open(&options, &device, &fault), GEMMD_OK);
+    const struct device_span span = device_tensor_memory(device);
+    ck_assert_uint_eq(span.bytes, 8192);
+    struct work work = {.copies = {{.from = sent,
+                                    .to = span.start,
+                                    .rows = 3,
+                                    .row_bytes = 5,
+                                    .from_pitch = 5,
+                                    .to_pitch = 8},
+                                   {.from = span.start,
+                                    .to = back,
+                                    .rows = 3,
+                                    .row_bytes = 5,
+                                    .from_pitch = 8,
+                                    .to_pitch = 5}},
+                        .copy_count = 2};
+    ck_assert(work_is_copy(&work));
+    device_submit(device, &work);
+    ck_assert_ptr_eq(device_poll(device), &work);
+    ck_assert_int_eq(work.status, GEMMD_OK);
+    ck_assert_mem_eq(back, sent, sizeof sent);
+    ck_assert_mem_eq((char *)span.start + 8, "fghij", 5);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(without_tensor_memory_there_is_none)
+{
+    struct device *device = open_cpu(0);
+    ck_assert_uint_eq(device_tensor_memory(device).bytes, 0);
+    ck_assert_ptr_null(device_tensor_memory(device).start);
+    device_close(device);
+}
+END_TEST
+
 START_TEST(the_oldest_that_ended_comes_first)
 {
     struct simulated_device *simulated = simulated_device_open(4, look);
@@ -205,6 +249,8 @@ int main(void)
     tcase_add_test(tests, memory_that_cannot_be_had_is_told);
     tcase_add_test(tests, the_cpu_computes_one_at_a_time);
     tcase_add_test(tests, a_kernel_that_fails_fails_its_work);
+    tcase_add_test(tests, a_work_without_a_kernel_copies);
+    tcase_add_test(tests, without_tensor_memory_there_is_none);
     tcase_add_test(tests, the_oldest_that_ended_comes_first);
     tcase_add_test(tests, a_probe_has_a_slot_of_its_own);
     tcase_add_test(tests, a_loss_ends_all_and_stays);

@@ -16,8 +16,10 @@ static const uint64_t SMALL_BYTES = KNOWN_ANSWER_BYTES;
 
 static struct device *open_gpu(void)
 {
-    struct device_options options = {
-        .backend = GEMM_BACKEND_CUDA, .streams = STREAMS, .memory_bytes = UINT64_C(1) << 30};
+    struct device_options options = {.backend = GEMM_BACKEND_CUDA,
+                                     .streams = STREAMS,
+                                     .memory_bytes = UINT64_C(1) << 30,
+                                     .tensor_bytes = UINT64_C(64) << 20};
     struct device *device = NULL;
     struct fault fault = {.detail = ""};
     ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
@@ -255,6 +257,140 @@ START_TEST(small_works_share_a_launch)
 }
 END_TEST
 
+/* --- tensors that stay --- */
+
+enum { SLOT = 1 << 20 }; /* of tensor memory, for one operand */
+
+/* Moves a matrix without gaps to tensor memory, or from there to `host`. */
+static void move(struct device *device, enum gemmd_dtype dtype, unsigned char *host,
+                 unsigned char *there, uint64_t rows, uint64_t columns, uint64_t leading, bool in)
+{
+    const uint64_t bytes = columns * dtype_size(dtype), pitch = leading * dtype_size(dtype);
+    struct work_copy copy = {.from = in ? host : there,
+                             .to = in ? there : host,
+                             .rows = rows,
+                             .row_bytes = bytes,
+                             .from_pitch = in ? bytes : pitch,
+                             .to_pitch = in ? pitch : bytes};
+    struct work work = {.copies = {copy}, .copy_count = 1};
+    run(device, &work);
+    ck_assert_msg(work.status == GEMMD_OK, "%s", work.fault.detail);
+}
+
+/* A known answer with A, B and C in tensor memory, rows `gap` elements further apart than they
+ * need be, computed by `kernel`. */
+static void check_resident(struct device *device, enum gemmd_dtype dtype, enum gemmd_dtype out,
+                           uint64_t gap, const char *kernel, bool shares, unsigned char *memory)
+{
+    struct work work = {.shares = shares};
+    struct gemm_problem *p = &work.problem, known;
+    uint64_t row, column;
+    unsigned char *there = device_tensor_memory(device).start;
+    known_answer_init(p, dtype, out, false, true, memory);
+    known = *p;
+    memset(p->c, 0, p->m * p->n * dtype_size(out));
+    p->lda = p->k + gap;
+    p->stride_a = p->m * p->lda;
+    p->ldb = p->k + gap; /* B is transposed */
+    p->stride_b = p->n * p->ldb;
+    p->ldc = p->n + gap;
+    p->stride_c = p->m * p->ldc;
+    move(device, dtype, memory + ((const unsigned char *)p->a - memory), there, p->m, p->k, p->lda,
+         true);
+    move(device, dtype, memory + ((const unsigned char *)p->b - memory), there + SLOT, p->n, p->k,
+         p->ldb, true);
+    p->a = there;
+    p->b = there + SLOT;
+    p->c = there + 2 * SLOT;
+    choose(&work, kernel);
+    reserve(device, &work);
+    run(device, &work);
+    arena_free(device_arena(device), work.device_offset);
+    ck_assert_msg(work.status == GEMMD_OK, "%s: %s", work.kernel->name, work.fault.detail);
+    move(device, out, known.c, p->c, p->m, p->n, p->ldc, false);
+    ck_assert_msg(known_answer_check(&known, &row, &column),
+                  "%s to %s by %s with a gap of %lu: row %lu, column %lu is not right",
+                  dtype_name(dtype), dtype_name(out), work.kernel->name, (unsigned long)gap,
+                  (unsigned long)row, (unsigned long)column);
+}
+
+START_TEST(what_lies_in_tensor_memory_is_used_there)
+{
+    static const char *const kernels[] = {"cublas", "naive", "tiled", "grouped"};
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(SMALL_BYTES);
+    for (uint64_t gap = 0; gap <= 3; gap += 3)
+        for (int i = 0; i < 4; i++) {
+            check_resident(device, GEMMD_F32, GEMMD_F32, gap, kernels[i], false, memory);
+            check_resident(device, GEMMD_BF16, GEMMD_F32, gap, kernels[i], false, memory);
+        }
+    device_host_free(GEMM_BACKEND_CUDA, memory, SMALL_BYTES);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(small_works_share_a_launch_with_what_lies_in_tensor_memory)
+{
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(SMALL_BYTES);
+    check_resident(device, GEMMD_F16, GEMMD_F16, 0, "auto", true, memory);
+    check_resident(device, GEMMD_F16, GEMMD_F16, 5, "auto", true, memory);
+    check_resident(device, GEMMD_F64, GEMMD_F64, 1, "auto", true, memory);
+    device_host_free(GEMM_BACKEND_CUDA, memory, SMALL_BYTES);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(copies_after_a_product_see_its_result)
+{
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(SMALL_BYTES);
+    struct work work = {.shares = true};
+    struct gemm_problem known;
+    uint64_t row, column;
+    known_answer_init(&work.problem, GEMMD_F32, GEMMD_F32, false, false, memory);
+    known = work.problem;
+    const uint64_t bytes = known.m * known.n * 4;
+    memset(known.c, 0, bytes);
+    for (int alone = 0; alone < 2; alone++) {
+        work.shares = !alone;
+        work.problem.c = device_tensor_memory(device).start;
+        work.copies[0] = (struct work_copy){.from = work.problem.c,
+                                            .to = known.c,
+                                            .rows = 1,
+                                            .row_bytes = bytes,
+                                            .from_pitch = bytes,
+                                            .to_pitch = bytes};
+        work.copy_count = 1;
+        choose(&work, alone ? "cublas" : "auto");
+        reserve(device, &work);
+        run(device, &work);
+        arena_free(device_arena(device), work.device_offset);
+        ck_assert_msg(work.status == GEMMD_OK, "%s", work.fault.detail);
+        ck_assert(known_answer_check(&known, &row, &column));
+        memset(known.c, 0, bytes);
+    }
+    device_host_free(GEMM_BACKEND_CUDA, memory, SMALL_BYTES);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(rows_are_as_far_apart_as_the_fast_kernel_wants)
+{
+    struct device *device = open_gpu();
+    const struct gemm_device gpu = device_gemm(device);
+    for (uint64_t width = 1; width < 1100; width += 13) {
+        const uint64_t leading = gemm_leading(&gpu, GEMMD_BF16, width);
+        ck_assert_uint_ge(leading, width);
+        ck_assert_uint_lt(leading, width + 64);
+        ck_assert_uint_eq(gemm_leading(&gpu, GEMMD_F32, width), width);
+        if (gpu.compute_capability == 90)
+            ck_assert_uint_eq(leading * 2 % 16, 0);
+    }
+    device_close(device);
+}
+END_TEST
+
 static enum gemmd_error run_group_astray(struct gemm_context *context,
                                          const struct gemm_problem *const problems[],
                                          uint32_t count)
@@ -379,6 +515,10 @@ int main(void)
         tcase_add_test(tests, operands_may_lie_anywhere_in_the_body);
         tcase_add_test(tests, a_probe_is_answered_on_full_streams);
         tcase_add_test(tests, small_works_share_a_launch);
+        tcase_add_test(tests, what_lies_in_tensor_memory_is_used_there);
+        tcase_add_test(tests, small_works_share_a_launch_with_what_lies_in_tensor_memory);
+        tcase_add_test(tests, copies_after_a_product_see_its_result);
+        tcase_add_test(tests, rows_are_as_far_apart_as_the_fast_kernel_wants);
         tcase_add_test(tests, a_shared_launch_that_loses_the_device_fails_all);
         tcase_add_test(tests, a_failure_leaves_the_device_usable);
         tcase_add_test(tests, an_illegal_address_loses_the_device);

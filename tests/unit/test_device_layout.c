@@ -29,6 +29,7 @@ static bool overflowing_workspace(const struct gemm_problem *problem, uint64_t *
 }
 
 static const struct gemm_kernel kernel = {.workspace_bytes = workspace_bytes};
+static const struct device_span nowhere = {.start = NULL};
 
 static struct gemm_problem problem_of(uint64_t m, uint64_t n, uint64_t k, uint64_t batch)
 {
@@ -52,7 +53,7 @@ START_TEST(parts_are_whole_aligned_and_apart)
     problem.transa = _i & 1;
     problem.transb = _i & 2;
     gemm_problem_contiguous(&problem);
-    ck_assert(device_layout(&problem, &kernel, &layout));
+    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
     ck_assert_uint_eq(layout.a.bytes, F16 * 2 * 3 * 7);
     ck_assert_uint_eq(layout.b.bytes, F16 * 2 * 7 * 5);
     ck_assert_uint_eq(layout.bias.bytes, F32 * 5);
@@ -76,9 +77,9 @@ START_TEST(what_is_not_there_takes_nothing)
 {
     struct gemm_problem problem = problem_of(3, 5, 7, 1);
     struct device_layout with, without;
-    ck_assert(device_layout(&problem, &kernel, &with));
+    ck_assert(device_layout(&problem, &kernel, nowhere, &with));
     problem.bias = problem.c0 = NULL;
-    ck_assert(device_layout(&problem, &kernel, &without));
+    ck_assert(device_layout(&problem, &kernel, nowhere, &without));
     ck_assert_uint_eq(without.bias.bytes, 0);
     ck_assert_uint_eq(without.c0.bytes, 0);
     ck_assert_uint_lt(without.total_bytes, with.total_bytes);
@@ -91,7 +92,7 @@ START_TEST(strided_operands_span_their_gaps)
     struct device_layout layout;
     problem.lda = 10;
     problem.stride_a = 100;
-    ck_assert(device_layout(&problem, &kernel, &layout));
+    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
     ck_assert_uint_eq(layout.a.bytes, F16 * (100 + 2 * 10 + 7));
 }
 END_TEST
@@ -101,7 +102,7 @@ START_TEST(one_operand_for_all_is_there_once)
     struct gemm_problem problem = problem_of(3, 5, 7, 4);
     struct device_layout layout;
     problem.stride_b = 0;
-    ck_assert(device_layout(&problem, &kernel, &layout));
+    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
     ck_assert_uint_eq(layout.b.bytes, F16 * 7 * 5);
 }
 END_TEST
@@ -113,10 +114,68 @@ START_TEST(sizes_beyond_64_bits_are_refused)
     struct gemm_problem small = problem_of(1, 1, 1, 1);
     struct gemm_problem large = problem_of(2147483647, 2147483647, 2147483647, 2147483647);
     struct device_layout layout;
-    ck_assert(device_layout(&small, &kernel, &layout));
-    ck_assert(!device_layout(&small, &endless, &layout));
-    ck_assert(!device_layout(&small, &overflowing, &layout));
-    ck_assert(!device_layout(&large, &kernel, &layout));
+    ck_assert(device_layout(&small, &kernel, nowhere, &layout));
+    ck_assert(!device_layout(&small, &endless, nowhere, &layout));
+    ck_assert(!device_layout(&small, &overflowing, nowhere, &layout));
+    ck_assert(!device_layout(&large, &kernel, nowhere, &layout));
+}
+END_TEST
+
+/* A, B and C in `there`, A and C with gaps between their rows. */
+static struct gemm_problem resident_problem(unsigned char *there)
+{
+    struct gemm_problem problem = problem_of(3, 5, 7, 2);
+    problem.a = there;
+    problem.b = there + 1024;
+    problem.c = there + 2048;
+    problem.lda = 8;
+    problem.stride_a = 3 * 8;
+    problem.ldc = 6;
+    problem.stride_c = 3 * 6;
+    return problem;
+}
+
+START_TEST(what_is_there_already_has_no_part)
+{
+    static unsigned char memory[4096];
+    struct gemm_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
+    struct gemm_problem problem = resident_problem(memory);
+    struct device_layout layout;
+    ck_assert(device_layout(&problem, &any, (struct device_span){memory, sizeof memory}, &layout));
+    ck_assert_uint_eq(layout.a.bytes + layout.b.bytes + layout.c.bytes, 0);
+    ck_assert_uint_gt(layout.bias.bytes, 0);
+    ck_assert_uint_eq(layout.problem.lda, 8);
+    ck_assert_uint_eq(layout.problem.ldc, 6);
+    ck_assert_uint_eq(layout.problem.stride_c, 3 * 6);
+}
+END_TEST
+
+START_TEST(gaps_are_taken_out_for_kernels_that_they_matter_to)
+{
+    static unsigned char memory[4096];
+    struct gemm_problem problem = resident_problem(memory);
+    struct device_layout layout;
+    ck_assert(
+        device_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
+    ck_assert_uint_eq(layout.a.bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.problem.lda, 7);
+    ck_assert_uint_eq(layout.problem.stride_a, 3 * 7);
+    ck_assert_uint_eq(layout.b.bytes, 0); /* has none */
+    ck_assert_uint_eq(layout.c.bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.problem.ldc, 5);
+}
+END_TEST
+
+START_TEST(a_span_ends_where_it_ends)
+{
+    static unsigned char memory[16];
+    const struct device_span span = {memory, 8};
+    ck_assert(device_span_has(span, memory));
+    ck_assert(device_span_has(span, memory + 7));
+    ck_assert(!device_span_has(span, memory + 8));
+    ck_assert(!device_span_has(span, NULL));
+    ck_assert(!device_span_has(nowhere, memory));
+    ck_assert(!device_span_has(nowhere, NULL));
 }
 END_TEST
 
@@ -129,6 +188,9 @@ int main(void)
     tcase_add_test(tests, strided_operands_span_their_gaps);
     tcase_add_test(tests, one_operand_for_all_is_there_once);
     tcase_add_test(tests, sizes_beyond_64_bits_are_refused);
+    tcase_add_test(tests, what_is_there_already_has_no_part);
+    tcase_add_test(tests, gaps_are_taken_out_for_kernels_that_they_matter_to);
+    tcase_add_test(tests, a_span_ends_where_it_ends);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -197,6 +197,43 @@ START_TEST(kernels_stay_on_their_architecture)
 }
 END_TEST
 
+/* As measured: see kernels/EXPERIMENTS.md. */
+START_TEST(auto_takes_what_is_fastest_on_hopper)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    struct gemm_problem problem = problem_of(GEMMD_I8, GEMMD_I32);
+    problem.n = problem.k = 512;
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "wgmma");
+    problem.dtype = problem.out = GEMMD_F32;
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "wgmma");
+    ck_assert_str_eq(on_gpu(80, "auto", &problem), "cublas");
+    problem.precision = GEMM_PRECISION_TF32;
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "cublas");
+    problem.transb = true;
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "wgmma");
+}
+END_TEST
+
+/* Short sums lose more in parts than in a chain, and split operands cost their time. */
+START_TEST(auto_splits_no_small_operands)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
+    problem.n = 4096;
+    problem.k = 511;
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "cublas");
+    ck_assert_str_eq(on_gpu(90, "wgmma", &problem), "wgmma");
+    problem.k = (1 << 20) + 1;
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(on_gpu(90, "wgmma", &problem), "none");
+}
+END_TEST
+
 START_TEST(auto_does_not_depend_on_the_number_of_rows)
 {
     static const uint64_t rows[] = {1, 2, 64, 65, 1000, 70000};
@@ -205,7 +242,8 @@ START_TEST(auto_does_not_depend_on_the_number_of_rows)
     for (uint32_t i = 0; i < case_types_count(); i++) {
         struct gemm_problem one = problem_of(case_types[i].dtype, case_types[i].out);
         one.m = 1;
-        one.n = 300; /* never small */
+        one.n = 600; /* never small */
+        one.k = 700;
         gemm_problem_contiguous(&one);
         for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             struct gemm_problem more = one;
@@ -232,6 +270,8 @@ int main(void)
     tcase_add_test(tests, contiguous_operands);
     tcase_add_test(tests, cuda_without_a_device_is_an_error);
     tcase_add_test(tests, kernels_stay_on_their_architecture);
+    tcase_add_test(tests, auto_takes_what_is_fastest_on_hopper);
+    tcase_add_test(tests, auto_splits_no_small_operands);
     tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -242,7 +242,7 @@ START_TEST(makes_a_file_that_can_be_read_again)
     struct fault fault = {0};
     ck_assert(format_of_path(paths[_i], &format));
     mode_t mask = umask(027);
-    enum gemmd_error code = output_open(&output, paths[_i], format, &shape, &fault);
+    enum gemmd_error code = output_open(&output, paths[_i], format, "c", &shape, &fault);
     umask(mask);
     ck_assert_msg(code == GEMMD_OK, "%s", fault.detail);
     ck_assert_int_ne(access(paths[_i], F_OK), 0);
@@ -278,7 +278,7 @@ START_TEST(leaves_nothing_without_a_commit)
     struct output output;
     struct fault fault;
     append("C.npy", "old", 3);
-    ck_assert_int_eq(output_open(&output, "C.npy", FORMAT_NPY, &shape, &fault), GEMMD_OK);
+    ck_assert_int_eq(output_open(&output, "C.npy", FORMAT_NPY, "c", &shape, &fault), GEMMD_OK);
     ck_assert_uint_eq(count_files(), 2);
     output_close(&output);
     ck_assert_uint_eq(count_files(), 1);
@@ -298,7 +298,7 @@ START_TEST(writes_to_what_is_no_file)
     ck_assert_int_eq(mkfifo("pipe.npy", 0600), 0);
     int reader = open("pipe.npy", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     ck_assert_int_ge(reader, 0);
-    ck_assert_int_eq(output_open(&output, "pipe.npy", FORMAT_NPY, &shape, &fault), GEMMD_OK);
+    ck_assert_int_eq(output_open(&output, "pipe.npy", FORMAT_NPY, "c", &shape, &fault), GEMMD_OK);
     memset(output_data(&output), 7, shape.bytes);
     ck_assert_int_eq(output_commit(&output, &fault), GEMMD_OK);
     ssize_t bytes = read(reader, got, sizeof got);
@@ -316,7 +316,8 @@ START_TEST(says_when_it_cannot_write)
     const struct tensor shape = result_shape();
     struct output output;
     struct fault fault;
-    ck_assert_int_eq(output_open(&output, paths[_i], FORMAT_NPY, &shape, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(output_open(&output, paths[_i], FORMAT_NPY, "c", &shape, &fault),
+                     GEMMD_ERR_IO);
     ck_assert_msg(strstr(fault.detail, paths[_i]) != NULL, "%s", fault.detail);
     output_close(&output);
     ck_assert_uint_eq(count_files(), 0);
@@ -329,10 +330,10 @@ START_TEST(refuses_a_size_that_no_file_has)
     struct output output;
     struct fault fault;
     shape.bytes = UINT64_MAX - 10;
-    ck_assert_int_eq(output_open(&output, "C.npy", FORMAT_NPY, &shape, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(output_open(&output, "C.npy", FORMAT_NPY, "c", &shape, &fault), GEMMD_ERR_IO);
     output_close(&output);
     shape.bytes = (uint64_t)INT64_MAX - 4096;
-    ck_assert_int_eq(output_open(&output, "C.npy", FORMAT_NPY, &shape, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(output_open(&output, "C.npy", FORMAT_NPY, "c", &shape, &fault), GEMMD_ERR_IO);
     output_close(&output);
     ck_assert_uint_eq(count_files(), 0);
 }

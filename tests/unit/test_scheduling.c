@@ -60,12 +60,12 @@ static void task_done(struct work *work)
     atomic_fetch_add(&task->ended, 1);
 }
 
-static void start(uint32_t slots)
+static void start_on(struct simulated_device *device)
 {
     const struct places_limits limits = {
         .requests = WORKS_MAX, .bytes = UINT64_MAX, .tenants = TENANTS};
     const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
-    stage.device = simulated_device_open_scripted(slots);
+    stage.device = device;
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
@@ -73,11 +73,16 @@ static void start(uint32_t slots)
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
+static void start(uint32_t slots)
+{
+    start_on(simulated_device_open_scripted(slots));
+}
+
 /* Everything has ended, once, and all places are free. */
 static void stop(void)
 {
     queue_close(stage.queue);
-    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX)); /* which may have been begun before */
     for (uint32_t i = 0; i < stage.count; i++)
         ck_assert_uint_eq(atomic_load(&stage.tasks[i].ended), 1);
     struct queue_state state = queue_state(stage.queue);
@@ -429,6 +434,26 @@ START_TEST(failures_at_every_stage_end_everything_once)
 }
 END_TEST
 
+static enum simulated_event look_whether_held(const struct work *work)
+{
+    const struct simulated_work *scripted = (const struct simulated_work *)work;
+    return atomic_load(&scripted->held) ? SIMULATED_RUNNING : SIMULATED_DONE;
+}
+
+/* A product on the CPU can outlast every patience. */
+START_TEST(stopping_can_be_given_up)
+{
+    start_on(simulated_device_open_computing(look_whether_held));
+    struct task *task = block(false);
+    queue_close(stage.queue);
+    ck_assert(!dispatch_stop(stage.dispatch, 1000000));
+    ck_assert_uint_eq(atomic_load(&task->ended), 0);
+    let_go(task);
+    stop();
+    ck_assert_int_eq(task->scripted.work.status, GEMMD_OK);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduling");
@@ -441,6 +466,7 @@ int main(void)
     tcase_add_test(tests, a_small_one_waits_for_at_most_a_batch);
     tcase_add_test(tests, deadlines_are_kept_behind_a_blocked_device);
     tcase_add_test(tests, work_is_taken_back_until_it_runs);
+    tcase_add_test(tests, stopping_can_be_given_up);
     tcase_add_loop_test(tests, failures_at_every_stage_end_everything_once, 0, 12);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

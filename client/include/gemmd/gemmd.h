@@ -13,11 +13,19 @@
  *         fprintf(stderr, "%s\n", error.message);
  *     gemmd_client_free(client);
  *
- * Ownership. Operands are borrowed: they are sent from where they lie, without being joined or
- * copied, and must stay as they are until the request is done. The result is written into the
+ * Ownership. Operands are borrowed: they are sent from where they lie and must stay as they are
+ * until the request is done. The result is written into the
  * caller's buffer, or into one that the library allocates and the caller releases with
  * gemmd_free(). Until a call says GEMMD_OK the contents of a result's buffer are undefined.
  * Strings and structures handed in are copied before a call returns, unless said otherwise.
+ *
+ * Concurrency. Any number of requests can be in flight from one thread: the ..._submit functions
+ * start one and return at once. As many as the client has connections (`max_in_flight`) are with
+ * the daemon at a time, the others wait in the client in the order they came; HTTP/1.1 carries one
+ * request at a time on a connection. What is done is learned by waiting (gemmd_wait(),
+ * gemmd_wait_any()), by a callback (gemmd_on_done()), or from an event loop of the caller's that
+ * watches gemmd_fd(); <gemmd/adapters/uv.h> does so for libuv. What has no ..._submit form waits
+ * for its answer.
  *
  * Threads. A client, and the requests made with it, belong to one thread at a time: use a client
  * for each thread, or serialise the calls. Different clients are independent of each other.
@@ -113,8 +121,8 @@ struct gemmd_options {
     uint32_t stall_timeout_ms;   /* a transfer that moves no byte; default 30,000. Does not run
                                     while the daemon computes */
     uint32_t retries;            /* default 4; 0: none */
-    uint32_t max_in_flight;      /* requests on a connection at once; default 64. Others wait in
-                                    the client */
+    uint32_t max_in_flight;      /* connections, each with one request on it; default 64. Further
+                                    requests wait in the client */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_options). */
@@ -169,6 +177,11 @@ struct gemmd_gemm {
     void *c;                /* borrowed; where C goes. NULL: the library allocates it */
     uint64_t c_bytes;       /* room in `c` */
     void *user;             /* the caller's own, see gemmd_request_user() */
+    const char *a_tensor;   /* name of a resident tensor that is A; `a` is then NULL */
+    const char *b_tensor;   /* the same of B */
+    const char *store;      /* keep C on the daemon as a tensor of this name; none comes back */
+    int32_t job;            /* 1: hand it in as a job. The request is done when the daemon has
+                               taken it, and the result names the job */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_gemm). */
@@ -179,7 +192,16 @@ struct gemmd_timing {
     double recv, queue, h2d, kernel, d2h, total;
 };
 
-/* What a computation answered. */
+/* What became of a tensor that was put or stored. */
+enum gemmd_put {
+    GEMMD_PUT_NONE,     /* no tensor was */
+    GEMMD_PUT_CREATED,  /* the name is new */
+    GEMMD_PUT_REPLACED, /* the name had another content */
+    GEMMD_PUT_UNCHANGED /* the name had this content already; nothing was uploaded */
+};
+
+/* What a request answered. Of a product that was stored or handed in as a job there is no data, of
+ * the latter neither a shape nor a type. */
 struct gemmd_result {
     size_t size;
     void *data;     /* the caller's buffer, or a new one (aligned to 64) for gemmd_free() */
@@ -195,24 +217,200 @@ struct gemmd_result {
     char request_id[64]; /* X-Request-Id */
     struct gemmd_timing timing;
     double elapsed_ms; /* from submit to the last byte, on the client's clock */
+    char job[64];      /* the id of the job that was handed in, or "" */
+    char etag[72];     /* of a resident tensor: put, stored, fetched or looked at */
+    enum gemmd_put put;
 };
 
 /* Zeroes the structure; `size` is sizeof(struct gemmd_result). */
 GEMMD_API void gemmd_result_init(struct gemmd_result *result, size_t size);
 
-/* Computes a product and waits for it. `result` may be NULL if gemm->c is given. Moves the
- * client's other requests forward meanwhile.
+/* Computes a product and waits for it. `result` may be NULL if gemm->c is given, or with `store`.
+ * Moves the client's other requests forward meanwhile. A daemon that takes no jobs computes one at
+ * once: then result->job is "", and the result is there.
  * GEMMD_ERR_USAGE: a parameter out of range, an operand missing, too little room in `c`; nothing
  * is sent then. Otherwise what the daemon answered, GEMMD_ERR_CONNECTION, _TIMEOUT, _PROTOCOL, or
  * _OUT_OF_MEMORY with http_status 0 where the library could not allocate. */
 GEMMD_API enum gemmd_error gemmd_gemm(struct gemmd_client *client, const struct gemmd_gemm *gemm,
                                       struct gemmd_result *result, struct gemmd_error_info *error);
 
+/* ---- Resident tensors ------------------------------------------------------------------------ */
+
+/* Operands that stay on the daemon under a name of 1 to 128 of the characters A-Z a-z 0-9 . _ -
+ *
+ * The functions with a result wait for the answer; those that end in _submit start the same and
+ * return a new request or NULL, as gemmd_gemm_submit() does, and gemmd_request_result() says how it
+ * went. GEMMD_ERR_NOT_FOUND: there is no tensor of that name; _FORBIDDEN: it is not this token's;
+ * _NO_ROOM: it does not fit, `message` says what is needed and what is free. */
+
+/* How a small request is made; NULL stands for one that was only initialised. */
+struct gemmd_call {
+    size_t size;
+    void *data;             /* borrowed; where the payload goes. NULL: the library allocates it */
+    uint64_t bytes;         /* room in `data` */
+    uint32_t timeout_ms;    /* as in struct gemmd_gemm */
+    int32_t no_wait;        /* of a job's result, 1: do not wait until it is there */
+    const char *request_id; /* as in struct gemmd_gemm */
+    void *user;             /* see gemmd_request_user() */
+};
+
+/* Zeroes the structure; `size` is sizeof(struct gemmd_call). */
+GEMMD_API void gemmd_call_init(struct gemmd_call *call, size_t size);
+
+struct gemmd_tensor_put {
+    size_t size;
+    const char *name;
+    enum gemmd_dtype dtype; /* default GEMMD_F32 */
+    uint32_t rank;          /* 1 ... 8 */
+    uint64_t dims[8];       /* each at least 1 */
+    const void *data;       /* borrowed until the request is done; row-major */
+    const char *etag;       /* what gemmd_tensor_etag() says of it; NULL: computed in the call, at
+                               a GB/s or so */
+    int32_t evictable;      /* 1: the daemon may drop it when it needs the room */
+    uint32_t timeout_ms;    /* as in struct gemmd_gemm */
+    const char *request_id; /* as in struct gemmd_gemm */
+    void *user;             /* see gemmd_request_user() */
+};
+
+/* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */
+GEMMD_API void gemmd_tensor_put_init(struct gemmd_tensor_put *put, size_t size);
+
+/* What the daemon calls a content, so that equal ones are not sent again: in quotes, the SHA-256 of
+ * type, shape and bytes. `out` gets 67 bytes; "" if there is no such tensor. Any thread. */
+GEMMD_API void gemmd_tensor_etag(enum gemmd_dtype dtype, uint32_t rank, const uint64_t *dims,
+                                 const void *data, char out[72]);
+
+/* Makes a tensor resident under its name. The daemon is asked first whether it has this content
+ * there; then nothing is uploaded, and result->put says GEMMD_PUT_UNCHANGED. A large upload's
+ * progress says gemmd_request_progress(). */
+GEMMD_API enum gemmd_error gemmd_tensor_put(struct gemmd_client *client,
+                                            const struct gemmd_tensor_put *put,
+                                            struct gemmd_result *result,
+                                            struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
+                                                        const struct gemmd_tensor_put *put,
+                                                        struct gemmd_error_info *error);
+
+/* Fetches a tensor. GEMMD_ERR_USAGE with field "bytes": there is too little room in call->data. */
+GEMMD_API enum gemmd_error gemmd_tensor_get(struct gemmd_client *client, const char *name,
+                                            const struct gemmd_call *call,
+                                            struct gemmd_result *result,
+                                            struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_tensor_get_submit(struct gemmd_client *client,
+                                                        const char *name,
+                                                        const struct gemmd_call *call,
+                                                        struct gemmd_error_info *error);
+
+/* Type, shape, bytes and etag of a tensor, without its data. */
+GEMMD_API enum gemmd_error gemmd_tensor_stat(struct gemmd_client *client, const char *name,
+                                             const struct gemmd_call *call,
+                                             struct gemmd_result *result,
+                                             struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_tensor_stat_submit(struct gemmd_client *client,
+                                                         const char *name,
+                                                         const struct gemmd_call *call,
+                                                         struct gemmd_error_info *error);
+
+/* Takes the name from a tensor; requests that use it keep it until they end. Where the connection
+ * was lost and the request repeated, GEMMD_ERR_NOT_FOUND may mean that the first one did it. */
+GEMMD_API enum gemmd_error gemmd_tensor_delete(struct gemmd_client *client, const char *name,
+                                               const struct gemmd_call *call,
+                                               struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_tensor_delete_submit(struct gemmd_client *client,
+                                                           const char *name,
+                                                           const struct gemmd_call *call,
+                                                           struct gemmd_error_info *error);
+
+/* A tensor among those that are there. */
+struct gemmd_tensor {
+    size_t size;
+    char name[129];
+    char etag[72];
+    enum gemmd_dtype dtype;
+    uint32_t rank;
+    uint64_t dims[8];
+    uint64_t bytes;
+    int32_t evictable;
+};
+
+/* Calls `each` for every tensor that this token may see, once all are known: on an error for none.
+ * The structure is gone afterwards. */
+GEMMD_API enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
+                                             void (*each)(const struct gemmd_tensor *tensor,
+                                                          void *user),
+                                             void *user, struct gemmd_error_info *error);
+
+/* ---- Jobs ------------------------------------------------------------------------------------ */
+
+/* A product that was handed in (struct gemmd_gemm, `job`) and is computed whether or not its client
+ * stays. Its `timeout_ms`, if not 0, is the deadline of the job. The result is kept until it is
+ * cancelled away or expires. GEMMD_ERR_NOT_FOUND: there is no such job, or it is not this token's;
+ * _GONE: it is expired. */
+
+enum gemmd_job_state {
+    GEMMD_JOB_UNKNOWN, /* one that this library does not know */
+    GEMMD_JOB_QUEUED,
+    GEMMD_JOB_RUNNING,
+    GEMMD_JOB_DONE,
+    GEMMD_JOB_FAILED,
+    GEMMD_JOB_CANCELLED
+};
+
+struct gemmd_job {
+    size_t size;
+    char id[64];
+    enum gemmd_job_state state;
+    int32_t http_status;           /* of its result; 0 while there is none */
+    uint64_t bytes;                /* of its result */
+    double queued_ms, running_ms;  /* so far; negative if the daemon does not say */
+    char created[32], expires[32]; /* RFC 3339, or "" */
+    char request_id[64];           /* X-Request-Id of the request that handed it in */
+};
+
+/* "running"; "unknown" if there is no such state. */
+GEMMD_API const char *gemmd_job_state_name(enum gemmd_job_state state);
+
+/* How a job is. `job` has its size set; with _submit, gemmd_request_job() says it. */
+GEMMD_API enum gemmd_error gemmd_job_status(struct gemmd_client *client, const char *id,
+                                            const struct gemmd_call *call, struct gemmd_job *job,
+                                            struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const char *id,
+                                                        const struct gemmd_call *call,
+                                                        struct gemmd_error_info *error);
+
+/* Waits until a job's result is there, without fetching it. A job that failed fails this with the
+ * code of its error, whose sentence only gemmd_job_result() can tell. */
+GEMMD_API enum gemmd_error gemmd_job_wait(struct gemmd_client *client, const char *id,
+                                          const struct gemmd_call *call,
+                                          struct gemmd_result *result,
+                                          struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
+                                                      const struct gemmd_call *call,
+                                                      struct gemmd_error_info *error);
+
+/* Fetches a job's result, waiting until it is there unless call->no_wait is set: then
+ * GEMMD_ERR_CONFLICT says that it is not. A job that failed fails this with its own error. */
+GEMMD_API enum gemmd_error gemmd_job_result(struct gemmd_client *client, const char *id,
+                                            const struct gemmd_call *call,
+                                            struct gemmd_result *result,
+                                            struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_job_result_submit(struct gemmd_client *client, const char *id,
+                                                        const struct gemmd_call *call,
+                                                        struct gemmd_error_info *error);
+
+/* Ends a job and drops its result. Repeated as gemmd_tensor_delete() is. */
+GEMMD_API enum gemmd_error gemmd_job_cancel(struct gemmd_client *client, const char *id,
+                                            const struct gemmd_call *call,
+                                            struct gemmd_error_info *error);
+GEMMD_API struct gemmd_request *gemmd_job_cancel_submit(struct gemmd_client *client, const char *id,
+                                                        const struct gemmd_call *call,
+                                                        struct gemmd_error_info *error);
+
 /* ---- Requests in flight ---------------------------------------------------------------------- */
 
 /* Starts a product and returns at once: a new request, to be released with gemmd_request_free(),
  * or NULL with `error` filled in (GEMMD_ERR_USAGE, _OUT_OF_MEMORY). It moves forward while the
- * caller is in gemmd_wait(), gemmd_wait_any() or gemmd_gemm(). */
+ * caller is in gemmd_advance() or a function that waits. */
 GEMMD_API struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client,
                                                   const struct gemmd_gemm *gemm,
                                                   struct gemmd_error_info *error);
@@ -227,6 +425,24 @@ GEMMD_API int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms);
  * none in flight. */
 GEMMD_API struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeout_ms);
 
+/* Moves all requests forward until one is done, or for `timeout_ms` at most (as above), and calls
+ * the callbacks of those that are. Returns the number of requests that are not done. */
+GEMMD_API uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms);
+
+/* Called once for a request that is done. May do everything but release the client; usually it
+ * takes the result, releases the request and submits the next one. */
+typedef void (*gemmd_done_function)(struct gemmd_request *request, void *user);
+/* Has `call` called with the request's `user` from the function in which the request turns out to
+ * be done; if it is done already, from the next that moves requests forward. gemmd_wait_any() does
+ * not return it then, and gemmd_wait() is not for one that its callback releases. Not called by
+ * gemmd_request_free() and gemmd_client_free(). */
+GEMMD_API void gemmd_on_done(struct gemmd_request *request, gemmd_done_function call);
+
+/* A descriptor, the client's own, that is readable whenever there is something to do, timers
+ * included: watch it for reading and call gemmd_advance(client, 0) when it is. Good for as long as
+ * the client; the same in each call. -1 if there is no descriptor to be had. */
+GEMMD_API int gemmd_fd(struct gemmd_client *client);
+
 /* The number of requests that are not done. */
 GEMMD_API uint32_t gemmd_in_flight(const struct gemmd_client *client);
 
@@ -240,6 +456,11 @@ GEMMD_API void gemmd_cancel(struct gemmd_request *request);
 GEMMD_API enum gemmd_error gemmd_request_result(struct gemmd_request *request,
                                                 struct gemmd_result *result,
                                                 struct gemmd_error_info *error);
+
+/* The same for gemmd_job_status_submit(). `job` has its size set and is filled in if GEMMD_OK.
+ * GEMMD_ERR_USAGE: the request was for something else. */
+GEMMD_API enum gemmd_error gemmd_request_job(struct gemmd_request *request, struct gemmd_job *job,
+                                             struct gemmd_error_info *error);
 
 struct gemmd_progress {
     uint64_t sent, to_send;        /* bytes of the body, in this attempt */

@@ -2,9 +2,7 @@
  * arguments.h - what a kernel of this folder is launched with: one struct for all of them, filled
  * in by launch.c, read by gemm.cuh.
  *
- * The kernels compute D = X * Y with X [rows, k] and Y [k, columns], where rows are what the tensor
- * core has 64 of. Usually X is op(A) and Y op(B) and D is C; swapped kernels (for few rows of C)
- * take op(B) transposed as X and op(A) transposed as Y, and D is C transposed.
+ * The kernels compute C = X * Y with X = op(A) [m, k] and Y = op(B) [k, n].
  */
 #ifndef KERNELS_CUDA_SM90_ARGUMENTS_H
 #define KERNELS_CUDA_SM90_ARGUMENTS_H
@@ -14,15 +12,23 @@
 
 enum sm90_out { SM90_OUT_F32, SM90_OUT_F16, SM90_OUT_BF16, SM90_OUT_I32 };
 
+/* An operand of f32 as the caller has it, for sums that its parts cannot give. Steps in elements,
+ * from row of C (column, for B) to the next, from k to the next, from problem to problem. */
+struct sm90_whole {
+    const float *data;
+    int64_t line_step, k_step, batch_step;
+};
+
 struct sm90_arguments {
     CUtensorMap x, y, c;
     uint32_t stage_bytes; /* that arrive for one stage */
     const void *bias;     /* [n] of type out, or NULL */
     const void *c0;       /* NULL if beta is 0 */
+    uint32_t c0_aligned;  /* whether 8 elements from a column that is a multiple of 8 are */
     void *c_data;
     int64_t ldc, ldc0, stride_c, stride_c0; /* elements */
     uint32_t m, n;                          /* of C */
-    uint32_t k_tiles;
+    uint32_t k, k_tiles;
     /* The walk over tiles, in tiles of a whole cluster: `band` rows of tiles are walked together,
      * column by column, so that what runs at once shares its operands in L2. */
     uint32_t tile_rows, tile_columns, tiles, band;
@@ -32,6 +38,7 @@ struct sm90_arguments {
     uint32_t act; /* as enum gemm_act of proto/gemm_request.h */
     /* Whether nothing but alpha follows the sum, so that tiles can leave by the copy engine. */
     uint32_t plain;
+    struct sm90_whole a, b; /* f32 only */
 };
 
 #endif

@@ -66,18 +66,89 @@ __device__ __forceinline__ float load_float(const void *base, int64_t i, uint32_
     }
 }
 
-/* What follows one sum. `at` indexes C0, `column` the bias. */
-__device__ __forceinline__ float finish(const sm90_arguments &p, float v, int64_t at,
-                                        uint32_t column)
+/* A lane's columns of a line, 8 at a time. */
+constexpr uint32_t LANE_COLUMNS = 8;
+
+/* So many elements of C0 or the bias, of which the first `valid` exist; `aligned`: they all do, and
+ * begin at a multiple of 16 bytes. */
+__device__ __forceinline__ void load_floats(const void *base, int64_t i, uint32_t out, bool aligned,
+                                            uint32_t valid, float (&v)[LANE_COLUMNS])
 {
-    v *= p.alpha;
+    if (aligned && out == SM90_OUT_F32) {
+        const float4 *from = reinterpret_cast<const float4 *>(static_cast<const float *>(base) + i);
+        const float4 lo = from[0], hi = from[1];
+        memcpy(v, &lo, sizeof lo);
+        memcpy(v + 4, &hi, sizeof hi);
+    } else if (aligned) {
+        const uint4 whole =
+            *reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(base) + i);
+        uint16_t halves[LANE_COLUMNS];
+        memcpy(halves, &whole, sizeof whole);
+#pragma unroll
+        for (uint32_t j = 0; j < LANE_COLUMNS; j++) {
+            v[j] = out == SM90_OUT_BF16 ? __uint_as_float((uint32_t)halves[j] << 16)
+                                        : __half2float(__ushort_as_half(halves[j]));
+        }
+    } else {
+#pragma unroll
+        for (uint32_t j = 0; j < LANE_COLUMNS; j++) {
+            v[j] = j < valid ? load_float(base, i + j, out) : 0;
+        }
+    }
+}
+
+/* As sigmoid of kernels/cuda/epilogue.cuh, with the processor's own exponential and reciprocal:
+ * good for 17 bits or more, for results of at most 11. */
+__device__ __forceinline__ float short_sigmoid(float x)
+{
+    const float e = __expf(-fabsf(x));
+    return __fdividef(x < 0 ? e : 1, 1 + e);
+}
+
+__device__ __forceinline__ float short_activate(enum gemm_act act, float x)
+{
+    const float sqrt_8_over_pi = 1.59576912160573071176f, cubic = 0.044715f;
+    return weigh(
+        x, short_sigmoid(act == GEMM_ACT_SILU ? x : sqrt_8_over_pi * fmaf(cubic * x, x * x, x)));
+}
+
+/* What follows the sums of a line's LANE_COLUMNS, in f32. The activation is looked up once. */
+__device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t at0, uint32_t valid,
+                                              const float (&bias)[LANE_COLUMNS],
+                                              float (&v)[LANE_COLUMNS])
+{
+    float c0[LANE_COLUMNS] = {};
+    const enum gemm_act act = (enum gemm_act)p.act;
     if (p.c0) {
-        v = fmaf(p.beta, load_float(p.c0, at, p.out), v);
+        load_floats(p.c0, at0, p.out, p.c0_aligned && valid == LANE_COLUMNS, valid, c0);
     }
-    if (p.bias) {
-        v += load_float(p.bias, column, p.out);
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+        v[i] *= p.alpha;
+        v[i] = p.c0 ? fmaf(p.beta, c0[i], v[i]) : v[i];
+        v[i] = p.bias ? v[i] + bias[i] : v[i];
     }
-    return activate<float>((enum gemm_act)p.act, v);
+    if (act == GEMM_ACT_RELU) {
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
+        }
+    } else if (p.out != SM90_OUT_F32 && (act == GEMM_ACT_SILU || act == GEMM_ACT_GELU_TANH)) {
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+            v[i] = short_activate(act, v[i]);
+        }
+    } else if (act != GEMM_ACT_NONE) {
+#pragma unroll 1 /* long code, and rare */
+        for (uint32_t round = 0; round < LANE_COLUMNS; round++) {
+            const float first = activate<float>(act, v[0]);
+#pragma unroll
+            for (uint32_t i = 0; i + 1 < LANE_COLUMNS; i++) {
+                v[i] = v[i + 1]; /* registers have no run-time index, so the values move */
+            }
+            v[LANE_COLUMNS - 1] = first;
+        }
+    }
 }
 
 /* The same for 32-bit integers, modulo 2^32. */
@@ -92,19 +163,6 @@ __device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, in
         v += static_cast<const uint32_t *>(p.bias)[column];
     }
     return p.act == GEMM_ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
-}
-
-/* What is stored for a sum d, for types of 32 bits; else the value before it is rounded. */
-template <class T>
-__device__ __forceinline__ uint32_t finished_bits(const sm90_arguments &p, T d, int64_t at0,
-                                                  uint32_t column)
-{
-    if constexpr (is_integer<T>) {
-        if (p.out == SM90_OUT_I32) {
-            return (uint32_t)finish(p, d, at0, column);
-        }
-    }
-    return __float_as_uint(finish(p, (float)d, at0, column));
 }
 
 __device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, uint32_t bits)
@@ -176,70 +234,123 @@ __device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, int32_t
                                  : __float_as_uint(p.alpha * (float)d);
 }
 
+/* f32 operands are multiplied by 2^16 before they are split, so that no part of the smallest number
+ * is lost; sums are 2^32 times too large. From SPLIT_SUM_MAX on they are not taken from the tensor
+ * core: an operand may be infinite or no number, or a part of it or a partial sum too large. */
+constexpr float SPLIT_SCALE = 0x1p-32f;
+constexpr float SPLIT_SUM_MAX = 0x1p94f;
+
+__device__ __forceinline__ bool is_ordinary(float sum)
+{
+    return fabsf(sum) < SPLIT_SUM_MAX;
+}
+
+/* The sum as a chain of multiply-adds. */
+__device__ __forceinline__ float chain(const sm90_arguments &p, uint32_t batch, uint32_t row,
+                                       uint32_t column)
+{
+    const float *a = p.a.data + batch * p.a.batch_step + row * p.a.line_step;
+    const float *b = p.b.data + batch * p.b.batch_step + column * p.b.line_step;
+    float sum = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < p.k; i++, a += p.a.k_step, b += p.b.k_step) {
+        sum = fmaf(*a, *b, sum);
+    }
+    return sum;
+}
+
+/* Writes a lane's columns of a line, of which the first `valid` exist: the bits of 32-bit types, or
+ * those of the values before they are rounded. */
+__device__ __forceinline__ void store_columns(const sm90_arguments &p, int64_t at, uint32_t valid,
+                                              const uint32_t (&v)[LANE_COLUMNS])
+{
+    if (valid < LANE_COLUMNS) {
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+            if (i < valid) {
+                store_bits(p, at + i, v[i]);
+            }
+        }
+    } else if (p.out == SM90_OUT_BF16 || p.out == SM90_OUT_F16) {
+        uint32_t packed[LANE_COLUMNS / 2];
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_COLUMNS / 2; i++) {
+            const float lo = __uint_as_float(v[2 * i]), hi = __uint_as_float(v[2 * i + 1]);
+            packed[i] = p.out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+        }
+        *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.c_data) + at) =
+            make_uint4(packed[0], packed[1], packed[2], packed[3]);
+    } else {
+        uint4 *c = reinterpret_cast<uint4 *>(static_cast<uint32_t *>(p.c_data) + at);
+        c[0] = make_uint4(v[0], v[1], v[2], v[3]);
+        c[1] = make_uint4(v[4], v[5], v[6], v[7]);
+    }
+}
+
 /* Reads a staged chunk of 64 columns back by lines, finishes it and writes it to C. row0, column0:
  * of the chunk in C. */
-template <class T>
+template <element E>
 __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
                                              uint32_t lane, uint32_t batch, uint32_t row0,
                                              uint32_t column0)
 {
-    const uint32_t column = column0 + 8 * (lane % 8);
-    const uint32_t valid = column < p.n ? min(8u, p.n - column) : 0;
+    using T = accumulator_t<E>;
+    const uint32_t column = column0 + LANE_COLUMNS * (lane % 8);
+    const uint32_t valid = column < p.n ? min(LANE_COLUMNS, p.n - column) : 0;
     const uint32_t piece = 2 * (lane % 4);
     const uint32_t panel = panels + (lane % 8) / 4 * PANEL_BYTES;
-#pragma unroll 1
+    const bool integers = is_integer<T> && p.out == SM90_OUT_I32;
+    float bias[LANE_COLUMNS] = {};
+    if (p.bias && !integers) {
+        load_floats(p.bias, column, p.out, valid == LANE_COLUMNS, valid, bias);
+    }
+#pragma unroll 2
     for (uint32_t r = lane / 8; r < 16; r += 4) {
         const uint32_t row = row0 + r;
         if (row >= p.m || valid == 0) {
             continue;
         }
         const uint32_t line = panel + r * 128;
-        T d[8];
+        T d[LANE_COLUMNS];
+        uint32_t bits[LANE_COLUMNS];
         const uint4 d0 = ptx::load_shared_4(line + ((piece ^ (r % 8)) << 4));
         const uint4 d1 = ptx::load_shared_4(line + (((piece + 1) ^ (r % 8)) << 4));
         memcpy(d, &d0, sizeof d0);
         memcpy(d + 4, &d1, sizeof d1);
-        const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
-        const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
-        uint32_t v[8];
+        if constexpr (E == F32) {
 #pragma unroll
-        for (uint32_t i = 0; i < 8; i++) {
-            v[i] = i < valid ? finished_bits(p, d[i], at0 + i, column + i) : 0;
-        }
-        if (valid < 8) {
-#pragma unroll
-            for (uint32_t i = 0; i < 8; i++) {
-                if (i < valid) {
-                    store_bits(p, at + i, v[i]);
+            for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                if (i < valid && !is_ordinary(d[i])) {
+                    d[i] = chain(p, batch, row, column + i);
                 }
             }
-        } else if (p.out == SM90_OUT_BF16 || p.out == SM90_OUT_F16) {
-            uint32_t packed[4];
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                const float lo = __uint_as_float(v[2 * i]), hi = __uint_as_float(v[2 * i + 1]);
-                packed[i] = p.out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
-            }
-            *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.c_data) + at) =
-                make_uint4(packed[0], packed[1], packed[2], packed[3]);
-        } else {
-            uint4 *c = reinterpret_cast<uint4 *>(static_cast<uint32_t *>(p.c_data) + at);
-            c[0] = make_uint4(v[0], v[1], v[2], v[3]);
-            c[1] = make_uint4(v[4], v[5], v[6], v[7]);
         }
+        const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
+        const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
+        if (integers) {
+#pragma unroll
+            for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                bits[i] = i < valid ? (uint32_t)finish(p, (int32_t)d[i], at0 + i, column + i) : 0;
+            }
+        } else {
+            float v[LANE_COLUMNS];
+#pragma unroll
+            for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                v[i] = (float)d[i];
+            }
+            finish_floats(p, at0, valid, bias, v);
+            memcpy(bits, v, sizeof v);
+        }
+        store_columns(p, at, valid, bits);
     }
 }
 
-/* Panels are used in turn, so the store before the last must have read its panel; `both`: the last
- * one too. */
-__device__ __forceinline__ void panel_begin(uint32_t lane, bool both)
+/* Panels are used in turn, so the store before the last must have read its panel; PENDING 0: the
+ * last one too. */
+template <int PENDING> __device__ __forceinline__ void panel_begin(uint32_t lane)
 {
     if (lane == 0) {
-        if (both) {
-            ptx::bulk_wait_read<0>();
-        } else {
-            ptx::bulk_wait_read<1>();
-        }
+        ptx::bulk_wait_read<PENDING>();
     }
     __syncwarp();
 }
@@ -257,27 +368,27 @@ __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t pan
 }
 
 /* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
- * first of the warp's rows, column0 the tile's first column. */
+ * first of the warp's rows, column0 the tile's first column. `plain`: nothing but alpha follows the
+ * sums. */
 template <element E, int N>
 __device__ __forceinline__ void
-store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t staging,
-           uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
+store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], bool plain,
+           uint32_t staging, uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
 {
     constexpr int CHUNKS = N / CHUNK_COLUMNS;
     constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
     static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
-    using T = accumulator_t<E>;
 
-    if (p.plain && (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
+    if (plain && (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;
             /* With an odd number of chunks, the first one's panel is also the last one's. */
-            panel_begin(lane, CHUNKS % 2 == 1 && i == 0);
+            panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
             stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
             panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
         }
-    } else if (p.plain) {
+    } else if (plain) {
 #pragma unroll
         for (int i = 0; i < 2 * CHUNKS; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;
@@ -286,11 +397,14 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t
             for (int j = 0; j < 16; j++) {
                 v[j] = scaled_bits(p, d[16 * i + j]);
             }
-            panel_begin(lane, false);
+            panel_begin<1>(lane);
             stage_32(v, panel, lane);
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
     } else {
+        if constexpr (E == F32) { /* the tile before may have been a plain one */
+            panel_begin<0>(lane);
+        }
 #pragma unroll 1
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
 #pragma unroll
@@ -305,79 +419,10 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t
                 }
             }
             __syncwarp();
-            finish_chunk<T>(p, staging, lane, batch, row0, column0 + chunk * CHUNK_COLUMNS);
+            finish_chunk<E>(p, staging, lane, batch, row0, column0 + chunk * CHUNK_COLUMNS);
             __syncwarp();
         }
     }
-}
-
-/* The warp's part of a swapped tile where only alpha follows the sum: as a box of 16 columns of C
- * and N rows, without a swizzle. */
-template <element E, int N>
-__device__ __forceinline__ void stage_swapped(const sm90_arguments &p,
-                                              const accumulator_t<E> (&d)[N / 2], uint32_t staging,
-                                              uint32_t lane)
-{
-    if (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16) {
-        const uint32_t row = lane % 8 + lane / 16 * 8, half = lane / 8 % 2;
-#pragma unroll
-        for (int j = 0; j < N / 16; j++) {
-            uint32_t v[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                v[i] = pack_16<E>(p.alpha * (float)d[8 * j + 2 * i],
-                                  p.alpha * (float)d[8 * j + 2 * i + 1], p.out);
-            }
-            ptx::store_matrices_transposed(staging + (16 * j + row) * 32 + half * 16, v[0], v[1],
-                                           v[2], v[3]);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) {
-            const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
-            const uint32_t column = lane / 4 + 8 * (i / 2 % 2);
-            ptx::store_shared(staging + (row * 16 + column) * 4, scaled_bits(p, d[i]));
-        }
-    }
-}
-
-/* The same for swapped operands: the tile's rows are columns of C, its columns rows of C. The
- * warp's part of 16 columns of C goes through shared memory as [N rows of C, 16] values. */
-template <element E, int N>
-__device__ __forceinline__ void
-store_swapped(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], uint32_t staging,
-              uint32_t lane, uint32_t batch, uint32_t column0, uint32_t row0)
-{
-    static_assert(N * 16 * 4 <= STAGING_BYTES, "a warp's staging holds the whole tile");
-    using T = accumulator_t<E>;
-    if (p.plain) {
-        panel_begin(lane, true);
-        stage_swapped<E, N>(p, d, staging, lane);
-        panel_send(p, staging, lane, column0, row0, batch);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
-        const uint32_t column = lane / 4 + 8 * (i / 2 % 2);
-        ptx::store_shared(staging + (row * 16 + column) * 4, bits_of(d[i]));
-    }
-    __syncwarp();
-    const uint32_t column = column0 + lane % 16;
-    const uint32_t rows = row0 < p.m ? min((uint32_t)N, p.m - row0) : 0;
-#pragma unroll 4
-    for (uint32_t r = lane / 16; r < rows; r += 2) {
-        const uint32_t bits = ptx::load_shared(staging + (r * 16 + lane % 16) * 4);
-        T v;
-        memcpy(&v, &bits, sizeof v);
-        if (column < p.n) {
-            const int64_t row = row0 + r;
-            const int64_t at0 = (int64_t)batch * p.stride_c0 + row * p.ldc0 + column;
-            const int64_t at = (int64_t)batch * p.stride_c + row * p.ldc + column;
-            store_bits(p, at, finished_bits(p, v, at0, column));
-        }
-    }
-    __syncwarp();
 }
 
 } // namespace sm90

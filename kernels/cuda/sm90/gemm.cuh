@@ -3,10 +3,10 @@
  *
  * A block is a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
  * that multiply. Between them lies a ring of STAGES buffers, each TILE_M x 128 bytes of X and
- * TILE_N x 128 bytes of Y. A stage has two barriers: "full" (the copy engine has written it) and
- * "empty" (all who read it have finished). Blocks walk over tiles of D until none is left
- * (persistent grid), and the producer runs ahead across tiles, so that the ring is full when a tile
- * begins.
+ * TILE_N x 128 bytes of Y (f32: three times 64 bytes). A stage has two barriers: "full" (the copy
+ * engine has written it) and "empty" (all who read it have finished). Blocks walk over tiles of D
+ * until none is left (persistent grid), and the producer runs ahead across tiles, so that the ring
+ * is full when a tile begins.
  *
  * Consumers work on one tile together, a share of its rows each; or, PINGPONG, each on tiles of its
  * own in turn, so that one stores its tile while the other multiplies. Each waits for its turn: a
@@ -20,6 +20,13 @@
  * Every element of D is one chain of wgmma's over k in ascending order, in steps of 128 bytes of k
  * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32: the
  * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs.
+ *
+ * F32 operands come as three parts of bf16 each, which together are the number (split.cu). Of the
+ * nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
+ * product. The largest, of the first parts, makes chains of PROMOTE_SPLIT_K that are added in f32;
+ * the other five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not
+ * count; the two sums are added in the end. While the large sums are added up the tensor core works
+ * on the small ones.
  *
  * Kernels of one stream overlap: all that does not touch global memory is done while the one before
  * still runs (griddepcontrol).
@@ -47,6 +54,7 @@ enum schedule { COOPERATIVE, PINGPONG };
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
 constexpr int PROMOTE_K = 256;
+constexpr int PROMOTE_SPLIT_K = 64;
 
 constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 {
@@ -56,23 +64,26 @@ constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 
 /* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
-          int CLUSTER_N_, bool SWAPPED_, bool PROMOTED_, bool XK_, bool YK_>
+          int CLUSTER_N_, bool PROMOTED_, bool XK_, bool YK_>
 struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
-    static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG, SWAPPED = SWAPPED_;
+    static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
+    static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
 
-    static constexpr int TILE_K = 128 / element_bytes<E>;
+    /* A stage's; with more for f32 only two stages would fit, and the copies could not keep up. */
+    static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
+    static constexpr int TILE_K = K_BYTES / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
     static constexpr int CONSUMER_ROWS = PINGPONG ? TILE_M : TILE_M / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
 
-    static constexpr uint32_t X_BYTES = TILE_M * 128, Y_BYTES = TILE_N * 128;
-    static constexpr uint32_t STAGE_BYTES = X_BYTES + Y_BYTES;
+    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES; /* a part's */
+    static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
     static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
     /* 1024: what aligning the start can cost. */
@@ -87,6 +98,7 @@ struct config {
     static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
     static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
     static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
+    static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
@@ -131,14 +143,14 @@ __device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
 
 /* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
  * this block loads part `part` of PARTS for all blocks in `blocks`. */
-template <bool K_MAJOR, int LINES, int PARTS, int TILE_K>
+template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES>
 __device__ __forceinline__ void load_operand(uint32_t destination, const CUtensorMap *map,
                                              uint32_t barrier, uint32_t k, uint32_t first,
                                              uint32_t batch, uint32_t part, uint16_t blocks)
 {
     constexpr int SHARE = LINES / PARTS;
     const int32_t from = (int32_t)(first + part * SHARE);
-    const uint32_t to = destination + part * SHARE * 128;
+    const uint32_t to = destination + part * SHARE * K_BYTES;
     if constexpr (K_MAJOR) {
         if constexpr (PARTS > 1) {
             ptx::tensor_load_multicast(to, map, barrier, (int32_t)k, from, (int32_t)batch, blocks);
@@ -146,32 +158,32 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
             ptx::tensor_load(to, map, barrier, (int32_t)k, from, (int32_t)batch);
         }
     } else {
-        static_assert(TILE_K == MN_TILE_LINES, "an MN-major box is 64 x 64");
 #pragma unroll
         for (int i = 0; i < SHARE / 64; i++) {
             if constexpr (PARTS > 1) {
-                ptx::tensor_load_multicast(to + i * MN_TILE_BYTES, map, barrier, from + 64 * i,
+                ptx::tensor_load_multicast(to + i * 64 * K_BYTES, map, barrier, from + 64 * i,
                                            (int32_t)k, (int32_t)batch, blocks);
             } else {
-                ptx::tensor_load(to + i * MN_TILE_BYTES, map, barrier, from + 64 * i, (int32_t)k,
+                ptx::tensor_load(to + i * 64 * K_BYTES, map, barrier, from + 64 * i, (int32_t)k,
                                  (int32_t)batch);
             }
         }
     }
 }
 
-/* Shared memory: stages (X then Y in each), then a staging of 4 KiB for each consumer warp, then
- * the full and the empty barriers, then a barrier for each consumer's turn. */
+/* Shared memory: stages (the parts of X, then those of Y, in each), then a staging of 4 KiB for
+ * each consumer warp, then the full and the empty barriers, then a barrier for each consumer's
+ * turn. */
 template <class C> struct shared {
     uint32_t base;
 
-    __device__ __forceinline__ uint32_t x(uint32_t stage) const
+    __device__ __forceinline__ uint32_t x(uint32_t stage, uint32_t part) const
     {
-        return base + stage * C::STAGE_BYTES;
+        return base + stage * C::STAGE_BYTES + part * C::X_BYTES;
     }
-    __device__ __forceinline__ uint32_t y(uint32_t stage) const
+    __device__ __forceinline__ uint32_t y(uint32_t stage, uint32_t part) const
     {
-        return x(stage) + C::X_BYTES;
+        return x(stage, C::PARTS) + part * C::Y_BYTES;
     }
     __device__ __forceinline__ uint32_t staging(uint32_t warp) const
     {
@@ -207,10 +219,15 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
             ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
             const uint32_t full = s.full(at.stage);
             ptx::mbarrier_arrive_expect(full, p.stage_bytes);
-            load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::TILE_K>(
-                s.x(at.stage), &p.x, full, i * C::TILE_K, row, t.batch, rank_n, ALL_BLOCKS);
-            load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::TILE_K>(
-                s.y(at.stage), &p.y, full, i * C::TILE_K, column, t.batch, rank_m, ALL_BLOCKS);
+#pragma unroll
+            for (uint32_t part = 0; part < C::PARTS; part++) {
+                const uint32_t batch = t.batch * C::PARTS + part;
+                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES>(
+                    s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS);
+                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES>(
+                    s.y(at.stage, part), &p.y, full, i * C::TILE_K, column, batch, rank_m,
+                    ALL_BLOCKS);
+            }
             at.advance();
         }
     }
@@ -231,23 +248,35 @@ __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint
     }
 }
 
-/* Issues the products of one stage; `fresh`: they begin a sum. */
+/* Issues the products of one part of X and one of Y in a stage, COUNT instructions long from the
+ * FIRST one's k on; `fresh`: they begin a sum. */
+template <class C, int FIRST, int COUNT, class T>
+__device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uint32_t x_part,
+                                         uint32_t y_part, uint32_t row_in_tile,
+                                         T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+{
+    const uint64_t x =
+        tile_descriptor<C::XK, C::K_BYTES>(s.x(stage, x_part) + row_in_tile * C::K_BYTES);
+    const uint64_t y = tile_descriptor<C::YK, C::K_BYTES>(s.y(stage, y_part));
+#pragma unroll
+    for (int i = FIRST; i < FIRST + COUNT; i++) {
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+            wgmma<C::E, C::XK, C::YK>(
+                d[b], x + (b * 64 * C::K_BYTES >> 4) + i * descriptor_k_step<C::XK>,
+                y + i * descriptor_k_step<C::YK>, fresh && i == FIRST ? 0 : 1);
+        }
+    }
+}
+
+/* Issues all products of one stage; `fresh`: they begin a sum. */
 template <class C, class T>
 __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
                                                uint32_t row_in_tile,
                                                T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
 {
-    const uint64_t x = tile_descriptor<C::XK>(s.x(stage) + row_in_tile * 128);
-    const uint64_t y = tile_descriptor<C::YK>(s.y(stage));
     wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < C::TILE_K / C::INSTRUCTION_K; i++) {
-#pragma unroll
-        for (int b = 0; b < C::BLOCKS_64; b++) {
-            wgmma<C::E, C::XK, C::YK>(d[b], x + (b * 64 * 128 >> 4) + i * descriptor_k_step<C::XK>,
-                                      y + i * descriptor_k_step<C::YK>, fresh && i == 0 ? 0 : 1);
-        }
-    }
+    multiply<C, 0, C::TILE_K / C::INSTRUCTION_K>(s, stage, 0, 0, row_in_tile, d, fresh);
     wgmma_commit();
 }
 
@@ -279,6 +308,19 @@ __device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles,
     release<C>(s, previous, lane);
 }
 
+template <class C>
+__device__ __forceinline__ void add(float (&d)[C::BLOCKS_64][C::TILE_N / 2],
+                                    const float (&part)[C::BLOCKS_64][C::TILE_N / 2])
+{
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] += part[b][j];
+        }
+    }
+}
+
 /* d = the sum over all k of one tile, in chains of PROMOTE_K. */
 template <class C>
 __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
@@ -290,14 +332,81 @@ __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tile
     for (uint32_t first = STEP; first < k_tiles; first += STEP) {
         float part[C::BLOCKS_64][C::TILE_N / 2];
         sum_stages<C>(s, min(STEP, k_tiles - first), lane, row_in_tile, 0, at, part);
+        add<C>(d, part);
+    }
+}
+
+/* Issues the products of parts of one stage, the largest first, in two groups. Once the tensor core
+ * has begun with these, the stage before is released. */
+template <class C>
+__device__ __forceinline__ void
+multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
+               uint32_t &previous, ring<C::STAGES> &at, float (&large)[C::BLOCKS_64][C::TILE_N / 2],
+               float (&small)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    constexpr int COUNT = C::TILE_K / C::INSTRUCTION_K;
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    wgmma_fence();
+    multiply<C, 0, COUNT>(s, at.stage, 0, 0, row_in_tile, large, fresh);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (!first) {
+        release<C>(s, previous, lane);
+    }
+    multiply<C, 0, COUNT>(s, at.stage, 0, 2, row_in_tile, small, first);
+    multiply<C, 0, COUNT>(s, at.stage, 2, 0, row_in_tile, small, false);
+    multiply<C, 0, COUNT>(s, at.stage, 1, 1, row_in_tile, small, false);
+    multiply<C, 0, COUNT>(s, at.stage, 0, 1, row_in_tile, small, false);
+    multiply<C, 0, COUNT>(s, at.stage, 1, 0, row_in_tile, small, false);
+    wgmma_commit();
+    previous = at.stage;
+    at.advance();
+}
+
+/* d = the sum over all k of one tile, of operands in parts. True if the tensor core could give all
+ * of this thread's. */
+template <class C>
+__device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                          uint32_t row_in_tile, ring<C::STAGES> &at,
+                                          float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    static_assert(PROMOTE_SPLIT_K == 2 * C::TILE_K, "sums of two stages are added up");
+    float large[C::BLOCKS_64][C::TILE_N / 2], small[C::BLOCKS_64][C::TILE_N / 2];
+    uint32_t previous = 0;
 #pragma unroll
-        for (int b = 0; b < C::BLOCKS_64; b++) {
+    for (int b = 0; b < C::BLOCKS_64; b++) {
 #pragma unroll
-            for (int j = 0; j < C::TILE_N / 2; j++) {
-                d[b][j] += part[b][j];
-            }
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] = 0;
         }
     }
+    for (uint32_t i = 0; i + 1 < k_tiles; i += 2) {
+        multiply_split<C>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
+        multiply_split<C>(s, lane, row_in_tile, false, false, previous, at, large, small);
+        wgmma_wait<1>();
+        pin(large);
+        add<C>(d, large);
+    }
+    if (k_tiles % 2 == 1) {
+        multiply_split<C>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large, small);
+        wgmma_wait<1>();
+        pin(large);
+        add<C>(d, large);
+    }
+    wgmma_wait<0>();
+    pin(small);
+    release<C>(s, previous, lane);
+    add<C>(d, small);
+    bool ordinary = true;
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] *= SPLIT_SCALE;
+            ordinary = ordinary && is_ordinary(d[b][j]);
+        }
+    }
+    return ordinary;
 }
 
 template <class C>
@@ -324,7 +433,11 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const tile t = tile_at(p, index);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];
-        if constexpr (C::PROMOTED) {
+        bool plain = p.plain;
+        if constexpr (C::PARTS > 1) {
+            plain = __all_sync(0xffffffff, sum_split<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
+                    plain;
+        } else if constexpr (C::PROMOTED) {
             sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
         } else {
             sum_stages<C>(s, p.k_tiles, lane, row_in_tile, s.turn(1 - consumer), at, d);
@@ -333,12 +446,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            if constexpr (C::SWAPPED) {
-                store_swapped<C::E, C::TILE_N>(p, d[b], staging, lane, t.batch, row + 64 * b,
-                                               column);
-            } else {
-                store_rows<C::E, C::TILE_N>(p, d[b], staging, lane, t.batch, row + 64 * b, column);
-            }
+            store_rows<C::E, C::TILE_N>(p, d[b], plain, staging, lane, t.batch, row + 64 * b,
+                                        column);
         }
     }
     if (lane == 0) {

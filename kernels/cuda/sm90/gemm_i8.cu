@@ -4,11 +4,9 @@
 using namespace sm90;
 
 extern "C" const sm90_kernel sm90_kernels_i8[] = {
-    row<I8, 128, 256, 2, COOPERATIVE, 1, 1, false, SERVES>("i8_128x256"),
-    row<I8, 128, 256, 2, COOPERATIVE, 2, 1, false, TRIAL>("i8_128x256_2x1"),
-    row<I8, 128, 128, 2, PINGPONG, 2, 1, false, TRIAL>("i8_128x128_pp_2x1"),
-    row<I8, 128, 128, 2, COOPERATIVE, 1, 1, false, SERVES>("i8_128x128"),
-    row<I8, 64, 16, 1, COOPERATIVE, 1, 1, true, SERVES>("i8_s64x16"),
-    row<I8, 64, 64, 1, COOPERATIVE, 1, 1, true, SERVES>("i8_s64x64"),
+    row<I8, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS>("i8_128x256_1x2"),
+    row<I8, 128, 128, 2, PINGPONG, 1, 1, CHAINS>("i8_128x128_pp"),
+    row<I8, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("i8_128x64"),
+    row<I8, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("i8_64x64"),
     sm90_kernel{},
 };

@@ -4,11 +4,9 @@
 using namespace sm90;
 
 extern "C" const sm90_kernel sm90_kernels_tf32[] = {
-    row<TF32, 128, 256, 2, COOPERATIVE, 1, 1, false, SERVES>("tf32_128x256"),
-    row<TF32, 128, 256, 2, COOPERATIVE, 2, 1, false, TRIAL>("tf32_128x256_2x1"),
-    row<TF32, 128, 128, 2, PINGPONG, 2, 1, false, TRIAL>("tf32_128x128_pp_2x1"),
-    row<TF32, 128, 128, 2, COOPERATIVE, 1, 1, false, SERVES>("tf32_128x128"),
-    row<TF32, 64, 16, 1, COOPERATIVE, 1, 1, true, SERVES>("tf32_s64x16"),
-    row<TF32, 64, 64, 1, COOPERATIVE, 1, 1, true, SERVES>("tf32_s64x64"),
+    row<TF32, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS>("tf32_128x256_1x2"),
+    row<TF32, 128, 128, 2, PINGPONG, 1, 1, CHAINS>("tf32_128x128_pp"),
+    row<TF32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("tf32_128x64"),
+    row<TF32, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("tf32_64x64"),
     sm90_kernel{},
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* As enum sm90::element of wgmma.cuh. */
-enum { BF16, F16, I8, TF32 };
+enum { BF16, F16, I8, TF32, F32 };
 
 static const struct {
     enum gemmd_dtype dtype;
@@ -15,7 +15,10 @@ static const struct {
     [I8] = {GEMMD_I8, CU_TENSOR_MAP_DATA_TYPE_UINT8},
     /* Rounds f32 to the nearest tf32 on the way in; the tensor core alone would truncate. */
     [TF32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32},
+    [F32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16}, /* its parts */
 };
+
+enum { PARTS = 3 }; /* of an f32 number */
 
 typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                     const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
@@ -76,8 +79,8 @@ cudaError_t sm90_device_open(struct sm90_device *device)
     if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
         return cudaErrorNotSupported;
     }
-    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
-                                                sm90_kernels_i8, sm90_kernels_tf32};
+    const struct sm90_kernel *const tables[] = {
+        sm90_kernels_bf16, sm90_kernels_f16, sm90_kernels_i8, sm90_kernels_tf32, sm90_kernels_f32};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
             for (int i = 0; i < 8 && error == cudaSuccess; i++) {
@@ -103,7 +106,7 @@ const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precisi
     case GEMMD_I8:
         return sm90_kernels_i8;
     case GEMMD_F32:
-        return precision == GEMM_PRECISION_TF32 ? sm90_kernels_tf32 : NULL;
+        return precision == GEMM_PRECISION_TF32 ? sm90_kernels_tf32 : sm90_kernels_f32;
     default:
         return NULL;
     }
@@ -114,8 +117,7 @@ static const void *function_for(const struct sm90_kernel *kernel,
 {
     const bool a_along_k = !problem->transa, b_along_k = problem->transb;
     const bool promoted = problem->out == GEMMD_F32 && dtype_size(problem->dtype) == 2;
-    return kernel->swapped ? kernel->functions[promoted][b_along_k][a_along_k]
-                           : kernel->functions[promoted][a_along_k][b_along_k];
+    return kernel->functions[promoted][a_along_k][b_along_k];
 }
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -127,10 +129,8 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *rows, uint64_t *columns)
 {
-    const uint64_t m = kernel->swapped ? problem->n : problem->m;
-    const uint64_t n = kernel->swapped ? problem->m : problem->n;
-    *rows = ceil_div(m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    *columns = ceil_div(n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    *rows = ceil_div(problem->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    *columns = ceil_div(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
 }
 
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
@@ -149,20 +149,25 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     const uint64_t dim_max = INT32_MAX;
     const struct gemm_problem *p = problem;
     const bool widened = p->dtype == GEMMD_F16 && p->out == GEMMD_BF16;
+    const bool in_parts = kernel->element == F32;
     if (ELEMENTS[kernel->element].dtype != p->dtype ||
         (!dtype_offers_out(p->dtype, p->out) && !widened) ||
-        (p->dtype == GEMMD_F32 && p->precision != GEMM_PRECISION_TF32) ||
+        (p->dtype == GEMMD_F32 && (p->precision == GEMM_PRECISION_TF32) == in_parts) ||
         !function_for(kernel, p)) {
         return false;
     }
-    if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max) {
+    if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max / PARTS) {
         return false;
     }
-    if (!aligned(p->lda, p->dtype) || !aligned(p->ldb, p->dtype) || !aligned(p->ldc, p->out)) {
+    if (!aligned(p->ldc, p->out) || (p->batch > 1 && !aligned(p->stride_c, p->out))) {
         return false;
     }
-    if (p->batch > 1 && (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) ||
-                         !aligned(p->stride_c, p->out) || p->stride_a == 0 || p->stride_b == 0)) {
+    if (!in_parts && (!aligned(p->lda, p->dtype) || !aligned(p->ldb, p->dtype))) {
+        return false;
+    }
+    if (!in_parts && p->batch > 1 &&
+        (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) || p->stride_a == 0 ||
+         p->stride_b == 0)) {
         return false;
     }
     uint64_t rows, columns;
@@ -201,62 +206,85 @@ static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
  * whole tile or a block's share of one, else 64 x 64. Lines that don't exist are not asked for
  * where that is known beforehand, since filling them up with zeros takes longer than copying; what
  * then lies in the stage reaches only rows or columns that don't exist either. */
-static struct view operand_view(const void *data, enum gemmd_dtype dtype, CUtensorMapDataType type,
-                                bool along_k, uint64_t extent, uint64_t k, uint64_t leading,
-                                uint64_t stride, uint64_t batch, uint32_t tile, uint32_t parts)
+static struct view operand_view(const struct sm90_operand *operand, uint32_t bytes,
+                                CUtensorMapDataType type, bool along_k, uint64_t extent, uint64_t k,
+                                uint64_t batch, uint32_t tile_k, uint32_t tile, uint32_t shares)
 {
-    const uint32_t bytes = dtype_size(dtype), eight = 8;
-    uint32_t lines = tile / parts;
-    if (parts == 1 && extent < lines) {
+    const uint32_t eight = 8, line_bytes = tile_k * bytes;
+    uint32_t lines = tile / shares;
+    if (shares == 1 && extent < lines) {
         lines = ((uint32_t)extent + eight - 1) / eight * eight;
     }
     return (struct view){
-        .data = data,
+        .data = operand->data,
         .type = type,
         .element_bytes = bytes,
         .width = along_k ? k : extent,
         .lines = along_k ? extent : k,
         .batch = batch,
-        .leading = leading,
-        .stride = stride,
-        .box_width = along_k ? 128 / bytes : 64,
-        .box_lines = along_k ? lines : 64,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+        .leading = operand->leading,
+        .stride = operand->stride,
+        .box_width = along_k ? tile_k : 64,
+        .box_lines = along_k ? lines : tile_k,
+        .swizzle =
+            along_k && line_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     };
 }
 
 /* Bytes of a tile of which the view is a share. */
-static uint32_t tile_bytes(const struct view *view, bool along_k, uint32_t tile, uint32_t parts)
+static uint32_t tile_bytes(const struct view *view, bool along_k, uint32_t tile, uint32_t shares)
 {
-    return along_k ? view->box_lines * parts * 128 : tile * 128;
+    return along_k ? view->box_lines * shares * view->box_width * view->element_bytes
+                   : tile * view->box_lines * view->element_bytes;
+}
+
+static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint64_t stride,
+                                       bool along_k)
+{
+    return (struct sm90_whole){.data = data,
+                               .line_step = along_k ? (int64_t)leading : 1,
+                               .k_step = along_k ? 1 : (int64_t)leading,
+                               .batch_step = (int64_t)stride};
 }
 
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
-                         const struct gemm_problem *problem, struct sm90_launch *launch)
+                         const struct gemm_problem *problem, const struct sm90_parts *parts,
+                         struct sm90_launch *launch)
 {
     const struct gemm_problem *p = problem;
+    const bool in_parts = kernel->element == F32;
     const CUtensorMapDataType type = ELEMENTS[kernel->element].map_type;
     const bool a_along_k = !p->transa, b_along_k = p->transb;
     memset(launch, 0, sizeof *launch);
+    if (in_parts != (parts != NULL)) {
+        return cudaErrorInvalidValue;
+    }
 
-    const uint32_t a_tile = kernel->swapped ? kernel->tile_n : kernel->tile_m;
-    const uint32_t b_tile = kernel->swapped ? kernel->tile_m : kernel->tile_n;
-    const uint32_t a_parts = kernel->swapped ? kernel->cluster_m : kernel->cluster_n;
-    const uint32_t b_parts = kernel->swapped ? kernel->cluster_n : kernel->cluster_m;
-    const struct view a = operand_view(p->a, p->dtype, type, a_along_k, p->m, p->k, p->lda,
-                                       p->stride_a, p->batch, a_tile, a_parts);
-    const struct view b = operand_view(p->b, p->dtype, type, b_along_k, p->n, p->k, p->ldb,
-                                       p->stride_b, p->batch, b_tile, b_parts);
+    const uint32_t bytes = in_parts ? 2 : dtype_size(p->dtype);
+    const uint64_t batch = in_parts ? PARTS * p->batch : p->batch;
+    const struct sm90_operand whole_a = {p->a, p->lda, p->stride_a},
+                              whole_b = {p->b, p->ldb, p->stride_b};
+    const struct view a =
+        operand_view(in_parts ? &parts->a : &whole_a, bytes, type, a_along_k, p->m, p->k, batch,
+                     kernel->tile_k, kernel->tile_m, kernel->cluster_n);
+    const struct view b =
+        operand_view(in_parts ? &parts->b : &whole_b, bytes, type, b_along_k, p->n, p->k, batch,
+                     kernel->tile_k, kernel->tile_n, kernel->cluster_m);
     struct sm90_arguments *arguments = &launch->arguments;
-    cudaError_t error = encode(device, &a, kernel->swapped ? &arguments->y : &arguments->x);
+    cudaError_t error = encode(device, &a, &arguments->x);
     if (error == cudaSuccess) {
-        error = encode(device, &b, kernel->swapped ? &arguments->x : &arguments->y);
+        error = encode(device, &b, &arguments->y);
     }
     if (error != cudaSuccess) {
         return error;
     }
     arguments->stage_bytes =
-        tile_bytes(&a, a_along_k, a_tile, a_parts) + tile_bytes(&b, b_along_k, b_tile, b_parts);
+        (in_parts ? PARTS : 1) * (tile_bytes(&a, a_along_k, kernel->tile_m, kernel->cluster_n) +
+                                  tile_bytes(&b, b_along_k, kernel->tile_n, kernel->cluster_m));
+    if (in_parts) {
+        arguments->a = whole_operand(p->a, p->lda, p->stride_a, a_along_k);
+        arguments->b = whole_operand(p->b, p->ldb, p->stride_b, b_along_k);
+    }
     arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
     if (arguments->plain) {
         const uint32_t out_bytes = dtype_size(p->out);
@@ -269,10 +297,10 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
             .batch = p->batch,
             .leading = p->ldc,
             .stride = p->stride_c,
-            /* What a warp sends at once: its 16 rows of a tile, or its 16 columns. */
-            .box_width = kernel->swapped ? 16 : 128 / out_bytes,
-            .box_lines = kernel->swapped ? kernel->tile_n : 16,
-            .swizzle = kernel->swapped ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+            /* What a warp sends at once. */
+            .box_width = 128 / out_bytes,
+            .box_lines = 16,
+            .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
         };
         error = encode(device, &c, &arguments->c);
         if (error != cudaSuccess) {
@@ -288,11 +316,14 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->tile_columns = (uint32_t)columns;
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
     arguments->band = band_rows(kernel, clusters, rows);
+    arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
     arguments->m = (uint32_t)p->m;
     arguments->n = (uint32_t)p->n;
     arguments->bias = p->bias;
     arguments->c0 = p->beta != 0 ? p->c0 : NULL;
+    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && aligned(p->ldc0, p->out) &&
+                            (p->batch == 1 || aligned(p->stride_c0, p->out));
     arguments->c_data = p->c;
     arguments->ldc = (int64_t)p->ldc;
     arguments->ldc0 = (int64_t)p->ldc0;

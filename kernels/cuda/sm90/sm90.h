@@ -5,7 +5,8 @@
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
  * n, k from 1 up. What lies between a row's end and the next row's start is not read; of C's rows
  * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
- * must lie along k: A not transposed, B transposed.
+ * must lie along k: A not transposed, B transposed. f32 operands with precision full may lie
+ * anywhere, but have to be there a second time in parts of bf16 (split_launch of launch.h).
  *
  * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
  * tensor core adds f8 products with some 13 bits.
@@ -34,15 +35,14 @@ struct sm90_kernel {
     const char *name; /* "bf16_128x256_2x1"; NULL ends a table */
     int element;      /* enum sm90::element */
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
-    bool pingpong, swapped;
-    bool serves; /* else it is on trial, and never chosen */
+    bool pingpong;
     uint32_t threads, shared_bytes;
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];
 };
 
 extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
-    sm90_kernels_tf32[];
+    sm90_kernels_tf32[], sm90_kernels_f32[];
 
 /* What a launch needs to know of the device it goes to. */
 struct sm90_device {
@@ -65,7 +65,7 @@ struct sm90_launch {
  * 9.0. */
 cudaError_t sm90_device_open(struct sm90_device *device);
 
-/* The table of a type, or NULL. f32 has one for precision tf32. */
+/* The table of a type, or NULL. f32 has two. */
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
 
 /* A leading dimension that suits a row of so many elements: the copy engine takes 128 bytes at a
@@ -82,9 +82,21 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
                         uint32_t multiprocessors);
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
 
-/* Fills in a launch of a problem that the kernel takes. Fails if a pointer is not aligned. */
+/* Where the three parts of f32 operands lie, one after another for each problem: bf16 matrices
+ * stored as the operands are, aligned as those of bf16 problems, `stride` from part to part. */
+struct sm90_operand {
+    const void *data;
+    uint64_t leading, stride; /* elements */
+};
+struct sm90_parts {
+    struct sm90_operand a, b;
+};
+
+/* Fills in a launch of a problem that the kernel takes; `parts` of f32 operands with precision
+ * full, else NULL. Fails if a pointer is not aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
-                         const struct gemm_problem *problem, struct sm90_launch *launch);
+                         const struct gemm_problem *problem, const struct sm90_parts *parts,
+                         struct sm90_launch *launch);
 
 cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream);
 

@@ -15,53 +15,50 @@ template <class C> constexpr const void *function()
     return reinterpret_cast<const void *>(&sm90_gemm<C>);
 }
 
-/* What of a configuration is compiled, besides 16-bit results: for 8-bit types and tf32 only
- * operands that lie along k; for swapped kernels narrower than an MN-major box only Y along k. */
-enum extent {
-    TRIAL,   /* one lie only, that of the benchmark */
-    SERVES,  /* all lies */
-    PROMOTES /* all lies, and f32 results of 16-bit types */
-};
+/* What of a configuration is compiled: the kernels whose sums are one chain, those whose sums are
+ * promoted (f32 results of 16-bit types), or both. For 8-bit types and tf32 only for operands that
+ * lie along k. */
+enum sums { CHAINS = 1, PROMOTED = 2, BOTH = 3 };
 
-template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool SWAPPED,
-          bool PROMOTED>
+template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool PROMOTED>
 void functions(const void *(&lies)[2][2])
 {
     constexpr bool mn = element_bytes<E> == 2;
     constexpr bool x_mn = mn && (M / CN) % 64 == 0, y_mn = mn && (N / CM) % 64 == 0;
-    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, true, true>>();
+    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, true>>();
     if constexpr (x_mn) {
-        lies[0][1] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, false, true>>();
+        lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, true>>();
     }
     if constexpr (y_mn) {
-        lies[1][0] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, true, false>>();
+        lies[1][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, false>>();
     }
     if constexpr (x_mn && y_mn) {
-        lies[0][0] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, PROMOTED, false, false>>();
+        lies[0][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, false>>();
     }
 }
 
-template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool SWAPPED,
-          extent EXTENT>
+template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, true, true>;
-    constexpr bool mn = element_bytes<E> == 2;
-    sm90_kernel kernel = {
-        name,         (int)E,          (uint32_t)M,          (uint32_t)N,     (uint32_t)K::TILE_K,
-        (uint32_t)CM, (uint32_t)CN,    (uint32_t)CONSUMERS,  K::STAGES,       K::PINGPONG,
-        SWAPPED,      EXTENT != TRIAL, (uint32_t)K::THREADS, K::SHARED_BYTES, {}};
-    if constexpr (EXTENT != TRIAL || !mn) {
-        functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false>(kernel.functions[0]);
-    } else {
-        kernel.functions[0][!SWAPPED][SWAPPED] =
-            function<config<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, false, !SWAPPED, SWAPPED>>();
+    using K = config<E, M, N, CONSUMERS, S, CM, CN, false, true, true>;
+    sm90_kernel kernel = {name,
+                          (int)E,
+                          (uint32_t)M,
+                          (uint32_t)N,
+                          (uint32_t)K::TILE_K,
+                          (uint32_t)CM,
+                          (uint32_t)CN,
+                          (uint32_t)CONSUMERS,
+                          K::STAGES,
+                          K::PINGPONG,
+                          (uint32_t)K::THREADS,
+                          K::SHARED_BYTES,
+                          {}};
+    if constexpr ((SUMS & CHAINS) != 0) {
+        functions<E, M, N, CONSUMERS, S, CM, CN, false>(kernel.functions[0]);
     }
-    if constexpr (EXTENT == PROMOTES && mn) {
-        functions<E, M, N, CONSUMERS, S, CM, CN, SWAPPED, true>(kernel.functions[1]);
+    if constexpr ((SUMS & PROMOTED) != 0) {
+        functions<E, M, N, CONSUMERS, S, CM, CN, true>(kernel.functions[1]);
     }
     return kernel;
 }

@@ -11,7 +11,8 @@
  *
  *   K-major   a line is one row of X (column of Y), its 128 bytes run along k. All types.
  *             From 8 lines to the next 8: 1024 bytes ("stride" offset). One instruction takes 32
- *             bytes of k; the next 32 start 32 bytes further.
+ *             bytes of k; the next 32 start 32 bytes further. Lines may have 64 bytes, in boxes
+ *             with 64-byte swizzle: half of all that.
  *   MN-major  a line is one k, its 128 bytes run along 64 rows of X (columns of Y). 16-bit types.
  *             From 8 k to the next 8: 1024 bytes ("stride" offset); from 64 rows to the next 64:
  *             the tile of TILE_K lines, 128*TILE_K bytes ("leading" offset). One instruction takes
@@ -27,9 +28,10 @@
 namespace sm90
 {
 
-enum element { BF16, F16, I8, TF32 };
+/* F32 is multiplied as three parts of bf16 (split.cu), so to the tensor core it is that type. */
+enum element { BF16, F16, I8, TF32, F32 };
 
-template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == BF16 || E == F16 ? 2 : 1;
+template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 ? 1 : 2;
 
 template <element E> struct accumulator {
     using type = float;
@@ -39,18 +41,17 @@ template <> struct accumulator<I8> {
 };
 template <element E> using accumulator_t = typename accumulator<E>::type;
 
-/* Lines of k in a tile of an MN-major operand. */
-constexpr uint32_t MN_TILE_LINES = 64;
-constexpr uint32_t MN_TILE_BYTES = MN_TILE_LINES * 128;
-
-/* What tells the tensor core where an operand lies; `address` is that of its first line. */
-template <bool K_MAJOR> __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
+/* What tells the tensor core where an operand lies; `address` is that of its first line, K_BYTES
+ * the length of a line along k, or the lines of k in a tile times two. */
+template <bool K_MAJOR, uint32_t K_BYTES>
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 {
-    const uint64_t leading = K_MAJOR ? 16 : MN_TILE_BYTES;
-    const uint64_t stride = 1024;
-    const uint64_t swizzle_128_bytes = 1;
+    static_assert(K_BYTES == 128 || K_BYTES == 64, "swizzles of 128 and of 64 bytes");
+    const uint64_t leading = K_MAJOR ? 16 : 64 * K_BYTES;
+    const uint64_t stride = K_MAJOR ? 8 * K_BYTES : 1024;
+    const uint64_t swizzle = K_MAJOR && K_BYTES == 64 ? 2 : 1;
     return (uint64_t)((address & 0x3FFFF) >> 4) | (leading >> 4) << 16 | (stride >> 4) << 32 |
-           swizzle_128_bytes << 62;
+           swizzle << 62;
 }
 
 /* The descriptor's step from one instruction's k to the next. */
@@ -104,16 +105,15 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_OPERANDS_16(c, d, i) WGMMA_OPERANDS_8(c, d, i), WGMMA_OPERANDS_8(c, d, i + 8)
 #define WGMMA_OPERANDS_32(c, d, i) WGMMA_OPERANDS_16(c, d, i), WGMMA_OPERANDS_16(c, d, i + 16)
 #define WGMMA_OPERANDS_64(c, d, i) WGMMA_OPERANDS_32(c, d, i), WGMMA_OPERANDS_32(c, d, i + 32)
-#define WGMMA_OPERANDS_96(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_32(c, d, i + 64)
 #define WGMMA_OPERANDS_128(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_64(c, d, i + 64)
 #define WGMMA_NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define WGMMA_NAMES_64 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
     ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_NAMES_96 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
-    ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
-#define WGMMA_NAMES_128 WGMMA_NAMES_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109" \
+#define WGMMA_NAMES_128 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
+    ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95" \
+    ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109" \
     ",%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
 /* One instruction. COUNT registers; X, Y, S name the operands that follow them. */
@@ -139,7 +139,8 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
                                           uint32_t accumulate)                                     \
     {                                                                                              \
         static_assert(element_bytes<E> == 2 || (XK && YK), "only 16-bit types can be MN-major");   \
-        if constexpr (E == BF16) { WGMMA_16_BIT(N, COUNT, X, Y, S, "k16.f32.bf16.bf16"); }         \
+        if constexpr (E == BF16 || E == F32)                                                       \
+            { WGMMA_16_BIT(N, COUNT, X, Y, S, "k16.f32.bf16.bf16"); }                              \
         else if constexpr (E == F16) { WGMMA_16_BIT(N, COUNT, X, Y, S, "k16.f32.f16.f16"); }       \
         else if constexpr (E == TF32)                                                              \
             WGMMA_ISSUE(N, COUNT, X, Y, S, "k8.f32.tf32.tf32", WGMMA_FLOAT, ", 1, 1");             \
@@ -147,11 +148,8 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
     }
 
 /* wgmma(d, x, y, accumulate): d = x * y, plus d if accumulate is not 0. Asynchronous. */
-WGMMA_WIDTH(16, 8, 8, 9, 10)
-WGMMA_WIDTH(32, 16, 16, 17, 18)
 WGMMA_WIDTH(64, 32, 32, 33, 34)
 WGMMA_WIDTH(128, 64, 64, 65, 66)
-WGMMA_WIDTH(192, 96, 96, 97, 98)
 WGMMA_WIDTH(256, 128, 128, 129, 130)
 /* clang-format on */
 

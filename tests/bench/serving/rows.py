@@ -24,10 +24,7 @@ class Bench:
 
     def __init__(self, build, folder, backend, seconds):
         self.build, self.folder, self.backend, self.seconds = build, folder, backend, seconds
-        # The daemon's own default, but two at the least: with 128 connections on one epoll thread
-        # libmicrohttpd 0.9.75 loses wake-ups and nearly stops (measured: 15 ... 1,128 requests/s,
-        # 36,000 on two), which is no baseline.
-        self.threads = max(2, min(16, os.cpu_count() // 2))
+        self.threads = max(1, min(16, os.cpu_count() // 2))  # the daemon's own default
         self.points = []  # (load asked for, rate, p50, p99, p99.9), for the plot
         self._logs = 0
 
@@ -58,9 +55,12 @@ class Bench:
         server.started_s += time.monotonic() - began
         return server
 
-    def alone(self, buffer_bytes, body_bytes, answer_bytes):
+    def alone(self, connections, buffer_bytes, body_bytes, answer_bytes):
+        # With 128 connections on one of its epoll threads libmicrohttpd 0.9.75 loses wake-ups and
+        # nearly stops (measured: 15 ... 1,128 requests/s; 36,000 on two), which is no baseline.
+        threads = max(self.threads, -(-connections // 64))
         return Server(
-            [self.program("gemmd-bench-mhd-alone"), "0", str(self.threads), str(buffer_bytes),
+            [self.program("gemmd-bench-mhd-alone"), "0", str(threads), str(buffer_bytes),
              str(body_bytes), str(answer_bytes)], self.log("alone"))
 
     def in_turn(self, *measurements):
@@ -92,7 +92,7 @@ def check(server, target, body):
 def against_alone(bench, what, n, connections, buffer_bytes, target):
     body = bodies.product(bench.folder, "f32", n, n, n)
     with bench.gemmd("--pinned-bytes", "4G") as own, \
-            bench.alone(buffer_bytes, 2 * n * n * 4, n * n * 4) as alone:
+            bench.alone(connections, buffer_bytes, 2 * n * n * 4, n * n * 4) as alone:
         check(own, square(n), body)
         before = own.cpu_seconds()
         ours, theirs = bench.in_turn(
@@ -134,7 +134,7 @@ def one_client(bench):
     """One request at a time, over TCP and over a Unix socket."""
     body = bodies.product(bench.folder, "f32", 64, 64, 64)
     program = bench.program("gemmd-bench-one-client")
-    with bench.gemmd() as own, bench.alone(49152, 2 * 64 * 64 * 4, 64 * 64 * 4) as alone:
+    with bench.gemmd() as own, bench.alone(1, 49152, 2 * 64 * 64 * 4, 64 * 64 * 4) as alone:
         tcp, unix, theirs = bench.in_turn(
             lambda s: load.one_client(program, own.address, square(64), body, s),
             lambda s: load.one_client(program, own.unix, square(64), body, s),
@@ -150,7 +150,7 @@ def mixed(bench):
     """All dtypes, sides 16 ... 256, shuffled."""
     own_list, alone_list = bodies.mixed(bench.folder, 384)
     with bench.gemmd("--pinned-bytes", "4G") as own, \
-            bench.alone(49152, 2 * 256 * 256 * 8, 256 * 256 * 8) as alone:
+            bench.alone(128, 49152, 2 * 256 * 256 * 8, 256 * 256 * 8) as alone:
         ours, theirs = bench.in_turn(
             lambda s: load.wrk_list(own.address, own_list, 128, s),
             lambda s: load.wrk_list(alone.address, alone_list, 128, s))
@@ -183,7 +183,7 @@ def resident(bench):
     n = 4096 if bench.backend == "cuda" else 512
     body = bodies.write(bench.folder, "row", bodies.operands("bf16", n))
     target = f"/gemm?m=1&n={n}&k={n}&dtype=bf16&b=weights"
-    with bench.gemmd() as own, bench.alone(49152, 2 * n, 2 * n) as alone:
+    with bench.gemmd() as own, bench.alone(256, 49152, 2 * n, 2 * n) as alone:
         put_tensor(own, "weights", "bf16", (n, n))
         ours, theirs = bench.in_turn(
             lambda s: load.wrk(own.address, target, body, 256, s),
@@ -243,9 +243,7 @@ def overload(bench):
         put_tensor(own, "left", "f32", (n, n))
         put_tensor(own, "right", "f32", (n, n))
         program = bench.program("gemmd-bench-paced")
-        # The most there is: many more than it can do, refusals and all.
-        peak = load.paced(program, own.address, target, empty, 32, 20000, bench.seconds)
-        capacity = peak.good[0] / bench.seconds
+        capacity = load.wrk(own.address, target, empty, 16, bench.seconds).rate
         before_bytes = own.resident_bytes()
         seconds = 2 * bench.seconds
         over = load.paced(program, own.address, target, empty, 512, 3 * capacity, seconds)

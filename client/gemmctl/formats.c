@@ -1,0 +1,57 @@
+#include "client/gemmctl/formats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/gemmctl/input.h"
+
+static bool read_format(const struct arguments *arguments, enum option_id id, enum format *format,
+                        bool *given, char problem[PROBLEM_MAX])
+{
+    const char *name =
+        arguments->values[id] != NULL ? arguments->values[id] : arguments->values[OPTION_FORMAT];
+    if (name == NULL)
+        return true;
+    *given = format_from_name(name, format);
+    if (!*given)
+        snprintf(problem, PROBLEM_MAX, "'%.64s' is no format; npy, safetensors and raw are", name);
+    return *given;
+}
+
+bool formats_read(const struct arguments *arguments, struct formats *formats,
+                  char problem[PROBLEM_MAX])
+{
+    *formats = (struct formats){0};
+    return read_format(arguments, OPTION_IN_FORMAT, &formats->in, &formats->in_given, problem) &&
+           read_format(arguments, OPTION_OUT_FORMAT, &formats->out, &formats->out_given, problem);
+}
+
+enum format formats_in(const struct formats *formats, const char *path, enum format otherwise)
+{
+    enum format format = otherwise;
+    if (formats->in_given)
+        return formats->in;
+    format_of_path(path, &format);
+    return format;
+}
+
+enum format formats_out(const struct formats *formats, const char *path, enum format otherwise)
+{
+    enum format format = otherwise;
+    if (formats->out_given)
+        return formats->out;
+    format_of_path(path, &format);
+    return format;
+}
+
+int formats_check_stream(const struct context *context, const char *path)
+{
+    bool standard = strcmp(path, "-") == 0;
+    if (standard && option_flag(context->arguments, OPTION_JSON))
+        return fail_usage(context, "--json needs standard output for itself; name a file with "
+                                   "--output");
+    if (standard && context->terminal.out_is_tty)
+        return fail_usage(context, "the result is binary and this is a terminal; name a file with "
+                                   "--output, or use a pipe");
+    return EXIT_OK;
+}

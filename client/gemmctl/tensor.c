@@ -1,0 +1,126 @@
+/* gemmctl tensor get, ls and rm: what the daemon keeps. tensor_put.c has put. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/gemmctl/await.h"
+#include "client/gemmctl/formats.h"
+#include "client/gemmctl/report.h"
+#include "client/gemmctl/save.h"
+
+int command_tensor_get(const struct context *context)
+{
+    const struct arguments *arguments = context->arguments;
+    const char *name = arguments->operands[0], *path = arguments->values[OPTION_OUTPUT];
+    char problem[PROBLEM_MAX];
+    struct formats formats;
+    struct gemmd_error_info error;
+    struct gemmd_result result;
+    struct fault fault = {0};
+    struct tensor tensor;
+    if (path == NULL)
+        path = "-";
+    int code = formats_check_stream(context, path);
+    if (code != EXIT_OK)
+        return code;
+    if (!formats_read(arguments, &formats, problem))
+        return fail_usage(context, problem);
+    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    if (client == NULL)
+        return code;
+    gemmd_result_init(&result, sizeof result);
+    if (await(context, gemmd_tensor_get_submit(client, name, NULL, &error), &result, &error) !=
+        GEMMD_OK) {
+        code = fail_request(context, &error);
+        goto done;
+    }
+    (void)tensor_init(&tensor, result.dtype, result.dims, result.rank, result.data);
+    if (save(path, formats_out(&formats, path, FORMAT_NPY), name, &tensor, &fault) != GEMMD_OK) {
+        code = fail_fault(context, &fault);
+        goto done;
+    }
+    report_result(context, &result, path);
+
+done:
+    gemmd_free(result.data);
+    gemmd_client_free(client);
+    return code;
+}
+
+/* The list as it is printed: lines, or an array. */
+struct listing {
+    bool json;
+    json_t *array;
+    const char *only; /* this name, or NULL for all */
+};
+
+static void add(const struct gemmd_tensor *tensor, void *user)
+{
+    struct listing *listing = user;
+    char shape[REPORT_SHAPE_ROOM];
+    if (listing->only != NULL && strcmp(listing->only, tensor->name) != 0)
+        return;
+    if (!listing->json) {
+        printf("%-32s %-8s %-20s %14llu%s\n", tensor->name, gemmd_dtype_name(tensor->dtype),
+               report_shape(tensor->rank, tensor->dims, shape), (unsigned long long)tensor->bytes,
+               tensor->evictable ? " evictable" : "");
+        return;
+    }
+    json_t *dims = json_array();
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        json_array_append_new(dims, json_integer((json_int_t)tensor->dims[i]));
+    json_array_append_new(listing->array,
+                          json_pack("{s:s, s:s, s:o, s:I, s:s, s:b}", "name", tensor->name, "dtype",
+                                    gemmd_dtype_name(tensor->dtype), "shape", dims, "bytes",
+                                    (json_int_t)tensor->bytes, "etag", tensor->etag, "evictable",
+                                    tensor->evictable));
+}
+
+int command_tensor_ls(const struct context *context)
+{
+    const struct arguments *arguments = context->arguments;
+    struct listing listing = {.json = option_flag(arguments, OPTION_JSON),
+                              .array = json_array(),
+                              .only = arguments->operands[0]};
+    struct gemmd_error_info error;
+    int code;
+    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    if (client == NULL)
+        goto done;
+    code = EXIT_OK;
+    /* One that is not there is an error, where an empty list is none. */
+    if ((listing.only != NULL &&
+         gemmd_tensor_stat(client, listing.only, NULL, NULL, &error) != GEMMD_OK) ||
+        gemmd_tensor_list(client, add, &listing, &error) != GEMMD_OK) {
+        code = fail_request(context, &error);
+        goto done;
+    }
+    if (listing.json) {
+        json_t *root = json_pack("{s:i, s:O}", "version", 1, "tensors", listing.array);
+        if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
+            putchar('\n');
+        json_decref(root);
+    }
+
+done:
+    json_decref(listing.array);
+    gemmd_client_free(client);
+    return code;
+}
+
+int command_tensor_rm(const struct context *context)
+{
+    const char *name = context->arguments->operands[0];
+    struct gemmd_error_info error;
+    int code;
+    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    if (client == NULL)
+        return code;
+    code = EXIT_OK;
+    if (gemmd_tensor_delete(client, name, NULL, &error) != GEMMD_OK)
+        code = fail_request(context, &error);
+    else if (option_flag(context->arguments, OPTION_JSON))
+        printf("{\"version\": 1, \"name\": \"%s\", \"removed\": true}\n", name);
+    gemmd_client_free(client);
+    return code;
+}

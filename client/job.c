@@ -1,0 +1,178 @@
+/* Jobs: status, result, cancel. They are handed in by gemm.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/description.h"
+#include "client/failure.h"
+#include "client/payload.h"
+#include "client/record.h"
+#include "client/resource.h"
+#include "client/schedule.h"
+#include "client/stored.h"
+
+/* Proxies end requests that are silent for a minute. */
+enum { WAIT_MS_MAX = 30000 };
+
+static const char *const state_names[] = {"unknown", "queued", "running",
+                                          "done",    "failed", "cancelled"};
+
+const char *gemmd_job_state_name(enum gemmd_job_state state)
+{
+    bool known = (unsigned)state < sizeof state_names / sizeof state_names[0];
+    return state_names[known ? state : GEMMD_JOB_UNKNOWN];
+}
+
+static enum gemmd_error conclude_status(struct gemmd_request *request, struct answer *answer,
+                                        const char *document, size_t bytes)
+{
+    json_t *object = json_loadb(document, bytes, JSON_REJECT_DUPLICATES, NULL);
+    bool right = description_job(object, &request->job);
+    (void)answer;
+    json_decref(object);
+    return right ? GEMMD_OK
+                 : failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                               "the daemon's description of the job is none");
+}
+
+/* What is stored is described, and all else is a payload. */
+static enum gemmd_error accept_result(struct gemmd_request *request, const struct answer *answer)
+{
+    return answer->status == 201 ? GEMMD_OK : payload_take_described(request, answer);
+}
+
+static enum gemmd_error accept_header(struct gemmd_request *request, const struct answer *answer)
+{
+    return answer->status == 201 ? GEMMD_OK : payload_describe(request, answer);
+}
+
+static const struct operation status_operation = {
+    .method = "GET", .headers = HEADERS_PLAIN, .statuses = {200}, .conclude = conclude_status};
+static const struct operation wait_operation = {.method = "HEAD",
+                                                .headers = HEADERS_ACCEPT,
+                                                .statuses = {200, 201},
+                                                .time_parameter = "wait_ms",
+                                                .time_max_ms = WAIT_MS_MAX,
+                                                .waits = true,
+                                                .accept = accept_header};
+static const struct operation result_operation = {.method = "GET",
+                                                  .headers = HEADERS_ACCEPT,
+                                                  .statuses = {200, 201},
+                                                  .time_parameter = "wait_ms",
+                                                  .time_max_ms = WAIT_MS_MAX,
+                                                  .waits = true,
+                                                  .accept = accept_result,
+                                                  .conclude = stored_conclude};
+/* Of a result that is there or not. */
+static const struct operation look_operation = {.method = "GET",
+                                                .headers = HEADERS_ACCEPT,
+                                                .statuses = {200, 201},
+                                                .accept = accept_result,
+                                                .conclude = stored_conclude};
+static const struct operation cancel_operation = {
+    .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {200, 202, 204}};
+
+static struct gemmd_request *submit(struct gemmd_client *client, const struct operation *operation,
+                                    const char *id, const char *part,
+                                    const struct gemmd_call *given, struct gemmd_error_info *error)
+{
+    struct gemmd_call call;
+    failure_clear(error);
+    if (!request_call(&call, given, error) || resource_check_job(id, error) != GEMMD_OK)
+        return NULL;
+    if (operation == &result_operation && call.no_wait != 0)
+        operation = &look_operation;
+    struct gemmd_request *request = request_new(client, operation, &call, error);
+    if (request == NULL)
+        return NULL;
+    snprintf(request->target, sizeof request->target, "/jobs/%s%s", id, part);
+    schedule_submit(request);
+    return request;
+}
+
+struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const char *id,
+                                              const struct gemmd_call *call,
+                                              struct gemmd_error_info *error)
+{
+    return submit(client, &status_operation, id, "", call, error);
+}
+
+struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
+                                            const struct gemmd_call *call,
+                                            struct gemmd_error_info *error)
+{
+    return submit(client, &wait_operation, id, "/result", call, error);
+}
+
+struct gemmd_request *gemmd_job_result_submit(struct gemmd_client *client, const char *id,
+                                              const struct gemmd_call *call,
+                                              struct gemmd_error_info *error)
+{
+    return submit(client, &result_operation, id, "/result", call, error);
+}
+
+struct gemmd_request *gemmd_job_cancel_submit(struct gemmd_client *client, const char *id,
+                                              const struct gemmd_call *call,
+                                              struct gemmd_error_info *error)
+{
+    return submit(client, &cancel_operation, id, "", call, error);
+}
+
+enum gemmd_error gemmd_request_job(struct gemmd_request *request, struct gemmd_job *job,
+                                   struct gemmd_error_info *error)
+{
+    if (request->operation != &status_operation)
+        return failure_set(error, GEMMD_ERR_USAGE, NULL, "the request was not for a job's status");
+    enum gemmd_error code = gemmd_request_result(request, NULL, error);
+    if (code == GEMMD_OK)
+        record_write(job, job->size, &request->job, sizeof request->job);
+    return code;
+}
+
+enum gemmd_error gemmd_job_status(struct gemmd_client *client, const char *id,
+                                  const struct gemmd_call *call, struct gemmd_job *job,
+                                  struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_job_status_submit(client, id, call, error);
+    if (request == NULL)
+        return error->code;
+    gemmd_wait(request, -1);
+    enum gemmd_error code = gemmd_request_job(request, job, error);
+    gemmd_request_free(request);
+    return code;
+}
+
+enum gemmd_error gemmd_job_wait(struct gemmd_client *client, const char *id,
+                                const struct gemmd_call *call, struct gemmd_result *result,
+                                struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_job_wait_submit(client, id, call, error);
+    return request_finish(request, result, error);
+}
+
+enum gemmd_error gemmd_job_result(struct gemmd_client *client, const char *id,
+                                  const struct gemmd_call *call, struct gemmd_result *result,
+                                  struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_job_result_submit(client, id, call, error);
+    return request_finish(request, result, error);
+}
+
+enum gemmd_error gemmd_job_cancel(struct gemmd_client *client, const char *id,
+                                  const struct gemmd_call *call, struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_job_cancel_submit(client, id, call, error);
+    return request_finish(request, NULL, error);
+}

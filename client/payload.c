@@ -1,0 +1,82 @@
+#include "client/payload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/failure.h"
+#include "proto/size.h"
+
+enum { RESULT_ALIGNMENT = 64 };
+
+static enum gemmd_error make_room(struct gemmd_request *request, const struct answer *answer)
+{
+    struct sink *sink = &request->sink;
+    uint64_t bytes = request->expected.bytes;
+    if (answer->has_length && answer->length != bytes)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer has %llu bytes where the result has %llu",
+                           (unsigned long long)answer->length, (unsigned long long)bytes);
+    sink->kind = SINK_DATA;
+    if (sink->data != NULL && !sink->owned) {
+        if (sink->room < bytes)
+            return failure_set(&request->error, GEMMD_ERR_USAGE, "bytes",
+                               "the result has %llu bytes and there is room for %llu",
+                               (unsigned long long)bytes, (unsigned long long)sink->room);
+        sink->wanted = bytes;
+        return GEMMD_OK;
+    }
+    /* What an attempt before this one left may have had another shape. */
+    void *data;
+    free(sink->data);
+    sink->data = NULL;
+    if (posix_memalign(&data, RESULT_ALIGNMENT, bytes) != 0)
+        return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                           "no memory for a result of %llu bytes", (unsigned long long)bytes);
+    sink->data = data;
+    sink->room = sink->wanted = bytes;
+    sink->owned = true;
+    return GEMMD_OK;
+}
+
+static bool same_shape(const struct gemmd_request *request, const struct answer *answer)
+{
+    return answer->rank == request->expected.rank &&
+           memcmp(answer->dims, request->expected.dims, answer->rank * sizeof answer->dims[0]) == 0;
+}
+
+enum gemmd_error payload_take_expected(struct gemmd_request *request, const struct answer *answer)
+{
+    struct gemmd_error_info *error = &request->error;
+    if (!same_shape(request, answer))
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Gemmd-Shape is missing or not the shape of the result");
+    if (!answer->has_dtype || answer->dtype != request->expected.dtype)
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Gemmd-Dtype is missing or not %s",
+                           gemmd_dtype_name(request->expected.dtype));
+    if (request->expected.verify && !answer->verify_pass)
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer does not say that the result was verified");
+    return make_room(request, answer);
+}
+
+enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer)
+{
+    struct gemmd_error_info *error = &request->error;
+    if (answer->rank == 0 || !answer->has_dtype)
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Gemmd-Shape or Gemmd-Dtype is missing");
+    if (!size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &request->expected.bytes))
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Gemmd-Shape has more than 2^63 bytes");
+    request->expected.rank = answer->rank;
+    memcpy(request->expected.dims, answer->dims, answer->rank * sizeof answer->dims[0]);
+    request->expected.dtype = answer->dtype;
+    return GEMMD_OK;
+}
+
+enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer)
+{
+    enum gemmd_error code = payload_describe(request, answer);
+    return code == GEMMD_OK ? make_room(request, answer) : code;
+}

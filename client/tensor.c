@@ -1,0 +1,205 @@
+/* Resident tensors: put, get, stat, delete. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/failure.h"
+#include "client/payload.h"
+#include "client/record.h"
+#include "client/resource.h"
+#include "client/schedule.h"
+#include "client/stored.h"
+#include "proto/size.h"
+
+/* Bytes that went astray on their way would have another hash. */
+static enum gemmd_error conclude_put(struct gemmd_request *request, struct answer *answer,
+                                     const char *document, size_t bytes)
+{
+    enum gemmd_error code = stored_conclude(request, answer, document, bytes);
+    if (code == GEMMD_OK && answer->etag[0] == '\0')
+        memcpy(answer->etag, request->etag, sizeof answer->etag);
+    if (code == GEMMD_OK && strcmp(answer->etag, request->etag) != 0)
+        code = failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the daemon's ETag is not that of the tensor that was put");
+    return code;
+}
+
+static const struct operation put_operation = {.method = "PUT",
+                                               .headers = HEADERS_PUT,
+                                               .sends = true,
+                                               .statuses = {201, 200, 412},
+                                               .conclude = conclude_put};
+static const struct operation get_operation = {.method = "GET",
+                                               .headers = HEADERS_ACCEPT,
+                                               .statuses = {200},
+                                               .accept = payload_take_described};
+static const struct operation stat_operation = {
+    .method = "HEAD", .headers = HEADERS_ACCEPT, .statuses = {200}, .accept = payload_describe};
+static const struct operation delete_operation = {
+    .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {204, 200}};
+
+void gemmd_call_init(struct gemmd_call *call, size_t size)
+{
+    const struct gemmd_call zero = {0};
+    record_write(call, size, &zero, sizeof zero);
+}
+
+void gemmd_tensor_put_init(struct gemmd_tensor_put *put, size_t size)
+{
+    const struct gemmd_tensor_put defaults = {.dtype = GEMMD_F32};
+    record_write(put, size, &defaults, sizeof defaults);
+}
+
+static enum gemmd_error check_put(const struct gemmd_tensor_put *put, uint64_t *bytes,
+                                  struct gemmd_error_info *error)
+{
+    if (resource_check_tensor(put->name, "name", error) != GEMMD_OK)
+        return GEMMD_ERR_USAGE;
+    if (gemmd_dtype_size(put->dtype) == 0)
+        return failure_set(error, GEMMD_ERR_USAGE, "dtype", "there is no element type %d",
+                           (int)put->dtype);
+    if (put->rank < 1 || put->rank > ANSWER_MAX_RANK)
+        return failure_set(error, GEMMD_ERR_USAGE, "rank", "rank is %u; it must be from 1 to %d",
+                           put->rank, ANSWER_MAX_RANK);
+    for (uint32_t i = 0; i < put->rank; i++)
+        if (put->dims[i] == 0)
+            return failure_set(error, GEMMD_ERR_USAGE, "dims",
+                               "dims[%u] is 0; a tensor has at least one element", i);
+    if (!size_tensor_bytes(put->dtype, put->dims, put->rank, bytes))
+        return failure_set(error, GEMMD_ERR_USAGE, "dims", "the tensor has more than 2^63 bytes");
+    if (put->data == NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, "data", "data is NULL; it must be the tensor");
+    if (put->etag != NULL && strlen(put->etag) >= ANSWER_ETAG_ROOM)
+        return failure_set(error, GEMMD_ERR_USAGE, "etag",
+                           "etag must be what gemmd_tensor_etag() says, or NULL");
+    return GEMMD_OK;
+}
+
+static void write_put(struct gemmd_request *request, const struct gemmd_tensor_put *put)
+{
+    size_t room = sizeof request->target;
+    size_t at =
+        (size_t)snprintf(request->target, room, "/tensors/%s?dtype=%s&shape=%llu", put->name,
+                         gemmd_dtype_name(put->dtype), (unsigned long long)put->dims[0]);
+    for (uint32_t i = 1; i < put->rank; i++)
+        at += (size_t)snprintf(request->target + at, room - at, ",%llu",
+                               (unsigned long long)put->dims[i]);
+    if (put->evictable != 0)
+        snprintf(request->target + at, room - at, "&evictable=1");
+    if (put->etag != NULL)
+        memcpy(request->etag, put->etag, strlen(put->etag) + 1);
+    else
+        gemmd_tensor_etag(put->dtype, put->rank, put->dims, put->data, request->etag);
+    request->expected.dtype = put->dtype;
+    request->expected.rank = put->rank;
+    memcpy(request->expected.dims, put->dims, sizeof put->dims);
+}
+
+struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
+                                              const struct gemmd_tensor_put *given,
+                                              struct gemmd_error_info *error)
+{
+    struct gemmd_tensor_put put;
+    uint64_t bytes = 0;
+    failure_clear(error);
+    if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
+        failure_set(error, GEMMD_ERR_USAGE, "size",
+                    "the tensor is not described as in this library (%s); use "
+                    "gemmd_tensor_put_init(&put, sizeof put)",
+                    gemmd_version());
+        return NULL;
+    }
+    if (check_put(&put, &bytes, error) != GEMMD_OK)
+        return NULL;
+    const struct gemmd_call call = {
+        .timeout_ms = put.timeout_ms, .request_id = put.request_id, .user = put.user};
+    struct gemmd_request *request = request_new(client, &put_operation, &call, error);
+    if (request == NULL)
+        return NULL;
+    write_put(request, &put);
+    body_init(&request->body);
+    body_append(&request->body, put.data, bytes);
+    schedule_submit(request);
+    return request;
+}
+
+/* A request for a tensor that needs nothing but its name. */
+static struct gemmd_request *submit(struct gemmd_client *client, const struct operation *operation,
+                                    const char *name, const struct gemmd_call *given,
+                                    struct gemmd_error_info *error)
+{
+    struct gemmd_call call;
+    failure_clear(error);
+    if (!request_call(&call, given, error) ||
+        resource_check_tensor(name, "name", error) != GEMMD_OK)
+        return NULL;
+    struct gemmd_request *request = request_new(client, operation, &call, error);
+    if (request == NULL)
+        return NULL;
+    snprintf(request->target, sizeof request->target, "/tensors/%s", name);
+    schedule_submit(request);
+    return request;
+}
+
+struct gemmd_request *gemmd_tensor_get_submit(struct gemmd_client *client, const char *name,
+                                              const struct gemmd_call *call,
+                                              struct gemmd_error_info *error)
+{
+    return submit(client, &get_operation, name, call, error);
+}
+
+struct gemmd_request *gemmd_tensor_stat_submit(struct gemmd_client *client, const char *name,
+                                               const struct gemmd_call *call,
+                                               struct gemmd_error_info *error)
+{
+    return submit(client, &stat_operation, name, call, error);
+}
+
+struct gemmd_request *gemmd_tensor_delete_submit(struct gemmd_client *client, const char *name,
+                                                 const struct gemmd_call *call,
+                                                 struct gemmd_error_info *error)
+{
+    return submit(client, &delete_operation, name, call, error);
+}
+
+enum gemmd_error gemmd_tensor_put(struct gemmd_client *client, const struct gemmd_tensor_put *put,
+                                  struct gemmd_result *result, struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_tensor_put_submit(client, put, error);
+    return request_finish(request, result, error);
+}
+
+enum gemmd_error gemmd_tensor_get(struct gemmd_client *client, const char *name,
+                                  const struct gemmd_call *call, struct gemmd_result *result,
+                                  struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_tensor_get_submit(client, name, call, error);
+    return request_finish(request, result, error);
+}
+
+enum gemmd_error gemmd_tensor_stat(struct gemmd_client *client, const char *name,
+                                   const struct gemmd_call *call, struct gemmd_result *result,
+                                   struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_tensor_stat_submit(client, name, call, error);
+    return request_finish(request, result, error);
+}
+
+enum gemmd_error gemmd_tensor_delete(struct gemmd_client *client, const char *name,
+                                     const struct gemmd_call *call, struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_tensor_delete_submit(client, name, call, error);
+    return request_finish(request, NULL, error);
+}

@@ -1,0 +1,199 @@
+#include "proto/tensor_request.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/gemm_request.h"
+#include "proto/npy.h"
+#include "proto/number.h"
+#include "proto/safetensors.h"
+
+bool tensor_name_valid(const char *name)
+{
+    const size_t length = strlen(name);
+    return length >= 1 && length <= GEMM_TENSOR_NAME_MAX &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
+               length;
+}
+
+void tensor_request_init(struct tensor_request *request)
+{
+    *request = (struct tensor_request){.dtype = GEMMD_F32};
+}
+
+/* "512,512" */
+static bool read_shape(const char *value, struct tensor_request *request)
+{
+    char dim[24];
+    uint32_t rank = 0;
+    for (;;) {
+        const size_t length = strcspn(value, ",");
+        uint64_t number;
+        if (rank == TENSOR_MAX_RANK || length >= sizeof dim)
+            return false;
+        memcpy(dim, value, length);
+        dim[length] = '\0';
+        if (!number_u64(dim, &number) || number < 1 || number > GEMM_DIM_MAX)
+            return false;
+        request->dims[rank++] = number;
+        if (value[length] == '\0')
+            break;
+        value += length + 1;
+    }
+    request->rank = rank;
+    return true;
+}
+
+static enum gemmd_error bad_value(const char *name, const char *value, const char *allowed,
+                                  struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s", name, value,
+                     allowed);
+}
+
+enum gemmd_error tensor_request_set(struct tensor_request *request, const char *name,
+                                    const char *value, struct fault *fault)
+{
+    const bool dtype = strcmp(name, "dtype") == 0, shape = strcmp(name, "shape") == 0,
+               evictable = strcmp(name, "evictable") == 0;
+    if (!dtype && !shape && !evictable)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                         "there is no parameter '%.32s'; those of a tensor are dtype, shape, "
+                         "evictable",
+                         name);
+    if ((dtype && request->has_dtype) || (shape && request->rank > 0) ||
+        (evictable && request->has_evictable))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
+    request->has_dtype |= dtype;
+    request->has_evictable |= evictable;
+    if (dtype && !dtype_from_name(value, &request->dtype))
+        return bad_value(name, value, "one of f64, f32, f16, bf16, f8_e4m3, i8, i32", fault);
+    if (shape && !read_shape(value, request))
+        return bad_value(name, value,
+                         "1 to 8 whole numbers from 1 to 2147483647 with commas between them",
+                         fault);
+    if (evictable && !number_flag(value, &request->evictable))
+        return bad_value(name, value, "0 or 1", fault);
+    return GEMMD_OK;
+}
+
+enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,
+                                      struct fault *fault)
+{
+    if (format == FORMAT_RAW && request->rank == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
+                         "shape is missing; raw bodies need it, such as shape=512,512");
+    return GEMMD_OK;
+}
+
+static enum gemmd_error find_raw(const struct tensor_request *request, const void *body,
+                                 uint64_t total, struct tensor *tensor, struct fault *fault)
+{
+    char shape[TENSOR_MAX_RANK * 21];
+    if (!tensor_init(tensor, request->dtype, request->dims, request->rank, body))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, "shape",
+                         "the tensor's size does not fit in 64 bits");
+    if (tensor->bytes == total)
+        return GEMMD_OK;
+    tensor_shape_text(tensor, shape, sizeof shape);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                     "the body is %" PRIu64 " bytes; shape %s in %s takes %" PRIu64, total, shape,
+                     dtype_name(request->dtype), tensor->bytes);
+}
+
+static enum gemmd_error find_npy(const struct tensor_request *request, const void *body,
+                                 uint64_t length, uint64_t total, struct tensor *tensor,
+                                 struct fault *fault)
+{
+    const enum gemmd_dtype carrier = request->has_dtype ? request->dtype : GEMMD_DTYPE_COUNT;
+    uint64_t header_bytes = 0;
+    if (length == total) {
+        enum gemmd_error code = npy_decode(body, length, carrier, tensor, &header_bytes, fault);
+        if (code == GEMMD_OK && header_bytes < length)
+            code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "the body is %" PRIu64 " bytes; its .npy array takes %" PRIu64, total,
+                             header_bytes);
+        return code;
+    }
+    enum gemmd_error code = npy_decode_header(body, length, carrier, tensor, &header_bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (header_bytes > total || tensor->bytes != total - header_bytes)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; its .npy header of %" PRIu64
+                         " bytes says that %" PRIu64 " follow it",
+                         total, header_bytes, tensor->bytes);
+    tensor->data = (const unsigned char *)body + header_bytes;
+    return GEMMD_OK;
+}
+
+/* The header says how long it is in its first 8 bytes. */
+static bool has_header(const unsigned char *body, uint64_t length)
+{
+    uint64_t header_bytes = 0;
+    if (length < 8)
+        return false;
+    for (int i = 7; i >= 0; i--)
+        header_bytes = header_bytes << 8 | body[i];
+    return header_bytes > SAFETENSORS_HEADER_LIMIT || header_bytes <= length - 8;
+}
+
+static enum gemmd_error find_safetensors(const void *body, uint64_t length, uint64_t total,
+                                         struct tensor *tensor, struct fault *fault)
+{
+    struct safetensors_entry entry;
+    uint32_t count = 0;
+    if (length < total && !has_header(body, length))
+        return GEMMD_ERR_CONFLICT;
+    enum gemmd_error code = safetensors_decode(body, total, &entry, 1, &count, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (count == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "safetensors: there is no tensor in the body");
+    *tensor = entry.tensor;
+    return GEMMD_OK;
+}
+
+/* What an array says of itself, against the parameters. */
+static enum gemmd_error check_array(const struct tensor_request *request,
+                                    const struct tensor *tensor, struct fault *fault)
+{
+    char shape[TENSOR_MAX_RANK * 21];
+    bool same = request->rank == 0 || request->rank == tensor->rank;
+    if (tensor->rank == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the array is a scalar; a tensor has 1 to 8 dimensions");
+    tensor_shape_text(tensor, shape, sizeof shape);
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        if (tensor->dims[i] < 1 || tensor->dims[i] > GEMM_DIM_MAX)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
+                             "the array has the shape %s; each of its dimensions must be from 1 to "
+                             "%d",
+                             shape, GEMM_DIM_MAX);
+        same = same && (request->rank == 0 || request->dims[i] == tensor->dims[i]);
+    }
+    if (!same)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
+                         "the array has the shape %s, which is not what shape says; leave it out "
+                         "or make them agree",
+                         shape);
+    if (request->has_dtype && tensor->dtype != request->dtype)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
+                         "dtype is %s and the array is of type %s; leave it out or make them agree",
+                         dtype_name(request->dtype), dtype_name(tensor->dtype));
+    return GEMMD_OK;
+}
+
+enum gemmd_error tensor_request_find(const struct tensor_request *request, enum format format,
+                                     const void *body, uint64_t length, uint64_t total,
+                                     struct tensor *tensor, struct fault *fault)
+{
+    if (format == FORMAT_RAW)
+        return find_raw(request, body, total, tensor, fault);
+    enum gemmd_error code = format == FORMAT_NPY
+                                ? find_npy(request, body, length, total, tensor, fault)
+                                : find_safetensors(body, length, total, tensor, fault);
+    return code == GEMMD_OK ? check_array(request, tensor, fault) : code;
+}

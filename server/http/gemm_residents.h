@@ -1,0 +1,52 @@
+/*
+ * gemm_residents.h - the resident tensors of a POST /gemm: its a=, b= and store=.
+ *
+ * They are in use from gemm_residents_acquire or gemm_residents_reserve on, so that they stay
+ * whatever becomes of their names; the operands until the work is over (gemm_residents_finish), the
+ * stored result until the answer is made (gemm_residents_close). One thread at a time.
+ */
+#ifndef SERVER_HTTP_GEMM_RESIDENTS_H
+#define SERVER_HTTP_GEMM_RESIDENTS_H
+
+#include <stdint.h>
+
+#include "proto/gemm_request.h"
+#include "server/tensors/tensor_store.h"
+#include "server/work/work.h"
+
+struct pool_cache;
+
+/* All zero at first. */
+struct gemm_residents {
+    const char *tenant;              /* borrowed */
+    struct resident *a, *b, *stored; /* NULL: there is none */
+    unsigned char *mirror;           /* pinned: copies of them for the check on the host */
+    uint64_t mirror_bytes;
+};
+
+/* Finds the operands that the parameters name and settles the request with them
+ * (gemm_request_settle_residents). GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN name the parameter.
+ */
+enum gemmd_error gemm_residents_acquire(struct gemm_residents *residents,
+                                        struct gemm_request *request, struct tensor_store *store,
+                                        const char *tenant, struct fault *fault);
+/* Takes memory for the result, `c` by type and shape, under the request's `store`. */
+enum gemmd_error gemm_residents_reserve(struct gemm_residents *residents,
+                                        const struct gemm_request *request, const struct tensor *c,
+                                        struct tensor_store *store, struct fault *fault);
+/* Points the problem at what there is, with the distances between rows that it has. */
+void gemm_residents_place(const struct gemm_residents *residents, struct gemm_problem *problem);
+/* Makes the work bring copies of them to the host, which cannot read the device's memory, for the
+ * check. GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error gemm_residents_mirror(struct gemm_residents *residents, struct work *work,
+                                       struct pool_cache *memory, struct fault *fault);
+/* The result is there: gives it its name. `*description` is the JSON to answer with (201), for the
+ * caller to free. */
+enum gemmd_error gemm_residents_publish(struct gemm_residents *residents,
+                                        struct tensor_store *store, char **description,
+                                        struct fault *fault);
+void gemm_residents_finish(struct gemm_residents *residents, struct tensor_store *store,
+                           struct pool_cache *memory);
+void gemm_residents_close(struct gemm_residents *residents, struct tensor_store *store);
+
+#endif

@@ -1,0 +1,510 @@
+#include "server/tensors/tensor_store.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/size.h"
+#include "server/device/arena.h"
+
+struct owner;
+
+struct resident {
+    char name[GEMM_TENSOR_NAME_MAX + 1];
+    struct owner *owner;
+    bool evictable;
+    struct tensor tensor;
+    void *memory;
+    uint64_t rows, leading;
+    uint64_t offset, memory_bytes; /* in the store's memory */
+
+    /* Under the store's lock. */
+    bool named;
+    uint32_t users;
+    struct resident *older, *newer; /* the owner's idle ones */
+
+    char etag[TENSOR_ETAG_SIZE]; /* written once, before has_etag is set */
+    atomic_bool has_etag;
+};
+
+/* A tenant that has, or had, tensors. Kept to the end: there are as many as tenants. */
+struct owner {
+    struct owner *next;
+    struct resident *oldest, *newest; /* evictable and not in use, by when they were last */
+    uint64_t idle_bytes;              /* of these */
+    char name[];
+};
+
+struct tensor_store {
+    unsigned char *memory;
+    struct arena *arena; /* NULL: no memory at all */
+    struct gemm_device device;
+    atomic_uint_fast64_t hits, misses;
+
+    pthread_mutex_t lock;
+    struct owner *owners;
+    struct resident **named; /* by name */
+    uint64_t count, capacity;
+    uint64_t evictions;
+};
+
+struct tensor_store *tensor_store_create(struct device_span memory,
+                                         const struct gemm_device *device)
+{
+    struct tensor_store *store = calloc(1, sizeof *store);
+    if (store == NULL)
+        return NULL;
+    if (pthread_mutex_init(&store->lock, NULL) != 0)
+        goto no_lock;
+    store->device = *device;
+    if (memory.bytes >= ARENA_ALIGNMENT) {
+        store->memory = memory.start;
+        store->arena = arena_create(memory.bytes);
+        if (store->arena == NULL)
+            goto no_arena;
+    }
+    return store;
+
+no_arena:
+    pthread_mutex_destroy(&store->lock);
+no_lock:
+    free(store);
+    return NULL;
+}
+
+static void discard(struct tensor_store *store, struct resident *resident)
+{
+    arena_free(store->arena, resident->offset);
+    free(resident);
+}
+
+void tensor_store_destroy(struct tensor_store *store)
+{
+    if (store == NULL)
+        return;
+    for (uint64_t i = 0; i < store->count; i++) {
+        assert(store->named[i]->users == 0);
+        discard(store, store->named[i]);
+    }
+    while (store->owners != NULL) {
+        struct owner *next = store->owners->next;
+        free(store->owners);
+        store->owners = next;
+    }
+    free(store->named);
+    arena_destroy(store->arena);
+    pthread_mutex_destroy(&store->lock);
+    free(store);
+}
+
+/* --- names; all under the lock --- */
+
+/* Where a name is, or where it would have to be. */
+static bool find(const struct tensor_store *store, const char *name, uint64_t *index)
+{
+    uint64_t low = 0, high = store->count;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        const int order = strcmp(store->named[middle]->name, name);
+        if (order == 0) {
+            *index = middle;
+            return true;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *index = low;
+    return false;
+}
+
+static enum gemmd_error not_yours(struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the tensor of that name is not yours");
+}
+
+static bool is_of(const struct resident *resident, const char *tenant)
+{
+    return strcmp(resident->owner->name, tenant) == 0;
+}
+
+static enum gemmd_error find_own(const struct tensor_store *store, const char *name,
+                                 const char *tenant, uint64_t *index, struct fault *fault)
+{
+    if (!find(store, name, index))
+        return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no tensor '%s'", name);
+    return is_of(store->named[*index], tenant) ? GEMMD_OK : not_yours(fault);
+}
+
+static bool make_place(struct tensor_store *store)
+{
+    if (store->count < store->capacity)
+        return true;
+    const uint64_t capacity = store->capacity == 0 ? 64 : store->capacity * 2;
+    struct resident **named = realloc(store->named, capacity * sizeof *named);
+    if (named == NULL)
+        return false;
+    store->named = named;
+    store->capacity = capacity;
+    return true;
+}
+
+static struct owner *owner_of(struct tensor_store *store, const char *tenant)
+{
+    for (struct owner *owner = store->owners; owner != NULL; owner = owner->next)
+        if (strcmp(owner->name, tenant) == 0)
+            return owner;
+    const size_t length = strlen(tenant);
+    struct owner *owner = calloc(1, sizeof *owner + length + 1);
+    if (owner == NULL)
+        return NULL;
+    memcpy(owner->name, tenant, length + 1);
+    owner->next = store->owners;
+    store->owners = owner;
+    return owner;
+}
+
+/* --- the idle ones; all under the lock --- */
+
+static bool is_idle(const struct resident *resident)
+{
+    return resident->named && resident->evictable && resident->users == 0;
+}
+
+static void enter_idle(struct resident *resident)
+{
+    struct owner *owner = resident->owner;
+    resident->newer = NULL;
+    resident->older = owner->newest;
+    *(owner->newest != NULL ? &owner->newest->newer : &owner->oldest) = resident;
+    owner->newest = resident;
+    owner->idle_bytes += resident->memory_bytes;
+}
+
+static void leave_idle(struct resident *resident)
+{
+    struct owner *owner = resident->owner;
+    *(resident->older != NULL ? &resident->older->newer : &owner->oldest) = resident->newer;
+    *(resident->newer != NULL ? &resident->newer->older : &owner->newest) = resident->older;
+    owner->idle_bytes -= resident->memory_bytes;
+}
+
+static void begin_use(struct resident *resident)
+{
+    if (is_idle(resident))
+        leave_idle(resident);
+    resident->users++;
+}
+
+static void end_use(struct tensor_store *store, struct resident *resident)
+{
+    assert(resident->users > 0);
+    resident->users--;
+    if (is_idle(resident))
+        enter_idle(resident);
+    else if (resident->users == 0 && !resident->named)
+        discard(store, resident);
+}
+
+static void take_name(struct tensor_store *store, struct resident *resident)
+{
+    if (is_idle(resident))
+        leave_idle(resident);
+    resident->named = false;
+    if (resident->users == 0)
+        discard(store, resident);
+}
+
+static void remove_at(struct tensor_store *store, uint64_t index)
+{
+    struct resident *resident = store->named[index];
+    store->count--;
+    memmove(&store->named[index], &store->named[index + 1],
+            (store->count - index) * sizeof *store->named);
+    take_name(store, resident);
+}
+
+static void evict(struct tensor_store *store, const struct resident *resident)
+{
+    uint64_t index = 0;
+    (void)find(store, resident->name, &index); /* idle ones have names */
+    remove_at(store, index);
+    store->evictions++;
+}
+
+/* --- memory --- */
+
+static uint64_t free_bytes(const struct tensor_store *store)
+{
+    return store->arena == NULL
+               ? 0
+               : arena_capacity_bytes(store->arena) - arena_used_bytes(store->arena);
+}
+
+/* Evicts only if that can make room. Under the lock. */
+static bool take_memory(struct tensor_store *store, struct owner *owner, uint64_t bytes,
+                        uint64_t *offset)
+{
+    uint64_t obtainable;
+    if (store->arena == NULL)
+        return false;
+    if (arena_alloc(store->arena, bytes, offset))
+        return true;
+    if (!size_add(free_bytes(store), owner->idle_bytes, &obtainable) || obtainable < bytes)
+        return false;
+    while (owner->oldest != NULL) {
+        evict(store, owner->oldest);
+        if (arena_alloc(store->arena, bytes, offset))
+            return true;
+    }
+    return false;
+}
+
+/* Rows, their distance, and the memory for all of them. */
+static bool lay_out(const struct tensor_store *store, struct resident *resident)
+{
+    const struct tensor *tensor = &resident->tensor;
+    const uint64_t width = tensor->dims[tensor->rank - 1];
+    uint64_t elements, bytes;
+    resident->leading =
+        tensor->rank > 1 ? gemm_leading(&store->device, tensor->dtype, width) : width;
+    return size_product(tensor->dims, tensor->rank - 1, &resident->rows) &&
+           size_mul(resident->rows, resident->leading, &elements) &&
+           size_mul(elements, dtype_size(tensor->dtype), &bytes) &&
+           size_align(bytes > 0 ? bytes : 1, ARENA_ALIGNMENT, &resident->memory_bytes);
+}
+
+static enum gemmd_error reserve(struct tensor_store *store, const struct tensor_offer *offer,
+                                struct resident *resident, struct fault *fault)
+{
+    uint64_t index;
+    if (find(store, offer->name, &index) && !is_of(store->named[index], offer->tenant))
+        return not_yours(fault);
+    resident->owner = owner_of(store, offer->tenant);
+    if (resident->owner == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's record");
+    if (!take_memory(store, resident->owner, resident->memory_bytes, &resident->offset))
+        return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64 " free",
+                         resident->memory_bytes, free_bytes(store));
+    resident->memory = store->memory + resident->offset;
+    return GEMMD_OK;
+}
+
+enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
+                                      struct resident **out, struct fault *fault)
+{
+    struct resident *resident = calloc(1, sizeof *resident);
+    if (resident == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's record");
+    memcpy(resident->name, offer->name, strlen(offer->name) + 1);
+    resident->evictable = offer->evictable;
+    resident->tensor = *offer->tensor;
+    resident->tensor.fortran = false;
+    resident->tensor.data = NULL;
+    resident->users = 1;
+    atomic_init(&resident->has_etag, false);
+    if (!lay_out(store, resident)) {
+        free(resident);
+        return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "the tensor's size does not fit in 64 bits");
+    }
+    pthread_mutex_lock(&store->lock);
+    enum gemmd_error code = reserve(store, offer, resident, fault);
+    pthread_mutex_unlock(&store->lock);
+    if (code != GEMMD_OK) {
+        free(resident);
+        return code;
+    }
+    *out = resident;
+    return GEMMD_OK;
+}
+
+/* --- */
+
+static enum gemmd_error require(const struct tensor_store *store, const char *name,
+                                const char *tenant, const struct tensor_condition *condition,
+                                bool *exists, uint64_t *index, struct fault *fault)
+{
+    *exists = find(store, name, index);
+    if (*exists && !is_of(store->named[*index], tenant))
+        return not_yours(fault);
+    return tensor_condition_require(condition, *exists,
+                                    *exists ? resident_etag(store->named[*index]) : NULL, fault);
+}
+
+enum gemmd_error tensor_store_require(struct tensor_store *store, const char *name,
+                                      const char *tenant, const struct tensor_condition *condition,
+                                      struct fault *fault)
+{
+    bool exists;
+    uint64_t index;
+    pthread_mutex_lock(&store->lock);
+    enum gemmd_error code = require(store, name, tenant, condition, &exists, &index, fault);
+    pthread_mutex_unlock(&store->lock);
+    return code;
+}
+
+enum gemmd_error tensor_store_publish(struct tensor_store *store, struct resident *resident,
+                                      const struct tensor_condition *condition, bool *replaced,
+                                      struct fault *fault)
+{
+    uint64_t index;
+    pthread_mutex_lock(&store->lock);
+    enum gemmd_error code =
+        require(store, resident->name, resident->owner->name, condition, replaced, &index, fault);
+    if (code == GEMMD_OK && !*replaced && !make_place(store))
+        code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's name");
+    if (code == GEMMD_OK) {
+        if (*replaced) {
+            take_name(store, store->named[index]);
+        } else {
+            if (index < store->count)
+                memmove(&store->named[index + 1], &store->named[index],
+                        (store->count - index) * sizeof *store->named);
+            store->count++;
+        }
+        store->named[index] = resident;
+        resident->named = true;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return code;
+}
+
+enum gemmd_error tensor_store_acquire(struct tensor_store *store, const char *name,
+                                      const char *tenant, struct resident **resident,
+                                      struct fault *fault)
+{
+    uint64_t index;
+    pthread_mutex_lock(&store->lock);
+    enum gemmd_error code = find_own(store, name, tenant, &index, fault);
+    if (code == GEMMD_OK) {
+        *resident = store->named[index];
+        begin_use(*resident);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return code;
+}
+
+void tensor_store_release(struct tensor_store *store, struct resident *resident)
+{
+    if (resident == NULL)
+        return;
+    pthread_mutex_lock(&store->lock);
+    end_use(store, resident);
+    pthread_mutex_unlock(&store->lock);
+}
+
+enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *name,
+                                     const char *tenant, const struct tensor_condition *condition,
+                                     struct fault *fault)
+{
+    uint64_t index;
+    pthread_mutex_lock(&store->lock);
+    enum gemmd_error code = find_own(store, name, tenant, &index, fault);
+    if (code == GEMMD_OK)
+        code = tensor_condition_require(condition, true, resident_etag(store->named[index]), fault);
+    if (code == GEMMD_OK)
+        remove_at(store, index);
+    pthread_mutex_unlock(&store->lock);
+    return code;
+}
+
+uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
+                           struct resident *page[], uint32_t capacity, bool *more)
+{
+    uint32_t count = 0;
+    uint64_t index;
+    *more = false;
+    pthread_mutex_lock(&store->lock);
+    if (find(store, after, &index))
+        index++;
+    for (; index < store->count && !*more; index++) {
+        if (!is_of(store->named[index], tenant))
+            continue;
+        if (count == capacity) {
+            *more = true;
+        } else {
+            page[count++] = store->named[index];
+            begin_use(store->named[index]);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    return count;
+}
+
+const char *resident_name(const struct resident *resident)
+{
+    return resident->name;
+}
+
+bool resident_evictable(const struct resident *resident)
+{
+    return resident->evictable;
+}
+
+const struct tensor *resident_tensor(const struct resident *resident)
+{
+    return &resident->tensor;
+}
+
+void *resident_memory(const struct resident *resident)
+{
+    return resident->memory;
+}
+
+uint64_t resident_rows(const struct resident *resident)
+{
+    return resident->rows;
+}
+
+uint64_t resident_leading(const struct resident *resident)
+{
+    return resident->leading;
+}
+
+uint64_t resident_memory_bytes(const struct resident *resident)
+{
+    return resident->memory_bytes;
+}
+
+const char *resident_etag(const struct resident *resident)
+{
+    return atomic_load_explicit(&resident->has_etag, memory_order_acquire) ? resident->etag : NULL;
+}
+
+void tensor_store_set_etag(struct tensor_store *store, struct resident *resident,
+                           const char etag[TENSOR_ETAG_SIZE])
+{
+    pthread_mutex_lock(&store->lock);
+    if (!atomic_load_explicit(&resident->has_etag, memory_order_relaxed)) {
+        memcpy(resident->etag, etag, TENSOR_ETAG_SIZE);
+        atomic_store_explicit(&resident->has_etag, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+void tensor_store_count_use(struct tensor_store *store, bool found)
+{
+    atomic_fetch_add_explicit(found ? &store->hits : &store->misses, 1, memory_order_relaxed);
+}
+
+struct tensor_store_state tensor_store_state(struct tensor_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    struct tensor_store_state state = {
+        .used_bytes = store->arena == NULL ? 0 : arena_used_bytes(store->arena),
+        .capacity_bytes = store->arena == NULL ? 0 : arena_capacity_bytes(store->arena),
+        .count = store->count,
+        .hits = atomic_load_explicit(&store->hits, memory_order_relaxed),
+        .misses = atomic_load_explicit(&store->misses, memory_order_relaxed),
+        .evictions = store->evictions,
+    };
+    pthread_mutex_unlock(&store->lock);
+    return state;
+}

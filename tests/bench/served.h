@@ -1,0 +1,19 @@
+/*
+ * served.h - `gemmd-bench served`: what a product costs on the device as the daemon computes it.
+ *
+ * Where `gemmd-bench kernels` times kernels on operands as they like them, this times the whole of
+ * a gemm_kernel: operands as a request brings them, with all that has to be copied, turned, widened
+ * or split first. Against the kernel `cublas` and, where it takes the operands as they are, the
+ * best of cuBLASLt's candidates. And for f32 with precision full: the error of each against f64.
+ */
+#ifndef TESTS_BENCH_SERVED_H
+#define TESTS_BENCH_SERVED_H
+
+/* Names of groups of rows ("f32,tf32"), or NULL for all; `out`: a file for the tables, or NULL.
+ * Returns an exit status. */
+int bench_served(const char *groups, double seconds, const char *out);
+
+/* `gemmd-bench error`: f32 with precision full, k = 1 ... 8192 on easy and on hard operands. */
+int bench_error(const char *out);
+
+#endif

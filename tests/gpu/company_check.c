@@ -1,0 +1,225 @@
+#include "tests/gpu/company_check.h"
+
+#include <cuda_runtime_api.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "tests/product/cases.h"
+#include "tests/product/random.h"
+
+enum { M = 2100, N = 1032, K = 1048, STREAMS = 4, TIMES = 100, STARTS = 3 };
+
+struct company {
+    struct gemm_problem problem; /* of all rows; device pointers */
+    const struct gemm_kernel *kernel;
+    cudaStream_t streams[STREAMS];
+    struct gemm_context *contexts[STREAMS];
+    void *a, *b, *bias; /* b: twice */
+    void *c[STREAMS], *workspace[STREAMS];
+    uint64_t c_bytes, workspace_bytes;
+    unsigned char *expected, *got; /* host */
+    char why[160];
+};
+
+/* Numbers of either sign between 1/2 and 1, all bits of the mantissa drawn; of i8, any. */
+static void *drawn(enum gemmd_dtype dtype, uint64_t count, uint64_t times, uint64_t *seed)
+{
+    const uint64_t size = dtype_size(dtype), bytes = count * size;
+    const uint32_t keep = dtype == GEMMD_F32    ? 0x807fffff
+                          : dtype == GEMMD_BF16 ? 0x807f
+                          : dtype == GEMMD_F16  ? 0x83ff
+                                                : 0x87;
+    const uint32_t exponent = dtype == GEMMD_F32    ? 0x3f000000
+                              : dtype == GEMMD_BF16 ? 0x3f00
+                              : dtype == GEMMD_F16  ? 0x3800
+                                                    : 0x30;
+    unsigned char *host = malloc(bytes);
+    void *device = NULL;
+    if (host == NULL || cudaMalloc(&device, bytes * times) != cudaSuccess) {
+        free(host);
+        return NULL;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t bits = (uint32_t)random_next(seed);
+        const uint32_t value =
+            dtype == GEMMD_I8 || dtype == GEMMD_I32 ? bits : (bits & keep) | exponent;
+        memcpy(host + i * size, &value, size); /* both machines are little-endian */
+    }
+    for (uint64_t i = 0; i < times; i++)
+        (void)cudaMemcpy((char *)device + i * bytes, host, bytes, cudaMemcpyHostToDevice);
+    free(host);
+    return device;
+}
+
+static void close_company(struct company *c)
+{
+    for (unsigned i = 0; i < STREAMS; i++) {
+        gemm_context_destroy(c->contexts[i]);
+        if (c->streams[i] != NULL)
+            (void)cudaStreamDestroy(c->streams[i]);
+        (void)cudaFree(c->c[i]);
+        (void)cudaFree(c->workspace[i]);
+    }
+    (void)cudaFree(c->a);
+    (void)cudaFree(c->b);
+    (void)cudaFree(c->bias);
+    free(c->expected);
+    free(c->got);
+}
+
+static bool open_company(struct company *c)
+{
+    struct gemm_problem *p = &c->problem;
+    uint64_t seed = 4711 + (uint64_t)p->dtype;
+    c->c_bytes = (uint64_t)M * N * dtype_size(p->out);
+    c->a = drawn(p->dtype, (uint64_t)M * K, 1, &seed);
+    c->b = drawn(p->dtype, (uint64_t)K * N, 2, &seed);
+    c->bias = drawn(p->out, N, 1, &seed);
+    c->expected = malloc(c->c_bytes);
+    c->got = malloc(c->c_bytes);
+    /* A batch of two needs the most. */
+    struct gemm_problem two = *p;
+    two.batch = 2;
+    uint64_t most;
+    if (!c->kernel->workspace_bytes(p, &c->workspace_bytes) ||
+        !c->kernel->workspace_bytes(&two, &most))
+        return false;
+    c->workspace_bytes = most > c->workspace_bytes ? most : c->workspace_bytes;
+    for (unsigned i = 0; i < STREAMS; i++) {
+        struct fault fault;
+        if (cudaStreamCreateWithFlags(&c->streams[i], cudaStreamNonBlocking) != cudaSuccess ||
+            gemm_context_create(GEMM_BACKEND_CUDA, c->streams[i], 0, &c->contexts[i], &fault) !=
+                GEMMD_OK ||
+            cudaMalloc(&c->c[i], c->c_bytes) != cudaSuccess ||
+            cudaMalloc(&c->workspace[i], c->workspace_bytes + 256) != cudaSuccess)
+            return false;
+    }
+    p->a = c->a;
+    p->b = c->b;
+    return c->a != NULL && c->b != NULL && c->bias != NULL && c->expected != NULL && c->got != NULL;
+}
+
+/* Computes `problem` on one stream, into poisoned memory. */
+static bool enqueue(struct company *c, unsigned stream, struct gemm_problem problem)
+{
+    problem.c = c->c[stream];
+    return cudaMemsetAsync(c->c[stream], 0xff, c->c_bytes, c->streams[stream]) == cudaSuccess &&
+           c->kernel->run(c->contexts[stream], &problem, c->workspace[stream]) == GEMMD_OK;
+}
+
+static bool fetch(struct company *c, unsigned stream, unsigned char *to, uint64_t bytes)
+{
+    return cudaMemcpyAsync(to, c->c[stream], bytes, cudaMemcpyDeviceToHost, c->streams[stream]) ==
+               cudaSuccess &&
+           cudaStreamSynchronize(c->streams[stream]) == cudaSuccess;
+}
+
+/* `rows` rows from `first` on, against the same rows of the whole. */
+static bool rows_agree(struct company *c, struct gemm_problem problem, uint64_t first,
+                       uint64_t rows)
+{
+    const uint64_t line = N * dtype_size(problem.out);
+    problem.m = rows;
+    problem.a = (const char *)c->a + first * K * dtype_size(problem.dtype);
+    snprintf(c->why, sizeof c->why, "rows %" PRIu64 " to %" PRIu64 " by themselves", first,
+             first + rows - 1);
+    return enqueue(c, 0, problem) && fetch(c, 0, c->got, rows * line) &&
+           memcmp(c->got, c->expected + first * line, rows * line) == 0;
+}
+
+static bool stacks_agree(struct company *c, const struct gemm_problem *problem)
+{
+    static const uint64_t heights[] = {1, 2, 63, 64, 65, 128, 129, 300, 1000};
+    static const uint64_t starts[STARTS] = {0, 777, 1099};
+    for (unsigned h = 0; h < sizeof heights / sizeof heights[0]; h++)
+        for (unsigned s = 0; s < STARTS; s++)
+            if (!rows_agree(c, *problem, starts[s], heights[h]))
+                return false;
+    return true;
+}
+
+/* The whole as two problems of half the rows and the same B. */
+static bool batch_agrees(struct company *c, struct gemm_problem problem)
+{
+    snprintf(c->why, sizeof c->why, "as a batch of two");
+    problem.m = M / 2;
+    problem.batch = 2;
+    problem.stride_a = (uint64_t)(M / 2) * K;
+    problem.stride_c = problem.stride_c0 = (uint64_t)(M / 2) * N;
+    return enqueue(c, 0, problem) && fetch(c, 0, c->got, c->c_bytes) &&
+           memcmp(c->got, c->expected, c->c_bytes) == 0;
+}
+
+static bool streams_agree(struct company *c, const struct gemm_problem *problem)
+{
+    for (unsigned i = 0; i < TIMES / STREAMS; i++) {
+        for (unsigned s = 0; s < STREAMS; s++)
+            if (!enqueue(c, s, *problem))
+                return false;
+        for (unsigned s = 0; s < STREAMS; s++) {
+            snprintf(c->why, sizeof c->why, "time %u on stream %u", i, s);
+            if (!fetch(c, s, c->got, c->c_bytes) || memcmp(c->got, c->expected, c->c_bytes) != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool company_agrees(struct company *c)
+{
+    for (unsigned fused = 0; fused < 2; fused++) {
+        struct gemm_problem problem = c->problem;
+        problem.bias = fused ? c->bias : NULL;
+        problem.act = !fused                     ? GEMM_ACT_NONE
+                      : problem.out == GEMMD_I32 ? GEMM_ACT_RELU
+                                                 : GEMM_ACT_GELU_TANH;
+        snprintf(c->why, sizeof c->why, "the launch of all rows");
+        if (!enqueue(c, 0, problem) || !fetch(c, 0, c->expected, c->c_bytes) ||
+            !stacks_agree(c, &problem) || !batch_agrees(c, problem) || !streams_agree(c, &problem))
+            return false;
+    }
+    return true;
+}
+
+static bool check_types(const struct gemm_device *device, struct gemm_problem problem)
+{
+    struct company company = {.problem = problem};
+    bool right = true;
+    gemm_problem_contiguous(&company.problem);
+    if (gemm_select(device, "auto", &company.problem, &company.kernel, NULL) != GEMMD_OK ||
+        company.kernel->compute_capability == 0)
+        return true;
+    snprintf(company.why, sizeof company.why, "no memory");
+    right = open_company(&company) && company_agrees(&company);
+    printf("%-8s %-8s to %-5s%s%s  rows in any company: %s%s\n", company.kernel->name,
+           dtype_name(problem.dtype), dtype_name(problem.out),
+           problem.precision == GEMM_PRECISION_TF32 ? " tf32" : "", problem.transb ? " T" : "",
+           right ? "the same bytes" : "OTHER BYTES, ", right ? "" : company.why);
+    close_company(&company);
+    return right;
+}
+
+void company_check(const struct gemm_device *device, uint64_t *passed, uint64_t *failed)
+{
+    for (uint32_t i = 0; i < case_types_count(); i++)
+        for (unsigned variant = 0; variant < 4; variant++) {
+            const struct gemm_problem problem = {.dtype = case_types[i].dtype,
+                                                 .out = case_types[i].out,
+                                                 .precision = variant & 1 ? GEMM_PRECISION_TF32
+                                                                          : GEMM_PRECISION_FULL,
+                                                 .transb = variant & 2,
+                                                 .m = M,
+                                                 .n = N,
+                                                 .k = K,
+                                                 .batch = 1,
+                                                 .alpha = 1};
+            if (problem.precision == GEMM_PRECISION_TF32 && problem.dtype != GEMMD_F32)
+                continue;
+            const bool right = check_types(device, problem);
+            *passed += right;
+            *failed += !right;
+        }
+}

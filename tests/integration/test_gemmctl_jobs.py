@@ -1,0 +1,127 @@
+"""gemmctl gemm --async and gemmctl job, against a real daemon."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from matrices import Problem, assert_right, random_operands
+from test_gemmctl import DONE, FAILED, NETWORK, REFUSED, USAGE, succeed, write
+
+LONG = 1200  # with the naive kernel on one thread: seconds
+UNKNOWN = "0" * 32
+
+
+@pytest.fixture
+def busy(start, gemmctl, tmp_path):
+    """run(*arguments) against a daemon whose device is kept busy by the first job, whose id is
+    busy.first."""
+    daemon = start("--cpu-threads", "1", "--drain-timeout", "600s")
+    np.save(tmp_path / "L.npy", np.ones((LONG, LONG), np.float32))
+
+    def runner(*arguments):
+        return subprocess.run([gemmctl, *map(str, arguments)], cwd=tmp_path, capture_output=True,
+                              env={**os.environ, "GEMMD_URL": daemon.url}, timeout=PATIENCE_S,
+                              check=False)
+
+    runner.first = succeed(runner("gemm", "L.npy", "L.npy", "--kernel", "naive",
+                                  "--async")).stdout.decode().strip()
+    yield runner
+    runner("job", "cancel", runner.first)
+
+
+def hand_in(run, *arguments):
+    lines = succeed(run("gemm", *arguments, "--async")).stdout.decode().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_from_hand_in_to_result(run, tmp_path, rng):
+    problem = Problem(31, 17, 9)
+    operands = random_operands(problem, rng)
+    job = hand_in(run, *write(tmp_path, operands))
+    assert succeed(run("job", "wait", job)).stdout == b"done\n"
+    assert succeed(run("job", "status", job)).stdout == b"done\n"
+    succeed(run("job", "result", job, "-o", "C.npy"))
+    assert_right(problem, operands, np.load(tmp_path / "C.npy").tobytes(), rng)
+    piped = succeed(run("job", "result", job, "--format", "raw")).stdout
+    assert piped == np.load(tmp_path / "C.npy").tobytes()
+    succeed(run("job", "cancel", job))
+    assert run("job", "status", job).returncode == FAILED
+
+
+def test_json(run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    taken = json.loads(succeed(run("gemm", *files, "--async", "--json")).stdout)
+    job = taken["job"]
+    status = json.loads(succeed(run("job", "wait", job, "--json")).stdout)
+    assert (status["id"], status["state"], status["http_status"]) == (job, "done", 200)
+    assert status["request_id"] == taken["request_id"]
+    assert status["queued_ms"] >= 0 and status["created"].endswith("Z")
+    report = json.loads(succeed(run("job", "result", job, "-o", "C.npy", "--json")).stdout)
+    assert (report["shape"], report["dtype"]) == ([5, 7], "f32")
+    assert json.loads(succeed(run("job", "cancel", job, "--json")).stdout)["cancelled"] is True
+
+
+def test_not_there_yet(busy, tmp_path):
+    np.save(tmp_path / "A.npy", np.ones((2, 2), np.float32))
+    job = hand_in(busy, "A.npy", "A.npy")
+    result = busy("job", "result", job, "-o", "C.npy")
+    assert result.returncode == REFUSED, result
+    assert not (tmp_path / "C.npy").exists()
+    assert busy("job", "status", job).stdout in (b"queued\n", b"running\n")
+    waited = busy("job", "wait", job, "--timeout", "1ms")
+    assert waited.returncode == NETWORK, waited
+    succeed(busy("job", "cancel", job))
+    cancelled = busy("job", "wait", job)
+    assert (cancelled.returncode, cancelled.stdout) == (FAILED, b"cancelled\n"), cancelled
+    assert busy("job", "result", job, "-o", "C.npy").returncode == FAILED
+
+
+def test_deadline_of_a_job(busy, tmp_path):
+    """It fails on the daemon, and says so when it is asked."""
+    np.save(tmp_path / "A.npy", np.ones((2, 2), np.float32))
+    job = hand_in(busy, "A.npy", "A.npy", "--timeout", "1ms")
+    waited = busy("job", "wait", job)
+    assert (waited.returncode, waited.stdout) == (FAILED, b"failed\n"), waited
+    result = busy("job", "result", job, "-o", "C.npy")
+    assert result.returncode == NETWORK and b"504" in result.stderr, result
+
+
+def test_daemon_without_jobs(start, gemmctl, tmp_path, rng):
+    daemon = start("--max-jobs", "0")
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = subprocess.run([gemmctl, "gemm", *files, "--async", "--url", daemon.url],
+                            cwd=tmp_path, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == FAILED
+    assert b"takes no jobs" in result.stderr and result.stdout == b""
+
+
+@pytest.mark.parametrize("arguments, status, says", [
+    (["job", "status", UNKNOWN], FAILED, "404"),
+    (["job", "wait", UNKNOWN], FAILED, "404"),
+    (["job", "result", UNKNOWN, "-o", "C.npy"], FAILED, "404"),
+    (["job", "cancel", UNKNOWN], FAILED, "404"),
+    (["job", "status", "a/b"], USAGE, "no id"),
+    (["job", "result", UNKNOWN, "--json"], USAGE, "standard output"),
+    (["job", "result", UNKNOWN, "-o", "C.npy", "--format", "png"], USAGE, "png"),
+    (["job"], USAGE, "missing"),
+    (["gemm", "A.npy", "B.npy", "--async", "-o", "C.npy"], USAGE, "job result"),
+    (["gemm", "A.npy", "B.npy", "--async", "--timeout", "soon"], USAGE, "soon"),
+])
+def test_mistakes(arguments, status, says, run, tmp_path, rng):
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = run(*arguments)
+    assert result.returncode == status, result
+    assert says in result.stderr.decode()
+
+
+def test_job_result_that_cannot_be_written(run, tmp_path, rng):
+    job = hand_in(run, *write(tmp_path, random_operands(Problem(5, 7, 3), rng)))
+    succeed(run("job", "wait", job))
+    result = run("job", "result", job, "-o", "no/such/folder/C.npy")
+    assert result.returncode == FAILED and b"no/such/folder" in result.stderr
+    assert succeed(run("job", "result", job, "-o", "C.npy", "--timing")).returncode == DONE

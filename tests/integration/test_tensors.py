@@ -1,0 +1,483 @@
+"""/tensors: what goes in comes out, conditions are kept, tenants kept apart, memory bounded."""
+
+import hashlib
+import io
+import json
+import random
+
+import ml_dtypes
+import numpy as np
+import pytest
+import requests
+import safetensors
+import safetensors.numpy
+
+from daemon import PATIENCE_S
+from matrices import NUMPY
+from test_metrics import scrape, total
+from wire import Wire, request
+
+RAW = "application/octet-stream"
+NPY = "application/x-npy"
+SAFETENSORS = "application/vnd.safetensors"
+PAGE = 4096
+DTYPE = {kind: name for name, kind in NUMPY.items()}
+
+
+def etag(array):
+    """As PROTOCOL.md says any client can compute it."""
+    head = f"{DTYPE[array.dtype]}:{','.join(map(str, array.shape))}\n"
+    return f'"{hashlib.sha256(head.encode() + np.ascontiguousarray(array).tobytes()).hexdigest()}"'
+
+
+def encode(media_type, array):
+    if media_type == RAW:
+        return np.ascontiguousarray(array).tobytes()
+    if media_type == NPY:
+        out = io.BytesIO()
+        np.lib.format.write_array(out, array)
+        return out.getvalue()
+    return safetensors.numpy.save({"weights": np.ascontiguousarray(array)})
+
+
+def parameters(media_type, array, **more):
+    if media_type == RAW:
+        more |= {"dtype": DTYPE[array.dtype], "shape": ",".join(map(str, array.shape))}
+    return more
+
+
+class Tensors:
+    """Requests to one daemon's /tensors, as one tenant."""
+
+    def __init__(self, url, token=None):
+        self.url = f"{url}/tensors"
+        self.session = requests.Session()
+        if token:
+            self.session.headers["Authorization"] = f"Bearer {token}"
+
+    def put(self, name, array, media_type=RAW, headers=None, **more):
+        return self.session.put(f"{self.url}/{name}", params=parameters(media_type, array, **more),
+                                data=encode(media_type, array), timeout=PATIENCE_S,
+                                headers={"Content-Type": media_type, **(headers or {})})
+
+    def send(self, method, name="", body=None, headers=None, **params):
+        return self.session.request(method, f"{self.url}/{name}" if name else self.url,
+                                    data=body, params=params, headers=headers, timeout=PATIENCE_S)
+
+    def get(self, name="", **headers):
+        return self.send("GET", name, headers=headers)
+
+    def names(self):
+        return [tensor["name"] for tensor in self.get().json()["tensors"]]
+
+
+@pytest.fixture(scope="module")
+def shared(url):
+    with requests.Session():
+        yield Tensors(url)
+
+
+@pytest.fixture
+def name(request, shared):
+    """A name of the test's own on the shared daemon; nothing is left under it."""
+    name = "t." + hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    yield name
+    shared.send("DELETE", name)
+
+
+def values(rng, dtype, shape):
+    kind = NUMPY[dtype]
+    if kind.kind == "i":
+        return rng.integers(-100, 100, shape).astype(kind)
+    return rng.uniform(-1, 1, shape).astype(kind)
+
+
+def read(answer, dtype, shape):
+    """The array, after checking that the format says what it is."""
+    media_type = answer.headers["Content-Type"]
+    if media_type == NPY:
+        array = np.lib.format.read_array(io.BytesIO(answer.content))
+        assert array.dtype == np.dtype({"bf16": "V2", "f8_e4m3": "V1"}.get(dtype, NUMPY[dtype]))
+        array = array.view(NUMPY[dtype])
+    elif media_type == SAFETENSORS:
+        ((_, tensor),) = safetensors.deserialize(answer.content)
+        array = np.frombuffer(tensor["data"], NUMPY[dtype]).reshape(tensor["shape"])
+    else:
+        assert media_type == RAW
+        array = np.frombuffer(answer.content, NUMPY[dtype]).reshape(shape)
+    assert array.shape == shape
+    return array
+
+
+# --- what goes in comes out ---
+
+@pytest.mark.parametrize("dtype", sorted(NUMPY))
+@pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
+@pytest.mark.parametrize("wanted", [None, RAW, NPY, SAFETENSORS])
+def test_in_and_out(dtype, sent, wanted, shared, name, rng):
+    array = values(rng, dtype, (5, 7))
+    answer = shared.put(name, array, sent)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["ETag"] == etag(array)
+    assert answer.headers["Location"] == f"/tensors/{name}"
+    described = answer.json()
+    assert described.pop("memory_bytes") % PAGE == 0
+    assert described == {"name": name, "dtype": dtype, "shape": [5, 7], "bytes": array.nbytes,
+                         "etag": etag(array), "evictable": False}
+
+    headers = {"Accept": wanted} if wanted else {}
+    answer = shared.get(name, **headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == (wanted or RAW)
+    assert answer.headers["Gemmd-Shape"] == "5,7"
+    assert answer.headers["Gemmd-Dtype"] == dtype
+    assert answer.headers["ETag"] == etag(array)
+    assert read(answer, dtype, (5, 7)).tobytes() == array.tobytes()
+
+    head = shared.send("HEAD", name, headers=headers)
+    assert head.status_code == 200 and head.content == b""
+    for header in ("Content-Type", "Content-Length", "ETag", "Gemmd-Shape", "Gemmd-Dtype"):
+        assert head.headers[header] == answer.headers[header]
+
+
+@pytest.mark.parametrize("shape", [(1,), (17,), (3, 1), (1, 3), (2, 3, 5), (2, 2, 3, 5),
+                                   (1, 2, 1, 3, 1, 2, 1, 2)])
+@pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
+def test_any_rank(shape, sent, shared, name, rng):
+    array = values(rng, "f16", shape)
+    answer = shared.put(name, array, sent)
+    assert (answer.status_code, answer.headers["ETag"]) == (201, etag(array)), answer.text
+    assert read(shared.get(name, Accept=NPY), "f16", shape).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (3, 4, 5), (301, 203)])
+def test_fortran_order_comes_back_row_by_row(shape, shared, name, rng):
+    array = values(rng, "f32", shape)
+    answer = shared.put(name, np.asfortranarray(array), NPY)
+    assert (answer.status_code, answer.headers["ETag"]) == (201, etag(array)), answer.text
+    assert read(shared.get(name), "f32", shape).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
+def test_a_chunked_body(sent, shared, name, rng):
+    array = values(rng, "f32", (700, 901))  # larger than what a chunked body starts with
+    body = encode(sent, array)
+    answer = shared.send("PUT", name, headers={"Content-Type": sent},
+                         body=(body[i:i + 99991] for i in range(0, len(body), 99991)),
+                         **parameters(sent, array))
+    assert (answer.status_code, answer.headers["ETag"]) == (201, etag(array)), answer.text
+    assert shared.get(name).content == array.tobytes()
+
+
+def test_types_of_curl_and_none(shared, name, rng):
+    array = values(rng, "f32", (2, 3))
+    for media_type in ("application/x-www-form-urlencoded", None):
+        headers = {"Content-Type": media_type} if media_type else {}
+        answer = shared.send("PUT", name, body=array.tobytes(), headers=headers, shape="2,3")
+        assert answer.headers["ETag"] == etag(array), answer.text  # dtype is f32 by default
+
+
+def test_replacing_and_removing(shared, name, rng):
+    first, second = values(rng, "f32", (4, 4)), values(rng, "i8", (3, 2))
+    assert shared.put(name, first).status_code == 201
+    answer = shared.put(name, second, evictable=1)
+    assert answer.status_code == 200
+    assert answer.json()["shape"] == [3, 2] and answer.json()["evictable"] is True
+    assert "Location" not in answer.headers
+    assert shared.get(name).content == second.tobytes()
+    answer = shared.send("DELETE", name)
+    assert (answer.status_code, answer.content) == (204, b"")
+    for method in ("GET", "HEAD", "DELETE"):
+        assert shared.send(method, name).status_code == 404
+
+
+# --- conditions ---
+
+def test_conditional_get(shared, name, rng):
+    array = values(rng, "f32", (2, 3))
+    tag = shared.put(name, array).headers["ETag"]
+    for method in ("GET", "HEAD"):
+        for listed in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            answer = shared.send(method, name, headers={"If-None-Match": listed})
+            assert (answer.status_code, answer.content) == (304, b""), listed
+            assert answer.headers["ETag"] == tag
+        assert shared.send(method, name, headers={"If-None-Match": '"other"'}).status_code == 200
+        assert shared.send(method, name, headers={"If-Match": tag}).status_code == 200
+        assert shared.send(method, name, headers={"If-Match": '"other"'}).status_code == 412
+
+
+def test_safe_replacing(shared, name, rng):
+    first, second = values(rng, "f32", (2, 3)), values(rng, "f32", (2, 3))
+    assert shared.put(name, first, headers={"If-Match": "*"}).status_code == 412
+    assert shared.put(name, first, headers={"If-None-Match": "*"}).status_code == 201
+    answer = shared.put(name, second, headers={"If-None-Match": "*"})
+    assert (answer.status_code, answer.json()["field"]) == (412, "If-None-Match")
+    assert shared.put(name, second, headers={"If-Match": etag(second)}).status_code == 412
+    assert shared.put(name, second, headers={"If-Match": etag(first)}).status_code == 200
+    assert shared.send("DELETE", name, headers={"If-Match": etag(first)}).status_code == 412
+    assert shared.send("DELETE", name, headers={"If-Match": etag(second)}).status_code == 204
+
+
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match"])
+def test_what_is_no_entity_tag_is_refused(header, shared, name, rng):
+    answer = shared.put(name, values(rng, "f32", (2, 3)), headers={header: "abcdef"})
+    assert (answer.status_code, answer.json()["field"]) == (400, header)
+
+
+def test_what_is_there_is_not_uploaded_again(shared, name, address, rng):
+    """The probe: 412 before any byte of the body, or 100 Continue."""
+    array = values(rng, "f32", (64, 64))
+    target = f"/tensors/{name}?dtype=f32&shape=64,64"
+    headers = [("Content-Length", array.nbytes), ("Expect", "100-continue"),
+               ("If-None-Match", etag(array))]
+    with Wire(address) as wire:
+        wire.send(request("PUT", target, headers))
+        assert wire.receive().status == 100
+        wire.send(array.tobytes())
+        assert wire.receive().status == 201
+        wire.send(request("PUT", target, headers))
+        assert wire.receive().status == 412  # nothing of the body was sent
+
+
+# --- what is refused ---
+
+@pytest.mark.parametrize("bad", ["a b", "a%2Fb", "%C3%A9", "a/b", "x" * 129, "a+b", ""])
+def test_bad_names(bad, url, address):
+    for method in ("PUT", "GET", "HEAD", "DELETE"):
+        target = f"/tensors/{bad.replace(' ', '%20')}?shape=1"
+        if method != "PUT":
+            target = target.partition("?")[0]
+        with Wire(address) as wire:
+            headers = [("Content-Length", 4)] if method == "PUT" else []
+            wire.send(request(method, target, headers, b"1234" if method == "PUT" else b""))
+            assert wire.receive(head=method == "HEAD").status == 400, (method, bad)
+
+
+def test_the_longest_name(shared, rng):
+    name = "A-z_0.9" + "x" * 121
+    assert shared.put(name, values(rng, "f32", (1,))).status_code == 201
+    assert name in shared.names()
+    assert shared.send("DELETE", name).status_code == 204
+
+
+@pytest.mark.parametrize("query, body, field", [
+    ("dtype=f32", 4, "shape"), ("shape=2,3&dtype=f33", 24, "dtype"), ("shape=0", 0, "shape"),
+    ("shape=2,3&m=2", 24, "m"), ("shape=2&shape=2", 8, "shape"), ("shape=1,1,1,1,1,1,1,1,1", 4, "shape"),
+    ("shape=2,3", 23, None), ("shape=2,3", 25, None), ("shape=2,3", 0, None),
+    ("shape=2,3&evictable=2", 24, "evictable"),
+])
+def test_bad_parameters(query, body, field, shared, name):
+    answer = shared.session.put(f"{shared.url}/{name}?{query}", data=b"\0" * body,
+                                timeout=PATIENCE_S)
+    assert (answer.status_code, answer.json().get("field")) == (400, field), answer.text
+    assert shared.get(name).status_code == 404
+
+
+@pytest.mark.parametrize("cut", [1, 5, 64, 120])
+@pytest.mark.parametrize("sent", [NPY, SAFETENSORS])
+def test_arrays_cut_short_or_grown(cut, sent, shared, name, rng):
+    body = encode(sent, values(rng, "f32", (2, 3)))
+    for wrong in (body[:-cut], body + b"\0" * cut):
+        for chunks in (wrong, iter([wrong])):
+            answer = shared.send("PUT", name, body=chunks, headers={"Content-Type": sent})
+            assert answer.status_code == 400, answer.text
+    assert shared.get(name).status_code == 404
+
+
+def test_other_refusals(shared, name, rng):
+    array = values(rng, "f32", (2, 3))
+    assert shared.put(name, array, "text/plain").status_code == 415
+    two = safetensors.numpy.save({"a": array, "b": array})
+    answer = shared.send("PUT", name, body=two, headers={"Content-Type": SAFETENSORS})
+    assert answer.status_code == 400
+    assert shared.send("PUT", name, body=encode(NPY, array.astype(">f4")),
+                       headers={"Content-Type": NPY}).status_code == 422
+    assert shared.put(name, array, NPY, shape="3,2").json()["field"] == "shape"
+    assert shared.put(name, array, NPY, dtype="f16").json()["field"] == "dtype"
+    assert shared.put(name, array).status_code == 201
+    assert shared.get(name, Accept="text/html").status_code == 406
+    for method in ("GET", "DELETE"):
+        assert shared.send(method, name, body=b"body").status_code == 400
+    for method, target in (("POST", name), ("PATCH", name), ("PUT", ""), ("DELETE", "")):
+        answer = shared.send(method, target)
+        assert answer.status_code == 405
+        assert answer.headers["Allow"] == ("GET, HEAD, PUT, DELETE" if target else "GET, HEAD")
+
+
+def test_a_body_over_the_limit(start, rng):
+    daemon = start("--max-body", "1000", "--max-result", "500")
+    tensors = Tensors(daemon.url)
+    assert tensors.put("a", values(rng, "i8", (1001,))).status_code == 413
+    answer = tensors.send("PUT", "a", body=iter([b"\0" * 1001]), shape="1001", dtype="i8")
+    assert answer.status_code == 413
+    assert tensors.put("a", values(rng, "i8", (501,))).status_code == 201
+    assert tensors.get("a").status_code == 413
+    assert tensors.send("HEAD", "a").status_code == 413
+    assert tensors.put("a", values(rng, "i8", (500,))).status_code == 200
+    assert len(tensors.get("a").content) == 500
+
+
+# --- the list ---
+
+def test_the_list(start, rng):
+    daemon = start()
+    tensors = Tensors(daemon.url)
+    assert tensors.get().json() == {"tensors": [], "next": None}
+    names = [f"n{i:02}" for i in range(12)]
+    shuffled = names[:]
+    random.Random(1).shuffle(shuffled)
+    described = {name: tensors.put(name, values(rng, "f16", (2, 3))).json() for name in shuffled}
+    answer = tensors.get()
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json() == {"tensors": [described[name] for name in names], "next": None}
+    pages, after = [], {}
+    while True:
+        page = tensors.send("GET", **after, limit=5).json()
+        pages.append([tensor["name"] for tensor in page["tensors"]])
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert pages == [names[:5], names[5:10], names[10:]]
+    assert tensors.send("HEAD").headers["Content-Length"] == str(len(answer.content))
+    for params, field in (({"limit": 0}, "limit"), ({"limit": 1001}, "limit"),
+                          ({"after": "a b"}, "after"), ({"page": 1}, "page")):
+        wrong = tensors.send("GET", **params)
+        assert (wrong.status_code, wrong.json()["field"]) == (400, field)
+
+
+# --- memory ---
+
+def memory_of(daemon):
+    text = scrape(daemon)
+    return {name: total(text, f"gemmd_tensor_{name}") for name in
+            ("memory_used_bytes", "memory_capacity_bytes", "names", "evictions_total")}
+
+
+def test_the_budget(start, rng):
+    daemon = start("--tensor-bytes", str(8 * PAGE))
+    tensors = Tensors(daemon.url)
+    page = values(rng, "i8", (PAGE,))
+    assert tensors.put("a", np.concatenate([page] * 6)).status_code == 201
+    answer = tensors.put("b", np.concatenate([page] * 3))
+    assert answer.status_code == 507
+    assert answer.json()["detail"].endswith(f"{3 * PAGE} bytes needed, {2 * PAGE} free")
+    assert answer.json()["type"] == "urn:gemmd:error:no-room"
+    assert tensors.put("b", np.concatenate([page] * 2)).status_code == 201
+    assert memory_of(daemon) == {"memory_used_bytes": 8 * PAGE, "memory_capacity_bytes": 8 * PAGE,
+                                 "names": 2, "evictions_total": 0}
+    # A refused one leaves nothing behind, and the old tensor in place.
+    assert tensors.put("b", np.concatenate([page] * 3)).status_code == 507
+    assert tensors.get("b").content == page.tobytes() * 2
+    assert tensors.send("DELETE", "a").status_code == 204
+    assert memory_of(daemon)["memory_used_bytes"] == 2 * PAGE
+
+
+def test_no_room_is_said_before_the_body(start):
+    daemon = start("--tensor-bytes", str(PAGE))
+    with Wire(daemon.address) as wire:
+        wire.send(request("PUT", f"/tensors/a?dtype=i8&shape={PAGE + 1}",
+                          [("Content-Length", PAGE + 1), ("Expect", "100-continue")]))
+        assert wire.receive().status == 507
+
+
+def test_without_memory_nothing_stays(start, rng):
+    daemon = start("--tensor-bytes", "0")
+    tensors = Tensors(daemon.url)
+    assert tensors.put("a", values(rng, "f32", (1,))).status_code == 507
+    assert tensors.get().json()["tensors"] == []
+    assert daemon.session.get(f"{daemon.url}/info").json()["limits"]["tensor-bytes"] == 0
+
+
+def test_eviction(start, rng):
+    daemon = start("--tensor-bytes", str(4 * PAGE))
+    tensors = Tensors(daemon.url)
+    page = values(rng, "i8", (PAGE,))
+    assert tensors.put("kept", page).status_code == 201
+    for name in "abc":
+        assert tensors.put(name, page, evictable=1).status_code == 201
+    assert tensors.get("a").status_code == 200  # used: b is the oldest now
+    assert tensors.put("d", page, evictable=1).status_code == 201
+    assert tensors.names() == ["a", "c", "d", "kept"]
+    assert tensors.put("e", np.concatenate([page] * 3)).status_code == 201
+    assert tensors.names() == ["e", "kept"]
+    assert tensors.put("f", page).status_code == 507
+    assert memory_of(daemon)["evictions_total"] == 4
+
+
+def test_many_tiny_ones_and_none_left(start):
+    """As many as fit, and memory back to nothing when they are gone."""
+    daemon = start("--tensor-bytes", str(500 * PAGE))
+    tensors = Tensors(daemon.url)
+    one = np.zeros(1, np.int8)
+    statuses = [tensors.put(f"t{i}", one).status_code for i in range(510)]
+    assert statuses == [201] * 500 + [507] * 10
+    assert memory_of(daemon)["names"] == 500
+    for name in tensors.names():
+        assert tensors.send("DELETE", name).status_code == 204
+    assert memory_of(daemon)["memory_used_bytes"] == 0
+
+
+# --- tenants ---
+
+@pytest.fixture
+def tenants(start, tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("alice:a-secret-of-alice\nbob:a-secret-of-bob\n")
+    file.chmod(0o600)
+    daemon = start("--token-file", str(file), "--tensor-bytes", str(16 * PAGE), ready=False)
+    daemon.wait_until_listening().wait_until_ready()
+    return daemon, Tensors(daemon.url, "a-secret-of-alice"), Tensors(daemon.url, "a-secret-of-bob")
+
+
+def test_another_tenants_tensor(tenants, rng):
+    daemon, alice, bob = tenants
+    array = values(rng, "f32", (2, 2))
+    assert Tensors(daemon.url).put("w", array).status_code == 401
+    assert alice.put("w", array).status_code == 201
+    for method in ("GET", "HEAD", "DELETE"):
+        assert bob.send(method, "w").status_code == 403
+    assert bob.put("w", array).status_code == 403
+    assert bob.put("w", array, headers={"If-None-Match": etag(array)}).status_code == 403
+    product = {"a": "w", "b": "w"}
+    answer = bob.session.post(f"{daemon.url}/gemm", params=product, data=b"", timeout=PATIENCE_S)
+    assert (answer.status_code, answer.json()["field"]) == (403, "a")
+    answer = bob.session.post(f"{daemon.url}/gemm", params={"m": 2, "n": 2, "k": 2, "store": "w"},
+                              data=array.tobytes() * 2, timeout=PATIENCE_S)
+    assert (answer.status_code, answer.json()["field"]) == (403, "store")
+    assert bob.names() == [] and alice.names() == ["w"]
+    answer = alice.session.post(f"{daemon.url}/gemm", params=product, data=b"", timeout=PATIENCE_S)
+    assert answer.status_code == 200
+    assert alice.send("DELETE", "w").status_code == 204
+    assert bob.put("w", array).status_code == 201
+
+
+def test_nobody_evicts_anothers(tenants, rng):
+    _, alice, bob = tenants
+    half = values(rng, "i8", (8 * PAGE,))
+    assert alice.put("a", half, evictable=1).status_code == 201
+    assert bob.put("b", half, evictable=1).status_code == 201
+    assert bob.put("c", np.concatenate([half, half[:1]])).status_code == 507
+    assert bob.put("c", half).status_code == 201
+    assert (alice.names(), bob.names()) == (["a"], ["c"])
+
+
+# --- the end ---
+
+def test_what_draining_leaves(start, rng):
+    """Tensors are gone with the daemon; what is refused meanwhile is told so."""
+    daemon = start("--drain-delay", "300ms")
+    tensors = Tensors(daemon.url)
+    assert tensors.put("a", values(rng, "f32", (2, 3))).status_code == 201
+    daemon.terminate()
+    answer = tensors.put("b", values(rng, "f32", (2, 3)))  # still accepting
+    assert answer.status_code == 201
+    assert daemon.wait() == 0
+
+
+def test_the_log_names_them(start, rng):
+    daemon = start()
+    Tensors(daemon.url).put("weights", values(rng, "f32", (2, 3)))
+    line = daemon.wait_for(lambda lines: [line for line in lines if "weights" in
+                                          str(line.get("path", ""))], "the access log")[0]
+    assert (line["method"], line["status"], line["request_bytes"]) == ("PUT", 201, 24)
+    assert json.dumps(line)

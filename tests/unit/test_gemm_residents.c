@@ -1,0 +1,271 @@
+/* server/http/gemm_residents.c and gemm_request_settle_residents: what a product's resident
+ * operands say of it, and where they are. */
+#include <check.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "server/device/arena.h"
+#include "server/device/pool.h"
+#include "server/http/gemm_residents.h"
+
+enum { UNIT = ARENA_ALIGNMENT, UNITS = 32 };
+
+static unsigned char *memory;
+static struct tensor_store *store;
+static struct fault fault;
+
+static void put(const char *name, const char *tenant, enum gemmd_dtype dtype, uint32_t rank,
+                uint64_t first, uint64_t second, uint64_t third)
+{
+    static const struct tensor_condition always;
+    const uint64_t dims[] = {first, second, third};
+    struct tensor tensor;
+    struct resident *resident;
+    bool replaced;
+    ck_assert(tensor_init(&tensor, dtype, dims, rank, NULL));
+    const struct tensor_offer offer = {name, tenant, false, &tensor};
+    ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
+    ck_assert_int_eq(tensor_store_publish(store, resident, &always, &replaced, &fault), GEMMD_OK);
+    tensor_store_release(store, resident);
+}
+
+static void set_up(void)
+{
+    const struct gemm_device cpu = {GEMM_BACKEND_CPU, 0};
+    memory = aligned_alloc(UNIT, UNITS * UNIT);
+    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu);
+    ck_assert_ptr_nonnull(store);
+    memset(&fault, 0, sizeof fault);
+    put("a23", "t", GEMMD_F16, 2, 2, 3, 0);
+    put("b34", "t", GEMMD_F16, 2, 3, 4, 0);
+    put("w34", "t", GEMMD_F32, 2, 3, 4, 0);
+    put("batch5", "t", GEMMD_F16, 3, 5, 3, 4);
+    put("batch1", "t", GEMMD_F16, 3, 1, 3, 4);
+    put("vector", "t", GEMMD_F16, 1, 3, 0, 0);
+    put("sums", "t", GEMMD_I32, 2, 3, 4, 0);
+    put("theirs", "u", GEMMD_F16, 2, 3, 4, 0);
+}
+
+static void tear_down(void)
+{
+    tensor_store_destroy(store);
+    free(memory);
+}
+
+/* Sets the parameters, then does what the endpoint does. */
+static enum gemmd_error open_request(const char *query, enum format format,
+                                     struct gemm_request *request, struct gemm_residents *residents)
+{
+    char text[256], *rest = text;
+    gemm_request_init(request);
+    *residents = (struct gemm_residents){.tenant = NULL};
+    snprintf(text, sizeof text, "%s", query);
+    for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
+        char *name = strsep(&pair, "=");
+        ck_assert_msg(gemm_request_set(request, name, pair, &fault) == GEMMD_OK, "%s",
+                      fault.detail);
+    }
+    enum gemmd_error code = gemm_residents_acquire(residents, request, store, "t", &fault);
+    return code == GEMMD_OK ? gemm_request_check(request, format, &fault) : code;
+}
+
+static void close_request(struct gemm_residents *residents)
+{
+    gemm_residents_finish(residents, store, NULL);
+    gemm_residents_close(residents, store);
+}
+
+static const struct {
+    const char *query;
+    enum gemmd_error code;
+    const char *expected; /* "m n k batch dtype out", or the field at fault */
+} cases[] = {
+    {"b=b34&m=7", GEMMD_OK, "7 4 3 1 f16 f16"},
+    {"a=a23&n=7", GEMMD_OK, "2 7 3 1 f16 f16"},
+    {"a=a23&b=b34", GEMMD_OK, "2 4 3 1 f16 f16"},
+    {"a=a23&b=b34&m=2&n=4&k=3&batch=1&dtype=f16&out=f32", GEMMD_OK, "2 4 3 1 f16 f32"},
+    {"b=b34&transb=1&m=7", GEMMD_OK, "7 3 4 1 f16 f16"},
+    {"a=a23&transa=1&n=7", GEMMD_OK, "3 7 2 1 f16 f16"},
+    {"b=batch5&m=7", GEMMD_OK, "7 4 3 5 f16 f16"},
+    {"b=batch5&m=7&batch=5", GEMMD_OK, "7 4 3 5 f16 f16"},
+    {"b=batch1&m=7", GEMMD_OK, "7 4 3 1 f16 f16"},
+    {"a=a23&b=batch1", GEMMD_OK, "2 4 3 1 f16 f16"},
+    {"a=w34&b=w34&transb=1", GEMMD_OK, "3 3 4 1 f32 f32"},
+
+    {"b=b34", GEMMD_ERR_MALFORMED, "m"},
+    {"b=b34&m=7&k=4", GEMMD_ERR_MALFORMED, "k"},
+    {"b=b34&m=7&n=3", GEMMD_ERR_MALFORMED, "n"},
+    {"b=b34&m=7&batch=2", GEMMD_ERR_MALFORMED, "batch"},
+    {"b=batch5&m=7&batch=1", GEMMD_ERR_MALFORMED, "batch"},
+    {"b=b34&m=7&dtype=f32", GEMMD_ERR_MALFORMED, "dtype"},
+    {"a=b34&b=b34", GEMMD_ERR_MALFORMED, "k"},
+    {"a=a23&b=w34", GEMMD_ERR_MALFORMED, "dtype"},
+    {"a=a23&b=batch5", GEMMD_ERR_MALFORMED, "batch"},
+    {"b=vector&m=7", GEMMD_ERR_MALFORMED, ""},
+    {"b=sums&m=7", GEMMD_ERR_UNSUPPORTED, "dtype"},
+    {"b=b34&m=7&out=f64", GEMMD_ERR_UNSUPPORTED, "out"},
+    {"b=none&m=7", GEMMD_ERR_NOT_FOUND, "b"},
+    {"a=none&b=b34", GEMMD_ERR_NOT_FOUND, "a"},
+    {"a=a23&b=theirs", GEMMD_ERR_FORBIDDEN, "b"},
+};
+
+START_TEST(shapes_settle_the_request)
+{
+    struct gemm_request r;
+    struct gemm_residents residents;
+    char got[64];
+    enum gemmd_error code = open_request(cases[_i].query, FORMAT_RAW, &r, &residents);
+    ck_assert_msg(code == cases[_i].code, "%s: %d, %s", cases[_i].query, (int)code, fault.detail);
+    snprintf(got, sizeof got, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s %s", r.m, r.n,
+             r.k, r.batch, dtype_name(r.dtype), dtype_name(r.out));
+    ck_assert_msg(strcmp(code == GEMMD_OK ? got : fault.field, cases[_i].expected) == 0,
+                  "%s: %s %s", cases[_i].query, got, fault.detail);
+    close_request(&residents);
+}
+END_TEST
+
+START_TEST(arrays_must_agree_with_what_is_resident)
+{
+    static const struct {
+        uint64_t dims[2];
+        enum gemmd_dtype dtype;
+        enum gemmd_error code;
+    } bodies[] = {
+        {{7, 3}, GEMMD_F16, GEMMD_OK},
+        {{7, 4}, GEMMD_F16, GEMMD_ERR_MALFORMED},
+        {{7, 3}, GEMMD_F32, GEMMD_ERR_MALFORMED},
+    };
+    static char body[4096];
+    struct gemm_request request;
+    struct gemm_residents residents;
+    struct gemm_operands operands;
+    struct safetensors_entry entry = {.name = "a"};
+    ck_assert_int_eq(open_request("b=b34", FORMAT_SAFETENSORS, &request, &residents), GEMMD_OK);
+    ck_assert(tensor_init(&entry.tensor, bodies[_i].dtype, bodies[_i].dims, 2, NULL));
+    const uint64_t length = safetensors_header(&entry, 1, body) + entry.tensor.bytes;
+    ck_assert_int_eq(
+        gemm_request_bind(&request, FORMAT_SAFETENSORS, body, length, &operands, &fault),
+        bodies[_i].code);
+    if (bodies[_i].code == GEMMD_OK) {
+        ck_assert(request.m == 7 && request.n == 4 && request.k == 3);
+        ck_assert_uint_eq(operands.b.rank, 0);
+    }
+    close_request(&residents);
+}
+END_TEST
+
+START_TEST(the_problem_points_at_what_is_there)
+{
+    struct gemm_request request;
+    struct gemm_residents residents;
+    struct gemm_problem problem = {.lda = 99, .ldb = 99, .ldc = 99};
+    ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
+                     GEMMD_OK);
+    struct tensor c;
+    ck_assert(gemm_request_result(&request, NULL, &c));
+    ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    gemm_residents_place(&residents, &problem);
+    ck_assert_ptr_null(problem.a);
+    ck_assert_uint_eq(problem.lda, 99);
+    ck_assert_ptr_eq(problem.b, resident_memory(residents.b));
+    ck_assert_uint_eq(problem.ldb, 4);
+    ck_assert_uint_eq(problem.stride_b, 12);
+    ck_assert_ptr_eq(problem.c, resident_memory(residents.stored));
+    ck_assert_uint_eq(problem.ldc, 4);
+    ck_assert_uint_eq(problem.stride_c, 28);
+    close_request(&residents);
+}
+END_TEST
+
+START_TEST(a_result_has_its_name_once_it_is_published)
+{
+    struct gemm_request request;
+    struct gemm_residents residents;
+    struct resident *found;
+    struct tensor c;
+    const uint64_t before = tensor_store_state(store).used_bytes;
+    ck_assert_int_eq(open_request("a=a23&b=b34&store=c", FORMAT_RAW, &request, &residents),
+                     GEMMD_OK);
+    ck_assert(gemm_request_result(&request, NULL, &c));
+    ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_ERR_NOT_FOUND);
+    char *description;
+    ck_assert_int_eq(gemm_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
+    ck_assert_ptr_nonnull(strstr(description, "\"name\": \"c\""));
+    free(description);
+    close_request(&residents);
+    ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_OK);
+    ck_assert_uint_eq(resident_tensor(found)->bytes, 2 * 4 * 2);
+    tensor_store_release(store, found);
+    ck_assert_uint_eq(tensor_store_state(store).used_bytes, before + UNIT);
+
+    /* Another's name cannot be taken. */
+    ck_assert_int_eq(open_request("a=a23&b=b34&store=theirs", FORMAT_RAW, &request, &residents),
+                     GEMMD_OK);
+    ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault),
+                     GEMMD_ERR_FORBIDDEN);
+    ck_assert_str_eq(fault.field, "store");
+    close_request(&residents);
+}
+END_TEST
+
+START_TEST(the_check_gets_copies)
+{
+    enum { POOL_UNITS = 4 };
+    struct gemm_request request;
+    struct gemm_residents residents;
+    struct work work = {.copy_count = 0};
+    void *pinned = aligned_alloc(UNIT, POOL_UNITS * UNIT);
+    struct pool *pool = pool_create(pinned, POOL_UNITS * UNIT);
+    struct pool_cache *cache = pool_cache_create(pool);
+    ck_assert_int_eq(open_request("a=a23&b=b34", FORMAT_RAW, &request, &residents), GEMMD_OK);
+    ck_assert_int_eq(gemm_residents_mirror(&residents, &work, cache, &fault), GEMMD_OK);
+    ck_assert_uint_eq(work.copy_count, 2);
+    ck_assert_ptr_eq(work.copies[0].from, resident_memory(residents.a));
+    ck_assert_ptr_eq(work.copies[0].to, work.host_a);
+    ck_assert_ptr_eq(work.copies[1].to, work.host_b);
+    ck_assert_uint_eq(work.copies[1].rows, 3);
+    ck_assert_uint_eq(work.copies[1].row_bytes, 8);
+    ck_assert_ptr_null(work.host_c);
+    ck_assert_uint_eq(pool_used_bytes(pool), 2 * UNIT);
+    gemm_residents_finish(&residents, store, cache);
+    ck_assert_uint_eq(pool_used_bytes(pool), 0);
+    pool_cache_destroy(cache);
+    pool_destroy(pool);
+    free(pinned);
+}
+END_TEST
+
+START_TEST(hits_and_misses_are_counted)
+{
+    struct gemm_request request;
+    struct gemm_residents residents;
+    ck_assert_int_eq(open_request("a=a23&b=none", FORMAT_RAW, &request, &residents),
+                     GEMMD_ERR_NOT_FOUND);
+    close_request(&residents);
+    ck_assert_uint_eq(tensor_store_state(store).hits, 1);
+    ck_assert_uint_eq(tensor_store_state(store).misses, 1);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests = tcase_create("gemm_residents");
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_loop_test(tests, shapes_settle_the_request, 0, sizeof cases / sizeof cases[0]);
+    tcase_add_loop_test(tests, arrays_must_agree_with_what_is_resident, 0, 3);
+    tcase_add_test(tests, the_problem_points_at_what_is_there);
+    tcase_add_test(tests, a_result_has_its_name_once_it_is_published);
+    tcase_add_test(tests, the_check_gets_copies);
+    tcase_add_test(tests, hits_and_misses_are_counted);
+    Suite *suite = suite_create("gemm_residents");
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

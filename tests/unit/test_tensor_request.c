@@ -1,0 +1,290 @@
+/* proto/tensor_request.c: the parameters of PUT /tensors/{name}, and the tensor in its body. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/npy.h"
+#include "proto/safetensors.h"
+#include "proto/tensor_request.h"
+
+enum { BODY_MAX = 4096 };
+
+static struct fault fault;
+
+static enum gemmd_error set_all(struct tensor_request *request, const char *query)
+{
+    char text[256], *rest = text;
+    enum gemmd_error code = GEMMD_OK;
+    tensor_request_init(request);
+    snprintf(text, sizeof text, "%s", query);
+    for (char *pair = strsep(&rest, "&"); pair != NULL && code == GEMMD_OK;
+         pair = strsep(&rest, "&")) {
+        char *name = strsep(&pair, "=");
+        if (name[0] != '\0')
+            code = tensor_request_set(request, name, pair == NULL ? "" : pair, &fault);
+    }
+    return code;
+}
+
+START_TEST(parameters_are_read)
+{
+    struct tensor_request request;
+    ck_assert_int_eq(set_all(&request, ""), GEMMD_OK);
+    ck_assert_uint_eq(request.dtype, GEMMD_F32);
+    ck_assert_uint_eq(request.rank, 0);
+    ck_assert(!request.evictable);
+    ck_assert_int_eq(set_all(&request, "dtype=i32&shape=2147483647,1,2,3,4,5,6,7&evictable=1"),
+                     GEMMD_OK);
+    ck_assert_uint_eq(request.dtype, GEMMD_I32);
+    ck_assert_uint_eq(request.rank, 8);
+    ck_assert_uint_eq(request.dims[0], 2147483647);
+    ck_assert_uint_eq(request.dims[7], 7);
+    ck_assert(request.evictable);
+}
+END_TEST
+
+static const struct {
+    const char *query, *field;
+} bad[] = {
+    {"m=1", "m"},
+    {"dtype=f33", "dtype"},
+    {"dtype=", "dtype"},
+    {"dtype=f32&dtype=f32", "dtype"},
+    {"shape=", "shape"},
+    {"shape=0", "shape"},
+    {"shape=2,", "shape"},
+    {"shape=,2", "shape"},
+    {"shape=2,,2", "shape"},
+    {"shape=2 2", "shape"},
+    {"shape=-1", "shape"},
+    {"shape=2147483648", "shape"},
+    {"shape=18446744073709551617", "shape"},
+    {"shape=000000000000000000000000000000000000000000000000002", "shape"},
+    {"shape=1,1,1,1,1,1,1,1,1", "shape"},
+    {"shape=2x2", "shape"},
+    {"shape=2&shape=2", "shape"},
+    {"evictable=yes", "evictable"},
+    {"evictable=1&evictable=0", "evictable"},
+    {"evictable=0&evictable=0", "evictable"},
+};
+
+START_TEST(bad_parameters_are_named)
+{
+    struct tensor_request request;
+    ck_assert_msg(set_all(&request, bad[_i].query) == GEMMD_ERR_MALFORMED, "%s", bad[_i].query);
+    ck_assert_str_eq(fault.field, bad[_i].field);
+}
+END_TEST
+
+START_TEST(names)
+{
+    char longest[130];
+    memset(longest, 'x', sizeof longest);
+    longest[128] = '\0';
+    ck_assert(tensor_name_valid("a"));
+    ck_assert(tensor_name_valid("A-z_0.9"));
+    ck_assert(tensor_name_valid(longest));
+    longest[128] = 'x';
+    longest[129] = '\0';
+    ck_assert(!tensor_name_valid(longest));
+    static const char *const wrong[] = {"", " ", "a b", "a/b", "\xc3\xa9", "a\n", "a+b", "a%20"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        ck_assert_msg(!tensor_name_valid(wrong[i]), "%s", wrong[i]);
+}
+END_TEST
+
+/* --- bodies --- */
+
+struct body {
+    char bytes[BODY_MAX];
+    uint64_t header, length;
+};
+
+static void make(struct body *body, enum format format, enum gemmd_dtype dtype,
+                 const uint64_t *dims, uint32_t rank, bool fortran)
+{
+    struct safetensors_entry entry = {.name = "weights"};
+    ck_assert(tensor_init(&entry.tensor, dtype, dims, rank, NULL));
+    entry.tensor.fortran = fortran;
+    body->header = 0;
+    if (format == FORMAT_NPY)
+        body->header = npy_header(&entry.tensor, body->bytes);
+    if (format == FORMAT_SAFETENSORS)
+        body->header = safetensors_header(&entry, 1, body->bytes);
+    body->length = body->header + entry.tensor.bytes;
+    memset(body->bytes + body->header, 7, entry.tensor.bytes);
+}
+
+static enum gemmd_error find(const char *query, enum format format, const struct body *body,
+                             uint64_t length, uint64_t total, struct tensor *tensor)
+{
+    struct tensor_request request;
+    ck_assert_int_eq(set_all(&request, query), GEMMD_OK);
+    ck_assert_int_eq(tensor_request_check(&request, format, &fault), GEMMD_OK);
+    return tensor_request_find(&request, format, body->bytes, length, total, tensor, &fault);
+}
+
+static const struct {
+    enum format format;
+    const char *query;
+} formats[] = {
+    {FORMAT_RAW, "dtype=bf16&shape=2,3,4"},         {FORMAT_NPY, ""},
+    {FORMAT_NPY, "dtype=bf16&shape=2,3,4"},         {FORMAT_SAFETENSORS, ""},
+    {FORMAT_SAFETENSORS, "dtype=bf16&shape=2,3,4"},
+};
+
+/* As soon as the header is there, and not before. */
+START_TEST(the_tensor_is_found_while_the_body_arrives)
+{
+    static struct body body;
+    const uint64_t dims[] = {2, 3, 4};
+    const enum format format = formats[_i].format;
+    make(&body, format, GEMMD_BF16, dims, 3, false);
+    for (uint64_t length = 0; length <= body.length; length++) {
+        struct tensor tensor;
+        enum gemmd_error code =
+            find(formats[_i].query, format, &body, length, body.length, &tensor);
+        if (length < body.header) {
+            ck_assert_int_eq(code, GEMMD_ERR_CONFLICT);
+            continue;
+        }
+        ck_assert_msg(code == GEMMD_OK, "%lu: %s", (unsigned long)length, fault.detail);
+        ck_assert_ptr_eq(tensor.data, body.bytes + body.header);
+        ck_assert_uint_eq(tensor.dtype, GEMMD_BF16);
+        ck_assert_uint_eq(tensor.rank, 3);
+        ck_assert_uint_eq(tensor.dims[1], 3);
+        ck_assert_uint_eq(tensor.bytes, 48);
+    }
+}
+END_TEST
+
+START_TEST(a_body_of_another_length_is_refused_at_its_header)
+{
+    static struct body body;
+    const uint64_t dims[] = {2, 3, 4};
+    struct tensor tensor;
+    const enum format format = formats[_i].format;
+    make(&body, format, GEMMD_BF16, dims, 3, false);
+    ck_assert_int_eq(find(formats[_i].query, format, &body, body.header, body.length + 1, &tensor),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(find(formats[_i].query, format, &body, body.header, body.length - 1, &tensor),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(
+        find(formats[_i].query, format, &body, body.length - 1, body.length - 1, &tensor),
+        GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(a_body_that_ends_in_its_header_is_malformed)
+{
+    static struct body body;
+    const uint64_t dims[] = {2, 3, 4};
+    struct tensor tensor;
+    make(&body, FORMAT_NPY, GEMMD_BF16, dims, 3, false);
+    ck_assert_int_eq(find("", FORMAT_NPY, &body, 9, 9, &tensor), GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(find("", FORMAT_NPY, &body, 0, 0, &tensor), GEMMD_ERR_MALFORMED);
+    make(&body, FORMAT_SAFETENSORS, GEMMD_BF16, dims, 3, false);
+    ck_assert_int_eq(find("", FORMAT_SAFETENSORS, &body, 9, 9, &tensor), GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(contradictions_are_refused)
+{
+    static struct body body;
+    const uint64_t dims[] = {2, 3}, large[] = {1, UINT64_C(1) << 31};
+    struct tensor tensor;
+    for (enum format format = FORMAT_NPY; format <= FORMAT_SAFETENSORS; format++) {
+        make(&body, format, GEMMD_F16, dims, 2, false);
+        ck_assert_int_eq(find("shape=3,2", format, &body, body.length, body.length, &tensor),
+                         GEMMD_ERR_MALFORMED);
+        ck_assert_str_eq(fault.field, "shape");
+        ck_assert_int_eq(find("shape=2,3,1", format, &body, body.length, body.length, &tensor),
+                         GEMMD_ERR_MALFORMED);
+        ck_assert_int_eq(find("dtype=f32", format, &body, body.length, body.length, &tensor),
+                         GEMMD_ERR_MALFORMED);
+        ck_assert_str_eq(fault.field, "dtype");
+        make(&body, format, GEMMD_F16, NULL, 0, false);
+        ck_assert_int_eq(find("", format, &body, body.length, body.length, &tensor),
+                         GEMMD_ERR_MALFORMED);
+    }
+    struct body *header = &body;
+    struct tensor view;
+    ck_assert(tensor_init(&view, GEMMD_I8, large, 2, NULL));
+    header->header = npy_header(&view, header->bytes);
+    ck_assert_int_eq(
+        find("", FORMAT_NPY, header, header->header, header->header + large[1], &tensor),
+        GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "shape");
+}
+END_TEST
+
+START_TEST(two_tensors_are_one_too_many)
+{
+    static char bytes[BODY_MAX];
+    struct safetensors_entry entries[2] = {{.name = "a"}, {.name = "b"}};
+    const uint64_t one = 1;
+    struct tensor_request request;
+    struct tensor tensor;
+    for (int i = 0; i < 2; i++)
+        ck_assert(tensor_init(&entries[i].tensor, GEMMD_F32, &one, 1, NULL));
+    const uint64_t length = safetensors_header(entries, 2, bytes) + 8;
+    tensor_request_init(&request);
+    ck_assert_int_eq(
+        tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, length, length, &tensor, &fault),
+        GEMMD_ERR_MALFORMED);
+    const uint64_t none = safetensors_header(entries, 0, bytes);
+    ck_assert_int_eq(
+        tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, none, none, &tensor, &fault),
+        GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(column_major_arrays_say_so)
+{
+    static struct body body;
+    const uint64_t dims[] = {2, 3};
+    struct tensor tensor;
+    make(&body, FORMAT_NPY, GEMMD_F32, dims, 2, true);
+    ck_assert_int_eq(find("", FORMAT_NPY, &body, body.header, body.length, &tensor), GEMMD_OK);
+    ck_assert(tensor.fortran);
+}
+END_TEST
+
+START_TEST(raw_bodies_need_a_shape)
+{
+    struct tensor_request request;
+    tensor_request_init(&request);
+    ck_assert_int_eq(tensor_request_check(&request, FORMAT_RAW, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "shape");
+    ck_assert_int_eq(tensor_request_check(&request, FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert_int_eq(set_all(&request, "dtype=f64&shape=2147483647,2147483647,8"), GEMMD_OK);
+    struct tensor tensor;
+    ck_assert_int_eq(tensor_request_find(&request, FORMAT_RAW, "", 0, 8, &tensor, &fault),
+                     GEMMD_ERR_TOO_LARGE);
+}
+END_TEST
+
+int main(void)
+{
+    const int format_count = sizeof formats / sizeof formats[0];
+    TCase *tests = tcase_create("tensor_request");
+    tcase_add_test(tests, parameters_are_read);
+    tcase_add_loop_test(tests, bad_parameters_are_named, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(tests, names);
+    tcase_add_loop_test(tests, the_tensor_is_found_while_the_body_arrives, 0, format_count);
+    tcase_add_loop_test(tests, a_body_of_another_length_is_refused_at_its_header, 0, format_count);
+    tcase_add_test(tests, a_body_that_ends_in_its_header_is_malformed);
+    tcase_add_test(tests, contradictions_are_refused);
+    tcase_add_test(tests, two_tensors_are_one_too_many);
+    tcase_add_test(tests, column_major_arrays_say_so);
+    tcase_add_test(tests, raw_bodies_need_a_shape);
+    Suite *suite = suite_create("tensor_request");
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
