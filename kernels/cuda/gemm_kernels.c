@@ -78,6 +78,7 @@ static enum gemmd_error run_double_buffered(struct gemm_context *context,
 static const struct gemm_kernel naive = {
     .name = "naive",
     .description = "one thread an element, operands from device memory each time",
+    .rows_independent = true,
     .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
@@ -87,6 +88,7 @@ static const struct gemm_kernel naive = {
 static const struct gemm_kernel tiled = {
     .name = "tiled",
     .description = "tiles of 32 x 32 in shared memory",
+    .rows_independent = true,
     .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
@@ -128,9 +130,7 @@ static void destroy(struct gemm_context *base)
     if (context->blas != NULL)
         (void)cublasDestroy(context->blas);
     (void)cudaFree(context->blas_workspace);
-    if (context->grouped != NULL)
-        (void)cudaFree(context->grouped->device);
-    free(context->grouped);
+    grouped_space_destroy(context->grouped);
     free(context);
 }
 
@@ -175,13 +175,8 @@ static enum gemmd_error create_cublas(struct cuda_context *context, struct fault
 
 static enum gemmd_error create_grouped(struct cuda_context *context, struct fault *fault)
 {
-    context->grouped = calloc(1, sizeof *context->grouped);
-    if (context->grouped == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CUDA context");
-    void *memory = NULL;
     enum gemmd_error code =
-        cuda_fault(cudaMalloc(&memory, sizeof context->grouped->packed), "cudaMalloc", fault);
-    context->grouped->device = memory;
+        cuda_fault(grouped_space_create(&context->grouped), "lists of products", fault);
     if (code == GEMMD_OK && grouped_prepare() != GEMMD_OK)
         code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
     return code;
@@ -236,6 +231,11 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     return GEMMD_OK;
 }
 
+static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+{
+    return move_rows_launch(cuda_context_of(context)->stream, moves);
+}
+
 /* The version of the library that was loaded, which need not be the one compiled against. Written
  * once, whoever asks first. */
 static char library_name[32];
@@ -270,6 +270,7 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .kernels = kernels,
     .context_create = create,
     .context_destroy = destroy,
+    .move_rows = move_rows,
     .library = library,
     .leading = leading,
 };
