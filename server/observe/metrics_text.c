@@ -11,7 +11,7 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
 
-static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "tensor", "other"};
+static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "infer", "tensor", "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 
@@ -64,7 +64,8 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
-            if (known && (op != METRICS_OP_GEMM || !metrics_counts_dtype((enum gemmd_dtype)dtype)))
+            if (known && ((op != METRICS_OP_GEMM && op != METRICS_OP_INFER) ||
+                          !metrics_counts_dtype((enum gemmd_dtype)dtype)))
                 continue;
             for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
                 if (!stands_for_status(code))
