@@ -73,7 +73,7 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes)
 {
-    bool known = (op == METRICS_OP_GEMM || op == METRICS_OP_INFER) && metrics_counts_dtype(dtype);
+    bool known = op == METRICS_OP_GEMM && metrics_counts_dtype(dtype);
     add(&shard->requests[op][known ? dtype : GEMMD_DTYPE_COUNT][code], 1);
     observe(&shard->duration[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns);
     add(&shard->request_bytes, request_bytes);

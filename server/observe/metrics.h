@@ -22,8 +22,8 @@ enum metrics_op {
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT
-}; /* infer: POST /v2/models/{model}/infer; tensor: /tensors and below; other: health, info,
-      metrics, errors in routing */
+}; /* infer: POST /v2/models/{model}/infer, whose types its own statistics tell apart; tensor:
+      /tensors and below; other: health, info, metrics, errors in routing */
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,

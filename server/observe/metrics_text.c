@@ -64,8 +64,7 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
-            if (known && ((op != METRICS_OP_GEMM && op != METRICS_OP_INFER) ||
-                          !metrics_counts_dtype((enum gemmd_dtype)dtype)))
+            if (known && (op != METRICS_OP_GEMM || !metrics_counts_dtype((enum gemmd_dtype)dtype)))
                 continue;
             for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
                 if (!stands_for_status(code))

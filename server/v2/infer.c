@@ -59,7 +59,6 @@ static enum gemmd_error open_product(struct request *request)
     const struct gemm_body_length length = {.known = !request->chunked,
                                             .bytes = request->content_length};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
-    gemm_request_init(&gemm->request);
     gemm->memory = request->thread->memory;
     gemm->shapes_inside = true;
     gemm->body_format = gemm->answer_format = FORMAT_RAW;
@@ -71,6 +70,7 @@ static enum gemmd_error open_product(struct request *request)
 void infer_begin(struct request *request)
 {
     struct infer_call *call = calloc(1, sizeof *call);
+    gemm_request_init(&request->gemm.request);
     request->infer = call;
     if (call == NULL) {
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
