@@ -47,7 +47,7 @@ struct gemm_body_length {
 };
 
 /* `call` is zeroed but for `request` (all parameters set and checked), the formats,
- * `shapes_inside`, the deadline, `residents` (acquired) and `memory`. */
+ * `shapes_inside`, the deadline, `residents` (acquired), `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */
