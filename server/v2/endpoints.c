@@ -216,8 +216,8 @@ static void other_begin(struct request *request)
 #define INFER(at)                                                                                  \
     {                                                                                              \
         .path = at, .allow = "POST", .op = METRICS_OP_INFER, .begin = infer_begin,                 \
-        .chunk = infer_chunk, .submit = infer_submit, .answer = infer_answer,                      \
-        .release = infer_release                                                                   \
+        .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
+        .answer = infer_answer, .release = infer_release                                           \
     }
 #define MODEL "/v2/models/{model}"
 #define VERSION MODEL "/versions/" MODEL_VERSION

@@ -59,7 +59,6 @@ static enum gemmd_error open_product(struct request *request)
     const struct gemm_body_length length = {.known = !request->chunked,
                                             .bytes = request->content_length};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
-    gemm->memory = request->thread->memory;
     gemm->shapes_inside = true;
     gemm->body_format = gemm->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
@@ -71,6 +70,8 @@ void infer_begin(struct request *request)
 {
     struct infer_call *call = calloc(1, sizeof *call);
     gemm_request_init(&request->gemm.request);
+    request->gemm.memory = request->thread->memory;
+    request->gemm.work.tenant = request->tenant_number;
     request->infer = call;
     if (call == NULL) {
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
@@ -82,6 +83,7 @@ void infer_begin(struct request *request)
         read_header(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
         open_product(request) != GEMMD_OK) {
         count_failure(request);
+        gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
         return;
     }
@@ -111,8 +113,26 @@ void infer_submit(struct request *request)
     }
     work->done = work_done;
     work->queued_ns = clock_now_ns();
+    request->connection->deadline_ns = request->gemm.deadline_ns; /* the request's own now */
     request_hand_over(request); /* before the push: the work may be done at once */
     queue_push(request->daemon->queue, work);
+}
+
+void infer_end(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    request->gemm.residents.b = NULL; /* the model's */
+    gemm_call_finish(&request->gemm, request->daemon);
+    pool_free(request->gemm.memory, call->numbers, call->numbers_bytes);
+    call->numbers = NULL;
+}
+
+bool infer_withdraw(struct request *request)
+{
+    if (!queue_cancel(request->daemon->queue, &request->gemm.work))
+        return false;
+    infer_end(request);
+    return true;
 }
 
 void infer_release(struct request *request)
@@ -120,10 +140,9 @@ void infer_release(struct request *request)
     struct infer_call *call = request->infer;
     if (call == NULL)
         return;
-    count_failure(request);           /* nobody was there to be answered */
-    request->gemm.residents.b = NULL; /* the model's */
+    count_failure(request); /* it was not answered here */
+    infer_end(request);
     gemm_call_close(&request->gemm, request->daemon);
-    pool_free(request->thread->memory, call->numbers, call->numbers_bytes);
     pool_free(request->thread->memory, call->text, call->text_bytes);
     model_release(request->daemon, &call->model);
     free(call);

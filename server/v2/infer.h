@@ -27,7 +27,6 @@ struct infer_call {
     char *text;                    /* pinned: an answer that is all JSON */
     uint64_t text_bytes;           /* room */
     uint64_t text_length, written; /* characters, elements so far */
-    bool ended;                    /* the product is over, and what it held is given back */
     bool counted;                  /* in the model's statistics */
 };
 
@@ -35,11 +34,14 @@ struct infer_call {
 void infer_begin(struct request *request);
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length);
 void infer_submit(struct request *request);
+bool infer_withdraw(struct request *request);
 void infer_answer(struct request *request);
 void infer_release(struct request *request);
 
 /* The body is complete: reads it, and makes request->gemm ready for the queue (infer_bind.c). */
 enum gemmd_error infer_bind(struct request *request);
+/* The product is over: gives back all but its result. */
+void infer_end(struct request *request);
 /* Counts the request as a failure and answers it with request->fault. */
 void infer_fail(struct request *request);
 

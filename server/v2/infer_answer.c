@@ -139,15 +139,9 @@ static void answer_text(struct request *request)
 
 void infer_answer(struct request *request)
 {
-    struct infer_call *call = request->infer;
-    struct gemm_call *gemm = &request->gemm;
-    if (!call->ended) {
-        call->ended = true;
-        gemm->residents.b = NULL; /* the model's */
-        gemm_call_finish(gemm, request->daemon);
-        pool_free(gemm->memory, call->numbers, call->numbers_bytes);
-        call->numbers = NULL;
-    }
+    const struct infer_call *call = request->infer;
+    const struct gemm_call *gemm = &request->gemm;
+    infer_end(request);
     if (gemm->work.status != GEMMD_OK) {
         request->fault = gemm->work.fault;
         infer_fail(request);
