@@ -198,5 +198,5 @@ def test_nothing_is_kept(start):
             [(HEADER, len(text)), ("Content-Length", len(text) + 48)],
             broken + bytes(48))).status == 400
     assert infer(daemon.url, "gemm_fp32", GOOD).status_code == 200
-    eventually(lambda: values(scrape(daemon))["gemmd_pinned_used_bytes"] == 0,
+    eventually(lambda: values(scrape(daemon))["gemmd_pinned_memory_used_bytes"] == 0,
                "memory of requests that are over is in use")
