@@ -24,9 +24,14 @@ static enum gemmd_error wrong(const struct reader *reader, const char *what)
                      what);
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static void skip_space(struct reader *reader)
 {
-    while (reader->at < reader->end && memchr(" \t\r\n", *reader->at, 4) != NULL)
+    while (reader->at < reader->end && is_space(*reader->at))
         reader->at++;
 }
 
@@ -84,8 +89,8 @@ enum gemmd_error oip_data_shape(const struct oip_array *array, const char *name,
                                 uint64_t dims[TENSOR_MAX_RANK], uint32_t *rank, struct fault *fault)
 {
     struct reader reader = {array->text + 1, array->text + array->bytes, name, fault};
-    char text[NUMBER_MAX];
-    bool whole;
+    char text[NUMBER_MAX] = "";
+    bool whole = false;
     *rank = 0;
     for (char next = look(&reader); next != ']'; next = look(&reader)) {
         if (*rank > 0 && next != ',')
@@ -179,8 +184,8 @@ static enum gemmd_error close_bracket(struct reader *reader, struct position *po
 static enum gemmd_error read_element(struct reader *reader, struct position *position,
                                      const struct tensor *tensor, void *out)
 {
-    char text[NUMBER_MAX];
-    bool whole;
+    char text[NUMBER_MAX] = "";
+    bool whole = false;
     enum gemmd_error code = take_number(reader, text, &whole);
     if (code != GEMMD_OK)
         return code;

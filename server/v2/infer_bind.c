@@ -13,16 +13,18 @@
 
 enum { ALIGNMENT = 64 }; /* of inputs that came as JSON */
 
-/* The operands, in the order of a model's inputs; `layer` has no B. */
-struct places {
-    struct tensor *tensors[MODEL_INPUTS_MAX];
-};
-
-static struct places places_of(const struct model *model, struct gemm_operands *operands)
+static struct tensor *place_of(const struct model_tensor *input, struct gemm_operands *operands)
 {
-    if (model->weight != NULL)
-        return (struct places){{&operands->a, &operands->bias, &operands->c0}};
-    return (struct places){{&operands->a, &operands->b, &operands->bias, &operands->c0}};
+    switch (input->role) {
+    case MODEL_A:
+        return &operands->a;
+    case MODEL_B:
+        return &operands->b;
+    case MODEL_BIAS:
+        return &operands->bias;
+    default:
+        return &operands->c0;
+    }
 }
 
 /* ---- options ---- */
@@ -140,12 +142,12 @@ static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd
 
 /* Each element takes at least two characters, so that the JSON's limit is one for this too. */
 static enum gemmd_error read_numbers(struct request *request,
-                                     struct tensor *const tensors[OIP_INPUTS_MAX])
+                                     struct tensor *const tensors[OIP_INPUTS_MAX], uint32_t count)
 {
     struct infer_call *call = request->infer;
     struct fault *fault = &request->fault;
     uint64_t total = 0, at = 0;
-    for (uint32_t i = 0; i < call->asked.input_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
         if (input->binary)
             continue;
@@ -160,7 +162,7 @@ static enum gemmd_error read_numbers(struct request *request,
     call->numbers = pool_alloc(request->gemm.memory, total, fault);
     if (call->numbers == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    for (uint32_t i = 0; i < call->asked.input_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
         if (input->binary)
             continue;
@@ -178,27 +180,27 @@ static enum gemmd_error take_inputs(struct request *request, struct gemm_operand
 {
     const struct infer_call *call = request->infer;
     const struct model *model = &call->model;
-    const struct places places = places_of(model, operands);
+    const uint32_t count = call->asked.input_count;
     struct tensor *tensors[OIP_INPUTS_MAX] = {NULL};
     uint32_t index;
-    for (uint32_t i = 0; i < call->asked.input_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
         enum gemmd_error code = find_input(model, input, &index, &request->fault);
         if (code != GEMMD_OK)
             return code;
         const bool operand = !model->inputs[index].optional;
-        tensors[i] = places.tensors[index];
+        tensors[i] = place_of(&model->inputs[index], operands);
         code = describe_input(input, operand ? model->dtype : request->gemm.request.out, tensors[i],
                               &request->fault);
         if (code != GEMMD_OK)
             return code;
     }
     for (index = 0; index < model->input_count; index++)
-        if (!model->inputs[index].optional && places.tensors[index]->rank == 0)
+        if (!model->inputs[index].optional && place_of(&model->inputs[index], operands)->rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing",
                              model->inputs[index].name);
-    return read_numbers(request, tensors);
+    return read_numbers(request, tensors, count);
 }
 
 /* ---- the output ---- */

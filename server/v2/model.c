@@ -16,11 +16,15 @@ static const struct {
     {"gemm_fp64", GEMMD_F64},  {"gemm_fp8", GEMMD_F8_E4M3}, {"gemm_int8", GEMMD_I8},
 };
 
-static void add_input(struct model *model, const char *name, enum gemmd_dtype dtype, uint32_t rank,
-                      bool optional)
+static void add_input(struct model *model, enum model_role role, const char *name,
+                      enum gemmd_dtype dtype, uint32_t rank, bool optional)
 {
-    model->inputs[model->input_count++] = (struct model_tensor){
-        .name = name, .dtype = dtype, .optional = optional, .rank = rank, .dims = {-1, -1, -1}};
+    model->inputs[model->input_count++] = (struct model_tensor){.role = role,
+                                                                .name = name,
+                                                                .dtype = dtype,
+                                                                .optional = optional,
+                                                                .rank = rank,
+                                                                .dims = {-1, -1, -1}};
 }
 
 static void describe_product(size_t index, struct daemon *daemon, struct model *model)
@@ -28,11 +32,11 @@ static void describe_product(size_t index, struct daemon *daemon, struct model *
     const enum gemmd_dtype dtype = products[index].dtype, out = dtype_default_out(dtype);
     *model = (struct model){.dtype = dtype, .stats = &daemon->model_stats[dtype]};
     snprintf(model->name, sizeof model->name, "%s", products[index].name);
-    add_input(model, "A", dtype, 2, false);
-    add_input(model, "B", dtype, 2, false);
-    add_input(model, "BIAS", out, 1, true);
-    add_input(model, "C0", out, 2, true);
-    model->output = (struct model_tensor){"C", out, false, 2, {-1, -1, -1}};
+    add_input(model, MODEL_A, "A", dtype, 2, false);
+    add_input(model, MODEL_B, "B", dtype, 2, false);
+    add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
+    add_input(model, MODEL_C0, "C0", out, 2, true);
+    model->output = (struct model_tensor){MODEL_C, "C", out, false, 2, {-1, -1, -1}};
 }
 
 /* Whether a resident tensor can be the right operand of a product. */
@@ -49,10 +53,10 @@ static void describe_layer(struct resident *weight, struct model *model)
     const uint64_t *shape = w->dims + (w->rank - 2);
     *model = (struct model){.dtype = w->dtype, .weight = weight, .stats = resident_stats(weight)};
     snprintf(model->name, sizeof model->name, MODEL_LINEAR "%s", resident_name(weight));
-    add_input(model, "X", w->dtype, w->rank, false);
-    add_input(model, "BIAS", out, 1, true);
-    add_input(model, "C0", out, w->rank, true);
-    model->output = (struct model_tensor){"Y", out, false, w->rank, {-1, -1, -1}};
+    add_input(model, MODEL_A, "X", w->dtype, w->rank, false);
+    add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
+    add_input(model, MODEL_C0, "C0", out, w->rank, true);
+    model->output = (struct model_tensor){MODEL_C, "Y", out, false, w->rank, {-1, -1, -1}};
     model->inputs[0].dims[w->rank - 1] = (int64_t)shape[0];
     model->inputs[1].dims[0] = (int64_t)shape[1];
     model->output.dims[w->rank - 1] = model->inputs[2].dims[w->rank - 1] = (int64_t)shape[1];

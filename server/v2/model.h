@@ -21,8 +21,12 @@ struct resident;
 
 enum { MODEL_NAME_MAX = sizeof MODEL_LINEAR - 1 + GEMM_TENSOR_NAME_MAX, MODEL_INPUTS_MAX = 4 };
 
+/* Which of a product's matrices it is. */
+enum model_role { MODEL_A, MODEL_B, MODEL_BIAS, MODEL_C0, MODEL_C };
+
 /* An input or output. Dimensions of -1 can be any. */
 struct model_tensor {
+    enum model_role role;
     const char *name;
     enum gemmd_dtype dtype;
     bool optional;
