@@ -42,9 +42,21 @@ static char look(struct reader *reader)
     return reader->at < reader->end ? *reader->at : '\0';
 }
 
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_of_number(char c)
+{
+    return is_digit(c) || c == '.' || c == '-' || c == 'e' || c == 'E' || c == '+';
+}
+
 static const char *digits(const char *text)
 {
-    return text + strspn(text, "0123456789");
+    while (is_digit(*text))
+        text++;
+    return text;
 }
 
 /* Whether a text is a number of JSON's grammar (RFC 8259, section 6); `*whole`: of its int alone.
@@ -75,8 +87,7 @@ static bool is_number(const char *text, bool *whole)
 static enum gemmd_error take_number(struct reader *reader, char text[NUMBER_MAX], bool *whole)
 {
     uint32_t length = 0;
-    while (reader->at < reader->end && *reader->at != '\0' &&
-           strchr("+-.0123456789eE", *reader->at) != NULL) {
+    while (reader->at < reader->end && is_of_number(*reader->at)) {
         if (length == NUMBER_MAX - 1)
             return wrong(reader, "a number is too long");
         text[length++] = *reader->at++;
