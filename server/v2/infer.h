@@ -23,11 +23,11 @@ struct infer_call {
     unsigned char *numbers; /* pinned: inputs that came as JSON */
     uint64_t numbers_bytes;
 
-    bool binary;                   /* how the output goes */
-    char *text;                    /* pinned: an answer that is all JSON */
-    uint64_t text_bytes;           /* room */
-    uint64_t text_length, written; /* characters, elements so far */
-    bool counted;                  /* in the model's statistics */
+    bool binary;         /* how the output goes */
+    char *text;          /* pinned: an answer that is all JSON */
+    uint64_t text_bytes; /* room */
+    uint64_t text_length;
+    bool counted; /* in the model's statistics */
 };
 
 /* The endpoint's functions. */

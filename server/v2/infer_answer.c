@@ -12,9 +12,6 @@
 #include "server/http/respond.h"
 #include "server/v2/infer.h"
 
-/* Numbers written in one turn of the thread's loop: less than a millisecond. */
-static const uint64_t PIECE = 2048;
-
 /* What libmicrohttpd sends from, until the last byte has gone. */
 struct sent_answer {
     struct pool_cache *memory;
@@ -90,28 +87,21 @@ static void answer_binary(struct request *request)
     succeed(request, response, head + sent->block_bytes);
 }
 
-/* False if not all of it is written yet, or the request has been answered with an error. */
+/* Writes all of it, which --max-json bounds. False if the request was answered with an error. */
 static bool write_text(struct request *request)
 {
     struct infer_call *call = request->infer;
     const struct tensor *c = &request->gemm.c;
-    const uint64_t elements = c->bytes / dtype_size(c->dtype);
-    if (call->text_length == 0)
-        call->text_length = write_head(request, call->text);
-    const uint64_t to = elements - call->written > PIECE ? call->written + PIECE : elements;
-    char *end = oip_data_write(c, call->written, to, call->text + call->text_length);
+    char *numbers = call->text + write_head(request, call->text);
+    char *end = oip_data_write(c, 0, c->bytes / dtype_size(c->dtype), numbers);
     if (end == NULL) {
         fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
                   "the result has a NaN or an infinity, which JSON can't say; ask for binary data");
         infer_fail(request);
         return false;
     }
-    call->written = to;
-    call->text_length = (uint64_t)(end - call->text);
-    if (to < elements)
-        return false;
     memcpy(end, OIP_ANSWER_TAIL, sizeof OIP_ANSWER_TAIL - 1);
-    call->text_length += sizeof OIP_ANSWER_TAIL - 1;
+    call->text_length = (uint64_t)(end - call->text) + sizeof OIP_ANSWER_TAIL - 1;
     return true;
 }
 

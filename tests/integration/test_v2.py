@@ -123,7 +123,6 @@ def test_json_there_and_back(dtype, out, url, session, rng):
 
 
 def test_long_json_comes_whole(url, session, rng):
-    """Longer than one turn of the daemon's loop writes."""
     a = rng.uniform(-1, 1, (300, 2)).astype(np.float32)
     b = rng.uniform(-1, 1, (2, 301)).astype(np.float32)
     inputs = [Input("A", a), Input("B", b)]
