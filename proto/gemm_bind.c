@@ -414,8 +414,10 @@ enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
     operands->transa = request->transa;
     operands->transb = request->transb;
     request->bias = is_there(&operands->bias);
-    if (!is_there(&operands->a) || !is_there(&operands->b))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, is_there(&operands->a) ? "b" : "a",
+    const bool has_a = is_there(&operands->a) || request->a[0] != '\0';
+    const bool has_b = is_there(&operands->b) || request->b[0] != '\0';
+    if (!has_a || !has_b)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, has_a ? "b" : "a",
                          "an operand is missing; A and B are needed");
     if (is_there(&operands->c0) != (request->beta != 0))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",

@@ -15,6 +15,7 @@
 #include "server/http/tokens.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
+#include "server/observe/model_stats.h"
 #include "server/tensors/tensor_store.h"
 #include "server/work/dispatch.h"
 #include "server/work/queue.h"
@@ -43,6 +44,7 @@ struct daemon {
     uint64_t pinned_bytes;
     struct pool *pool;
     struct tensor_store *tensors;
+    struct model_stats model_stats[GEMMD_DTYPE_COUNT]; /* of the products in server/v2 */
     struct queue *queue;
     struct dispatch *dispatch;
     struct jobs *jobs;

@@ -41,6 +41,7 @@ struct config {
     uint64_t bulk_buffer_bytes;
     uint64_t max_body_bytes;
     uint64_t max_result_bytes;
+    uint64_t max_json_bytes; /* of an inference request, and of its answer */
     uint32_t queue_requests;
     uint64_t queue_bytes;
     uint32_t tenant_requests; /* of each tenant; 0: no limit of its own */

@@ -97,6 +97,10 @@ const struct config_option config_options[] = {
     {SETTING("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
      .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Largest result. Default: as for --max-body."},
+    {SETTING("max-json", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_json_bytes),
+     .min = 1024, .max = UINT64_C(1) << 30, .standard = "4M", .placeholder = "SIZE",
+     .help = "Longest JSON of an inference request, and of its answer; reading and writing it "
+             "holds up an I/O thread."},
     {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help = "Requests accepted and not yet done; more are refused with 429."},

@@ -38,6 +38,7 @@ static enum gemmd_error read_body_format(struct request *request)
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "Content-Type can be application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
+    call->shapes_inside = call->body_format != FORMAT_RAW;
     return GEMMD_OK;
 }
 

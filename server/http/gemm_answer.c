@@ -28,7 +28,6 @@ static void write_timing(const struct work *work, const struct gemm_times *times
 void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *times,
                          struct headers *headers)
 {
-    const struct work *work = &call->work;
     char text[256];
 
     if (call->residents.stored != NULL) {
@@ -38,6 +37,15 @@ void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *
     } else {
         headers_add(headers, "Content-Type", format_media_type(call->answer_format));
     }
+    gemm_answer_product_headers(call, times, headers);
+}
+
+void gemm_answer_product_headers(const struct gemm_call *call, const struct gemm_times *times,
+                                 struct headers *headers)
+{
+    const struct work *work = &call->work;
+    char text[256];
+
     tensor_shape_text(&call->c, text, sizeof text);
     headers_add(headers, "Gemmd-Shape", text);
     headers_add(headers, "Gemmd-Dtype", dtype_name(call->c.dtype));

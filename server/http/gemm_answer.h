@@ -17,5 +17,8 @@ struct gemm_times {
  * Gemmd-Batch, Gemmd-Verify if it was asked for, Server-Timing. */
 void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *times,
                          struct headers *headers);
+/* The same without what says where or what the answer is (Content-Type, Location). */
+void gemm_answer_product_headers(const struct gemm_call *call, const struct gemm_times *times,
+                                 struct headers *headers);
 
 #endif

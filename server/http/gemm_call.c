@@ -156,7 +156,7 @@ static enum gemmd_error check_length(const struct gemm_call *call, const struct 
                                      struct fault *fault)
 {
     *expected = length.known ? length.bytes : 0;
-    if (call->body_format == FORMAT_RAW) {
+    if (!call->shapes_inside) {
         if (!gemm_request_raw_bytes(&call->request, expected))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                              "the operands' size does not fit in 64 bits; the limit is %" PRIu64
@@ -182,7 +182,7 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     if (code != GEMMD_OK)
         return code;
 
-    if (call->body_format == FORMAT_RAW) {
+    if (!call->shapes_inside) {
         uint64_t result_bytes = 0;
         if (call->request.store[0] == '\0')
             (void)gemm_request_result_bytes(&call->request, &result_bytes); /* prepare checks */
@@ -195,14 +195,14 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     if (code != GEMMD_OK)
         return code;
     call->has_place = true;
-    if (call->body_format == FORMAT_RAW) {
+    if (!call->shapes_inside) {
         code = prepare(call, daemon, fault);
         if (code != GEMMD_OK)
             return code;
     }
 
     call->body_capacity = expected;
-    if (expected == 0 && call->body_format == FORMAT_RAW)
+    if (expected == 0 && !call->shapes_inside)
         return GEMMD_OK; /* all operands are resident */
     if (expected == 0) {
         call->body_capacity = FIRST_CHUNKED_BYTES;
@@ -239,7 +239,7 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
     if (!size_add(call->body_bytes, length, &needed))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the body's size overflows");
     if (needed > call->body_capacity) {
-        if (call->body_format == FORMAT_RAW)
+        if (!call->shapes_inside)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the body has more than the %" PRIu64 " bytes that the operands take",
                              call->body_capacity);
@@ -296,36 +296,41 @@ static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *dae
     return GEMMD_OK;
 }
 
-enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
+                                         struct gemm_operands *operands, struct fault *fault)
 {
-    struct gemm_operands operands;
     struct work *work = &call->work;
-    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
-                                              call->body_bytes, &operands, fault);
-    if (code != GEMMD_OK)
-        return code;
-    if (call->body_format != FORMAT_RAW) {
-        call->request.transa = operands.transa;
-        call->request.transb = operands.transb;
+    enum gemmd_error code;
+    if (call->shapes_inside) {
+        call->request.transa = operands->transa;
+        call->request.transb = operands->transb;
         code = prepare(call, daemon, fault);
         if (code != GEMMD_OK)
             return code;
     }
-    code = copy_operands(call, daemon, &operands, fault);
+    code = copy_operands(call, daemon, operands, fault);
     if (code != GEMMD_OK)
         return code;
 
-    if (operands.a.rank > 0)
-        work->problem.a = operands.a.data;
-    if (operands.b.rank > 0)
-        work->problem.b = operands.b.data;
-    work->problem.bias = operands.bias.rank > 0 ? operands.bias.data : NULL;
-    work->problem.c0 = operands.c0.rank > 0 ? operands.c0.data : NULL;
+    if (operands->a.rank > 0)
+        work->problem.a = operands->a.data;
+    if (operands->b.rank > 0)
+        work->problem.b = operands->b.data;
+    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
+    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
     work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
     work->priority = call->request.priority;
     work->bytes = call->queue_bytes;
     work->deadline_ns = call->deadline_ns;
     return GEMMD_OK;
+}
+
+enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    struct gemm_operands operands;
+    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
+                                              call->body_bytes, &operands, fault);
+    return code == GEMMD_OK ? gemm_call_bind_operands(call, daemon, &operands, fault) : code;
 }
 
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
@@ -334,6 +339,7 @@ void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
     *from = (struct gemm_call){.request = to->request,
                                .body_format = to->body_format,
                                .answer_format = to->answer_format,
+                               .shapes_inside = to->shapes_inside,
                                .deadline_ns = to->deadline_ns,
                                .memory = to->memory,
                                .work.kernel = to->work.kernel};

@@ -22,6 +22,7 @@ struct pool_cache;
 struct gemm_call {
     struct gemm_request request;
     enum format body_format, answer_format;
+    bool shapes_inside; /* the body, and nothing before it, says what the operands' shapes are */
     uint64_t deadline_ns;
 
     struct pool_cache *memory; /* the I/O thread's; borrowed */
@@ -45,8 +46,8 @@ struct gemm_body_length {
     uint64_t bytes;
 };
 
-/* `call` is zeroed but for `request` (all parameters set and checked), the formats, the deadline,
- * `residents` (acquired), `memory` and work.tenant. */
+/* `call` is zeroed but for `request` (all parameters set and checked), the formats,
+ * `shapes_inside`, the deadline, `residents` (acquired), `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */
@@ -55,6 +56,10 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+/* As gemm_call_bind, where somebody else has found the operands and completed the request with them
+ * (gemm_request_bind_tensors). They lie in the body, or in pinned memory that stays. */
+enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
+                                         struct gemm_operands *operands, struct fault *fault);
 /* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
  * describes the product stays in both. */
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from);

@@ -52,10 +52,12 @@ enum request_progress {
     PROGRESS_DONE
 };
 
-enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 128 };
+enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 
 struct request;
+struct infer_call;
 struct tensor_call;
+struct v2_body;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
  * or accepts a body (request_receive), or hands over (request_hand_over) where there is none.
@@ -116,6 +118,8 @@ struct request {
     struct job_waiter waiter;   /* GET /jobs/{id}/result */
     struct probe_wait ready;    /* GET /readyz */
     struct tensor_call *tensor; /* PUT, GET and HEAD /tensors/{name}; NULL otherwise */
+    struct infer_call *infer;   /* POST /v2/models/{model}/infer; uses `gemm` too */
+    struct v2_body *v2_body;    /* other POSTs of /v2 that have a body */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */

@@ -4,6 +4,12 @@
 #include "server/daemon.h"
 #include "server/http/request.h"
 
+/* Whether such requests are products, with all there is to say about one in `gemm`. */
+static bool computes(enum metrics_op op)
+{
+    return op == METRICS_OP_GEMM || op == METRICS_OP_INFER;
+}
+
 static void log_request(const struct request *request, bool work_ended, uint64_t now_ns)
 {
     const struct work *work = &request->gemm.work;
@@ -22,8 +28,8 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
     };
     if (request->received_ns != 0)
         entry.receive_ns = request->received_ns - request->started_ns;
-    if (request->endpoint != NULL && request->endpoint->op == METRICS_OP_GEMM) {
-        entry.op = "gemm";
+    if (request->endpoint != NULL && computes(request->endpoint->op)) {
+        entry.op = request->endpoint->op == METRICS_OP_GEMM ? "gemm" : "infer";
         entry.m = gemm->m;
         entry.n = gemm->n;
         entry.k = gemm->k;
@@ -45,11 +51,11 @@ static void count_request(const struct request *request, uint64_t now_ns)
 {
     struct metrics_shard *shard = request->thread->shard;
     enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    bool gemm = op == METRICS_OP_GEMM && request->gemm.request.m != 0;
-    metrics_request(shard, op, gemm ? request->gemm.request.dtype : GEMMD_DTYPE_COUNT,
+    bool known = computes(op) && request->gemm.request.m != 0;
+    metrics_request(shard, op, known ? request->gemm.request.dtype : GEMMD_DTYPE_COUNT,
                     request->fault.code, now_ns - request->started_ns, request->received_bytes,
                     request->response_bytes);
-    if (op != METRICS_OP_GEMM)
+    if (!computes(op))
         return;
     if (request->received_ns != 0)
         metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);

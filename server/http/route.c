@@ -5,6 +5,7 @@
 #include "server/daemon.h"
 #include "server/http/endpoints.h"
 #include "server/http/request.h"
+#include "server/v2/endpoints.h"
 
 static const struct endpoint *const endpoints[] = {
     &endpoint_gemm,    &endpoint_job,  &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,
@@ -48,6 +49,9 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
     for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
         if (fits(endpoints[i]->path, url, request))
             found = endpoints[i];
+    for (uint32_t i = 0; found == NULL && i < v2_endpoint_count; i++)
+        if (fits(v2_endpoints[i].path, url, request))
+            found = &v2_endpoints[i];
 
     const struct tokens *tokens = request->daemon->tokens;
     if (tokens != NULL && (found == NULL || !found->open) &&

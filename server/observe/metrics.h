@@ -20,10 +20,12 @@ struct metrics_shard; /* one thread's counters */
 
 enum metrics_op {
     METRICS_OP_GEMM,
+    METRICS_OP_INFER,
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT
-}; /* tensor: /tensors and below; other: health, info, metrics, errors in routing */
+}; /* infer: POST /v2/models/{model}/infer, whose types its own statistics tell apart; tensor:
+      /tensors and below; other: health, info, metrics, errors in routing */
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,

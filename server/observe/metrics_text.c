@@ -11,7 +11,7 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
 
-static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "tensor", "other"};
+static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "infer", "tensor", "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 

@@ -10,6 +10,7 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "server/device/arena.h"
+#include "server/observe/model_stats.h"
 
 struct owner;
 
@@ -21,6 +22,7 @@ struct resident {
     void *memory;
     uint64_t rows, leading;
     uint64_t offset, memory_bytes; /* in the store's memory */
+    struct model_stats stats;
 
     /* Under the store's lock. */
     bool named;
@@ -471,6 +473,11 @@ uint64_t resident_leading(const struct resident *resident)
 uint64_t resident_memory_bytes(const struct resident *resident)
 {
     return resident->memory_bytes;
+}
+
+struct model_stats *resident_stats(struct resident *resident)
+{
+    return &resident->stats;
 }
 
 const char *resident_etag(const struct resident *resident)

@@ -26,6 +26,7 @@
 #include "server/tensors/tensor_condition.h"
 #include "server/tensors/tensor_hash.h"
 
+struct model_stats;
 struct tensor_store;
 struct resident; /* a tensor in the store; used by whoever reserved or acquired it */
 
@@ -82,6 +83,8 @@ void *resident_memory(const struct resident *resident);
 uint64_t resident_rows(const struct resident *resident);         /* of all its matrices */
 uint64_t resident_leading(const struct resident *resident);      /* elements from row to row */
 uint64_t resident_memory_bytes(const struct resident *resident); /* that it takes */
+/* What became of the requests to it as a model; for anyone to count in. */
+struct model_stats *resident_stats(struct resident *resident);
 /* Its tag, or NULL while nobody has seen its bytes: a result that stayed on the device. */
 const char *resident_etag(const struct resident *resident);
 void tensor_store_set_etag(struct tensor_store *store, struct resident *resident,

@@ -1,0 +1,282 @@
+#include "proto/oip_data.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/oip_datatype.h"
+
+enum { NUMBER_MAX = 128 }; /* characters of one that is read */
+
+struct reader {
+    const char *at, *end;
+    const char *name; /* of the tensor */
+    struct fault *fault;
+};
+
+static enum gemmd_error wrong(const struct reader *reader, const char *what)
+{
+    return fault_set(reader->fault, GEMMD_ERR_MALFORMED, NULL, "input '%s': %s", reader->name,
+                     what);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static void skip_space(struct reader *reader)
+{
+    while (reader->at < reader->end && is_space(*reader->at))
+        reader->at++;
+}
+
+/* The next character that counts; '\0' at the end. */
+static char look(struct reader *reader)
+{
+    skip_space(reader);
+    return reader->at < reader->end ? *reader->at : '\0';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_of_number(char c)
+{
+    return is_digit(c) || c == '.' || c == '-' || c == 'e' || c == 'E' || c == '+';
+}
+
+static const char *digits(const char *text)
+{
+    while (is_digit(*text))
+        text++;
+    return text;
+}
+
+/* Whether a text is a number of JSON's grammar (RFC 8259, section 6); `*whole`: of its int alone.
+ */
+static bool is_number(const char *text, bool *whole)
+{
+    const char *start = text + (*text == '-');
+    const char *end = digits(start);
+    if (end == start || (*start == '0' && end != start + 1))
+        return false;
+    *whole = *end == '\0';
+    if (*end == '.') {
+        start = end + 1;
+        end = digits(start);
+        if (end == start)
+            return false;
+    }
+    if (*end == 'e' || *end == 'E') {
+        start = end + 1;
+        start += *start == '+' || *start == '-';
+        end = digits(start);
+        if (end == start)
+            return false;
+    }
+    return *end == '\0';
+}
+
+static enum gemmd_error take_number(struct reader *reader, char text[NUMBER_MAX], bool *whole)
+{
+    uint32_t length = 0;
+    while (reader->at < reader->end && is_of_number(*reader->at)) {
+        if (length == NUMBER_MAX - 1)
+            return wrong(reader, "a number is too long");
+        text[length++] = *reader->at++;
+    }
+    text[length] = '\0';
+    return is_number(text, whole) ? GEMMD_OK : wrong(reader, "what is not a number is in an array");
+}
+
+enum gemmd_error oip_data_shape(const struct oip_array *array, const char *name,
+                                uint64_t dims[TENSOR_MAX_RANK], uint32_t *rank, struct fault *fault)
+{
+    struct reader reader = {array->text + 1, array->text + array->bytes, name, fault};
+    char text[NUMBER_MAX] = "";
+    bool whole = false;
+    *rank = 0;
+    for (char next = look(&reader); next != ']'; next = look(&reader)) {
+        if (*rank > 0 && next != ',')
+            return wrong(&reader, "its shape is not an array of whole numbers");
+        if (*rank > 0)
+            reader.at++;
+        look(&reader);
+        if (*rank == TENSOR_MAX_RANK)
+            return wrong(&reader, "its shape has more than 8 dimensions");
+        if (take_number(&reader, text, &whole) != GEMMD_OK || !whole || text[0] == '-' ||
+            strlen(text) > 18)
+            return wrong(&reader, "its shape is not an array of whole numbers");
+        dims[(*rank)++] = strtoull(text, NULL, 10);
+    }
+    return GEMMD_OK;
+}
+
+/* Whole numbers of `bits` bits. */
+static bool read_whole(const char *text, bool whole, int64_t least, int64_t most, int64_t *out)
+{
+    if (!whole || strlen(text) > 18)
+        return false;
+    *out = strtoll(text, NULL, 10);
+    return *out >= least && *out <= most;
+}
+
+/* False if the number is not one of the type. */
+static bool store_number(const char *text, bool whole, enum gemmd_dtype dtype, void *out,
+                         uint64_t index)
+{
+    int64_t number = 0;
+    switch (dtype) {
+    case GEMMD_F64:
+        ((double *)out)[index] = strtod(text, NULL);
+        return isfinite(((double *)out)[index]);
+    case GEMMD_F32:
+        ((float *)out)[index] = strtof(text, NULL);
+        return isfinite(((float *)out)[index]);
+    case GEMMD_I32:
+        if (!read_whole(text, whole, INT32_MIN, INT32_MAX, &number))
+            return false;
+        ((int32_t *)out)[index] = (int32_t)number;
+        return true;
+    case GEMMD_I8:
+        if (!read_whole(text, whole, INT8_MIN, INT8_MAX, &number))
+            return false;
+        ((int8_t *)out)[index] = (int8_t)number;
+        return true;
+    case GEMMD_F8_E4M3:
+        if (!read_whole(text, whole, 0, UINT8_MAX, &number))
+            return false;
+        ((uint8_t *)out)[index] = (uint8_t)number;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Where the reader is in a tensor's data. */
+struct position {
+    uint32_t depth;                       /* of brackets */
+    uint32_t leaf;                        /* where the numbers are; 0 until the first */
+    uint64_t counts[TENSOR_MAX_RANK + 1]; /* of what each open bracket holds so far */
+    uint64_t elements, expected;
+};
+
+static enum gemmd_error open_bracket(struct reader *reader, struct position *position,
+                                     uint32_t rank)
+{
+    if (position->depth == rank)
+        return wrong(reader, "its data nests deeper than its shape");
+    position->counts[position->depth]++;
+    position->depth++;
+    position->counts[position->depth] = 0;
+    reader->at++;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error close_bracket(struct reader *reader, struct position *position,
+                                      const struct tensor *tensor)
+{
+    const bool flat = position->leaf == 1 && position->depth == 1;
+    if (!flat && (position->leaf == 1 ||
+                  position->counts[position->depth] != tensor->dims[position->depth - 1]))
+        return wrong(reader, "its data is neither flat nor nested as its shape is");
+    position->depth--;
+    reader->at++;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error read_element(struct reader *reader, struct position *position,
+                                     const struct tensor *tensor, void *out)
+{
+    char text[NUMBER_MAX] = "";
+    bool whole = false;
+    enum gemmd_error code = take_number(reader, text, &whole);
+    if (code != GEMMD_OK)
+        return code;
+    if (position->leaf == 0)
+        position->leaf = position->depth;
+    if (position->depth != position->leaf ||
+        (position->leaf != 1 && position->leaf != tensor->rank))
+        return wrong(reader, "its data is neither flat nor nested as its shape is");
+    if (position->elements == position->expected)
+        return wrong(reader, "its data has more elements than its shape");
+    if (!store_number(text, whole, tensor->dtype, out, position->elements))
+        return fault_set(reader->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its data has %.32s, which is not a number of type %s",
+                         reader->name, text, oip_datatype(tensor->dtype));
+    position->elements++;
+    position->counts[position->depth]++;
+    return GEMMD_OK;
+}
+
+enum gemmd_error oip_data_read(const struct oip_array *array, const char *name,
+                               const struct tensor *tensor, void *out, struct fault *fault)
+{
+    struct reader reader = {array->text, array->text + array->bytes, name, fault};
+    struct position position = {.expected = tensor->bytes / dtype_size(tensor->dtype)};
+    bool value_next = true; /* a number or [, else , or ] */
+    bool may_close = false; /* right after [ */
+    do {
+        enum gemmd_error code;
+        const char next = look(&reader);
+        if (value_next && next == '[') {
+            code = open_bracket(&reader, &position, tensor->rank);
+            may_close = true;
+        } else if (next == ']' && (!value_next || may_close)) {
+            code = close_bracket(&reader, &position, tensor);
+            value_next = may_close = false;
+        } else if (!value_next && next == ',') {
+            reader.at++;
+            code = GEMMD_OK;
+            value_next = true;
+        } else if (value_next) {
+            code = read_element(&reader, &position, tensor, out);
+            value_next = may_close = false;
+        } else {
+            code = wrong(&reader, "its data is not a JSON array of numbers");
+        }
+        if (code != GEMMD_OK)
+            return code;
+    } while (position.depth > 0);
+    if (position.elements != position.expected)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its data has %" PRIu64 " elements, its shape %" PRIu64, name,
+                         position.elements, position.expected);
+    return GEMMD_OK;
+}
+
+uint32_t oip_data_text_max(enum gemmd_dtype dtype)
+{
+    return dtype == GEMMD_F64 ? sizeof "-1.7976931348623157e+308" : sizeof "-1.23456789e-38";
+}
+
+char *oip_data_write(const struct tensor *tensor, uint64_t from, uint64_t to, char *out)
+{
+    for (uint64_t i = from; i < to; i++) {
+        if (i > 0)
+            *out++ = ',';
+        char text[32];
+        int length;
+        if (tensor->dtype == GEMMD_I32) {
+            length = snprintf(text, sizeof text, "%" PRId32, ((const int32_t *)tensor->data)[i]);
+        } else {
+            const bool wide = tensor->dtype == GEMMD_F64;
+            const double value =
+                wide ? ((const double *)tensor->data)[i] : (double)((const float *)tensor->data)[i];
+            if (!isfinite(value))
+                return NULL;
+            length = snprintf(text, sizeof text, "%.*g", wide ? DBL_DECIMAL_DIG : FLT_DECIMAL_DIG,
+                              value);
+        }
+        memcpy(out, text, (size_t)length);
+        out += length;
+    }
+    return out;
+}

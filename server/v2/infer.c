@@ -1,0 +1,149 @@
+/* From the headers to the queue, and the end. */
+#include "server/v2/infer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "proto/number.h"
+#include "server/clock.h"
+#include "server/daemon.h"
+#include "server/http/respond.h"
+
+static void count_failure(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    if (call == NULL || call->counted || call->model.stats == NULL)
+        return;
+    call->counted = true;
+    model_stats_fail(call->model.stats, clock_now_ns() - request->started_ns);
+}
+
+void infer_fail(struct request *request)
+{
+    count_failure(request);
+    respond_fault(request, &request->fault);
+}
+
+/* Where the JSON ends. */
+static enum gemmd_error read_header(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    struct fault *fault = &request->fault;
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    const char *header = request_header(request, "Inference-Header-Content-Length");
+    call->has_header = header != NULL;
+    call->json_bytes = request->content_length; /* 0 where it is not known */
+    if (header != NULL && !number_u64(header, &call->json_bytes))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "Inference-Header-Content-Length is not a number of bytes");
+    if (!request->chunked && request->content_length == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the request has no body; it is JSON, then the tensors' bytes");
+    if (!request->chunked && call->json_bytes > request->content_length)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "Inference-Header-Content-Length is %" PRIu64
+                         ", more than the body's %" PRIu64 " bytes",
+                         call->json_bytes, request->content_length);
+    if (call->json_bytes > limit)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the request's JSON is %" PRIu64 " bytes long; the limit is %" PRIu64
+                         ". Send tensors as binary data",
+                         call->json_bytes, limit);
+    return GEMMD_OK;
+}
+
+/* A deadline for the body; the request's own timeout is in there. */
+static enum gemmd_error open_product(struct request *request)
+{
+    struct gemm_call *gemm = &request->gemm;
+    const struct gemm_body_length length = {.known = !request->chunked,
+                                            .bytes = request->content_length};
+    const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
+    gemm->shapes_inside = true;
+    gemm->body_format = gemm->answer_format = FORMAT_RAW;
+    if (timeout_ms != 0)
+        gemm->deadline_ns = request->started_ns + timeout_ms * 1000000u;
+    return gemm_call_open(gemm, request->daemon, length, &request->fault);
+}
+
+void infer_begin(struct request *request)
+{
+    struct infer_call *call = calloc(1, sizeof *call);
+    gemm_request_init(&request->gemm.request);
+    request->gemm.memory = request->thread->memory;
+    request->gemm.work.tenant = request->tenant_number;
+    request->infer = call;
+    if (call == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
+        request_refuse(request);
+        return;
+    }
+    if (model_find(request->daemon, request->name, request->tenant, &call->model,
+                   &request->fault) != GEMMD_OK ||
+        read_header(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
+        open_product(request) != GEMMD_OK) {
+        count_failure(request);
+        gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
+        request_refuse(request);
+        return;
+    }
+    request->gemm.request.dtype = call->model.dtype;
+    request_receive(request, request->gemm.deadline_ns);
+}
+
+bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
+           GEMMD_OK;
+}
+
+/* The dispatch thread is done with it (or the timer or the verifier ended it). */
+static void work_done(struct work *work)
+{
+    struct gemm_call *call = (struct gemm_call *)((char *)work - offsetof(struct gemm_call, work));
+    request_wake((struct request *)((char *)call - offsetof(struct request, gemm)));
+}
+
+void infer_submit(struct request *request)
+{
+    struct work *work = &request->gemm.work;
+    if (infer_bind(request) != GEMMD_OK) {
+        infer_fail(request);
+        return;
+    }
+    work->done = work_done;
+    work->queued_ns = clock_now_ns();
+    request->connection->deadline_ns = request->gemm.deadline_ns; /* the request's own now */
+    request_hand_over(request); /* before the push: the work may be done at once */
+    queue_push(request->daemon->queue, work);
+}
+
+void infer_end(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    request->gemm.residents.b = NULL; /* the model's */
+    gemm_call_finish(&request->gemm, request->daemon);
+    pool_free(request->gemm.memory, call->numbers, call->numbers_bytes);
+    call->numbers = NULL;
+}
+
+bool infer_withdraw(struct request *request)
+{
+    if (!queue_cancel(request->daemon->queue, &request->gemm.work))
+        return false;
+    infer_end(request);
+    return true;
+}
+
+void infer_release(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    if (call == NULL)
+        return;
+    count_failure(request); /* it was not answered here */
+    infer_end(request);
+    gemm_call_close(&request->gemm, request->daemon);
+    pool_free(request->thread->memory, call->text, call->text_bytes);
+    model_release(request->daemon, &call->model);
+    free(call);
+}

@@ -1,0 +1,318 @@
+/* From a complete body to a product that is ready for the queue. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/oip_answer.h"
+#include "proto/oip_data.h"
+#include "proto/oip_datatype.h"
+#include "proto/size.h"
+#include "server/daemon.h"
+#include "server/v2/infer.h"
+
+enum { ALIGNMENT = 64 }; /* of inputs that came as JSON */
+
+static struct tensor *place_of(const struct model_tensor *input, struct gemm_operands *operands)
+{
+    switch (input->role) {
+    case MODEL_A:
+        return &operands->a;
+    case MODEL_B:
+        return &operands->b;
+    case MODEL_BIAS:
+        return &operands->bias;
+    default:
+        return &operands->c0;
+    }
+}
+
+/* ---- options ---- */
+
+/* What of /gemm's parameters means something here: the rest is said by shapes and models. */
+static bool is_option(const char *name)
+{
+    static const char *const options[] = {"transa", "transb", "alpha",  "beta",     "act",
+                                          "out",    "kernel", "verify", "precision"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(options[i], name) == 0)
+            return true;
+    return false;
+}
+
+static enum gemmd_error take_options(struct request *request)
+{
+    const struct oip_request *asked = &request->infer->asked;
+    for (uint32_t i = 0; i < asked->parameter_count; i++) {
+        const struct oip_parameter *parameter = &asked->parameters[i];
+        if (!is_option(parameter->name))
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
+                             "there is no parameter '%s'; those of a model are transa, transb, "
+                             "alpha, beta, act, out, kernel, verify, precision",
+                             parameter->name);
+        enum gemmd_error code = gemm_request_set(&request->gemm.request, parameter->name,
+                                                 parameter->value, &request->fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return GEMMD_OK;
+}
+
+/* The protocol counts from 1, the highest, upwards; 0 is the default. */
+static uint32_t priority_of(uint64_t priority)
+{
+    if (priority == 0)
+        return GEMM_PRIORITY_DEFAULT;
+    return priority > GEMM_PRIORITY_MAX ? 0 : GEMM_PRIORITY_MAX + 1 - (uint32_t)priority;
+}
+
+static enum gemmd_error take_schedule(struct request *request)
+{
+    const struct oip_request *asked = &request->infer->asked;
+    const uint64_t max_us = request->daemon->config.max_timeout_ms * 1000u;
+    if (asked->timeout_us > max_us)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "timeout",
+                         "timeout can be at most %" PRIu64 " microseconds", max_us);
+    if (asked->timeout_us != 0)
+        request->gemm.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
+    request->gemm.request.priority = priority_of(asked->priority);
+    return GEMMD_OK;
+}
+
+/* The types, and what the weight says of the shapes. */
+static enum gemmd_error settle(struct request *request)
+{
+    struct gemm_call *gemm = &request->gemm;
+    const struct model *model = &request->infer->model;
+    struct fault *fault = &request->fault;
+    if (model->weight == NULL) {
+        gemm_request_mark_given(&gemm->request, "dtype");
+    } else {
+        memcpy(gemm->request.b, model->name + sizeof MODEL_LINEAR - 1,
+               strlen(model->name) - sizeof MODEL_LINEAR + 2);
+        gemm->residents.b = model->weight;
+        gemm->residents.tenant = request->tenant;
+        tensor_store_count_use(request->daemon->tensors, true);
+        enum gemmd_error code = gemm_request_settle_residents(
+            &gemm->request, NULL, resident_tensor(model->weight), fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return gemm_request_check(&gemm->request, FORMAT_SAFETENSORS, fault);
+}
+
+/* ---- inputs ---- */
+
+static enum gemmd_error find_input(const struct model *model, const struct oip_input *input,
+                                   uint32_t *index, struct fault *fault)
+{
+    for (*index = 0; *index < model->input_count; ++*index)
+        if (strcmp(model->inputs[*index].name, input->name) == 0)
+            return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                     "unexpected input '%s' for model '%.140s'; its inputs are %s", input->name,
+                     model->name, model->weight != NULL ? "X, BIAS, C0" : "A, B, BIAS, C0");
+}
+
+/* An input as a tensor, by its own type and shape; without its data where that is JSON. */
+static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
+                                       struct tensor *tensor, struct fault *fault)
+{
+    if (strcmp(input->datatype, oip_datatype(dtype)) != 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its datatype is %s, the model expects %s", input->name,
+                         input->datatype, oip_datatype(dtype));
+    if (!tensor_init(tensor, dtype, input->dims, input->rank, input->data))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': the size of its shape does not fit in 64 bits", input->name);
+    if (input->rank == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s' is a scalar, not a matrix or vector", input->name);
+    if (input->binary && input->bytes != tensor->bytes)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its binary data is %" PRIu64 " bytes, expected %" PRIu64
+                         " by its shape and datatype",
+                         input->name, input->bytes, tensor->bytes);
+    if (!input->binary && !oip_datatype_has_json(dtype))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': data of type %s can't be JSON; send it as binary data",
+                         input->name, oip_datatype(dtype));
+    return GEMMD_OK;
+}
+
+/* Each element takes at least two characters, so that the JSON's limit is one for this too. */
+static enum gemmd_error read_numbers(struct request *request,
+                                     struct tensor *const tensors[OIP_INPUTS_MAX], uint32_t count)
+{
+    struct infer_call *call = request->infer;
+    struct fault *fault = &request->fault;
+    uint64_t total = 0, at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct oip_input *input = &call->asked.inputs[i];
+        if (input->binary)
+            continue;
+        if (tensors[i]->bytes / dtype_size(tensors[i]->dtype) > input->array.bytes ||
+            !size_add(total, tensors[i]->bytes, &total) || !size_align(total, ALIGNMENT, &total))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "input '%s': its data has fewer elements than its shape", input->name);
+    }
+    if (total == 0)
+        return GEMMD_OK;
+    call->numbers_bytes = total;
+    call->numbers = pool_alloc(request->gemm.memory, total, fault);
+    if (call->numbers == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct oip_input *input = &call->asked.inputs[i];
+        if (input->binary)
+            continue;
+        unsigned char *out = call->numbers + at;
+        enum gemmd_error code = oip_data_read(&input->array, input->name, tensors[i], out, fault);
+        if (code != GEMMD_OK)
+            return code;
+        tensors[i]->data = out;
+        at = (at + tensors[i]->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; /* checked above */
+    }
+    return GEMMD_OK;
+}
+
+static enum gemmd_error take_inputs(struct request *request, struct gemm_operands *operands)
+{
+    const struct infer_call *call = request->infer;
+    const struct model *model = &call->model;
+    const uint32_t count = call->asked.input_count;
+    struct tensor *tensors[OIP_INPUTS_MAX] = {NULL};
+    uint32_t index;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct oip_input *input = &call->asked.inputs[i];
+        enum gemmd_error code = find_input(model, input, &index, &request->fault);
+        if (code != GEMMD_OK)
+            return code;
+        const bool operand = !model->inputs[index].optional;
+        tensors[i] = place_of(&model->inputs[index], operands);
+        code = describe_input(input, operand ? model->dtype : request->gemm.request.out, tensors[i],
+                              &request->fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    for (index = 0; index < model->input_count; index++)
+        if (!model->inputs[index].optional && place_of(&model->inputs[index], operands)->rank == 0)
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "expected the input '%s', which is missing",
+                             model->inputs[index].name);
+    return read_numbers(request, tensors, count);
+}
+
+/* ---- the output ---- */
+
+static enum gemmd_error take_output(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const char *name = call->model.output.name;
+    for (uint32_t i = 0; i < call->asked.output_count; i++)
+        if (strcmp(call->asked.outputs[i].name, name) != 0)
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "unexpected output '%s' for model '%.140s'; its output is %s",
+                             call->asked.outputs[i].name, call->model.name, name);
+    call->binary =
+        call->asked.output_count > 0 ? call->asked.outputs[0].binary : call->asked.binary_output;
+    if (!call->binary && !oip_datatype_has_json(request->gemm.request.out))
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "output '%s': data of type %s can't be JSON; ask for binary data", name,
+                         oip_datatype(request->gemm.request.out));
+    return GEMMD_OK;
+}
+
+/* An answer in JSON is longer than the result, which goes through the same limits first. */
+static enum gemmd_error take_text(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const struct tensor *c = &request->gemm.c;
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    uint64_t bytes;
+    if (call->binary)
+        return GEMMD_OK;
+    if (!size_mul(c->bytes / dtype_size(c->dtype), oip_data_text_max(c->dtype), &bytes) ||
+        bytes > limit)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result as JSON would be longer than the limit of %" PRIu64
+                         " bytes; ask for binary data",
+                         limit);
+    call->text_bytes = bytes + OIP_ANSWER_HEAD_MAX + sizeof OIP_ANSWER_TAIL;
+    call->text = pool_alloc(request->gemm.memory, call->text_bytes, &request->fault);
+    return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
+}
+
+/* ---- all of it ---- */
+
+/* A raw binary request: the body is the model's single input. */
+static enum gemmd_error ask_raw(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const struct gemm_call *gemm = &request->gemm;
+    const struct model_tensor *x = &call->model.inputs[0];
+    struct oip_input *input = &call->asked.inputs[0];
+    if (call->model.weight == NULL || x->rank != 2)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "Inference-Header-Content-Length is 0, and the model takes more than one "
+                         "input or its shape does not follow from the body's length");
+    const uint64_t k = (uint64_t)x->dims[1];
+    const uint64_t row_bytes = k * dtype_size(x->dtype); /* of a tensor that is there */
+    snprintf(input->name, sizeof input->name, "%s", x->name);
+    snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
+    input->rank = 2;
+    input->dims[0] = gemm->body_bytes / row_bytes;
+    input->dims[1] = k;
+    input->binary = true;
+    input->data = gemm->body;
+    input->bytes = gemm->body_bytes;
+    call->asked.input_count = 1;
+    call->asked.binary_output = true;
+    if (gemm->body_bytes % row_bytes != 0)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; rows of input 'X' take %" PRIu64 " each",
+                         gemm->body_bytes, row_bytes);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error ask(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const struct gemm_call *gemm = &request->gemm;
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    if (call->has_header && call->json_bytes == 0)
+        return ask_raw(request);
+    if (!call->has_header)
+        call->json_bytes = gemm->body_bytes;
+    if (call->json_bytes > limit) /* of a chunked body */
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the request's JSON is longer than the limit of %" PRIu64
+                         " bytes; send tensors as binary data",
+                         limit);
+    return oip_request_decode(gemm->body, gemm->body_bytes, call->json_bytes, &call->asked,
+                              &request->fault);
+}
+
+enum gemmd_error infer_bind(struct request *request)
+{
+    struct gemm_operands operands = {.transa = false};
+    struct gemm_call *gemm = &request->gemm;
+    enum gemmd_error code = ask(request);
+    if (code == GEMMD_OK)
+        code = take_schedule(request);
+    if (code == GEMMD_OK)
+        code = take_options(request);
+    if (code == GEMMD_OK)
+        code = settle(request);
+    if (code == GEMMD_OK)
+        code = take_output(request);
+    if (code == GEMMD_OK)
+        code = take_inputs(request, &operands);
+    if (code == GEMMD_OK)
+        code = gemm_request_bind_tensors(&gemm->request, &operands, &request->fault);
+    if (code == GEMMD_OK)
+        code = gemm_call_bind_operands(gemm, request->daemon, &operands, &request->fault);
+    if (code == GEMMD_OK)
+        code = take_text(request);
+    return code;
+}
