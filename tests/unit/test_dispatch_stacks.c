@@ -55,8 +55,8 @@ START_TEST(those_of_one_stack_are_one_launch)
     end_all(first, busy);
     for (int i = 0; i < 6; i++)
         wait_until_ended(items[i]);
-    stop();
     ck_assert_uint_eq(atomic_load(&stage.device->launches), busy + 2);
+    stop();
     for (int i = 0; i < 6; i++) {
         ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
         ck_assert_uint_eq(items[i]->work.batch, 3);
