@@ -1,6 +1,7 @@
 """Rows of many requests on one resident B, computed in one launch: the bytes of each are those it
 has alone, whoever else waits, leaves or is late."""
 
+import re
 import threading
 
 import numpy as np
@@ -14,7 +15,8 @@ from test_tensors import Tensors
 from wire import Wire, request
 
 N, K = 200, 300
-BLOCKER = product(1000, 1000, 1000)  # takes seconds; all of a test is sent within them
+DTYPE = "bf16"
+BUSY_MS = 2000  # how long the device is kept busy; all that is to wait is sent within that
 
 
 def rows(m, a, b="b", kernel="tiled", query=""):
@@ -23,7 +25,13 @@ def rows(m, a, b="b", kernel="tiled", query=""):
                    [OCTETS, ("Content-Length", len(a))], a)
 
 
-DTYPE = "bf16"
+def blocker(daemon):
+    """A product that takes BUSY_MS, on whatever machine and under whatever sanitizer."""
+    with Wire(daemon.address) as wire:
+        wire.send(product(64, 500, 500))
+        timing = wire.receive().headers["server-timing"]
+    kernel_ms = float(re.search(r"kernel;dur=([0-9.]+)", timing)[1])
+    return product(int(64 * BUSY_MS / max(kernel_ms, 1)) + 1, 500, 500)
 
 
 def random_rows(rng, m):
@@ -45,30 +53,17 @@ class Clients:
     """Requests that wait while the device is busy, each on a connection of its own."""
 
     def __init__(self, daemon, requests):
-        self.daemon = daemon
-        self.wires = []
-        self.blocker = self._connect()
-        self.blocker.send(BLOCKER)
+        busy = blocker(daemon)
+        self.wires = [Wire(daemon.address) for _ in range(1 + len(requests))]
+        self.wires[0].send(busy)
         wait_for(daemon, requests_running=1)
-        for data in requests:
-            self.add(data)
-
-    def _connect(self):
-        wire = Wire(self.daemon.address)
-        self.wires.append(wire)
-        return wire
-
-    def add(self, data):
-        """Once it waits, so that they wait in this order."""
-        waiting = metrics(self.daemon)["gemmd_requests_waiting"]
-        wire = self._connect()
-        wire.send(data)
-        wait_for(self.daemon, requests_waiting=waiting + 1)
-        return wire
+        for wire, data in zip(self.wires[1:], requests, strict=True):
+            wire.send(data)
+        wait_for(daemon, requests_running=1, requests_waiting=len(requests))
 
     def receive(self):
         """All answers, the blocker's left out."""
-        assert self.blocker.receive().status == 200
+        assert self.wires[0].receive().status == 200
         return [wire.receive() for wire in self.wires[1:]]
 
     def __enter__(self):
@@ -106,8 +101,9 @@ def test_those_that_wait_share_a_launch(daemon, rng):
     assert len({answer.headers["server-timing"].split("kernel;")[1].split(",")[0]
                 for answer in answers}) == 1, "one launch, one time"
     after = metrics(daemon)
-    assert after["gemmd_batch_size_count"] - before["gemmd_batch_size_count"] == 2
-    assert after["gemmd_batch_size_sum"] - before["gemmd_batch_size_sum"] == 26
+    # The blocker and the product that says how large it has to be are launches, too.
+    assert after["gemmd_batch_size_count"] - before["gemmd_batch_size_count"] == 3
+    assert after["gemmd_batch_size_sum"] - before["gemmd_batch_size_sum"] == 27
 
 
 def test_what_differs_is_apart(daemon, rng):
@@ -134,7 +130,9 @@ def test_max_batch_bounds_a_stack(start, rng):
     requests = [rows(1, random_rows(rng, 1)) for _ in range(10)]
     expected = [alone(daemon, data) for data in requests]
     with Clients(daemon, requests) as clients:
-        assert_answers(clients.receive(), expected, [4] * 8 + [2] * 2)
+        answers = clients.receive()
+    assert [answer.body for answer in answers] == expected
+    assert sorted(int(answer.headers["gemmd-batch"]) for answer in answers) == [2] * 2 + [4] * 8
 
 
 def test_priorities_rule_who_comes_first(start, rng):
@@ -154,12 +152,10 @@ def test_those_that_leave_or_are_late(daemon, rng):
         for wire in clients.wires[1:7]:
             wire.socket.close()
         wait_for(daemon, requests_waiting=6, client_gone_total=6)
-        late = Wire(daemon.address)
-        clients.wires.append(late)
-        late.send(rows(1, random_rows(rng, 1), query="&timeout_ms=1"))
-        assert_problem(late.receive(), 504, "deadline passed while the request was queued")
-        del clients.wires[-1], clients.wires[1:7]
-        late.socket.close()
+        with Wire(daemon.address) as late:
+            late.send(rows(1, random_rows(rng, 1), query="&timeout_ms=1"))
+            assert_problem(late.receive(), 504, "deadline passed while the request was queued")
+        del clients.wires[1:7]
         assert_answers(clients.receive(), expected[6:], [6] * 6)
 
 
