@@ -18,6 +18,7 @@ struct metrics_shard; /* one thread's counters */
 
 enum metrics_op {
     METRICS_OP_GEMM,
+    METRICS_OP_ATTENTION,
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT

@@ -44,8 +44,8 @@ struct metrics {
     struct metrics_shard *shards;
 };
 
-/* Whether a dtype has series of its own: some product takes such operands. */
-bool metrics_counts_dtype(enum gemmd_dtype dtype);
+/* Whether a dtype of an operation has series of its own: some kernel takes such operands. */
+bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype);
 
 /* Upper bounds, in nanoseconds and requests. */
 extern const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS];
