@@ -9,6 +9,19 @@
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 
+/* Blocks of rows and where they go. On CUDA either side may be in mapped host memory. */
+enum { GEMM_MOVES = 160 }; /* so many fit in the parameters of a launch */
+struct gemm_move {
+    const void *from;
+    void *to;
+    uint64_t rows;
+};
+struct gemm_moves {
+    uint64_t row_bytes, from_pitch, to_pitch; /* of all; pitches in bytes */
+    uint32_t count;
+    struct gemm_move list[GEMM_MOVES];
+};
+
 struct gemm_backend_entry {
     const char *name;                                /* "cpu" */
     const struct gemm_kernel *const *kernels;        /* best first, ended by NULL */
@@ -16,6 +29,8 @@ struct gemm_backend_entry {
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
+    /* Enqueues (CUDA) or makes (CPU) the moves. */
+    enum gemmd_error (*move_rows)(struct gemm_context *context, const struct gemm_moves *moves);
     const char *(*library)(void);
     /* See gemm_leading; at least `width`. NULL: `width`. */
     uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width);

@@ -127,7 +127,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
         *kernel = chosen;
         return GEMMD_OK;
     }
-    char names[160];
+    char names[256];
     list_kernels(device, known ? problem : NULL, names, sizeof names);
     if (!known)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
@@ -148,7 +148,7 @@ uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, 
 
 const char *gemm_select_version(void)
 {
-    return "4";
+    return "5";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

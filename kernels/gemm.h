@@ -62,6 +62,9 @@ struct gemm_kernel {
     const char *name;
     const char *description;     /* one line, for /info */
     uint32_t compute_capability; /* of the only GPUs it runs on, 90 for 9.0; 0: any device */
+    /* The bits of a row of C depend on that row of A and C0, and not on m or other rows: rows of
+     * many requests may be stacked (kernels/stacked.h). */
+    bool rows_independent;
     bool any_leading; /* a result's bits are the same whatever the leading dimensions and strides
                          are. Without it they may choose other code, as in a library */
     bool (*takes)(const struct gemm_problem *problem);

@@ -12,6 +12,9 @@
 #include "server/net/acceptor.h"
 #include "server/net/peer_counts.h"
 
+/* When all else has ended or was given up: how long the device is waited for. */
+static const uint64_t LAST_WORK_NS = 200000000;
+
 uint32_t daemon_shard_dispatch(const struct daemon *daemon)
 {
     return daemon->io_thread_count;
@@ -69,7 +72,14 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
     if (daemon->tensors == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
-    daemon->queue = queue_create(config->queue_requests, config->queue_bytes);
+    const struct places_limits limits = {
+        .requests = config->queue_requests,
+        .bytes = config->queue_bytes,
+        .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
+        .tenant_requests = config->tenant_requests,
+        .tenant_bytes = config->tenant_bytes,
+    };
+    daemon->queue = queue_create(&limits);
     if (daemon->pool == NULL || daemon->queue == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
 
@@ -174,21 +184,23 @@ void daemon_run(struct daemon *daemon)
                   "the results of %" PRIu32 " jobs that nobody has deleted are lost", lost);
 }
 
-void daemon_stop(struct daemon *daemon)
+bool daemon_stop(struct daemon *daemon)
 {
-    /* Whoever is still suspended is answered (waiting work with an error, running work when it
-     * is done), because libmicrohttpd cannot stop with suspended connections. */
     if (daemon->queue != NULL) {
         queue_close(daemon->queue);
         queue_fail_all(daemon->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
     }
-    if (daemon->dispatch != NULL)
-        dispatch_stop(daemon->dispatch);
-    keeper_stop(daemon->keeper);
+    bool idle = dispatch_stop(daemon->dispatch, LAST_WORK_NS);
+    if (idle)
+        keeper_stop(daemon->keeper);
     if (daemon->jobs != NULL)
         jobs_close(daemon->jobs);
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_stop(daemon->io_threads[i]);
+    if (!idle)
+        return false;
+    for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
+        io_thread_destroy(daemon->io_threads[i]);
     free(daemon->io_threads);
     keeper_destroy(daemon->keeper);
     jobs_destroy(daemon->jobs);
@@ -204,6 +216,7 @@ void daemon_stop(struct daemon *daemon)
     if (daemon->device != NULL)
         device_close(daemon->device);
     tokens_free(daemon->tokens);
+    return true;
 }
 
 uint32_t daemon_active_requests(const struct daemon *daemon)
@@ -219,22 +232,40 @@ uint32_t daemon_unfinished(const struct daemon *daemon)
     return daemon_active_requests(daemon) + jobs_unfinished(daemon->jobs);
 }
 
+static void add_tenants(struct daemon *daemon, struct metrics_gauges *gauges)
+{
+    uint32_t tenants = daemon->tokens == NULL ? 0 : tokens_tenants(daemon->tokens);
+    for (uint32_t i = 0; i < tenants; i++) {
+        struct places_held held = places_held_by(queue_places(daemon->queue), i);
+        bool named = i < METRICS_TENANTS_MAX;
+        uint32_t at = named ? i : METRICS_TENANTS_MAX;
+        gauges->tenants[at].name = named ? tokens_tenant_name(daemon->tokens, i) : "(others)";
+        gauges->tenants[at].requests += held.requests;
+        gauges->tenants[at].bytes += held.bytes;
+        gauges->tenant_count = at + 1;
+    }
+}
+
 struct metrics_gauges daemon_gauges(struct daemon *daemon)
 {
     struct queue_state queue = queue_state(daemon->queue);
+    struct places *places = queue_places(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
     enum daemon_stage stage = atomic_load(&daemon->stage);
     struct tensor_store_state tensors = tensor_store_state(daemon->tensors);
     struct jobs_counts jobs = jobs_counts(daemon->jobs);
-    return (struct metrics_gauges){
+    struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(daemon->device),
         .connections = atomic_load(&daemon->connections),
         .ready = stage == DAEMON_SERVING && !device_lost(daemon->device),
         .draining = stage != DAEMON_SERVING,
+        .queue_requests = queue.reserved,
         .queue_bytes = queue.reserved_bytes,
         .queue_capacity_bytes = daemon->config.queue_bytes,
         .queue_capacity_requests = daemon->config.queue_requests,
+        .tenant_capacity_requests = daemon->config.tenant_requests,
+        .tenant_capacity_bytes = daemon->config.tenant_bytes,
         .pinned_used_bytes = pool_used_bytes(daemon->pool),
         .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
         .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
@@ -259,4 +290,8 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .tensor_misses = tensors.misses,
         .tensor_evictions = tensors.evictions,
     };
+    for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++)
+        gauges.refused[limit] = places_refused(places, (enum places_limit)limit);
+    add_tenants(daemon, &gauges);
+    return gauges;
 }

@@ -66,7 +66,10 @@ struct daemon {
 enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault);
 /* Serves until SIGTERM or SIGINT, then drains. */
 void daemon_run(struct daemon *daemon);
-void daemon_stop(struct daemon *daemon);
+/* Gives everything back. False if the device still computes something that nothing can stop (a long
+ * product on the CPU, after the drain's time was over): all requests are answered then, but threads
+ * and memory are left, and the process has to end with _exit. */
+bool daemon_stop(struct daemon *daemon);
 
 /* Whose metrics shard is whose: I/O threads have 0 ... io_thread_count-1. */
 uint32_t daemon_shard_dispatch(const struct daemon *daemon);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "server/daemon.h"
 
@@ -40,7 +41,8 @@ static int serve(struct daemon *daemon)
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         status = EXIT_FAILURE;
     }
-    daemon_stop(daemon);
+    if (!daemon_stop(daemon))
+        _exit(status); /* a product is being computed: nothing it uses may be given back */
     log_destroy(daemon->log);
     return status;
 }

@@ -55,6 +55,7 @@ _gemmctl() {
         gemm:* | tensor\ put:*) files=yes ;;
         tensor:*) words=$tensor ;;
         job:*) words=$job ;;
+        bench:*) words=ladder ;;
         :* | help:*) words=$commands ;;
         esac
         ;;

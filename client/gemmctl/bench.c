@@ -169,6 +169,10 @@ int command_bench(const struct context *context)
     void *a = NULL, *b = NULL;
     uint32_t connections, in_flight, duration_ms, requests;
     int code = EXIT_OK;
+    if (arguments->operand_count > 0)
+        return strcmp(arguments->operands[0], "ladder") == 0
+                   ? command_ladder(context)
+                   : fail_usage(context, "bench takes no operand but ladder");
     if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
         !option_count(arguments, OPTION_IN_FLIGHT, connections, &in_flight, problem) ||
         !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &duration_ms, problem) ||

@@ -52,6 +52,7 @@ int command_job_wait(const struct context *context);
 int command_job_result(const struct context *context);
 int command_job_cancel(const struct context *context);
 int command_bench(const struct context *context);
+int command_ladder(const struct context *context); /* of bench, with the operand "ladder" */
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);

@@ -18,20 +18,22 @@ _gemmd() {
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
         --tensor-bytes | --max-body | --max-result | --queue-requests | --queue-bytes | \
-        --max-jobs | --job-bytes | --timeout | --max-timeout | --header-timeout | \
-        --idle-timeout | --body-timeout | --min-body-rate | --job-ttl | --max-wait | \
+        --tenant-requests | --tenant-bytes | --max-jobs | --job-bytes | --timeout | \
+        --max-timeout | --header-timeout | --idle-timeout | --body-timeout | --min-body-rate | --job-ttl | --max-wait | \
         --drain-delay | --drain-timeout)
         COMPREPLY=()
         ;;
     *)
-        mapfile -t COMPREPLY < <(compgen -W '--listen --io-threads --max-connections
-            --max-connections-per-address --connection-buffer --bulk-connections --bulk-buffer
-            --token-file --backend --devices --streams --max-batch --busy-poll-us --cpu-threads
-            --pinned-bytes --device-bytes --tensor-bytes --max-body --max-result
-            --queue-requests --queue-bytes --max-jobs --job-bytes --timeout --max-timeout
-            --header-timeout --idle-timeout --body-timeout --min-body-rate --job-ttl --max-wait
-            --drain-delay --drain-timeout --log-level --log-format --access-log --no-access-log
-            --config --check-config --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W '
+            --listen --io-threads --max-connections --max-connections-per-address
+            --connection-buffer --bulk-connections --bulk-buffer --token-file --backend
+            --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
+            --device-bytes --tensor-bytes --max-body --max-result --queue-requests
+            --queue-bytes --tenant-requests --tenant-bytes --max-jobs --job-bytes
+            --timeout --max-timeout --header-timeout
+            --idle-timeout --body-timeout --min-body-rate --job-ttl --max-wait --drain-delay
+            --drain-timeout --log-level --log-format --access-log --no-access-log --config
+            --check-config --help --version' -- "$current")
         ;;
     esac
 }

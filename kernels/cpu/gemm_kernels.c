@@ -1,6 +1,7 @@
 #include <cblas.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cpu/context.h"
 
@@ -56,6 +57,18 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     return GEMMD_OK;
 }
 
+static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+{
+    (void)context;
+    for (uint32_t i = 0; i < moves->count; i++) {
+        const struct gemm_move *move = &moves->list[i];
+        for (uint64_t row = 0; row < move->rows; row++)
+            memcpy((char *)move->to + row * moves->to_pitch,
+                   (const char *)move->from + row * moves->from_pitch, moves->row_bytes);
+    }
+    return GEMMD_OK;
+}
+
 static const char *library(void)
 {
     return openblas_get_config();
@@ -72,5 +85,6 @@ const struct gemm_backend_entry gemm_backend_cpu = {
     .attention = attention,
     .context_create = create,
     .context_destroy = destroy,
+    .move_rows = move_rows,
     .library = library,
 };

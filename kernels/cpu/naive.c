@@ -151,6 +151,8 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 const struct gemm_kernel gemm_cpu_naive = {
     .name = "naive",
     .description = "one chain of fused multiply-adds an element; the reference",
+    .rows_independent = true,
+    .any_leading = true,
     .takes = gemm_problem_offered,
     .workspace_bytes = workspace_bytes,
     .run = run,

@@ -178,6 +178,8 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 const struct gemm_kernel gemm_cpu_tiled = {
     .name = "tiled",
     .description = "cache-blocked, packed panels, vector registers",
+    .rows_independent = true,
+    .any_leading = true,
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,

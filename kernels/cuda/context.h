@@ -21,6 +21,7 @@ enum { CUBLAS_WORKSPACE_BYTES = 32 << 20 };
 struct cuda_context {
     struct gemm_context base;
     cudaStream_t stream; /* the caller's */
+    uint32_t multiprocessors;
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
     void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, used by both */

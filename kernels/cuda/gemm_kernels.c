@@ -5,8 +5,11 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/tensor_core.h"
 
-extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped;
+extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,
+    gemm_cuda_grouped, gemm_cuda_tensor_core;
 
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {
@@ -25,7 +28,7 @@ enum gemmd_error cuda_cublas_code(cublasStatus_t status)
     }
 }
 
-/* What the kernels of our own take so far. */
+/* What the first rungs of the ladder take. */
 static bool takes(const struct gemm_problem *problem)
 {
     return gemm_problem_offered(problem) && problem->dtype != GEMMD_F8_E4M3 &&
@@ -53,9 +56,29 @@ static enum gemmd_error run_tiled(struct gemm_context *context, const struct gem
     return tiled_launch(cuda_context_of(context)->stream, problem);
 }
 
+static bool takes_f32(const struct gemm_problem *problem)
+{
+    return gemm_problem_offered(problem) && problem->dtype == GEMMD_F32;
+}
+
+static enum gemmd_error run_tiled_padded(struct gemm_context *context,
+                                         const struct gemm_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return tiled_padded_launch(cuda_context_of(context)->stream, problem);
+}
+
+static enum gemmd_error run_double_buffered(struct gemm_context *context,
+                                            const struct gemm_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return double_buffered_launch(cuda_context_of(context)->stream, problem);
+}
+
 static const struct gemm_kernel naive = {
     .name = "naive",
     .description = "one thread an element, operands from device memory each time",
+    .rows_independent = true,
     .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
@@ -65,14 +88,39 @@ static const struct gemm_kernel naive = {
 static const struct gemm_kernel tiled = {
     .name = "tiled",
     .description = "tiles of 32 x 32 in shared memory",
+    .rows_independent = true,
     .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,
     .run = run_tiled,
 };
 
-static const struct gemm_kernel *const kernels[] = {
-    &gemm_cuda_wgmma, &gemm_cuda_cublas, &gemm_cuda_grouped, &tiled, &naive, NULL};
+static const struct gemm_kernel tiled_padded = {
+    .name = "tiled_padded",
+    .description = "tiled without bank conflicts where B is transposed",
+    .takes = takes_f32,
+    .workspace_bytes = no_workspace,
+    .run = run_tiled_padded,
+};
+
+static const struct gemm_kernel double_buffered = {
+    .name = "double_buffered",
+    .description = "tiled_padded with the next tiles on their way by cp.async",
+    .takes = takes_f32,
+    .workspace_bytes = no_workspace,
+    .run = run_double_buffered,
+};
+
+static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
+                                                    &gemm_cuda_cublas,
+                                                    &gemm_cuda_grouped,
+                                                    &gemm_cuda_register_tiled,
+                                                    &gemm_cuda_tensor_core,
+                                                    &double_buffered,
+                                                    &tiled_padded,
+                                                    &tiled,
+                                                    &naive,
+                                                    NULL};
 
 static void destroy(struct gemm_context *base)
 {
@@ -82,9 +130,7 @@ static void destroy(struct gemm_context *base)
     if (context->blas != NULL)
         (void)cublasDestroy(context->blas);
     (void)cudaFree(context->blas_workspace);
-    if (context->grouped != NULL)
-        (void)cudaFree(context->grouped->device);
-    free(context->grouped);
+    grouped_space_destroy(context->grouped);
     free(context);
 }
 
@@ -129,14 +175,25 @@ static enum gemmd_error create_cublas(struct cuda_context *context, struct fault
 
 static enum gemmd_error create_grouped(struct cuda_context *context, struct fault *fault)
 {
-    context->grouped = calloc(1, sizeof *context->grouped);
-    if (context->grouped == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CUDA context");
-    void *memory = NULL;
     enum gemmd_error code =
-        cuda_fault(cudaMalloc(&memory, sizeof context->grouped->packed), "cudaMalloc", fault);
-    context->grouped->device = memory;
+        cuda_fault(grouped_space_create(&context->grouped), "lists of products", fault);
     if (code == GEMMD_OK && grouped_prepare() != GEMMD_OK)
+        code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
+    return code;
+}
+
+static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fault *fault)
+{
+    int device = 0, multiprocessors = 0;
+    enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
+    if (code == GEMMD_OK)
+        code = cuda_fault(
+            cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute", fault);
+    context->multiprocessors = (uint32_t)multiprocessors;
+    if (code == GEMMD_OK &&
+        (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||
+         tensor_core_prepare_bf16() != GEMMD_OK))
         code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
     return code;
 }
@@ -163,6 +220,8 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     if (code == GEMMD_OK)
         code = create_grouped(context, fault);
     if (code == GEMMD_OK)
+        code = prepare_kernels(context, fault);
+    if (code == GEMMD_OK)
         code = open_sm90(context, fault);
     if (code != GEMMD_OK) {
         destroy(&context->base);
@@ -170,6 +229,11 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     }
     *out = &context->base;
     return GEMMD_OK;
+}
+
+static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+{
+    return move_rows_launch(cuda_context_of(context)->stream, moves);
 }
 
 /* The version of the library that was loaded, which need not be the one compiled against. Written
@@ -206,6 +270,7 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .kernels = kernels,
     .context_create = create,
     .context_destroy = destroy,
+    .move_rows = move_rows,
     .library = library,
     .leading = leading,
 };

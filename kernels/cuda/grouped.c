@@ -1,10 +1,10 @@
 /*
  * The lists of the grouped kernel. Short ones travel as the launch's parameters, which costs the
- * host least; longer ones are copied before it.
+ * host least; longer ones are written to pinned memory and copied before it.
  */
 #include "kernels/cuda/grouped.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
@@ -29,7 +29,9 @@ static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
 
 static struct grouped_entry entry_of(const struct gemm_problem *p, uint64_t index)
 {
-    const uint64_t in = dtype_size(p->dtype), out = dtype_size(p->out);
+    /* Most are alone, and sizes are not looked up for nothing. */
+    const uint64_t in = index > 0 ? dtype_size(p->dtype) : 0;
+    const uint64_t out = index > 0 ? dtype_size(p->out) : 0;
     return (struct grouped_entry){
         .a = (const char *)p->a + index * p->stride_a * in,
         .b = (const char *)p->b + index * p->stride_b * in,
@@ -52,35 +54,30 @@ static struct grouped_entry entry_of(const struct gemm_problem *p, uint64_t inde
     };
 }
 
-static void count_tiles(const struct grouped_entry *entries, uint32_t count, uint32_t *first)
+/* From the longest k to the shortest. */
+static uint32_t length_class(uint64_t k_bytes)
 {
+    const uint64_t length = k_bytes / GROUPED_CLASS_BYTES;
+    return length < GROUPED_CLASSES ? GROUPED_CLASSES - 1 - (uint32_t)length : 0;
+}
+
+/* Writes the list, those first whose tiles take longest, so that none of them is alone at the end;
+ * first[i] becomes the number of tiles before entry i. */
+static void write_list(const struct grouped_item *items, uint32_t count,
+                       struct grouped_entry *entries, uint32_t *first)
+{
+    uint32_t places[GROUPED_CLASSES + 1] = {0};
     uint64_t tiles = 0;
+    for (uint32_t i = 0; i < count; i++)
+        places[items[i].length_class + 1]++;
+    for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
+        places[i + 1] += places[i];
+    for (uint32_t i = 0; i < count; i++)
+        entries[places[items[i].length_class]++] = entry_of(items[i].problem, items[i].index);
     for (uint32_t i = 0; i < count; i++) {
         first[i] = (uint32_t)tiles;
         tiles += tiles_of(entries[i].m, entries[i].n);
     }
-}
-
-enum { LENGTH_CLASSES = 64, LENGTH_CLASS_BYTES = 64 };
-
-/* From the longest k to the shortest. */
-static uint32_t length_class(const struct grouped_entry *e)
-{
-    const uint64_t length = e->k * dtype_size((enum gemmd_dtype)e->dtype) / LENGTH_CLASS_BYTES;
-    return length < LENGTH_CLASSES ? LENGTH_CLASSES - 1 - (uint32_t)length : 0;
-}
-
-/* Those whose tiles take longest first, so that none of them is alone at the end. */
-static void copy_longest_first(const struct grouped_entry *from, uint32_t count,
-                               struct grouped_entry *to)
-{
-    uint32_t places[LENGTH_CLASSES + 1] = {0};
-    for (uint32_t i = 0; i < count; i++)
-        places[length_class(&from[i]) + 1]++;
-    for (uint32_t i = 0; i < LENGTH_CLASSES; i++)
-        places[i + 1] += places[i];
-    for (uint32_t i = 0; i < count; i++)
-        to[places[length_class(&from[i])]++] = from[i];
 }
 
 /* Puts the list into device memory, in stream order. */
@@ -89,33 +86,65 @@ static cudaError_t send_table(struct cuda_context *context, struct grouped_param
     struct grouped_space *space = context->grouped;
     const uint32_t count = parameters->count;
     const uint64_t entries_bytes = count * sizeof(struct grouped_entry);
-    struct grouped_entry *entries = (struct grouped_entry *)(void *)space->packed;
-    uint32_t *first = (uint32_t *)(void *)(space->packed + entries_bytes);
-    copy_longest_first(space->entries, count, entries);
-    count_tiles(entries, count, first);
+    struct grouped_table *table = &space->tables[space->next++ % GROUPED_TABLES];
+    cudaError_t error = cudaEventSynchronize(table->copied); /* what it held before is copied */
+    if (error != cudaSuccess)
+        return error;
+    write_list(space->items, count, (struct grouped_entry *)(void *)table->pinned,
+               (uint32_t *)(void *)(table->pinned + entries_bytes));
     parameters->table = (struct grouped_list){
         .first = (const uint32_t *)(const void *)(space->device + entries_bytes),
         .entries = (const struct grouped_entry *)(const void *)space->device,
     };
-    /* `packed` is pageable: it has been read when this returns. */
-    return cudaMemcpyAsync(space->device, space->packed, entries_bytes + count * sizeof *first,
-                           cudaMemcpyHostToDevice, context->stream);
+    error = cudaMemcpyAsync(space->device, table->pinned, entries_bytes + count * sizeof(uint32_t),
+                            cudaMemcpyHostToDevice, context->stream);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(table->copied, context->stream);
+    return error;
 }
 
-/* What is in space->entries and not launched yet. */
+cudaError_t grouped_space_create(struct grouped_space **out)
+{
+    struct grouped_space *space = calloc(1, sizeof *space);
+    *out = space;
+    if (space == NULL)
+        return cudaErrorMemoryAllocation;
+    cudaError_t error = cudaMalloc((void **)&space->device, GROUPED_TABLE_BYTES);
+    for (uint32_t i = 0; i < GROUPED_TABLES && error == cudaSuccess; i++) {
+        error = cudaHostAlloc((void **)&space->tables[i].pinned, GROUPED_TABLE_BYTES,
+                              cudaHostAllocDefault);
+        if (error == cudaSuccess)
+            error = cudaEventCreateWithFlags(&space->tables[i].copied, cudaEventDisableTiming);
+    }
+    return error;
+}
+
+void grouped_space_destroy(struct grouped_space *space)
+{
+    if (space == NULL)
+        return;
+    (void)cudaFree(space->device);
+    for (uint32_t i = 0; i < GROUPED_TABLES; i++) {
+        (void)cudaFreeHost(space->tables[i].pinned);
+        if (space->tables[i].copied != NULL)
+            (void)cudaEventDestroy(space->tables[i].copied);
+    }
+    free(space);
+}
+
+/* What is in space->items and not launched yet. */
 struct pending {
     uint32_t count;
     uint64_t tiles;
     uint32_t slabs; /* the most that a product needs */
 };
 
-static uint32_t slabs_of(const struct gemm_problem *p)
+static uint32_t slabs_of(const struct gemm_problem *p, uint64_t k_bytes)
 {
-    const uint64_t bytes = p->k * dtype_size(p->dtype);
-    const uint64_t slabs = (bytes + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
-    const uint32_t needed = GROUPED_SLABS_NEEDED(dtype_size(dtype_accumulator(p->dtype)));
-    if (slabs > GROUPED_SLABS)
+    const uint64_t slabs = (k_bytes + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
+    if (slabs >= GROUPED_SLABS)
         return GROUPED_SLABS;
+    const uint32_t needed = GROUPED_SLABS_NEEDED(dtype_size(dtype_accumulator(p->dtype)));
     return slabs > needed ? (uint32_t)slabs : needed;
 }
 
@@ -125,9 +154,7 @@ static enum gemmd_error launch(struct cuda_context *context, struct pending *pen
     parameters.table = (struct grouped_list){NULL, NULL};
     parameters.count = pending->count;
     if (pending->count <= GROUPED_INLINE) {
-        memcpy(parameters.entries, context->grouped->entries,
-               pending->count * sizeof(struct grouped_entry));
-        count_tiles(parameters.entries, pending->count, parameters.first);
+        write_list(context->grouped->items, pending->count, parameters.entries, parameters.first);
     } else {
         const cudaError_t error = send_table(context, &parameters);
         if (error != cudaSuccess)
@@ -147,14 +174,14 @@ static enum gemmd_error run_group(struct gemm_context *base,
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < count; i++) {
         const struct gemm_problem *p = problems[i];
-        const uint64_t tiles = tiles_of(p->m, p->n);
-        const uint32_t slabs = slabs_of(p);
+        const uint64_t tiles = tiles_of(p->m, p->n), k_bytes = p->k * dtype_size(p->dtype);
+        const uint32_t slabs = slabs_of(p, k_bytes), class = length_class(k_bytes);
         for (uint64_t index = 0; index < p->batch; index++) {
             if (pending.count == GROUPED_MAX || pending.tiles + tiles > INT32_MAX)
                 code = launch(context, &pending);
             if (code != GEMMD_OK)
                 return code;
-            context->grouped->entries[pending.count++] = entry_of(p, index);
+            context->grouped->items[pending.count++] = (struct grouped_item){p, index, class};
             pending.tiles += tiles;
             if (pending.slabs < slabs)
                 pending.slabs = slabs;
@@ -173,6 +200,7 @@ static enum gemmd_error run(struct gemm_context *context, const struct gemm_prob
 const struct gemm_kernel gemm_cuda_grouped = {
     .name = "grouped",
     .description = "many products of any shapes and types in one launch, operands where they lie",
+    .rows_independent = true,
     .any_leading = true,
     .takes = takes,
     .workspace_bytes = no_workspace,

@@ -4,20 +4,20 @@
  *
  * A block computes one tile of 64 x 64 of one product; a prefix sum over the tiles says of which. A
  * warp whose 32 x 32 part lies outside of C only helps with loading. What bounds small products is
- * not arithmetic but the way there and back: copies of four slabs are started at once, and results
+ * not arithmetic but the way there and back: copies of three slabs are started at once, and results
  * leave by whole rows of a warp's part.
  */
-#include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/grouped.h"
+#include "kernels/cuda/grouped_chain.cuh"
+#include "kernels/cuda/grouped_finish.cuh"
 #include "kernels/cuda/grouped_load.cuh"
-#include "kernels/cuda/grouped_multiply.cuh"
+#include "kernels/cuda/grouped_tensor.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace grouped
 {
 
 static_assert(sizeof(struct grouped_parameters) <= 4096, "a launch's parameters");
-static_assert(WARP_TILE * 2 == TILE && THREADS == 4 * 32, "four warps, one a quarter of a tile");
 
 /* What a block computes: a tile of a product. In shared memory. */
 struct task {
@@ -66,6 +66,7 @@ static __device__ __forceinline__ struct source source_of(const void *data, uint
     return s;
 }
 
+/* By two threads, one for each operand. */
 static __device__ __forceinline__ void describe(struct task *task, uint32_t tile)
 {
     const struct grouped_entry &e = task->entry;
@@ -74,10 +75,14 @@ static __device__ __forceinline__ void describe(struct task *task, uint32_t tile
                           : e.dtype == GEMMD_F32                          ? 4
                           : e.dtype == GEMMD_F16 || e.dtype == GEMMD_BF16 ? 2
                                                                           : 1;
-    task->row = tile / across * TILE;
-    task->column = tile % across * TILE;
-    task->operands[0] = source_of(e.a, e.lda, e.m, e.k, task->row, !(e.transposed & 1), size);
-    task->operands[1] = source_of(e.b, e.ldb, e.n, e.k, task->column, e.transposed & 2, size);
+    const uint32_t row = tile / across * TILE, column = tile % across * TILE;
+    if (threadIdx.x == 0) {
+        task->row = row;
+        task->operands[0] = source_of(e.a, e.lda, e.m, e.k, row, !(e.transposed & 1), size);
+    } else {
+        task->column = column;
+        task->operands[1] = source_of(e.b, e.ldb, e.n, e.k, column, e.transposed & 2, size);
+    }
 }
 
 /* The parameters are constant memory and addressed as such; hence the two branches. */
@@ -97,146 +102,136 @@ static __device__ __forceinline__ void find_task(struct task *task,
             first = p.first[i];
         }
         __syncwarp();
-        if (threadIdx.x == 0)
+        if (threadIdx.x < 2)
             describe(task, tile - first);
     }
     __syncthreads();
 }
 
-template <typename In, typename Sum>
-static __device__ __forceinline__ void multiply(const struct task &task, char *slabs,
-                                                Sum (&sums)[ROWS][COLUMNS])
+template <typename T> constexpr int dtype_of = GEMMD_F32;
+template <> constexpr int dtype_of<double> = GEMMD_F64;
+template <> constexpr int dtype_of<__half> = GEMMD_F16;
+template <> constexpr int dtype_of<__nv_bfloat16> = GEMMD_BF16;
+template <> constexpr int dtype_of<int32_t> = GEMMD_I32;
+
+static __device__ __forceinline__ uint32_t clip(uint32_t extent, uint32_t first)
+{
+    return extent <= first ? 0 : extent - first < WARP_TILE ? extent - first : WARP_TILE;
+}
+
+/* The calling warp's. */
+static __device__ __forceinline__ struct part part_of(const struct task &task)
+{
+    struct part part;
+    part.row = thread() / 64 * WARP_TILE;
+    part.column = thread() / 32 % 2 * WARP_TILE;
+    part.rows = clip(task.operands[0].extent, part.row);
+    part.columns = clip(task.operands[1].extent, part.column);
+    part.a_along_k = task.operands[0].along_k;
+    part.b_along_k = task.operands[1].along_k;
+    return part;
+}
+
+template <typename In, typename Sums>
+static __device__ __forceinline__ void load(const struct task &task, char *slabs, uint32_t slab)
+{
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(slabs) + slab % SLABS * SLAB_BYTES;
+    const uint32_t first = slab * DEPTH<In>, rest = task.entry.k - first;
+    const uint32_t depth = rest < DEPTH<In> ? rest : DEPTH<In>;
+#pragma unroll 1
+    for (uint32_t operand = 0; operand < 2; operand++)
+        load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
+                                                 task.operands[operand], first, depth);
+}
+
+template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
+{
+    copies_wait<PENDING>();
+    __syncthreads(); // also: all have multiplied the slab before
+}
+
+/* As many slabs are on their way as there are places. */
+template <typename In, typename Sums>
+static __device__ __forceinline__ void multiply(const struct task &task, char *slabs, Sums &sums)
 {
     constexpr uint32_t depth = DEPTH<In>;
-    const uint32_t k = task.entry.k, count = (k + depth - 1) / depth;
-    const uint32_t row = threadIdx.x / 64 * WARP_TILE, column = threadIdx.x / 32 % 2 * WARP_TILE;
-    const bool computes = row < task.operands[0].extent && column < task.operands[1].extent;
-    const uint32_t to = (uint32_t)__cvta_generic_to_shared(slabs);
-#pragma unroll
-    for (uint32_t i = 0; i < ROWS; i++)
-#pragma unroll
-        for (uint32_t j = 0; j < COLUMNS; j++)
-            sums[i][j] = 0;
-
-            /* Slab `step` is loaded and slab step - (SLABS - 1) multiplied, as far as there are
-             * such. */
+    uint32_t count = 1;
 #pragma unroll 1
     for (uint32_t step = 0; step < count + SLABS - 1; step++) {
-        if (step < count) {
-            const uint32_t rest = k - step * depth;
-#pragma unroll 1
-            for (uint32_t operand = 0; operand < 2; operand++)
-                load_slab<In>(to + step % SLABS * SLAB_BYTES + operand * OPERAND_BYTES,
-                              task.operands[operand], step * depth, rest < depth ? rest : depth);
-        }
+        /* What is in shared memory need not stay in registers. */
+        const uint32_t k = task.entry.k;
+        count = (k + depth - 1) / depth;
+        if (step >= SLABS)
+            await_slab<SLABS - 2>();
+        if (step < count)
+            load<In, Sums>(task, slabs, step);
         copies_commit();
         if (step < SLABS - 1)
             continue;
-        const uint32_t slab = step - (SLABS - 1), rest = k - slab * depth;
-        copies_wait<SLABS - 1>();
-        __syncthreads();
-        if (computes)
-            multiply_slab<In, Sum>(sums, slabs + slab % SLABS * SLAB_BYTES, row, column,
-                                   rest < depth ? rest : depth, task.operands[0].along_k,
-                                   task.operands[1].along_k);
-        __syncthreads();
+        if (step == SLABS - 1)
+            await_slab<SLABS - 1>();
+        const uint32_t slab = step - (SLABS - 1), rest = task.entry.k - slab * depth;
+        const struct part part = part_of(task);
+        if (part.rows > 0 && part.columns > 0)
+            sums.add(slabs + slab % SLABS * SLAB_BYTES, task.operands, part,
+                     rest < depth ? rest : depth);
     }
+    __syncthreads();
 }
 
-/* From sums to C, turned round in the warp's own part of shared memory such that a lane has a
- * column, and loads and stores are of whole rows. */
-template <typename Sum, typename Out>
-static __device__ __forceinline__ void finish(const struct task &task, char *slabs,
-                                              const Sum (&sums)[ROWS][COLUMNS])
+/* The whole tile; C is of one of the types given. */
+template <typename In, typename Sums, typename... Outs>
+static __device__ __forceinline__ void compute(const struct task &task, char *slabs)
 {
-    using compute = typename epilogue<Out>::compute;
-    constexpr uint32_t pitch = WARP_TILE + 16 / sizeof(compute), batch = 8;
-    constexpr uint32_t slabs_needed = GROUPED_SLABS_NEEDED(sizeof(compute));
-    static_assert(WARP_TILE * pitch * sizeof(compute) <= slabs_needed * SLAB_BYTES / 4,
-                  "a warp's part of the slabs holds its sums");
-    const struct grouped_entry &e = task.entry;
-    const epilogue<Out> finish(e.alpha, e.beta, (enum gemm_act)e.act, e.bias, e.c0, e.c, e.ldc0,
-                               e.ldc);
-    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const uint32_t first_row = task.row + warp / 2 * WARP_TILE;
-    const uint32_t column = task.column + warp % 2 * WARP_TILE + lane;
-    const bool inside = column < e.n;
-    const compute bias =
-        finish.bias != nullptr && inside ? (compute)widen(finish.bias[column]) : (compute)0;
-    compute *values = (compute *)(slabs + warp * (slabs_needed * SLAB_BYTES / 4)); // [32][pitch]
-
-#pragma unroll
-    for (uint32_t i = 0; i < ROWS; i++)
-#pragma unroll
-        for (uint32_t j = 0; j < COLUMNS; j++)
-            values[place<ROW_LANES>(lane / COLUMN_LANES, i, task.operands[0].along_k) * pitch +
-                   place<COLUMN_LANES>(lane % COLUMN_LANES, j, task.operands[1].along_k)] =
-                (compute)sums[i][j];
-    __syncwarp();
-    if (!inside)
+    Sums sums;
+    multiply<In>(task, slabs, sums);
+    const struct part part = part_of(task);
+    const int out = task.entry.out;
+    if (part.rows == 0 || part.columns == 0)
         return;
-#pragma unroll 1
-    for (uint32_t i = 0; i < WARP_TILE && first_row + i < e.m; i += batch) {
-        const uint32_t row = first_row + i, rows = e.m - row < batch ? e.m - row : batch;
-        compute c0[batch]; // all loads before their first use
-#pragma unroll
-        for (uint32_t j = 0; j < batch; j++)
-            c0[j] = finish.c0 != nullptr && j < rows
-                        ? (compute)widen(finish.c0[(uint64_t)(row + j) * finish.ldc0 + column])
-                        : (compute)0;
-#pragma unroll
-        for (uint32_t j = 0; j < batch; j++)
-            values[(i + j) * pitch + lane] =
-                finish.before_act(values[(i + j) * pitch + lane], c0[j], bias);
-        if (finish.act != GEMM_ACT_NONE)
-#pragma unroll 1
-            for (uint32_t j = 0; j < rows; j++)
-                values[(i + j) * pitch + lane] =
-                    activate<compute>(finish.act, values[(i + j) * pitch + lane]);
-        Out *c = finish.c + (uint64_t)row * finish.ldc + column;
-#pragma unroll
-        for (uint32_t j = 0; j < batch; j++)
-            if (j < rows)
-                narrow(values[(i + j) * pitch + lane], &c[j * finish.ldc]);
-    }
+    (void)((out == dtype_of<Outs> && (finish<Outs>(task.entry, task.row + part.row,
+                                                   task.column + part.column, slabs, sums, part),
+                                      true)) ||
+           ...);
 }
 
-/* At most 3 blocks a multiprocessor fit with all their slabs. */
-__global__ void __launch_bounds__(THREADS, 3)
+/* Results of f32 are chains where k is too short for tensor cores. */
+template <typename In, typename... Outs>
+static __device__ __forceinline__ void compute_floats(const struct task &task, char *slabs)
+{
+    if (task.entry.out == GEMMD_F32 && task.entry.k < TENSOR_K_MIN)
+        compute<In, chain_sums<In, float>, float>(task, slabs);
+    else
+        compute<In, tensor_sums<In>, float, Outs...>(task, slabs);
+}
+
+/* 4 blocks a multiprocessor. */
+__global__ void __launch_bounds__(THREADS, 4)
     grouped_kernel(const __grid_constant__ struct grouped_parameters parameters)
 {
     extern __shared__ __align__(128) char slabs[];
     __shared__ struct task task;
     find_task(&task, parameters);
-    const uint8_t dtype = task.entry.dtype, out = task.entry.out;
-
-    if (dtype == GEMMD_F64) {
-        double sums[ROWS][COLUMNS];
-        multiply<double>(task, slabs, sums);
-        finish<double, double>(task, slabs, sums);
-    } else if (dtype == GEMMD_I8) {
-        int32_t sums[ROWS][COLUMNS];
-        multiply<int8_t>(task, slabs, sums);
-        if (out == GEMMD_I32)
-            finish<int32_t, int32_t>(task, slabs, sums);
-        else
-            finish<int32_t, float>(task, slabs, sums);
-    } else {
-        float sums[ROWS][COLUMNS];
-        if (dtype == GEMMD_F32)
-            multiply<float>(task, slabs, sums);
-        else if (dtype == GEMMD_F16)
-            multiply<__half>(task, slabs, sums);
-        else if (dtype == GEMMD_BF16)
-            multiply<__nv_bfloat16>(task, slabs, sums);
-        else
-            multiply<__nv_fp8_e4m3>(task, slabs, sums);
-        if (out == GEMMD_F32)
-            finish<float, float>(task, slabs, sums);
-        else if (out == GEMMD_F16)
-            finish<float, __half>(task, slabs, sums);
-        else
-            finish<float, __nv_bfloat16>(task, slabs, sums);
+    switch (task.entry.dtype) {
+    case GEMMD_F64:
+        compute<double, tensor_sums<double>, double>(task, slabs);
+        break;
+    case GEMMD_F32:
+        compute_floats<float, __half, __nv_bfloat16>(task, slabs);
+        break;
+    case GEMMD_F16:
+        compute_floats<__half, __half>(task, slabs);
+        break;
+    case GEMMD_BF16:
+        compute_floats<__nv_bfloat16, __nv_bfloat16>(task, slabs);
+        break;
+    case GEMMD_I8:
+        compute<int8_t, chain_sums<int8_t, int32_t>, int32_t, float>(task, slabs);
+        break;
+    default:
+        compute<__nv_fp8_e4m3, chain_sums<__nv_fp8_e4m3, float>, float, __half, __nv_bfloat16>(
+            task, slabs);
+        break;
     }
 }
 

@@ -15,7 +15,7 @@ enum {
     /* Operands come to the multiprocessor in slabs of so many bytes of k, so many of which are on
      * their way at once. */
     GROUPED_SLAB_DEPTH = 128,
-    GROUPED_SLABS = 4,
+    GROUPED_SLABS = 3,
 };
 
 /* Slabs whose memory a product needs when its sums, of so many bytes each, are done. */
@@ -44,17 +44,41 @@ struct grouped_parameters {
     struct grouped_entry entries[GROUPED_INLINE];
 };
 
+enum {
+    GROUPED_CLASSES = 64, /* of k's length, in steps of so many bytes */
+    GROUPED_CLASS_BYTES = 64,
+    GROUPED_TABLES = 2, /* in turn */
+    GROUPED_TABLE_BYTES = GROUPED_MAX * (sizeof(struct grouped_entry) + sizeof(uint32_t)),
+};
+
+/* A list as it will lie in device memory: entries, then `first`. */
+struct grouped_table {
+    unsigned char *pinned; /* GROUPED_TABLE_BYTES */
+    cudaEvent_t copied;
+};
+
+/* One product of a batch. */
+struct grouped_item {
+    const struct gemm_problem *problem;
+    uint64_t index;
+    uint32_t length_class;
+};
+
 /* What lists are made in, by one thread at a time; a stream's own. */
 struct grouped_space {
-    struct grouped_entry entries[GROUPED_MAX];
-    /* As it will lie in `device`: entries, then `first`. */
-    unsigned char packed[GROUPED_MAX * (sizeof(struct grouped_entry) + sizeof(uint32_t))];
-    unsigned char *device; /* device memory of as many bytes as `packed` */
+    struct grouped_item items[GROUPED_MAX];
+    struct grouped_table tables[GROUPED_TABLES];
+    uint32_t next;
+    unsigned char *device; /* GROUPED_TABLE_BYTES */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Destroying takes what a failed creation left in *out. */
+cudaError_t grouped_space_create(struct grouped_space **out);
+void grouped_space_destroy(struct grouped_space *space);
 
 /* Once for each device, which is the current one, before the first launch. */
 enum gemmd_error grouped_prepare(void);

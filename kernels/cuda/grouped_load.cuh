@@ -24,13 +24,40 @@ constexpr uint32_t TILE = GROUPED_TILE;
 constexpr uint32_t THREADS = 128;
 constexpr uint32_t SLABS = GROUPED_SLABS;
 constexpr uint32_t DEPTH_BYTES = GROUPED_SLAB_DEPTH;
-constexpr uint32_t PITCH = DEPTH_BYTES + 16;
+constexpr uint32_t PITCH = DEPTH_BYTES + 16;     // of rows along k
 constexpr uint32_t OPERAND_BYTES = TILE * PITCH; // of a slab
 constexpr uint32_t SLAB_BYTES = 2 * OPERAND_BYTES;
 
 template <typename In> constexpr uint32_t DEPTH = DEPTH_BYTES / sizeof(In);
-/* Elements of k that are multiplied at a time. Slabs are filled up to it with zeros. */
-template <typename In> constexpr uint32_t CHUNK = sizeof(In) == 8 ? 2 : 4;
+/* A line of the tile's width, for operands that lie across k; neighbouring lines are spread over
+ * the banks where that costs no more memory than the other way of lying. */
+template <typename In>
+constexpr uint32_t LINE_PITCH = TILE * sizeof(In) + (sizeof(In) >= 4   ? 32
+                                                     : sizeof(In) == 2 ? 16
+                                                                       : 0);
+static_assert(DEPTH_BYTES / 8 * LINE_PITCH<double> <= OPERAND_BYTES &&
+                  DEPTH_BYTES / 4 * LINE_PITCH<float> <= OPERAND_BYTES &&
+                  DEPTH_BYTES / 2 * LINE_PITCH<short> <= OPERAND_BYTES,
+              "lines fit where rows do");
+
+constexpr uint32_t WARP_TILE = 32; // rows and columns of a tile that one warp computes
+static_assert(WARP_TILE * 2 == TILE && THREADS == 4 * 32, "four warps, one a quarter of a tile");
+
+/* threadIdx.x, asked for anew: what is made of it in one branch of the kernel would else be kept in
+ * registers, and then out of them, through all the others. */
+static __device__ __forceinline__ uint32_t thread()
+{
+    uint32_t x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
+/* Which part of a tile is a warp's: where it begins, and how far C goes from there. */
+struct part {
+    uint32_t row, column;   // in the tile
+    uint32_t rows, columns; // at most WARP_TILE; 0: nothing
+    bool a_along_k, b_along_k;
+};
 
 /* One operand of one tile. */
 struct source {
@@ -71,23 +98,77 @@ template <uint32_t PENDING> static __device__ __forceinline__ void copies_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* In units of UNIT bytes, to which all lines are aligned. CAPACITY is a line's place in bytes. */
-template <uint32_t UNIT, uint32_t CAPACITY>
+/* In units of UNIT bytes, to which all lines are aligned. CAPACITY is a line's place in bytes,
+ * LINES how many there are at most. A thread copies the same part of several lines. */
+template <uint32_t UNIT, uint32_t CAPACITY, uint32_t LINES>
 static __device__ __forceinline__ void copy_aligned(uint32_t to, uint32_t pitch,
                                                     const struct lines &l)
 {
     constexpr uint32_t units = CAPACITY / UNIT;
+    constexpr uint32_t step = THREADS / units == 0 ? 1 : THREADS / units;
+    static_assert(THREADS % units == 0 && LINES % step == 0, "threads share lines evenly");
+    const uint32_t at = thread() % units * UNIT, first = thread() / units;
+    if (at >= l.bytes_filled)
+        return;
+    const uint32_t present = at >= l.bytes ? 0 : l.bytes - at < UNIT ? l.bytes - at : UNIT;
+    const char *from = l.from + (present > 0 ? first * l.ld + at : 0);
+    const uint64_t stride = present > 0 ? step * l.ld : 0;
+    to += first * pitch + at;
 #pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < l.count_filled * units; i += THREADS) {
-        const uint32_t line = i / units, at = i % units * UNIT;
-        const bool present = line < l.count && at < l.bytes;
-        const uint32_t rest = l.bytes - at;
-        if (at < l.bytes_filled)
-            copy_async<UNIT>(to + line * pitch + at, l.from + (present ? line * l.ld + at : 0),
-                             !present      ? 0
-                             : rest < UNIT ? rest
-                                           : UNIT);
+    for (uint32_t i = 0; i < LINES / step; i++) {
+        const uint32_t line = first + i * step;
+        if (line >= l.count_filled)
+            return;
+        copy_async<UNIT>(to, line < l.count ? from : l.from, line < l.count ? present : 0);
+        from += stride;
+        to += step * pitch;
     }
+}
+
+/* 16 bytes from an aligned address, zeros from `end` on. Nothing is read if that is not above `at`.
+ */
+static __device__ __forceinline__ void copy_piece(uint32_t to, const char *from, uint32_t at,
+                                                  uint32_t end)
+{
+    copy_async<16>(to, from, end <= at ? 0 : end - at < 16 ? end - at : 16);
+}
+
+/* Lines of 4-byte elements with any alignment, in aligned pieces of 16 bytes: a line lies behind
+ * its place's begin by as many bytes as it starts behind a multiple of 16 (shift_of). Of what
+ * surrounds an operand no more is read than the piece that it begins in. */
+template <uint32_t CAPACITY, uint32_t LINES>
+static __device__ __forceinline__ void copy_pieces(uint32_t to, uint32_t pitch,
+                                                   const struct lines &l)
+{
+    constexpr uint32_t pieces = CAPACITY / 16, step = THREADS / pieces;
+    static_assert(THREADS % pieces == 0 && LINES % step == 0 && LINES <= THREADS,
+                  "threads share lines evenly");
+    const uint32_t thread = grouped::thread();
+    if (thread < l.count_filled) { /* what a shift moves beyond the line's pieces */
+        const char *line = l.from + thread * l.ld;
+        const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
+        if (shift + l.bytes_filled > CAPACITY)
+            copy_piece(to + thread * pitch + CAPACITY, line - shift + CAPACITY, CAPACITY,
+                       thread < l.count ? shift + l.bytes : 0);
+    }
+    const uint32_t at = thread % pieces * 16, first = thread / pieces;
+    const char *line = l.from + first * l.ld;
+    const uint64_t stride = step * l.ld;
+    to += first * pitch + at;
+#pragma unroll
+    for (uint32_t i = 0; i < LINES / step; i++) {
+        if (first + i * step >= l.count_filled)
+            return;
+        const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
+        copy_piece(to, line - shift + at, at, first + i * step < l.count ? shift + l.bytes : 0);
+        line += stride;
+        to += step * pitch;
+    }
+}
+
+static __device__ __forceinline__ uint32_t shift_of(const struct source &s, uint32_t line)
+{
+    return ((uint32_t)(uintptr_t)s.start + line * (uint32_t)s.ld) % 16;
 }
 
 /* The aligned word at `at`, of which the bytes outside [begin, end) are not touched. */
@@ -96,6 +177,7 @@ static __device__ __forceinline__ uint32_t load_word(const char *at, const struc
     if (at >= s.begin && at + 4 <= s.end)
         return *(const uint32_t *)at;
     uint32_t word = 0;
+#pragma unroll 1
     for (uint32_t i = 0; i < 4; i++)
         if (at + i >= s.begin && at + i < s.end)
             word |= (uint32_t)(uint8_t)at[i] << 8 * i;
@@ -113,72 +195,81 @@ template <uint32_t CAPACITY>
 static __device__ __forceinline__ void copy_shifted(uint32_t to, uint32_t pitch,
                                                     const struct lines &l, const struct source &s)
 {
-    constexpr uint32_t words = CAPACITY / 4, rounds = 16;
+    constexpr uint32_t words = CAPACITY / 4, rounds = 8; // of loads before their first use
     constexpr uint32_t step = THREADS / words, per_warp = 32 / words; // lines
     static_assert(32 % words == 0 && rounds * per_warp <= 32, "a warp has lines of its own");
-    const uint32_t lane = threadIdx.x % 32, word = lane % words;
-    const uint32_t first = threadIdx.x / words;
-    uint32_t low[rounds], last = 0;
-
-    const uint32_t last_line =
-        threadIdx.x / 32 * per_warp + lane / per_warp * step + lane % per_warp;
-    if (lane < rounds * per_warp && last_line < l.count) {
-        const char *from = l.from + last_line * l.ld, *at = word_below(from + CAPACITY);
-        last = at < from + l.bytes ? load_word(at, s) : 0;
-    }
+    const uint32_t thread = grouped::thread(), lane = thread % 32, word = lane % words;
+#pragma unroll 1
+    for (uint32_t begin = 0; begin < l.count_filled; begin += rounds * step) {
+        const uint32_t first = begin + thread / words;
+        const uint32_t last_line =
+            begin + thread / 32 * per_warp + lane / per_warp * step + lane % per_warp;
+        uint32_t low[rounds], last = 0;
+        if (lane < rounds * per_warp && last_line < l.count) {
+            const char *from = l.from + last_line * l.ld, *at = word_below(from + CAPACITY);
+            last = at < from + l.bytes ? load_word(at, s) : 0;
+        }
 #pragma unroll
-    for (uint32_t i = 0; i < rounds; i++) {
-        const char *from = l.from + (first + i * step) * l.ld, *at = word_below(from + 4 * word);
-        low[i] = first + i * step < l.count && at < from + l.bytes ? load_word(at, s) : 0;
-    }
+        for (uint32_t i = 0; i < rounds; i++) {
+            const char *from = l.from + (first + i * step) * l.ld;
+            const char *at = word_below(from + 4 * word);
+            low[i] = first + i * step < l.count && at < from + l.bytes ? load_word(at, s) : 0;
+        }
 #pragma unroll
-    for (uint32_t i = 0; i < rounds; i++) {
-        const uint32_t line = first + i * step;
-        const uint32_t shift = (uint32_t)(uintptr_t)(l.from + line * l.ld) % 4 * 8;
-        const uint32_t next = __shfl_down_sync(~0u, low[i], 1, words);
-        const uint32_t after = __shfl_sync(~0u, last, i * per_warp + lane / words);
-        uint32_t value = __funnelshift_r(low[i], word + 1 == words ? after : next, shift);
-        if (4 * word >= l.bytes)
-            value = 0;
-        else if (l.bytes - 4 * word < 4)
-            value &= ~(~0u << (l.bytes - 4 * word) * 8);
-        if (line < l.count_filled && 4 * word < l.bytes_filled)
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + line * pitch + 4 * word), "r"(value)
-                         : "memory");
+        for (uint32_t i = 0; i < rounds; i++) {
+            const uint32_t line = first + i * step;
+            const uint32_t shift = (uint32_t)(uintptr_t)(l.from + line * l.ld) % 4 * 8;
+            const uint32_t next = __shfl_down_sync(~0u, low[i], 1, words);
+            const uint32_t after = __shfl_sync(~0u, last, i * per_warp + lane / words);
+            uint32_t value = __funnelshift_r(low[i], word + 1 == words ? after : next, shift);
+            if (4 * word >= l.bytes)
+                value = 0;
+            else if (l.bytes - 4 * word < 4)
+                value &= ~(~0u << (l.bytes - 4 * word) * 8);
+            if (line < l.count_filled && 4 * word < l.bytes_filled)
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + line * pitch + 4 * word),
+                             "r"(value)
+                             : "memory");
+        }
     }
 }
 
-template <uint32_t SIZE, uint32_t CAPACITY>
+template <uint32_t SIZE, bool SHIFTED, uint32_t CAPACITY, uint32_t LINES>
 static __device__ __forceinline__ void copy_lines(uint32_t to, uint32_t pitch,
                                                   const struct lines &l, const struct source &s)
 {
+    if constexpr (SHIFTED) {
+        copy_pieces<CAPACITY, LINES>(to, pitch, l);
+        return;
+    }
     const uint32_t alignment = (uint32_t)(uintptr_t)l.from | (uint32_t)l.ld;
     if (alignment % 16 == 0) {
-        copy_aligned<16, CAPACITY>(to, pitch, l);
+        copy_aligned<16, CAPACITY, LINES>(to, pitch, l);
         return;
     }
     if constexpr (SIZE == 8) {
-        copy_aligned<8, CAPACITY>(to, pitch, l);
+        copy_aligned<8, CAPACITY, LINES>(to, pitch, l);
     } else if constexpr (SIZE == 4) {
         if (alignment % 8 == 0)
-            copy_aligned<8, CAPACITY>(to, pitch, l);
+            copy_aligned<8, CAPACITY, LINES>(to, pitch, l);
         else
-            copy_aligned<4, CAPACITY>(to, pitch, l);
+            copy_aligned<4, CAPACITY, LINES>(to, pitch, l);
     } else {
         if (alignment % 4 == 0)
-            copy_aligned<4, CAPACITY>(to, pitch, l);
+            copy_aligned<4, CAPACITY, LINES>(to, pitch, l);
         else
             copy_shifted<CAPACITY>(to, pitch, l, s);
     }
 }
 
-/* Starts copying `depth` elements of k from `first_k` on. */
-template <typename In>
+/* Starts copying `depth` elements of k from `first_k` on; zeros follow up to a multiple of FILL. If
+ * SHIFTED, lines lie in their places as copy_pieces puts them. */
+template <typename In, uint32_t FILL, bool SHIFTED>
 static __device__ __forceinline__ void load_slab(uint32_t to, const struct source &s,
                                                  uint32_t first_k, uint32_t depth)
 {
     constexpr uint32_t size = sizeof(In);
-    const uint32_t filled = (depth + CHUNK<In> - 1) / CHUNK<In> * CHUNK<In>;
+    const uint32_t filled = (depth + FILL - 1) / FILL * FILL;
     if (s.along_k) {
         const struct lines l = {s.start + (uint64_t)first_k * size,
                                 s.ld,
@@ -186,11 +277,11 @@ static __device__ __forceinline__ void load_slab(uint32_t to, const struct sourc
                                 depth * size,
                                 s.extent,
                                 filled * size};
-        copy_lines<size, DEPTH_BYTES>(to, PITCH, l, s);
+        copy_lines<size, SHIFTED, DEPTH_BYTES, TILE>(to, PITCH, l, s);
     } else {
         const struct lines l = {s.start + first_k * s.ld, s.ld,   depth,
                                 s.extent * size,          filled, s.extent * size};
-        copy_lines<size, TILE * size>(to, TILE * size, l, s);
+        copy_lines<size, SHIFTED, TILE * size, DEPTH<In>>(to, LINE_PITCH<In>, l, s);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/backend.h"
 #include "kernels/gemm.h"
 
 #ifdef __cplusplus
@@ -18,6 +19,10 @@ extern "C" {
 /* The whole product, epilogue included; f64, f32, f16 and bf16. */
 enum gemmd_error naive_launch(cudaStream_t stream, const struct gemm_problem *problem);
 enum gemmd_error tiled_launch(cudaStream_t stream, const struct gemm_problem *problem);
+
+/* The same for operands of f32. */
+enum gemmd_error tiled_padded_launch(cudaStream_t stream, const struct gemm_problem *problem);
+enum gemmd_error double_buffered_launch(cudaStream_t stream, const struct gemm_problem *problem);
 
 /* Sums of type dtype_accumulator(problem->dtype), [m, n] with rows `ld` and problems `stride`
  * elements apart, to C. They may lie in C itself, if C has that type, with C's own ld and stride.
@@ -60,6 +65,9 @@ struct realign_job {
     uint32_t element_bytes;
 };
 enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job);
+
+/* Blocks of rows between any places that the device reaches. */
+enum gemmd_error move_rows_launch(cudaStream_t stream, const struct gemm_moves *moves);
 
 /* A matrix of f32 into three of bf16, `stride_to` apart, for each of the batch: together 2^16 times
  * the number, exactly, if it is less than 2^111. `ld_to` and `stride_to` are multiples of 8

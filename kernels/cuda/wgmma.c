@@ -258,6 +258,7 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .name = "wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, tiles chosen by shape",
     .compute_capability = 90,
+    .rows_independent = true,
     .any_leading = true, /* what it does not like is moved first */
     .takes = takes,
     .suits = suits,

@@ -16,6 +16,12 @@ static void destroy(struct gemm_context *context)
     (void)context;
 }
 
+static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+{
+    (void)context, (void)moves;
+    return GEMMD_ERR_UNSUPPORTED;
+}
+
 static const char *library(void)
 {
     return "none";
@@ -28,5 +34,6 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .kernels = kernels,
     .context_create = create,
     .context_destroy = destroy,
+    .move_rows = move_rows,
     .library = library,
 };

@@ -38,6 +38,8 @@ static void derive(struct config_load *load)
     if (!is_set(load, "queue-bytes"))
         config->queue_bytes = config->pinned_bytes;
     uint64_t half = least(config->pinned_bytes, config->queue_bytes) / 2;
+    if (config->tenant_bytes > 0)
+        half = least(half, config->tenant_bytes / 2);
     if (!is_set(load, "max-body"))
         config->max_body_bytes = least(gib, half);
     if (!is_set(load, "max-result"))
@@ -89,6 +91,8 @@ enum gemmd_error config_check(struct config_load *load)
     enum gemmd_error error = check_room(load, "pinned-bytes");
     if (error == GEMMD_OK)
         error = check_room(load, "queue-bytes");
+    if (error == GEMMD_OK && config->tenant_bytes > 0)
+        error = check_room(load, "tenant-bytes");
     if (error != GEMMD_OK)
         return error;
 

@@ -90,8 +90,8 @@ const struct config_option config_options[] = {
 
     {SETTING("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
-     .help = "Longest request body. Default: 1GiB, or half of --pinned-bytes or --queue-bytes if "
-             "that is less."},
+     .help = "Longest request body. Default: 1GiB, or half of --pinned-bytes, --queue-bytes or "
+             "--tenant-bytes if that is less."},
     {SETTING("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
      .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Largest result. Default: as for --max-body."},
@@ -102,6 +102,12 @@ const struct config_option config_options[] = {
      .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of operands and results of these requests; more are refused with 429. Default: "
              "--pinned-bytes."},
+    {SETTING("tenant-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(tenant_requests),
+     .max = 1000000, .standard = "0", .placeholder = "N",
+     .help = "Such requests of one tenant of the token file; 0: as many as of all."},
+    {SETTING("tenant-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(tenant_bytes),
+     .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
+     .help = "Their bytes; 0: as many as of all."},
     {SETTING("max-jobs", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_jobs), .max = 1000000,
      .standard = "1024", .placeholder = "N",
      .help = "Jobs (Prefer: respond-async) that are not done or whose result is kept; more are "

@@ -73,6 +73,12 @@ static bool has_left(const struct connection *connection)
            has_ended(connection->fd);
 }
 
+void connection_abandon(struct connection *connection)
+{
+    connection->phase = CONNECTION_GONE;
+    shutdown(connection->fd, SHUT_RDWR);
+}
+
 void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
 {
     const struct config *config = &daemon->config;
@@ -121,11 +127,14 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
     case CONNECTION_GONE:
         break;
     }
-    bool gone = has_left(connection);
-    if (!late && !gone)
+    if (has_left(connection)) {
+        connection_abandon(connection);
         return;
-    connection->phase = gone ? CONNECTION_GONE : CONNECTION_EXPIRED;
-    if (!gone && fault.code != GEMMD_OK) {
+    }
+    if (!late)
+        return;
+    connection->phase = CONNECTION_EXPIRED;
+    if (fault.code != GEMMD_OK) {
         char id[REQUEST_ID_MAX + 1];
         connection->ended_by = fault.code;
         connection_send_fault(connection->fd, &fault, connection_request_id(connection, id));

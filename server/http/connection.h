@@ -28,7 +28,7 @@ enum connection_phase {
     CONNECTION_WORKING, /* queued or computing: the request's own deadline rules */
     CONNECTION_SENDING, /* the answer is leaving */
     CONNECTION_EXPIRED, /* ended by connection_check: too slow */
-    CONNECTION_GONE     /* ended by connection_check: the client has left */
+    CONNECTION_GONE     /* ended by us: the client has left */
 };
 
 struct connection {
@@ -53,7 +53,7 @@ struct connection {
     bool linger; /* refused with the body unread: keep reading for a while after the close */
 };
 
-/* Moves to a phase, unless connection_check has ended the connection: then false. */
+/* Moves to a phase, unless the connection was ended by us: then false. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
 /* Writes an answer to `fault` straight to the socket, once, best effort: libmicrohttpd cannot
@@ -64,6 +64,9 @@ uint64_t connection_send_fault(int fd, const struct fault *fault, const char *re
 /* The id of the request that a connection is in the middle of, or a new one, in `scratch`, if it is
  * in the middle of nothing. */
 const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1]);
+
+/* Ends a connection whose client has left: the socket is shut down, for libmicrohttpd to see. */
+void connection_abandon(struct connection *connection);
 
 /* Ends a connection that has been in its phase for too long (a late request gets a 408 or 504), or
  * whose client left in the middle of a request: the socket is shut down, which libmicrohttpd sees

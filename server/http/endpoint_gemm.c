@@ -79,14 +79,17 @@ static void gemm_begin(struct request *request)
 {
     request->gemm.operation = request->endpoint->operation;
     request->gemm.memory = request->thread->memory;
+    request->gemm.work.tenant = request->tenant_number;
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
         gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK ||
-        (gemm_job_wanted(request) && gemm_job_open(request) != GEMMD_OK))
+        (gemm_job_wanted(request) && gemm_job_open(request) != GEMMD_OK)) {
+        gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
-    else
+    } else {
         request_receive(request, request->gemm.deadline_ns);
+    }
 }
 
 static bool gemm_chunk(struct request *request, const void *bytes, uint64_t length)
@@ -118,6 +121,14 @@ static void gemm_submit(struct request *request)
     call->work.queued_ns = clock_now_ns();
     request_hand_over(request); /* before the push: the work may be done at once */
     queue_push(request->daemon->queue, &call->work);
+}
+
+static bool gemm_withdraw(struct request *request)
+{
+    if (!queue_cancel(request->daemon->queue, &request->gemm.work))
+        return false;
+    gemm_call_finish(&request->gemm, request->daemon);
+    return true;
 }
 
 struct sent_block {
@@ -223,6 +234,8 @@ const struct endpoint endpoint_attention = {
     .begin = gemm_begin,
     .chunk = gemm_chunk,
     .submit = gemm_submit,
+    .withdraw = gemm_withdraw,
+    .withdraw = gemm_withdraw,
     .answer = gemm_answer,
     .release = gemm_release,
 };

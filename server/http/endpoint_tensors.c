@@ -116,6 +116,11 @@ static void tensor_answer(struct request *request)
         tensor_get_answer(request);
 }
 
+static bool tensor_withdraw(struct request *request)
+{
+    return tensor_call_withdraw(request->tensor);
+}
+
 static void tensor_release(struct request *request)
 {
     tensor_call_close(request->tensor);
@@ -130,6 +135,7 @@ const struct endpoint endpoint_tensor = {
     .begin = tensor_begin,
     .chunk = tensor_put_chunk,
     .submit = tensor_put_submit,
+    .withdraw = tensor_withdraw,
     .answer = tensor_answer,
     .release = tensor_release,
 };

@@ -82,8 +82,8 @@ static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *da
         bytes = UINT64_MAX;
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
-    enum gemmd_error code =
-        queue_reserve_more(daemon->queue, call->queue_bytes, bytes - call->queue_bytes, fault);
+    enum gemmd_error code = queue_reserve_more(daemon->queue, call->work.tenant, call->queue_bytes,
+                                               bytes - call->queue_bytes, fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
@@ -210,7 +210,7 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     } else {
         call->queue_bytes = expected;
     }
-    code = queue_reserve(daemon->queue, call->queue_bytes, fault);
+    code = queue_reserve(daemon->queue, call->work.tenant, call->queue_bytes, fault);
     if (code != GEMMD_OK)
         return code;
     call->has_place = true;
@@ -383,7 +383,7 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
     call->scratch = NULL;
     gemm_residents_finish(&call->residents, daemon->tensors, call->memory);
     if (call->has_place)
-        queue_release(daemon->queue, call->queue_bytes);
+        queue_release(daemon->queue, call->work.tenant, call->queue_bytes);
     call->has_place = false;
 }
 

@@ -87,7 +87,7 @@ struct gemm_body_length {
 };
 
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * the deadline, `residents` (acquired) and `memory`. */
+ * the deadline, `residents` (acquired), `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */

@@ -36,7 +36,7 @@ void inbox_post(struct inbox *inbox, struct inbox_message *message);
 
 /* The owner's. Runs what has been posted. */
 void inbox_act(struct inbox *inbox);
-enum { INBOX_FDS_MAX = 2 };
+enum { INBOX_FDS_MAX = 3 };
 /* Waits until something has been posted, one of `fds` is readable or `timeout_ms` (-1: none) is
  * over. */
 void inbox_wait(struct inbox *inbox, const int fds[INBOX_FDS_MAX], int timeout_ms);

@@ -209,6 +209,9 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
         log_flush(thread->daemon->log, &thread->log_buffer);
         due_ms = -1;
     }
+    int waiters_ms = waiters_due_ms(&thread->waiters, now_ns);
+    if (waiters_ms >= 0 && (due_ms < 0 || waiters_ms < due_ms))
+        due_ms = waiters_ms;
     if (!polls_on(thread, now_ns))
         inbox_wait(&thread->inbox, fds, due_ms);
 }
@@ -230,6 +233,7 @@ static void *run(void *argument)
     const int fds[INBOX_FDS_MAX] = {
         MHD_get_daemon_info(thread->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
         thread->arrivals.epoll_fd,
+        thread->waiters.epoll_fd,
     };
     char name[16];
     snprintf(name, sizeof name, "io-%" PRIu32, thread->index);
@@ -240,8 +244,11 @@ static void *run(void *argument)
             wait_for_work(thread, fds);
         inbox_act(&thread->inbox);
         take_arrivals(thread);
+        if (thread->waiters.first != NULL)
+            waiters_check(&thread->waiters, clock_now_ns());
         turn(thread);
     }
+    waiters_stop(&thread->waiters);
     for (int i = 0; i < LAST_TURNS; i++)
         turn(thread);
     return NULL;
@@ -293,6 +300,8 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
         goto no_inbox;
     if (!arrivals_open(&thread->arrivals))
         goto no_arrivals;
+    if (!waiters_open(&thread->waiters, request_give_up))
+        goto no_waiters;
     thread->memory = pool_cache_create(daemon->pool);
     if (thread->memory == NULL)
         goto no_memory;
@@ -309,6 +318,8 @@ no_thread:
 no_mhd:
     pool_cache_destroy(thread->memory);
 no_memory:
+    waiters_close(&thread->waiters);
+no_waiters:
     arrivals_close(&thread->arrivals);
 no_arrivals:
     inbox_close(&thread->inbox);
@@ -319,8 +330,6 @@ no_inbox:
 
 void io_thread_stop(struct io_thread *thread)
 {
-    if (thread == NULL)
-        return;
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
@@ -331,9 +340,16 @@ void io_thread_stop(struct io_thread *thread)
         close(left->fd);
         end_connection(left);
     }
+    log_flush(thread->daemon->log, &thread->log_buffer);
+}
+
+void io_thread_destroy(struct io_thread *thread)
+{
+    if (thread == NULL)
+        return;
+    waiters_close(&thread->waiters);
     arrivals_close(&thread->arrivals);
     pool_cache_destroy(thread->memory);
-    log_flush(thread->daemon->log, &thread->log_buffer);
     inbox_close(&thread->inbox);
     free(thread);
 }

@@ -24,6 +24,7 @@
 #include "server/http/arrivals.h"
 #include "server/http/connection.h"
 #include "server/http/inbox.h"
+#include "server/http/waiters.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
@@ -42,6 +43,7 @@ struct io_thread {
     uint64_t id_state;              /* of the generator of request ids */
     struct connection *connections; /* open ones */
     struct arrivals arrivals;       /* those that libmicrohttpd does not know yet */
+    struct waiters waiters;         /* requests whose work is in other hands */
     uint64_t moved_ns;              /* when `moved` was last true */
     struct connection *arriving;    /* given to libmicrohttpd, not yet announced by it */
     bool moved;                     /* something came or went in this turn of the loop */
@@ -67,9 +69,12 @@ struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint3
  * --connection-buffer. */
 enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct io_thread **thread,
                                  struct fault *fault);
-/* Stops once it has done what is in its inbox. No request may be suspended but those whose wake is
- * there (libmicrohttpd aborts otherwise). */
+/* Stops once it has done what is in its inbox; requests whose work is not done by then are answered
+ * with 503. Ends all connections. */
 void io_thread_stop(struct io_thread *thread);
+/* Frees a thread that was stopped. No work of its requests may be in other hands. NULL is allowed.
+ */
+void io_thread_destroy(struct io_thread *thread);
 
 /* Hands over an accepted, non-blocking socket (acceptor's thread). Owned by the thread from
  * now on, also on failure. It has been counted in daemon->connections and daemon->peers, which

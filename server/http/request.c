@@ -114,20 +114,33 @@ static void end(struct request *request)
     free(request);
 }
 
+static void resume(struct request *request)
+{
+    if (request->suspended)
+        MHD_resume_connection(request->mhd);
+    request->suspended = false;
+}
+
 static void work_done(struct inbox_message *message)
 {
     struct request *request = INBOX_OWNER(message, struct request, done);
+    request->handed_over = false;
     if (request->abandoned)
         end(request);
     else
-        MHD_resume_connection(request->mhd);
+        resume(request);
 }
 
 void request_hand_over(struct request *request)
 {
     connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns());
     request->state = REQUEST_WORKING;
+    request->handed_over = true;
     request->done.act = work_done;
+    request->among_waiters = (struct waiter){.fd = request->connection->fd,
+                                             .since_ns = request->connection->since_ns,
+                                             .deadline_ns = request->connection->deadline_ns};
+    waiters_add(&request->thread->waiters, &request->among_waiters);
 }
 
 void request_wake(struct request *request)
@@ -136,27 +149,67 @@ void request_wake(struct request *request)
         inbox_post(&request->thread->inbox, &request->done);
 }
 
-/* From here on the end of the work comes through the inbox. False if it is done already. */
+/* Whether others have the work still, as far as this thread knows. */
+static bool is_handed_over(struct request *request)
+{
+    if (!request->awaited && atomic_load(&request->progress) == PROGRESS_DONE)
+        request->handed_over = false;
+    return request->handed_over;
+}
+
+/* From here on the end of the work comes through the inbox. False if the work is back already. */
 static bool await_end(struct request *request)
 {
     enum request_progress before = PROGRESS_RUNNING;
-    return atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED) ||
-           before == PROGRESS_AWAITED;
+    if (request->handed_over && !request->awaited)
+        request->awaited = request->handed_over =
+            atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED);
+    return request->handed_over;
 }
 
-static void ask_for_answer(struct request *request)
+void request_give_up(struct waiter *waiter, enum waiter_end why)
+{
+    struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
+    if (!is_handed_over(request) && why != WAITER_LEFT)
+        return; /* its answer is about to go */
+    bool (*withdraw)(struct request *) = request->endpoint->withdraw;
+    bool begun = request->handed_over && (withdraw == NULL || !withdraw(request));
+    if (!begun)
+        request->handed_over = false;
+    request->given_up = true;
+    if (why == WAITER_LEFT)
+        connection_abandon(request->connection);
+    else if (why == WAITER_STOPPED)
+        fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+    else
+        fault_set(&request->fault, GEMMD_ERR_DEADLINE, NULL, "the deadline passed while %s",
+                  begun ? "the device worked on the request" : "the request was queued");
+    resume(request);
+}
+
+/* False if the connection has to be closed. */
+static bool ask_for_answer(struct request *request)
 {
     struct io_thread *thread = request->thread;
-    if (atomic_load(&request->progress) != PROGRESS_DONE) {
+    if (request->given_up) {
+        if (request->connection->phase == CONNECTION_GONE)
+            return false;
+        respond_fault(request, &request->fault);
+        return true;
+    }
+    if (is_handed_over(request)) {
         if (thread->busy)
-            return;
+            return true;
         if (await_end(request)) {
+            request->suspended = true;
             MHD_suspend_connection(request->mhd);
-            return;
+            return true;
         }
     }
+    waiters_remove(&thread->waiters, &request->among_waiters);
     thread->moved = true;
     request->endpoint->answer(request);
+    return true;
 }
 
 static bool has_body(const struct request *request)
@@ -251,8 +304,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
         }
         return end_body(request) ? MHD_YES : MHD_NO;
     case REQUEST_WORKING:
-        ask_for_answer(request);
-        return MHD_YES;
+        return ask_for_answer(request) ? MHD_YES : MHD_NO;
     case REQUEST_ANSWERED:
         return MHD_YES;
     }
@@ -283,17 +335,17 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (request == NULL)
         return;
     *context = NULL;
+    waiters_remove(&request->thread->waiters, &request->among_waiters);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         note_end(request);
-    bool working = request->state == REQUEST_WORKING;
-    request_record(request, !working || atomic_load(&request->progress) == PROGRESS_DONE, now_ns);
+    request_record(request, !is_handed_over(request), now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);
     last_socket_set(connection->fd); /* the next request may have been read already */
-    /* The client left while the work is done: the work's memory must stay until it has ended. */
-    request->abandoned = working && await_end(request);
+    /* Work that others have still keeps its memory until it comes back. */
+    request->abandoned = await_end(request);
     if (!request->abandoned)
         end(request);
 }

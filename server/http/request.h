@@ -13,6 +13,11 @@
  *               sleep suspends first what is not done, which costs system calls that a busy one
  *               does without
  *   ANSWERED    the answer is with libmicrohttpd
+ *
+ * A WORKING request ends before its work does if its deadline passes (504, at once), its client
+ * leaves or the daemon gives up. Work that has not begun is taken back then and never runs. What
+ * runs already stays handed over, and the request's memory with it, until it comes back; what
+ * comes back then is dropped.
  */
 #ifndef SERVER_HTTP_REQUEST_H
 #define SERVER_HTTP_REQUEST_H
@@ -27,6 +32,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/prefer.h"
 #include "server/http/request_id.h"
+#include "server/http/waiters.h"
 #include "server/jobs/jobs.h"
 #include "server/work/probe.h"
 
@@ -56,7 +62,8 @@ struct tensor_call;
  * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes (false:
  * request->fault says why, the rest is dropped), `submit` runs when the body is complete. `answer`
  * runs when the work is done (again and again, once in each turn of the thread's loop, until it has
- * answered), `release` exactly once at the end. */
+ * answered), `release` exactly once at the end. `withdraw` takes back what was handed over; false
+ * if it has begun: request_wake will be called, or was. NULL: always so. */
 struct endpoint {
     /* "/jobs/{id}": what stands for {id} is in request->name. One that ends in / stands for all
      * below it (request->rest). */
@@ -68,6 +75,7 @@ struct endpoint {
     void (*begin)(struct request *request);
     bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
     void (*submit)(struct request *request);
+    bool (*withdraw)(struct request *request);
     void (*answer)(struct request *request);
     void (*release)(struct request *request);
 };
@@ -80,14 +88,20 @@ struct request {
     const struct endpoint *endpoint; /* NULL until routed */
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done; /* to the I/O thread, if the work's end is AWAITED */
-    bool abandoned;            /* the connection ended first: only `release` is left to do */
+    struct inbox_message done;   /* to the I/O thread, if the work's end is AWAITED */
+    struct waiter among_waiters; /* the thread's, while WORKING */
+    bool handed_over;            /* the work is not back with this thread */
+    bool awaited;                /* `done` has come, or will */
+    bool suspended;              /* libmicrohttpd does not look at the connection */
+    bool given_up;               /* to be answered with request->fault before the work is done */
+    bool abandoned;              /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
     const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
     char method[16];
     char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
     const char *tenant;              /* whose token it has; "" without tokens. Borrowed */
+    uint32_t tenant_number;          /* the same; 0 without tokens */
     bool chunked;                    /* the length is not known */
     bool expects_continue;           /* the client waits for 100 Continue */
     uint64_t content_length;         /* 0 if chunked */
@@ -113,13 +127,17 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
 void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
                        enum MHD_RequestTerminationCode code);
 
+/* Its work is not waited for any longer; the I/O thread's waiters call this. */
+void request_give_up(struct waiter *waiter, enum waiter_end why);
+
 /* For endpoints, on the request's I/O thread. */
 /* Refuses with request->fault: at once if the client has sent no body or waits for 100
  * Continue, after dropping a small body, else at once and closing. */
 void request_refuse(struct request *request);
 /* Accepts the body, which may take until the deadline (0: none). */
 void request_receive(struct request *request, uint64_t deadline_ns);
-/* Turns to WORKING: whoever the request is handed to next must call request_wake, once. */
+/* Turns to WORKING: whoever the request is handed to next must call request_wake, once, unless it
+ * is withdrawn. */
 void request_hand_over(struct request *request);
 /* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
  * when this returns. */

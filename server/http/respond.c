@@ -1,11 +1,13 @@
 #include "server/http/respond.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/clock.h"
 #include "server/daemon.h"
-#include "server/http/request.h"
+#include "server/http/tensor_call.h"
 
 void respond(struct request *request, int status, struct MHD_Response *response, uint64_t length)
 {
@@ -57,6 +59,20 @@ void respond_static(struct request *request, int status, const char *content_typ
     respond(request, status, response, length);
 }
 
+/* How long the same request would have to wait, as far as that can be told: one second for what is
+ * over when another daemon takes this one's place. */
+static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
+{
+    struct places *places = queue_places(request->daemon->queue);
+    uint64_t bytes =
+        request->tensor == NULL ? request->gemm.queue_bytes : request->tensor->queue_bytes;
+    if (code == GEMMD_ERR_QUEUE_FULL)
+        return places_wait_s(places, request->tenant_number, bytes);
+    if (code == GEMMD_ERR_OUT_OF_MEMORY)
+        return places_drain_s(places, bytes);
+    return 1;
+}
+
 void respond_fault(struct request *request, const struct fault *fault)
 {
     char text[2048];
@@ -65,10 +81,12 @@ void respond_fault(struct request *request, const struct fault *fault)
         MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
     if (response != NULL) {
         MHD_add_response_header(response, "Content-Type", "application/problem+json");
-        /* One second: the queue turns over in less, and a lost device is replaced in about that. */
         if (error_retriable(fault->code) &&
-            (error_status(fault->code) >= 429 || fault->code == GEMMD_ERR_CONFLICT))
-            MHD_add_response_header(response, "Retry-After", "1");
+            (error_status(fault->code) >= 429 || fault->code == GEMMD_ERR_CONFLICT)) {
+            char seconds[16];
+            snprintf(seconds, sizeof seconds, "%" PRIu32, retry_after_s(request, fault->code));
+            MHD_add_response_header(response, "Retry-After", seconds);
+        }
         if (fault->code == GEMMD_ERR_UNAUTHORIZED)
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
         if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)

@@ -52,9 +52,11 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
 
     const struct tokens *tokens = request->daemon->tokens;
     if (tokens != NULL && (found == NULL || !found->open) &&
-        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant))
+        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant_number))
         return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,
                          "send Authorization: Bearer with a valid token");
+    if (tokens != NULL && !(found != NULL && found->open))
+        request->tenant = tokens_tenant_name(tokens, request->tenant_number);
     if (found == NULL)
         return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                          "there is nothing at this path; see /openapi.json for what there is");

@@ -34,7 +34,8 @@ struct tensor_call *tensor_call_open(struct request *request)
 static void leave_queue(struct tensor_call *call)
 {
     if (call->has_place)
-        queue_release(call->request->daemon->queue, call->queue_bytes);
+        queue_release(call->request->daemon->queue, call->request->tenant_number,
+                      call->queue_bytes);
     call->has_place = false;
 }
 
@@ -52,8 +53,8 @@ void tensor_call_close(struct tensor_call *call)
 
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 {
-    enum gemmd_error code =
-        queue_reserve(call->request->daemon->queue, bytes, &call->request->fault);
+    enum gemmd_error code = queue_reserve(
+        call->request->daemon->queue, call->request->tenant_number, bytes, &call->request->fault);
     call->queue_bytes = bytes;
     call->has_place = code == GEMMD_OK;
     return code;
@@ -71,6 +72,7 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
     call->work = (struct work){
         .copies = {*copy},
         .copy_count = 1,
+        .tenant = call->request->tenant_number,
         .priority = GEMM_PRIORITY_DEFAULT,
         .bytes = call->queue_bytes,
         .deadline_ns = call->deadline_ns,
@@ -79,6 +81,14 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
     };
     request_hand_over(call->request); /* before the push: the work may be done at once */
     queue_push(call->request->daemon->queue, &call->work);
+}
+
+bool tensor_call_withdraw(struct tensor_call *call)
+{
+    if (!queue_cancel(call->request->daemon->queue, &call->work))
+        return false;
+    leave_queue(call);
+    return true;
 }
 
 enum gemmd_error tensor_call_copied(struct tensor_call *call)

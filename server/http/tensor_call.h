@@ -51,6 +51,8 @@ void tensor_call_close(struct tensor_call *call);
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
 /* Hands a copy over to the queue; the endpoint's `answer` comes when it is done. */
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy);
+/* Takes the copy back, if it has not begun; else false. */
+bool tensor_call_withdraw(struct tensor_call *call);
 /* The copy is done: gives back the place in the queue, and says what became of it. */
 enum gemmd_error tensor_call_copied(struct tensor_call *call);
 

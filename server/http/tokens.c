@@ -12,13 +12,15 @@
 
 struct token {
     unsigned char text[TOKEN_LENGTH_MAX + 1]; /* padded with zeros */
-    char tenant[TENANT_LENGTH_MAX + 1];
+    uint32_t tenant;
 };
 
 struct tokens {
     uint32_t count;
     bool exposed;
     struct token entries[TOKENS_MAX];
+    uint32_t tenants;
+    char names[TOKENS_MAX][TENANT_LENGTH_MAX + 1]; /* of tenants */
 };
 
 /* RFC 6750's b64token, so that a file's token can be sent as it is. */
@@ -44,6 +46,17 @@ static bool same(const unsigned char *a, const unsigned char *b)
     return difference == 0;
 }
 
+/* The number of a tenant, who may be new. */
+static uint32_t add_tenant(struct tokens *tokens, const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < tokens->tenants; i++) {
+        if (strlen(tokens->names[i]) == length && memcmp(tokens->names[i], name, length) == 0)
+            return i;
+    }
+    memcpy(tokens->names[tokens->tenants], name, length); /* the rest is zeros */
+    return tokens->tenants++;
+}
+
 /* What is wrong with a line, or NULL. Its line end is gone already. */
 static const char *add_line(struct tokens *tokens, const char *line)
 {
@@ -59,14 +72,12 @@ static const char *add_line(struct tokens *tokens, const char *line)
     struct token *entry = &tokens->entries[tokens->count];
     memset(entry, 0, sizeof(*entry));
     memcpy(entry->text, text, length);
-    if (colon)
-        memcpy(entry->tenant, line, tenant_length);
-    else
-        memcpy(entry->tenant, "default", sizeof("default"));
     for (uint32_t i = 0; i < tokens->count; i++) {
         if (memcmp(tokens->entries[i].text, entry->text, sizeof(entry->text)) == 0)
             return "this token is there already";
     }
+    entry->tenant = colon ? add_tenant(tokens, line, tenant_length)
+                          : add_tenant(tokens, "default", strlen("default"));
     tokens->count++;
     return NULL;
 }
@@ -147,7 +158,17 @@ bool tokens_exposed(const struct tokens *tokens)
     return tokens->exposed;
 }
 
-bool tokens_check(const struct tokens *tokens, const char *authorization, const char **tenant)
+uint32_t tokens_tenants(const struct tokens *tokens)
+{
+    return tokens->tenants;
+}
+
+const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant)
+{
+    return tokens->names[tenant];
+}
+
+bool tokens_check(const struct tokens *tokens, const char *authorization, uint32_t *tenant)
 {
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
         return false;

@@ -31,8 +31,12 @@ void tokens_free(struct tokens *tokens); /* NULL is fine; wipes the tokens */
 /* Whether every user of this host could read the file; worth a warning in the log. */
 bool tokens_exposed(const struct tokens *tokens);
 
-/* Whether an Authorization header (NULL: none sent) carries one of the tokens. The time it takes
- * depends on the number of tokens and the header's length only. `*tenant` is borrowed. */
-bool tokens_check(const struct tokens *tokens, const char *authorization, const char **tenant);
+/* The tenants, numbered from 0 in the order of the file. Names are borrowed. */
+uint32_t tokens_tenants(const struct tokens *tokens);
+const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant);
+
+/* Whether an Authorization header (NULL: none sent) carries one of the tokens, and whose it is. The
+ * time it takes depends on the number of tokens and the header's length only. */
+bool tokens_check(const struct tokens *tokens, const char *authorization, uint32_t *tenant);
 
 #endif

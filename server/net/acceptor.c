@@ -167,6 +167,8 @@ static void on_tick(uv_timer_t *timer)
     if (++acceptor->ticks % TICKS_PER_CHECK == 0 || stage == DAEMON_CLOSING)
         for (uint32_t i = 0; i < daemon->io_thread_count; i++)
             io_thread_check(daemon->io_threads[i]);
+    if (acceptor->ticks % TICKS_PER_CHECK == 0)
+        places_sample(queue_places(daemon->queue), now_ns);
     if (acceptor->ticks % TICKS_PER_CHECK == 0 && stage != DAEMON_CLOSING)
         start_polling(acceptor);
 

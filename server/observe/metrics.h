@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/work/places.h"
+
 struct metrics;
 struct metrics_shard; /* one thread's counters */
 
@@ -43,10 +45,22 @@ enum metrics_job_state {
 };
 enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* 0.0.4 and 1.0.0 */
 
+/* Who has a token. The label's values come from the token file alone, never from a client; tenants
+ * past the first METRICS_TENANTS_MAX share one. */
+enum { METRICS_TENANTS_MAX = 64 };
+struct metrics_tenant {
+    const char *name; /* borrowed */
+    uint64_t requests, bytes;
+};
+
 /* What is read at scrape time rather than counted. Filled in by the daemon's callback. */
 struct metrics_gauges {
     uint32_t requests_waiting, requests_running, connections, ready, draining;
-    uint64_t queue_bytes, queue_capacity_bytes, queue_capacity_requests;
+    uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
+    uint64_t tenant_capacity_requests, tenant_capacity_bytes; /* 0: none of their own */
+    uint64_t refused[PLACES_LIMIT_COUNT];
+    struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last: all others */
+    uint32_t tenant_count;                                  /* 0 without a token file */
     uint64_t pinned_used_bytes, pinned_capacity_bytes;
     uint64_t device_used_bytes, device_capacity_bytes;
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;

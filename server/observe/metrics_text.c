@@ -191,12 +191,17 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
     } values[] = {
         {"gemmd_requests_running", "Requests on the device.", gauges->requests_running},
         {"gemmd_requests_waiting", "Requests queued for the device.", gauges->requests_waiting},
+        {"gemmd_queue_requests", "Requests accepted and not over.", gauges->queue_requests},
         {"gemmd_queue_bytes", "Bytes of operands and results of accepted requests.",
          gauges->queue_bytes},
         {"gemmd_queue_capacity_bytes", "Most such bytes that are accepted.",
          gauges->queue_capacity_bytes},
         {"gemmd_queue_capacity_requests", "Most requests that are accepted.",
          gauges->queue_capacity_requests},
+        {"gemmd_tenant_capacity_requests", "Most of one tenant that are accepted; 0: no own limit.",
+         gauges->tenant_capacity_requests},
+        {"gemmd_tenant_capacity_bytes", "Most bytes of one tenant; 0: no own limit.",
+         gauges->tenant_capacity_bytes},
         {"gemmd_pinned_memory_used_bytes", "Host memory for bodies and results in use.",
          gauges->pinned_used_bytes},
         {"gemmd_pinned_memory_capacity_bytes", "Host memory for bodies and results.",
@@ -227,6 +232,29 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         char labels[LABELS_MAX];
         snprintf(labels, sizeof(labels), "state=\"%s\"", job_names[state]);
         metrics_sample(writer, labels, gauges->jobs[state]);
+    }
+}
+
+static void write_tenants(struct metrics_writer *writer, const struct metrics_gauges *gauges)
+{
+    char labels[LABELS_MAX];
+    metrics_family(writer, "gemmd_queue_refused", METRICS_COUNTER,
+                   "Requests refused with 429, by the limit that they would have exceeded.");
+    for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++) {
+        snprintf(labels, sizeof(labels), "limit=\"%s\"",
+                 places_limit_name((enum places_limit)limit));
+        metrics_sample(writer, labels, gauges->refused[limit]);
+    }
+    for (int bytes = 0; bytes < 2 && gauges->tenant_count > 0; bytes++) {
+        metrics_family(writer, bytes ? "gemmd_tenant_bytes" : "gemmd_tenant_requests",
+                       METRICS_GAUGE,
+                       bytes ? "Bytes of a tenant's accepted requests."
+                             : "A tenant's requests accepted and not over.");
+        for (uint32_t i = 0; i < gauges->tenant_count; i++) {
+            const struct metrics_tenant *tenant = &gauges->tenants[i];
+            snprintf(labels, sizeof(labels), "tenant=\"%s\"", tenant->name);
+            metrics_sample(writer, labels, bytes ? tenant->bytes : tenant->requests);
+        }
     }
 }
 
@@ -290,6 +318,7 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
     write_histograms(&writer, metrics);
     write_counters(&writer, metrics, gauges);
     write_gauges(&writer, gauges);
+    write_tenants(&writer, gauges);
     write_build(&writer, &metrics->identity);
     write_process(&writer, metrics);
     if (format == METRICS_OPENMETRICS)

@@ -21,6 +21,8 @@ static const uint64_t INTERVAL_MIN_NS = 10000, INTERVAL_MAX_NS = 500000;
  * nobody waits longer for his neighbours. */
 static const uint64_t BATCH_BYTES = 4 << 20;
 
+enum { STOP_STEP_NS = 1000000 };
+
 struct dispatch {
     struct device *device;       /* borrowed */
     struct queue *queue;         /* borrowed */
@@ -30,7 +32,7 @@ struct dispatch {
     struct verifier *verifier;
     struct probe *probe;
     pthread_t thread;
-    atomic_bool stopping;
+    atomic_bool stopping, stopped;
     bool lost; /* the device's loss was told to the queue */
 };
 
@@ -173,6 +175,7 @@ static void *run(void *argument)
         }
     }
     queue_fail_all(dispatch->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
+    atomic_store(&dispatch->stopped, true);
     return NULL;
 }
 
@@ -207,17 +210,31 @@ no_probe:
     return NULL;
 }
 
-void dispatch_stop(struct dispatch *dispatch)
+static bool wait_until_stopped(struct dispatch *dispatch, uint64_t patience_ns)
+{
+    uint64_t since_ns = clock_now_ns();
+    while (!atomic_load(&dispatch->stopped)) {
+        if (clock_now_ns() - since_ns > patience_ns)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = STOP_STEP_NS}, NULL);
+    }
+    return true;
+}
+
+bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
 {
     if (dispatch == NULL)
-        return;
+        return true;
     atomic_store(&dispatch->stopping, true);
     queue_wake(dispatch->queue);
+    if (patience_ns != UINT64_MAX && !wait_until_stopped(dispatch, patience_ns))
+        return false;
     pthread_join(dispatch->thread, NULL);
     verifier_stop(dispatch->verifier);
     probe_expire(dispatch->probe, UINT64_MAX, false); /* nobody is left to run one */
     probe_destroy(dispatch->probe);
     free(dispatch);
+    return true;
 }
 
 /* The CPU computes in the dispatch thread, where a probe cannot pass a long product; that it

@@ -27,8 +27,10 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
                                 struct metrics_shard *shard, uint32_t max_batch,
                                 uint32_t busy_poll_us);
 /* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
- * with GEMMD_ERR_DRAINING. NULL is allowed. */
-void dispatch_stop(struct dispatch *dispatch);
+ * with GEMMD_ERR_DRAINING. False if that takes longer than `patience_ns` (UINT64_MAX: any time):
+ * the device computes something long, which nothing can stop. The threads and all they use stay
+ * then, and the only way on is the end of the process. NULL is allowed. */
+bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
 
 /* Asks whether the device computed a product with a known answer lately; a probe is run when the
  * last success is older than a second. True: `wait` has the answer already. False: wait->done will

@@ -2,51 +2,68 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "proto/size.h"
 #include "server/clock.h"
+#include "server/work/agenda.h"
 
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
 enum lane { LANE_ALONE, LANE_SHARED, LANES };
+
+/* What a work counts besides its bytes, so that small ones are not free. */
+static const uint64_t WORK_BYTES = 4096;
 
 struct list {
     struct work *first, *last;
 };
 
-struct queue {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint32_t max_requests;
-    uint64_t max_bytes;
+/* I/O threads push what the dispatch thread pops, so that each line that both write travels between
+ * their cores with every work. So what goes together lies together, on as few lines as may be. */
+enum { LINE_BYTES = 64 };
 
-    struct list lists[LANES][PRIORITIES];
+/* What waits of one tenant, lane and priority. */
+struct flow {
+    _Alignas(LINE_BYTES) struct agenda agenda;
+    struct heap_node node; /* in its level, while something waits */
+    uint64_t start;        /* its tag: bytes of work */
+};
+_Static_assert(sizeof(struct flow) == LINE_BYTES, "one line");
+
+/* One lane and priority. */
+struct level {
+    struct heap_node *flows;  /* with something waiting, by their tags */
+    uint64_t now, last_start; /* the tag of what was taken last; the highest tag given so far */
+};
+
+struct queue {
+    _Alignas(LINE_BYTES) pthread_mutex_t lock;
+    uint32_t occupied[LANES]; /* bit i: something waits with priority i */
     uint64_t pushed;          /* how many so far */
-    struct queue_state state; /* but for what is reserved */
+    uint64_t waiting_bytes;
     uint64_t earliest_ns; /* no waiting work has a deadline before this; UINT64_MAX: none has one */
     uint32_t sleepers;
-    bool woken;
-    struct fault failure; /* code is GEMMD_OK until queue_fail_all */
+    bool woken, failed;
 
     /* What a pop that does not wait looks at first, so that a thread polling a busy device keeps
      * its hands off the lock. */
-    atomic_uint waiting[LANES];
+    _Alignas(LINE_BYTES) atomic_uint waiting[LANES];
 
-    /* The places, which I/O threads take and give back without the lock; on a line of their own. */
-    _Alignas(128) _Atomic uint64_t reserved;
-    _Atomic uint64_t reserved_bytes;
+    _Alignas(LINE_BYTES) struct level levels[LANES][PRIORITIES];
+    struct flow *flows; /* [tenants][LANES][PRIORITIES] */
+    uint32_t flow_count;
+    pthread_cond_t changed;
+    struct fault failure; /* once it has failed */
+    struct places *places;
     atomic_bool refusing; /* closed, or failed */
 };
 
 static void list_append(struct list *list, struct work *work)
 {
     work->next = NULL;
-    work->previous = list->last;
     if (list->last != NULL)
         list->last->next = work;
     else
@@ -54,50 +71,162 @@ static void list_append(struct list *list, struct work *work)
     list->last = work;
 }
 
-static void list_remove(struct list *list, struct work *work)
+/* Where tags are equal, by the tenants' numbers. */
+static bool flow_before(const struct heap_node *one, const struct heap_node *other)
 {
-    if (work->previous != NULL)
-        work->previous->next = work->next;
-    else
-        list->first = work->next;
-    if (work->next != NULL)
-        work->next->previous = work->previous;
-    else
-        list->last = work->previous;
+    const struct flow *a = HEAP_OWNER(one, const struct flow, node);
+    const struct flow *b = HEAP_OWNER(other, const struct flow, node);
+    return a->start != b->start ? a->start < b->start : a < b;
 }
 
-static struct list *list_of(struct queue *queue, const struct work *work)
+/* Where a work belongs. */
+struct spot {
+    enum lane lane;
+    uint32_t priority;
+    struct level *level;
+    struct flow *flow;
+};
+
+static struct spot spot_of(struct queue *queue, const struct work *work)
 {
     uint32_t priority = work->priority < PRIORITIES ? work->priority : PRIORITIES - 1;
-    return &queue->lists[work->shares ? LANE_SHARED : LANE_ALONE][priority];
+    enum lane lane = work->shares ? LANE_SHARED : LANE_ALONE;
+    return (struct spot){lane, priority, &queue->levels[lane][priority],
+                         &queue->flows[(work->tenant * LANES + lane) * PRIORITIES + priority]};
 }
 
-/* Under the lock. */
+/* The functions from here to next_alive are called under the lock. */
+
+static void activate(struct queue *queue, const struct spot *spot)
+{
+    struct level *level = spot->level;
+    if (level->flows == NULL) { /* all were served: they start equal */
+        level->now = level->last_start;
+        queue->occupied[spot->lane] |= 1u << spot->priority;
+    }
+    if (spot->flow->start < level->now)
+        spot->flow->start = level->now;
+    heap_add(&level->flows, &spot->flow->node, flow_before);
+}
+
+/* It is out of the heap. */
+static void deactivate(struct queue *queue, const struct spot *spot)
+{
+    if (spot->level->flows == NULL)
+        queue->occupied[spot->lane] &= ~(1u << spot->priority);
+}
+
+/* Written under the lock only, so that no read-modify-write is needed. */
+static void count_waiting(struct queue *queue, enum lane lane, int change)
+{
+    unsigned now = atomic_load_explicit(&queue->waiting[lane], memory_order_relaxed);
+    atomic_store_explicit(&queue->waiting[lane], now + (unsigned)change, memory_order_relaxed);
+}
+
 static void put(struct queue *queue, struct work *work)
 {
+    const struct spot spot = spot_of(queue, work);
+    if (agenda_first(&spot.flow->agenda) == NULL)
+        activate(queue, &spot);
     work->order = queue->pushed++;
-    list_append(list_of(queue, work), work);
     work->waiting = true;
-    queue->state.waiting++;
-    queue->state.waiting_bytes += work->bytes;
-    atomic_fetch_add_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
-                              memory_order_relaxed);
+    agenda_add(&spot.flow->agenda, work);
+    queue->waiting_bytes += work->bytes;
+    count_waiting(queue, spot.lane, 1);
 }
 
-/* Under the lock. */
-static void take(struct queue *queue, struct work *work)
+static void take_out(struct queue *queue, const struct spot *spot, struct work *work)
 {
-    list_remove(list_of(queue, work), work);
+    agenda_remove(&spot->flow->agenda, work);
     work->waiting = false;
-    queue->state.waiting--;
-    queue->state.waiting_bytes -= work->bytes;
-    atomic_fetch_sub_explicit(&queue->waiting[work->shares ? LANE_SHARED : LANE_ALONE], 1,
-                              memory_order_relaxed);
+    queue->waiting_bytes -= work->bytes;
+    count_waiting(queue, spot->lane, -1);
+}
+
+/* Without having it run, so that its tenant's share stays as it was. */
+static void drop(struct queue *queue, struct work *work)
+{
+    const struct spot spot = spot_of(queue, work);
+    take_out(queue, &spot, work);
+    if (agenda_first(&spot.flow->agenda) != NULL)
+        return;
+    heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
+    deactivate(queue, &spot);
+}
+
+/* To have it run. */
+static void serve(struct queue *queue, struct work *work)
+{
+    const struct spot spot = spot_of(queue, work);
+    take_out(queue, &spot, work);
+    heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
+    spot.level->now = spot.flow->start;
+    spot.flow->start += work->bytes + WORK_BYTES;
+    if (spot.flow->start > spot.level->last_start)
+        spot.level->last_start = spot.flow->start;
+    if (agenda_first(&spot.flow->agenda) != NULL)
+        heap_add(&spot.level->flows, &spot.flow->node, flow_before);
+    else
+        deactivate(queue, &spot);
 }
 
 static bool has_expired(const struct work *work, uint64_t now_ns)
 {
     return work->deadline_ns != 0 && work->deadline_ns <= now_ns;
+}
+
+/* The next work of a lane, which stays where it is; what has expired is moved to `expired`. */
+static struct work *front(struct queue *queue, enum lane lane, uint64_t now_ns,
+                          struct list *expired)
+{
+    while (queue->occupied[lane] != 0) {
+        int priority = 31 - __builtin_clz(queue->occupied[lane]);
+        struct heap_node *first = queue->levels[lane][priority].flows;
+        struct work *work = agenda_first(&HEAP_OWNER(first, struct flow, node)->agenda);
+        if (!has_expired(work, now_ns))
+            return work;
+        drop(queue, work);
+        list_append(expired, work);
+    }
+    return NULL;
+}
+
+static bool is_before(const struct work *one, const struct work *other)
+{
+    return one->priority != other->priority ? one->priority > other->priority
+                                            : one->order < other->order;
+}
+
+static struct work *take_sharing(struct queue *queue, struct queue_room room, uint64_t now_ns,
+                                 struct list *expired)
+{
+    struct list taken = {NULL, NULL};
+    uint64_t bytes = 0;
+    for (uint32_t count = 0; count < room.shared; count++) {
+        struct work *work = front(queue, LANE_SHARED, now_ns, expired);
+        if (work == NULL ||
+            (count > 0 && (bytes > room.shared_bytes || work->bytes > room.shared_bytes - bytes)))
+            break;
+        bytes += work->bytes;
+        serve(queue, work);
+        list_append(&taken, work);
+    }
+    return taken.first;
+}
+
+/* What queue_pop hands out, if it is there. */
+static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
+{
+    uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
+    struct work *alone = room.alone ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
+    struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
+    if (shared != NULL && (alone == NULL || is_before(shared, alone)))
+        return take_sharing(queue, room, now_ns, expired);
+    if (alone != NULL) {
+        serve(queue, alone);
+        alone->next = NULL;
+    }
+    return alone;
 }
 
 /* Not under the lock: `done` may take its time, and may call back. */
@@ -122,6 +251,14 @@ static void end_expired(const struct list *list)
     end_all(list, GEMMD_ERR_DEADLINE, "the deadline passed while the request was queued");
 }
 
+static void *alloc_lines(size_t bytes)
+{
+    void *memory = aligned_alloc(LINE_BYTES, bytes);
+    if (memory != NULL)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
 static bool init_lock(struct queue *queue)
 {
     pthread_condattr_t attributes;
@@ -137,29 +274,42 @@ static bool init_lock(struct queue *queue)
     return ok;
 }
 
-struct queue *queue_create(uint32_t max_requests, uint64_t max_bytes)
+struct queue *queue_create(const struct places_limits *limits)
 {
-    struct queue *queue = aligned_alloc(_Alignof(struct queue), sizeof *queue);
+    uint32_t tenants = limits->tenants > 0 ? limits->tenants : 1;
+    struct queue *queue = alloc_lines(sizeof *queue);
     if (queue == NULL)
         return NULL;
-    memset(queue, 0, sizeof *queue);
-    queue->max_requests = max_requests;
-    queue->max_bytes = max_bytes;
     queue->earliest_ns = UINT64_MAX;
-    if (!init_lock(queue)) {
-        free(queue);
-        return NULL;
-    }
+    queue->flow_count = tenants * LANES * PRIORITIES;
+    queue->flows = alloc_lines(queue->flow_count * sizeof *queue->flows);
+    if (queue->flows == NULL)
+        goto no_flows;
+    queue->places = places_create(limits);
+    if (queue->places == NULL)
+        goto no_places;
+    if (!init_lock(queue))
+        goto no_lock;
     return queue;
+
+no_lock:
+    places_destroy(queue->places);
+no_places:
+    free(queue->flows);
+no_flows:
+    free(queue);
+    return NULL;
 }
 
 void queue_destroy(struct queue *queue)
 {
     if (queue == NULL)
         return;
-    assert(queue->state.waiting == 0);
+    assert(queue->occupied[LANE_ALONE] == 0 && queue->occupied[LANE_SHARED] == 0);
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
+    places_destroy(queue->places);
+    free(queue->flows);
     free(queue);
 }
 
@@ -167,86 +317,41 @@ static enum gemmd_error refuse(struct queue *queue, struct fault *fault)
 {
     pthread_mutex_lock(&queue->lock);
     enum gemmd_error code =
-        queue->failure.code != GEMMD_OK
-            ? fault_set(fault, queue->failure.code, NULL, "%s", queue->failure.detail)
-            : fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+        queue->failed ? fault_set(fault, queue->failure.code, NULL, "%s", queue->failure.detail)
+                      : fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
     pthread_mutex_unlock(&queue->lock);
     return code;
 }
 
-/* Adds `amount` unless the sum would exceed the limit; `*sum` is then what it was. */
-static bool add_within(_Atomic uint64_t *total, uint64_t amount, uint64_t limit, uint64_t *sum)
+enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                               struct fault *fault)
 {
-    *sum = atomic_load_explicit(total, memory_order_relaxed);
-    do {
-        if (amount > limit - *sum)
-            return false;
-    } while (!atomic_compare_exchange_weak(total, sum, *sum + amount));
-    return true;
-}
-
-/* `bytes` of one request, of which `more` are still to be taken. */
-static enum gemmd_error reserve_bytes(struct queue *queue, uint64_t bytes, uint64_t more,
-                                      struct fault *fault)
-{
-    uint64_t taken;
-    if (add_within(&queue->reserved_bytes, more, queue->max_bytes, &taken))
-        return GEMMD_OK;
-    return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                     "the queue is full: %" PRIu64 " of %" PRIu64
-                     " bytes are taken, this request needs %" PRIu64,
-                     taken - (bytes - more), queue->max_bytes, bytes);
-}
-
-static enum gemmd_error check_fits(const struct queue *queue, uint64_t bytes, struct fault *fault)
-{
-    if (bytes <= queue->max_bytes)
-        return GEMMD_OK;
-    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                     "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64 " at the most",
-                     bytes, queue->max_bytes);
-}
-
-enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault)
-{
-    uint64_t taken;
     if (atomic_load(&queue->refusing))
         return refuse(queue, fault);
-    enum gemmd_error code = check_fits(queue, bytes, fault);
-    if (code != GEMMD_OK)
-        return code;
-    if (!add_within(&queue->reserved, 1, queue->max_requests, &taken))
-        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the queue is full: %" PRIu64 " requests, which is the limit", taken);
-    code = reserve_bytes(queue, bytes, bytes, fault);
-    if (code != GEMMD_OK)
-        atomic_fetch_sub(&queue->reserved, 1);
-    return code;
+    return places_take(queue->places, tenant, bytes, fault);
 }
 
-enum gemmd_error queue_reserve_more(struct queue *queue, uint64_t bytes, uint64_t more,
-                                    struct fault *fault)
+enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                                    uint64_t more, struct fault *fault)
 {
-    uint64_t total;
-    if (!size_add(bytes, more, &total))
-        total = UINT64_MAX;
-    enum gemmd_error code = check_fits(queue, total, fault);
-    return code != GEMMD_OK ? code : reserve_bytes(queue, total, more, fault);
+    return places_take_more(queue->places, tenant, bytes, more, fault);
 }
 
-void queue_release(struct queue *queue, uint64_t bytes)
+void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes)
 {
-    uint64_t reserved_bytes = atomic_fetch_sub(&queue->reserved_bytes, bytes);
-    uint64_t reserved = atomic_fetch_sub(&queue->reserved, 1);
-    assert(reserved > 0 && reserved_bytes >= bytes);
-    (void)reserved;
-    (void)reserved_bytes;
+    places_give(queue->places, tenant, bytes);
+}
+
+struct places *queue_places(struct queue *queue)
+{
+    return queue->places;
 }
 
 void queue_push(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
-    if (queue->failure.code != GEMMD_OK) {
+    if (queue->failed) {
+        work->waiting = false;
         pthread_mutex_unlock(&queue->lock); /* the failure never changes again */
         end(work, queue->failure.code, queue->failure.detail);
         return;
@@ -263,69 +368,13 @@ void queue_push(struct queue *queue, struct work *work)
 bool queue_cancel(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
-    bool waited = work->waiting;
-    if (waited) {
-        take(queue, work);
+    bool waiting = work->waiting;
+    if (waiting) {
+        drop(queue, work);
         work->started_ns = work->done_ns = clock_now_ns();
     }
     pthread_mutex_unlock(&queue->lock);
-    return waited;
-}
-
-/* The most urgent work of a lane, which stays where it is; what has expired is moved to `expired`.
- * Under the lock. */
-static struct work *front(struct queue *queue, enum lane lane, uint64_t now_ns,
-                          struct list *expired)
-{
-    for (int priority = PRIORITIES - 1; priority >= 0; priority--) {
-        struct work *work;
-        while ((work = queue->lists[lane][priority].first) != NULL) {
-            if (!has_expired(work, now_ns))
-                return work;
-            take(queue, work);
-            list_append(expired, work);
-        }
-    }
-    return NULL;
-}
-
-static bool is_before(const struct work *one, const struct work *other)
-{
-    return one->priority != other->priority ? one->priority > other->priority
-                                            : one->order < other->order;
-}
-
-/* Under the lock. */
-static struct work *take_sharing(struct queue *queue, struct queue_room room, uint64_t now_ns,
-                                 struct list *expired)
-{
-    struct list taken = {NULL, NULL};
-    uint64_t bytes = 0;
-    for (uint32_t count = 0; count < room.shared; count++) {
-        struct work *work = front(queue, LANE_SHARED, now_ns, expired);
-        if (work == NULL ||
-            (count > 0 && (bytes > room.shared_bytes || work->bytes > room.shared_bytes - bytes)))
-            break;
-        bytes += work->bytes;
-        take(queue, work);
-        list_append(&taken, work);
-    }
-    return taken.first;
-}
-
-/* What queue_pop hands out, if it is there. Under the lock. */
-static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
-{
-    uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
-    struct work *alone = room.alone ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
-    struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
-    if (shared != NULL && (alone == NULL || is_before(shared, alone)))
-        return take_sharing(queue, room, now_ns, expired);
-    if (alone != NULL) {
-        take(queue, alone);
-        alone->next = NULL;
-    }
-    return alone;
+    return waiting;
 }
 
 /* Without the lock. */
@@ -390,30 +439,23 @@ void queue_wake(struct queue *queue)
     pthread_cond_broadcast(&queue->changed);
 }
 
-/* Under the lock. */
-static void expire_list(struct queue *queue, struct list *list, uint64_t now_ns,
-                        struct list *expired)
-{
-    struct work *next;
-    for (struct work *work = list->first; work != NULL; work = next) {
-        next = work->next;
-        if (has_expired(work, now_ns)) {
-            take(queue, work);
-            list_append(expired, work);
-        } else if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns) {
-            queue->earliest_ns = work->deadline_ns;
-        }
-    }
-}
-
 void queue_expire(struct queue *queue, uint64_t now_ns)
 {
     struct list expired = {NULL, NULL};
+    struct work *work;
     pthread_mutex_lock(&queue->lock);
-    if (queue->earliest_ns <= now_ns) {
+    bool due = queue->earliest_ns <= now_ns;
+    if (due)
         queue->earliest_ns = UINT64_MAX;
-        for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
-            expire_list(queue, &queue->lists[i / PRIORITIES][i % PRIORITIES], now_ns, &expired);
+    for (uint32_t i = 0; due && i < queue->flow_count; i++) {
+        struct agenda *agenda = &queue->flows[i].agenda;
+        while ((work = agenda_first(agenda)) != NULL && has_expired(work, now_ns)) {
+            drop(queue, work);
+            list_append(&expired, work);
+        }
+        uint64_t earliest_ns = agenda_earliest_ns(agenda);
+        if (earliest_ns < queue->earliest_ns)
+            queue->earliest_ns = earliest_ns;
     }
     pthread_mutex_unlock(&queue->lock);
     end_expired(&expired);
@@ -422,14 +464,15 @@ void queue_expire(struct queue *queue, uint64_t now_ns)
 void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *detail)
 {
     struct list failed = {NULL, NULL};
-    pthread_mutex_lock(&queue->lock);
-    if (queue->failure.code == GEMMD_OK)
-        fault_set(&queue->failure, code, NULL, "%s", detail);
-    atomic_store(&queue->refusing, true);
     struct work *work;
-    for (int i = LANES * PRIORITIES - 1; i >= 0; i--)
-        while ((work = queue->lists[i / PRIORITIES][i % PRIORITIES].first) != NULL) {
-            take(queue, work);
+    pthread_mutex_lock(&queue->lock);
+    if (!queue->failed)
+        fault_set(&queue->failure, code, NULL, "%s", detail);
+    queue->failed = true;
+    atomic_store(&queue->refusing, true);
+    for (uint32_t i = 0; i < queue->flow_count; i++)
+        while ((work = agenda_first(&queue->flows[i].agenda)) != NULL) {
+            drop(queue, work);
             list_append(&failed, work);
         }
     pthread_mutex_unlock(&queue->lock);
@@ -443,10 +486,12 @@ void queue_close(struct queue *queue)
 
 struct queue_state queue_state(struct queue *queue)
 {
+    struct places_held held = places_held(queue->places);
+    struct queue_state state = {.reserved = (uint32_t)held.requests, .reserved_bytes = held.bytes};
     pthread_mutex_lock(&queue->lock);
-    struct queue_state state = queue->state;
+    state.waiting = atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) +
+                    atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed);
+    state.waiting_bytes = queue->waiting_bytes;
     pthread_mutex_unlock(&queue->lock);
-    state.reserved = (uint32_t)atomic_load(&queue->reserved);
-    state.reserved_bytes = atomic_load(&queue->reserved_bytes);
     return state;
 }

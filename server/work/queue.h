@@ -1,14 +1,29 @@
 /*
  * queue.h - the bounded queue between the I/O threads and a device's dispatch thread.
  *
- * Higher priority first, first come first served within one, in two lanes: works that run alone and
- * works that share a launch. Whoever takes work says of which there is room, and where there is
- * room for both they go by priority and arrival alike; a lane without room holds up only itself.
- * Bounded by count and by bytes,
- * exactly: a place is reserved at the headers (queue_reserve), turned into work (queue_push) and
- * given back (queue_release) when the request is over, so that it counts what waits, runs and is
- * being received alike. Places take no lock. Thread-safe. `done` callbacks are called by the thread
- * whose call ended the work, with no lock held.
+ * The order is that of priority; within one, tenants share fairly; within a tenant, the earliest
+ * deadline comes first, then those without one by arrival (agenda.h). Fairness stands before
+ * deadlines, because a deadline is what a client says it is: if it counted across tenants, whoever
+ * sends `timeout_ms=1` would pass all others for ever.
+ *
+ * Fair means equal bytes of work for all tenants that have some waiting, by start-time fair
+ * queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): each tenant has a tag that grows by the
+ * bytes of what was run for it, and the least tag is next. Two tenants that wait all the time are
+ * never further apart than the largest work of each. Deficit round robin gives the same shares, but
+ * its quantum has to be as large as the largest work, here a gigabyte, or it goes round and round
+ * until a large work's turn has come. A tenant who had nothing waiting for a while has saved up
+ * nothing.
+ *
+ * There are two lanes: works that run alone and works that share a launch. Whoever takes work says
+ * of which there is room, and where there is room for both they go by priority and arrival alike; a
+ * lane without room holds up only itself.
+ *
+ * Bounded by count and by bytes, in total and for each tenant, exactly (places.h): a place is
+ * reserved at the headers (queue_reserve), turned into work (queue_push) and given back
+ * (queue_release) when the request is over, so that it counts what waits, runs and is being
+ * received alike. Thread-safe. Pushing, popping and removing take O(1) steps for one tenant whose
+ * deadlines come in order, O(log n) for any others. `done` callbacks are called by the thread whose
+ * call ended the work, with no lock held.
  */
 #ifndef SERVER_WORK_QUEUE_H
 #define SERVER_WORK_QUEUE_H
@@ -16,28 +31,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/work/places.h"
 #include "server/work/work.h"
 
 struct queue;
 
-struct queue *queue_create(uint32_t max_requests, uint64_t max_bytes); /* NULL: out of memory */
+struct queue *queue_create(const struct places_limits *limits); /* NULL: out of memory */
 void queue_destroy(struct queue *queue); /* no work may wait in it; NULL is allowed */
 
-/* Takes a place for one request of `bytes`. GEMMD_ERR_QUEUE_FULL if count or bytes would exceed the
+/* Takes a place for one request of `bytes`. GEMMD_ERR_QUEUE_FULL if count or bytes would exceed a
  * limit (GEMMD_ERR_TOO_LARGE if they would in an empty queue too), GEMMD_ERR_DRAINING after
  * queue_close, queue_fail_all's code after that. */
-enum gemmd_error queue_reserve(struct queue *queue, uint64_t bytes, struct fault *fault);
+enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                               struct fault *fault);
 /* Adds `more` to the bytes of a place that has `bytes`: what is known only once the body is there.
  * GEMMD_ERR_QUEUE_FULL or GEMMD_ERR_TOO_LARGE as above, and the place is as it was; a queue that
  * was closed since takes it. */
-enum gemmd_error queue_reserve_more(struct queue *queue, uint64_t bytes, uint64_t more,
-                                    struct fault *fault);
+enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                                    uint64_t more, struct fault *fault);
 /* Gives a place back: the request is over, whatever became of it. */
-void queue_release(struct queue *queue, uint64_t bytes);
+void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes);
+/* The places, for their metrics and Retry-After. */
+struct places *queue_places(struct queue *queue);
 
 /* Hands work over; its place must have been reserved. Never fails; after queue_fail_all the work
  * ends at once, before this returns. */
 void queue_push(struct queue *queue, struct work *work);
+/* Takes back work that was pushed, if it still waits: `done` will not be called, and the work is
+ * the caller's again. False if it was popped or has ended: `done` was called, or will be. */
+bool queue_cancel(struct queue *queue, struct work *work);
 
 /* Takes work back that still waits: then true, and its `done` is never called. False if it was
  * handed out or has ended; then it goes on as if nothing had happened. The work must not be gone.
@@ -59,7 +81,8 @@ struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wai
 /* Makes a waiting pop, or else the next one that would wait, return at once. */
 void queue_wake(struct queue *queue);
 
-/* Ends work whose deadline has passed (`done` with GEMMD_ERR_DEADLINE); called by a timer. */
+/* Ends work whose deadline has passed (`done` with GEMMD_ERR_DEADLINE), within a millisecond or the
+ * next call; called by a timer. */
 void queue_expire(struct queue *queue, uint64_t now_ns);
 /* Ends all waiting work with `code`, and from now on all that is pushed; no more places are given.
  * Used when the device is lost or its dispatch thread ends. The first code stays. */
@@ -69,7 +92,7 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
  */
 void queue_close(struct queue *queue);
 
-/* For metrics and Retry-After; any thread. */
+/* For metrics; any thread. */
 struct queue_state {
     uint32_t waiting, reserved; /* pushed and not popped; places taken */
     uint64_t waiting_bytes, reserved_bytes;

@@ -15,6 +15,7 @@
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 #include "proto/error.h"
+#include "server/work/heap.h"
 
 /* Rows of bytes to move between the pool's host memory and the device's tensor memory, whichever
  * way. */
@@ -28,7 +29,10 @@ enum { WORK_COPIES_MAX = 3 };
 
 struct work {
     struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
-    uint64_t order;               /* the queue's */
+    struct heap_node node;        /* the queue's, like the next three */
+    uint64_t order;               /* of its arrival */
+    bool in_order;                /* in the agenda's list, not its heap */
+    bool waiting;                 /* pushed and neither popped nor ended */
     struct gemm_problem problem;  /* pointers into pinned host memory or tensor memory */
     const struct gemm_kernel *kernel;       /* NULL: no product */
     struct attention_problem attention;     /* likewise */
@@ -38,11 +42,11 @@ struct work {
     /* For the check, where the host cannot read what the problem points to: copies of it. */
     const void *host_a, *host_b;
     void *host_c;
-    bool waiting;      /* the queue's: it is in there */
     bool shares;       /* can share a launch with others (device_shares) */
     bool verify;       /* run Freivalds' check on the result before `done` */
+    uint32_t tenant;   /* whose it is: 0 ... the queue's tenants - 1 */
     uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX, higher first */
-    uint64_t bytes;    /* operands and result; what the queue's byte limit counts */
+    uint64_t bytes;    /* operands and result; what the queue's byte limits count */
     uint64_t device_offset,
         device_bytes;     /* reserved device memory; bytes 0 where the backend needs none */
     uint64_t deadline_ns; /* monotonic; 0 for none */

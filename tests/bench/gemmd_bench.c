@@ -5,32 +5,50 @@
 #include <string.h>
 
 #include "tests/bench/kernels.h"
+#include "tests/bench/ladder.h"
 #include "tests/bench/served.h"
 
 static void usage(FILE *to)
 {
-    fputs("usage: gemmd-bench kernels|served|error [OPTIONS]\n"
-          "kernels: checks every kernel for this GPU, then times it against the best of\n"
-          "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
-          "served: times products as the daemon computes them, operands laid out included\n"
-          "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, bf16, fused, f32out, odd, odd32;\n"
-          "--seconds, --out).\n"
-          "error: f32 products against f64 (--out).\n"
-          "  --dtype LIST      of bf16, f16, i8, tf32, f32 (default bf16)\n"
-          "  --shapes LIST     MxNxK,... instead of the built-in list\n"
-          "  --variants TEXT   only kernels with TEXT in their name\n"
-          "  --seconds S       stop after S seconds (default 280)\n"
-          "  --quick           fewer shapes and rounds\n"
-          "  --check-only      check, time nothing\n"
-          "  --no-check        time only\n"
-          "  --fused           time own kernels with a bias and gelu_tanh, cuBLASLt without\n"
-          "  --out FILE        write the tables there too (Markdown)\n",
-          to);
+    fputs(
+        "usage: gemmd-bench kernels|served|error|ladder [OPTIONS]\n"
+        "kernels: checks every kernel for this GPU, then times it against the best of\n"
+        "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
+        "served: times products as the daemon computes them, operands laid out included\n"
+        "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, bf16, fused, f32out, odd, odd32;\n"
+        "--seconds, --out).\n"
+        "error: f32 products against f64 (--out).\n"
+        "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
+        "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
+        "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
+        "  --dtype LIST      of bf16, f16, i8, tf32, f32 (default bf16)\n"
+        "  --shapes LIST     MxNxK,... instead of the built-in list\n"
+        "  --variants TEXT   only kernels with TEXT in their name\n"
+        "  --seconds S       stop after S seconds (default 280)\n"
+        "  --quick           fewer shapes and rounds\n"
+        "  --check-only      check, time nothing\n"
+        "  --no-check        time only\n"
+        "  --fused           time own kernels with a bias and gelu_tanh, cuBLASLt without\n"
+        "  --out FILE        write the tables there too (Markdown)\n",
+        to);
 }
 
 int main(int argc, char **argv)
 {
-    enum { DTYPE = 1, SHAPES, VARIANTS, SECONDS, QUICK, CHECK_ONLY, NO_CHECK, FUSED, OUT, HELP };
+    enum {
+        DTYPE = 1,
+        SHAPES,
+        VARIANTS,
+        SECONDS,
+        QUICK,
+        CHECK_ONLY,
+        NO_CHECK,
+        FUSED,
+        OUT,
+        CPU,
+        TILES,
+        HELP
+    };
     static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
                                             {"shapes", required_argument, NULL, SHAPES},
                                             {"variants", required_argument, NULL, VARIANTS},
@@ -40,9 +58,12 @@ int main(int argc, char **argv)
                                             {"no-check", no_argument, NULL, NO_CHECK},
                                             {"fused", no_argument, NULL, FUSED},
                                             {"out", required_argument, NULL, OUT},
+                                            {"cpu", no_argument, NULL, CPU},
+                                            {"tiles", no_argument, NULL, TILES},
                                             {"help", no_argument, NULL, HELP},
                                             {NULL, 0, NULL, 0}};
     struct bench_options options = {.seconds = 280};
+    struct ladder_options ladder = {0};
     for (int c; (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
         switch (c) {
         case DTYPE:
@@ -72,6 +93,12 @@ int main(int argc, char **argv)
         case OUT:
             options.out = optarg;
             break;
+        case CPU:
+            ladder.cpu = true;
+            break;
+        case TILES:
+            ladder.tiles = true;
+            break;
         case HELP:
             usage(stdout);
             return 0;
@@ -86,6 +113,11 @@ int main(int argc, char **argv)
     }
     if (strcmp(command, "error") == 0) {
         return bench_error(options.out);
+    }
+    if (strcmp(command, "ladder") == 0) {
+        ladder.shapes = options.shapes;
+        ladder.out = options.out;
+        return bench_ladder(&ladder);
     }
     if (strcmp(command, "kernels") != 0) {
         usage(stderr);

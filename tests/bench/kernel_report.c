@@ -42,11 +42,12 @@ static void report_heading(const struct bench_run *run, FILE *to)
     if (gmtime_r(&now, &utc)) {
         strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
     }
-    fprintf(to,
-            "\n## %s, %s\n\n%s; %s; gemmd %s. Row-major C = A·B%s, operands uniform in [-1, 1],"
-            " sets of them taken in turn (at least twice the L2).\n",
-            run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION,
-            run->transb ? ", B stored [n, k]" : "");
+    fprintf(
+        to,
+        "\n## %s, %s\n\n%s; %s; gemmd %s (%s). Row-major C = A·B%s, operands uniform in [-1, 1],"
+        " sets of them taken in turn (at least twice the L2).\n",
+        run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION, GEMMD_REVISION,
+        run->transb ? ", B stored [n, k]" : "");
     if (run->options->fused) {
         fprintf(to, "Own kernels add a bias and an activation, cuBLASLt does not.\n");
     }

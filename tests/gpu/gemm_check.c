@@ -8,6 +8,7 @@
  *   --quick    little of everything, for a run under compute-sanitizer, and no company
  *   --company  nothing else
  *   --large    also products of more than 2^31 elements
+ *   --kernels TEXT  only those with TEXT in their name
  */
 #include "tests/gpu/gemm_check.h"
 
@@ -18,6 +19,8 @@
 #include <string.h>
 
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
@@ -25,7 +28,7 @@
 #include "tests/product/product.h"
 #include "tests/product/random.h"
 
-enum { TRIALS_MAX = 128, LANES = 2 };
+enum { TRIALS_MAX = 160, LANES = 2 };
 
 /* Two streams with a context each, which must give the same bytes. */
 struct lane {
@@ -71,7 +74,8 @@ static double sum_error(const struct trial *trial, uint64_t k)
 {
     const double chain = product_sum_error(trial->dtype, k);
     const bool tensor_cores =
-        strcmp(trial->kernel->name, "cublas") == 0 || strcmp(trial->kernel->name, "wgmma") == 0;
+        strcmp(trial->kernel->name, "cublas") == 0 || strcmp(trial->kernel->name, "wgmma") == 0 ||
+        strncmp(trial->kernel->name, "tensor_core", strlen("tensor_core")) == 0;
     if (!tensor_cores || trial->dtype == GEMMD_F64)
         return chain;
     if (trial->precision == GEMM_PRECISION_TF32)
@@ -81,7 +85,7 @@ static double sum_error(const struct trial *trial, uint64_t k)
     return 2 * chain;
 }
 
-static void add_trials(struct check *check, const struct gemm_kernel *kernel)
+static void add_trials(struct check *check, const struct gemm_kernel *kernel, const char *family)
 {
     for (uint32_t i = 0; i < case_types_count(); i++) {
         const struct case_types types = case_types[i];
@@ -91,7 +95,8 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel)
             strcmp(kernel->name, "cublas") == 0 || strcmp(kernel->name, "wgmma") == 0;
         if (!kernel->takes(&small))
             continue;
-        struct trial trial = {.kernel = kernel, .dtype = types.dtype, .out = types.out};
+        struct trial trial = {
+            .kernel = kernel, .dtype = types.dtype, .out = types.out, .family = family};
         check->trials[check->count++] = trial;
         trial.precision = GEMM_PRECISION_TF32;
         if (rounds_to_tf32 && types.dtype == GEMMD_F32)
@@ -105,6 +110,20 @@ static struct gemm_device this_device(void)
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     return (struct gemm_device){GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
+}
+
+/* Those with `text` in their name. A kernel that comes in several tiles also tile by tile. */
+static void add_all(struct check *check, const struct gemm_device *device, const char *text)
+{
+    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
+        if (gemm_kernel_runs_on(*k, device) && strstr((*k)->name, text) != NULL)
+            add_trials(check, *k, NULL);
+    for (unsigned i = 0; i < REGISTER_TILES; i++)
+        if (strstr(register_tiled_kernels[i].name, text) != NULL)
+            add_trials(check, &register_tiled_kernels[i], "register_tiled");
+    for (unsigned i = 0; i < TENSOR_CORE_TILES; i++)
+        if (strstr(tensor_core_kernels[i].name, text) != NULL)
+            add_trials(check, &tensor_core_kernels[i], "tensor_core");
 }
 
 static void record(struct trial *trial, bool right, const struct gemm_problem *problem,
@@ -149,23 +168,49 @@ static void run_trial(struct check *check, struct trial *trial, struct product *
     free(first);
 }
 
+/* Whether the result, which is in `product`, has the bytes that the first of the family had. */
+static void compare_family(struct trial *trial, const struct product *product, const char **family,
+                           unsigned char *bytes)
+{
+    const struct product_buffer *c = &product->buffers[PRODUCT_C];
+    if (trial->family == NULL)
+        return;
+    if (*family == NULL || strcmp(*family, trial->family) != 0) {
+        *family = trial->family;
+        memcpy(bytes, c->data, c->bytes);
+        return;
+    }
+    record(trial, memcmp(bytes, c->data, c->bytes) == 0, &product->problem,
+           "other bits than the other tiles");
+}
+
 /* Computes one product with every kernel that takes its types. */
 static bool check_product(struct check *check, const struct gemm_problem *like, uint64_t gap,
                           enum product_fill fill, uint64_t seed, bool again)
 {
     struct product product;
     struct device_product device;
+    const char *family = NULL;
     if (!product_create(&product, like, gap, fill, seed)) {
         printf("no memory\n");
+        return false;
+    }
+    unsigned char *bytes = malloc(product.buffers[PRODUCT_C].bytes);
+    if (bytes == NULL) {
+        printf("no memory\n");
+        product_destroy(&product);
         return false;
     }
     bool done = device_product_create(&device, &product, check->quick, check->lanes[0].stream) &&
                 cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess;
     for (unsigned i = 0; i < check->count && done; i++) {
         struct trial *trial = &check->trials[i];
-        if (trial->dtype == like->dtype && trial->out == like->out)
-            run_trial(check, trial, &product, &device, again);
+        if (trial->dtype != like->dtype || trial->out != like->out)
+            continue;
+        run_trial(check, trial, &product, &device, again);
+        compare_family(trial, &product, &family, bytes);
     }
+    free(bytes);
     device_product_destroy(&device);
     product_destroy(&product);
     return done;
@@ -304,6 +349,7 @@ int main(int count, char **arguments)
 {
     static struct check check; /* large, and there is one */
     bool large = false, company = false;
+    const char *kernels = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
             check.quick = true;
@@ -311,8 +357,11 @@ int main(int count, char **arguments)
             large = true;
         } else if (strcmp(arguments[i], "--company") == 0) {
             company = true;
+        } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
+            kernels = arguments[++i];
         } else {
-            fprintf(stderr, "usage: gemmd-gpu-check [--quick | --company] [--large]\n");
+            fprintf(stderr, "usage: gemmd-gpu-check [--quick | --company] [--large] "
+                            "[--kernels TEXT]\n");
             return 2;
         }
     }
@@ -321,13 +370,11 @@ int main(int count, char **arguments)
     const struct gemm_device device = this_device();
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
-        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
-            if (gemm_kernel_runs_on(*k, &device))
-                add_trials(&check, *k);
+        add_all(&check, &device, kernels);
         done = company || check_all(&check);
         report(&check, &passed, &failed);
     }
-    if (done && !check.quick)
+    if (done && !check.quick && *kernels == '\0')
         company_check(&device, &passed, &failed);
     if (done && large)
         gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);

@@ -11,6 +11,7 @@ struct trial {
     const struct gemm_kernel *kernel;
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
+    const char *family; /* whose kernels give the same bits, or NULL */
     uint64_t passed, failed;
     double worst;    /* largest |error| / what rounding explains */
     char first[768]; /* what failed first */

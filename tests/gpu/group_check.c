@@ -71,11 +71,14 @@ int main(int argc, char **argv)
     }
     if (!open_bench(&bench))
         return EXIT_FAILURE;
-    if (check)
+    if (check) {
         group_check_bytes(&bench, &passed, &failed);
+        group_check_error(&bench, &passed, &failed);
+        group_check_stacks(&bench, &passed, &failed);
+    }
     if (timed && failed == 0 &&
         (!group_time_latency(&bench) || !group_time_throughput(&bench) ||
-         !group_time_crossover(&bench)))
+         !group_time_stacks(&bench) || !group_time_crossover(&bench)))
         failed++;
     gemm_context_destroy(bench.context);
     (void)cudaStreamDestroy(bench.stream);

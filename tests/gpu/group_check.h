@@ -35,9 +35,16 @@ double group_median(double *values, uint32_t count);
  * memory. */
 void group_check_bytes(struct group_bench *bench, uint64_t *passed, uint64_t *failed);
 
+/* Errors of f32 results next to those of chains. */
+void group_check_error(struct group_bench *bench, uint64_t *passed, uint64_t *failed);
+
+/* Rows of requests stacked on one B, next to each request alone. */
+void group_check_stacks(struct group_bench *bench, uint64_t *passed, uint64_t *failed);
+
 /* Times, printed. False if something failed. */
 bool group_time_latency(struct group_bench *bench);
 bool group_time_throughput(struct group_bench *bench);
 bool group_time_crossover(struct group_bench *bench);
+bool group_time_stacks(struct group_bench *bench);
 
 #endif

@@ -246,6 +246,21 @@ def test_bench(run):
     assert succeed(run("bench", "-m16", "-n16", "-k16", "--duration", "200ms")).stdout
 
 
+def test_bench_ladder(run):
+    """Every kernel of the daemon that takes the table's type has a time."""
+    info = json.loads(succeed(run("info", "--json")).stdout)
+    tables = json.loads(succeed(run("bench", "ladder", "-n", "256", "--json")).stdout)
+    assert [table["dtype"] for table in tables] == ["f32", "f32", "bf16"]
+    for table in tables:
+        able = {k["name"] for k in info["kernels"] if table["dtype"] in k["dtypes"]}
+        rows = {row["kernel"]: row["kernel_ms"] for row in table["rows"]}
+        assert set(rows) == able - {"grouped"}
+        for name, times in rows.items():
+            assert list(times) == ["256"] and times["256"] > 0, name
+    text = succeed(run("bench", "ladder", "-n", "256")).stdout.decode()
+    assert "| naive |" in text and "N = 4096" in text
+
+
 def test_help_and_version(run):
     assert succeed(run("--version")).stdout.startswith(b"gemmctl 0.")
     text = succeed(run("--help")).stdout.decode()

@@ -125,3 +125,4 @@ def test_job_result_that_cannot_be_written(run, tmp_path, rng):
     result = run("job", "result", job, "-o", "no/such/folder/C.npy")
     assert result.returncode == FAILED and b"no/such/folder" in result.stderr
     assert succeed(run("job", "result", job, "-o", "C.npy", "--timing")).returncode == DONE
+    succeed(run("job", "cancel", job))

@@ -26,7 +26,8 @@ def kernels(url, session):
 
 # The names on either backend; a name that this daemon's /info lacks has nothing to test here,
 # and one that this list lacks is an error.
-NAMES = ["naive", "tiled", "openblas", "cublas", "grouped", "wgmma"]
+NAMES = ["naive", "tiled", "tiled_padded", "double_buffered", "register_tiled", "tensor_core",
+         "openblas", "cublas", "grouped", "wgmma"]
 
 
 def test_all_names_are_known(kernels):

@@ -8,6 +8,41 @@ static struct simulated_device *simulated(struct device *device)
     return (struct simulated_device *)device;
 }
 
+static void fail(struct work *works)
+{
+    for (struct work *work = works; work != NULL; work = work->next)
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL, "a simulated failure");
+}
+
+/* What goes wrong with a launch already as it is made. */
+static void fall_over(struct device *device, struct work *works)
+{
+    for (struct work *work = works; work != NULL; work = work->next) {
+        enum simulated_event event = ((struct simulated_work *)work)->at_submit;
+        if (event == SIMULATED_LOST)
+            device_set_lost(device, "a simulated loss");
+        if (event == SIMULATED_FAILED)
+            fail(works);
+    }
+}
+
+/* A scripted work's own look. */
+static enum simulated_event look_at_script(const struct work *work)
+{
+    union {
+        const struct work *in;
+        struct simulated_work *out;
+    } scripted = {.in = work};
+    if (scripted.out->at_submit != SIMULATED_RUNNING)
+        return scripted.out->at_submit;
+    if (atomic_load(&scripted.out->held))
+        return SIMULATED_RUNNING;
+    if (atomic_load(&scripted.out->looks) == 0)
+        return atomic_load(&scripted.out->at_end);
+    atomic_fetch_sub(&scripted.out->looks, 1);
+    return SIMULATED_RUNNING;
+}
+
 static void simulated_submit(struct device *device, uint32_t slot, struct work *works)
 {
     if (slot == device->slots) {
@@ -17,6 +52,8 @@ static void simulated_submit(struct device *device, uint32_t slot, struct work *
     atomic_fetch_add(&simulated(device)->launches, 1);
     for (const struct work *work = works; work != NULL; work = work->next)
         atomic_fetch_add(&simulated(device)->submitted, 1);
+    if (simulated(device)->scripted)
+        fall_over(device, works);
 }
 
 static void simulated_compute(struct device *device, uint32_t slot, struct work *work)
@@ -69,12 +106,12 @@ static bool simulated_poll(struct device *device, uint32_t slot, struct work *wo
     enum simulated_event event = look_at_all(device, works);
     if (event == SIMULATED_LOST)
         device_set_lost(device, "a simulated loss");
+    if (event == SIMULATED_FAILED)
+        fail(works);
     for (struct work *work = works; work != NULL; work = work->next) {
         work->h2d_ns = 1000;
         work->kernel_ns = 2000;
         work->d2h_ns = 3000;
-        if (event == SIMULATED_FAILED)
-            work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL, "a simulated failure");
     }
     return event != SIMULATED_RUNNING;
 }
@@ -134,6 +171,14 @@ struct simulated_device *simulated_device_open(uint32_t slots,
                                                enum simulated_event (*look)(const struct work *))
 {
     return make(&simulated_ops, slots, look);
+}
+
+struct simulated_device *simulated_device_open_scripted(uint32_t slots)
+{
+    struct simulated_device *device = make(&simulated_ops, slots, look_at_script);
+    if (device != NULL)
+        device->scripted = true;
+    return device;
 }
 
 struct simulated_device *

@@ -8,7 +8,7 @@
 
 #include "server/device/device_ops.h"
 
-/* What a look at a work that was submitted finds. */
+/* What a submit brings about, or a look at a work that was submitted finds. */
 enum simulated_event {
     SIMULATED_RUNNING,
     SIMULATED_DONE,
@@ -21,9 +21,19 @@ enum simulated_probe {
     SIMULATED_PROBE_SILENT /* stays on the device */
 };
 
+/* A work and what is to become of it on a scripted device. */
+struct simulated_work {
+    struct work work;                    /* first */
+    enum simulated_event at_submit;      /* it starts RUNNING, or has ended so at once; */
+    atomic_bool held;                    /* runs while it is held, */
+    atomic_uint looks;                   /* and then for so many looks more; */
+    _Atomic enum simulated_event at_end; /* ends so */
+};
+
 struct simulated_device {
     struct device base; /* first; to be given to whoever wants a device */
     enum simulated_event (*look)(const struct work *work);
+    bool scripted; /* all works are simulated_work */
     _Atomic enum simulated_probe probe;
     atomic_uint submitted, launches, probes; /* how many so far */
 };
@@ -33,7 +43,9 @@ struct simulated_device {
  * that polls. Ended by device_close. */
 struct simulated_device *simulated_device_open(uint32_t slots,
                                                enum simulated_event (*look)(const struct work *));
-/* As above, but like the CPU: one stream, and a submit returns when the work has ended. */
+/* As above, but each work says itself what becomes of it. */
+struct simulated_device *simulated_device_open_scripted(uint32_t slots);
+/* As the first, but like the CPU: one stream, and a submit returns when the work has ended. */
 struct simulated_device *
     simulated_device_open_computing(enum simulated_event (*look)(const struct work *));
 

@@ -11,7 +11,7 @@
 #include "server/work/dispatch.h"
 #include "simulated_device.h"
 
-enum { ITEMS_MAX = 64, PROBE_MS = 60000, PRODUCERS = 3, EACH = 500, MAX_BATCH = 4 };
+enum { ITEMS_MAX = 64, PROBE_MS = 60000, PRODUCERS = 3, EACH = 500, MAX_BATCH = 4, TENANTS = 3 };
 
 /* What the host's check says, and whether it takes its time. In place of the kernels room's. */
 struct check {
@@ -96,7 +96,7 @@ static struct item *add(enum simulated_event event)
 
 static void push(struct item *item)
 {
-    ck_assert_int_eq(queue_reserve(stage.queue, 0, NULL), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_OK);
     item->work.queued_ns = clock_now_ns();
     queue_push(stage.queue, &item->work);
 }
@@ -155,7 +155,8 @@ static void start_on(struct simulated_device *device, uint32_t places)
 {
     struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     stage.device = device;
-    stage.queue = queue_create(places, 0);
+    const struct places_limits limits = {.requests = places, .tenants = TENANTS};
+    stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
                                     metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
@@ -170,7 +171,7 @@ static void start(uint32_t slots, uint32_t places)
 static void stop(void)
 {
     queue_close(stage.queue);
-    dispatch_stop(stage.dispatch);
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
     queue_destroy(stage.queue);
     metrics_destroy(stage.metrics);
     device_close(&stage.device->base);
@@ -472,7 +473,7 @@ START_TEST(a_lost_device_fails_everything_once)
     for (int i = 0; i < 5; i++) /* two on the device, three waiting */
         items[i] = add_and_push(SIMULATED_RUNNING);
     wait_until_submitted(2);
-    ck_assert_int_eq(queue_reserve(stage.queue, 0, NULL), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_OK);
     end(items[1], SIMULATED_LOST);
     for (int i = 0; i < 5; i++)
         wait_until_ended(items[i]);
@@ -544,7 +545,7 @@ START_TEST(stopping_finishes_what_was_accepted)
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, let_go, NULL), 0);
     queue_close(stage.queue);
-    dispatch_stop(stage.dispatch);
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
     for (uint32_t i = 0; i < stage.count; i++) {
         ck_assert_uint_eq(atomic_load(&stage.items[i].ended), 1);
         ck_assert_int_eq(stage.items[i].work.status, GEMMD_OK);
@@ -567,7 +568,7 @@ START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
     for (int i = 0; i < 3; i++)
         items[i] = add_and_push(SIMULATED_RUNNING);
     wait_until_submitted(1);
-    ck_assert_int_eq(queue_reserve(stage.queue, 0, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
     ck_assert(probe(PROBE_MS, NULL));
     ck_assert_uint_eq(atomic_load(&stage.device->probes), 1);
     ck_assert_uint_eq(device_in_flight(&stage.device->base), 1);
@@ -773,13 +774,13 @@ static void *produce(void *argument)
         item->work.verify = i % 5 == 0;
         item->work.deadline_ns = i % 13 == 0 ? clock_now_ns() + 20000 : 0;
         item->work.done = item_done;
-        while (queue_reserve(stage.queue, 0, NULL) != GEMMD_OK)
+        while (queue_reserve(stage.queue, 0, 0, NULL) != GEMMD_OK)
             wait_a_little();
         item->work.queued_ns = clock_now_ns();
         queue_push(stage.queue, &item->work);
         if (i % 8 == 7)
             wait_until_ended(item);
-        queue_release(stage.queue, 0);
+        queue_release(stage.queue, 0, 0);
     }
     return NULL;
 }

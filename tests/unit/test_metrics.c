@@ -186,6 +186,34 @@ START_TEST(durations_fall_into_the_bucket_they_reach)
 }
 END_TEST
 
+START_TEST(tenants_are_those_given)
+{
+    struct metrics_gauges gauges = {.tenant_capacity_requests = 21,
+                                    .tenant_capacity_bytes = 22,
+                                    .refused = {31, 32, 33, 34},
+                                    .tenants = {{"alice", 41, 42}, {"(others)", 43, 44}},
+                                    .tenant_count = 2};
+    struct metrics *metrics = metrics_create(1, &identity);
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    assert_sample(text, "gemmd_tenant_capacity_requests", "21");
+    assert_sample(text, "gemmd_tenant_capacity_bytes", "22");
+    assert_sample(text, "gemmd_queue_refused_total{limit=\"queue-requests\"}", "31");
+    assert_sample(text, "gemmd_queue_refused_total{limit=\"queue-bytes\"}", "32");
+    assert_sample(text, "gemmd_queue_refused_total{limit=\"tenant-requests\"}", "33");
+    assert_sample(text, "gemmd_queue_refused_total{limit=\"tenant-bytes\"}", "34");
+    assert_sample(text, "gemmd_tenant_requests{tenant=\"alice\"}", "41");
+    assert_sample(text, "gemmd_tenant_bytes{tenant=\"alice\"}", "42");
+    assert_sample(text, "gemmd_tenant_requests{tenant=\"(others)\"}", "43");
+    assert_sample(text, "gemmd_tenant_bytes{tenant=\"(others)\"}", "44");
+    free(text);
+    gauges.tenant_count = 0;
+    text = expose(metrics, &gauges, METRICS_TEXT);
+    ck_assert_ptr_null(strstr(text, "alice"));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
 START_TEST(gauges_are_those_given)
 {
     const struct metrics_gauges gauges = {.requests_waiting = 1,
@@ -362,6 +390,7 @@ int main(void)
     tcase_add_test(tests, errors_of_one_status_are_one_series);
     tcase_add_test(tests, types_that_no_product_takes_have_no_series);
     tcase_add_test(tests, durations_fall_into_the_bucket_they_reach);
+    tcase_add_test(tests, tenants_are_those_given);
     tcase_add_test(tests, gauges_are_those_given);
     tcase_add_test(tests, the_process_is_this_one);
     tcase_add_test(tests, build_info_is_escaped);

@@ -34,6 +34,15 @@ static void item_init(struct item *item, uint32_t number, uint32_t priority, uin
     item->work.done = item_done;
 }
 
+/* Of one tenant, without limits of his own. */
+static struct queue *create(uint32_t requests, uint64_t bytes)
+{
+    const struct places_limits limits = {.requests = requests, .bytes = bytes, .tenants = 1};
+    struct queue *queue = queue_create(&limits);
+    ck_assert_ptr_nonnull(queue);
+    return queue;
+}
+
 /* Whatever comes, one at a time. */
 static struct work *pop_any(struct queue *queue, uint64_t wait_ns)
 {
@@ -43,7 +52,7 @@ static struct work *pop_any(struct queue *queue, uint64_t wait_ns)
 
 static void push(struct queue *queue, struct item *item)
 {
-    ck_assert_int_eq(queue_reserve(queue, item->work.bytes, NULL), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, item->work.bytes, NULL), GEMMD_OK);
     queue_push(queue, &item->work);
 }
 
@@ -59,7 +68,7 @@ START_TEST(higher_priority_first_then_first_come)
     static const uint32_t priorities[] = {4, 0, 9, 4, 9, 5, 0, 4};
     static const uint32_t expected[] = {2, 4, 5, 0, 3, 7, 1, 6};
     struct item items[8];
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     for (uint32_t i = 0; i < 8; i++) {
         item_init(&items[i], i, priorities[i], 0);
         push(queue, &items[i]);
@@ -99,7 +108,7 @@ START_TEST(those_that_share_come_together)
     struct item items[6];
     char text[64];
     struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     push_mixed(queue, items, 6, 0x2a); /* 1, 3 and 5 */
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "0");
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3 5");
@@ -118,7 +127,7 @@ START_TEST(a_chain_is_bounded_by_count_and_by_bytes)
     char text[64];
     struct queue_room few = {.shared = 2, .shared_bytes = 1000};
     struct queue_room light = {.shared = 8, .shared_bytes = 29}, least = {.shared = 8};
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     push_mixed(queue, items, 6, 0x3f);
     ck_assert_str_eq(numbers_of(queue_pop(queue, few, 0), text), "0 1");
     ck_assert_str_eq(numbers_of(queue_pop(queue, light, 0), text), "2 3");
@@ -134,7 +143,7 @@ START_TEST(the_more_urgent_come_first_in_a_chain)
     struct item items[6];
     char text[64];
     struct queue_room room = {.alone = true, .shared = 5, .shared_bytes = 1000};
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     for (uint32_t i = 0; i < 6; i++) {
         item_init(&items[i], i, priorities[i], 0);
         items[i].work.shares = true;
@@ -152,7 +161,7 @@ START_TEST(a_lane_without_room_holds_up_only_itself)
     char text[64];
     struct queue_room only_shared = {.shared = 8, .shared_bytes = 1000};
     struct queue_room only_alone = {.alone = true}, none = {.alone = false};
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     push_mixed(queue, items, 4, 0xc); /* 2 and 3 share, and came last */
     ck_assert_ptr_null(queue_pop(queue, none, 0));
     ck_assert_str_eq(numbers_of(queue_pop(queue, only_shared, 0), text), "2 3");
@@ -169,7 +178,7 @@ START_TEST(what_expired_is_in_no_chain)
     struct item items[5];
     char text[64];
     struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     for (uint32_t i = 0; i < 5; i++) {
         item_init(&items[i], i, 4, i % 2 == 0 ? clock_now_ns() : UINT64_MAX);
         items[i].work.shares = true;
@@ -188,7 +197,7 @@ END_TEST
 START_TEST(what_comes_later_can_pass_what_waits)
 {
     struct item low, high;
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     item_init(&low, 1, 0, 0);
     item_init(&high, 2, 9, 0);
     push(queue, &low);
@@ -204,15 +213,15 @@ END_TEST
 START_TEST(the_count_is_exact)
 {
     struct fault fault;
-    struct queue *queue = queue_create(3, 1000);
+    struct queue *queue = create(3, 1000);
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_ERR_QUEUE_FULL);
+        ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_int_eq(fault.code, GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "3 requests"));
-    queue_release(queue, 1);
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_ERR_QUEUE_FULL);
+    queue_release(queue, 0, 1);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     queue_destroy(queue);
 }
 END_TEST
@@ -220,16 +229,16 @@ END_TEST
 START_TEST(the_bytes_are_exact)
 {
     struct fault fault;
-    struct queue *queue = queue_create(100, 1000);
-    ck_assert_int_eq(queue_reserve(queue, 999, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 2, &fault), GEMMD_ERR_QUEUE_FULL);
+    struct queue *queue = create(100, 1000);
+    ck_assert_int_eq(queue_reserve(queue, 0, 999, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 2, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "999 of 1000"));
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 0, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 0, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
-    queue_release(queue, 999);
-    ck_assert_int_eq(queue_reserve(queue, 999, &fault), GEMMD_OK);
+    queue_release(queue, 0, 999);
+    ck_assert_int_eq(queue_reserve(queue, 0, 999, &fault), GEMMD_OK);
     queue_destroy(queue);
 }
 END_TEST
@@ -237,21 +246,21 @@ END_TEST
 START_TEST(a_place_can_grow)
 {
     struct fault fault;
-    struct queue *queue = queue_create(2, 1000);
-    ck_assert_int_eq(queue_reserve(queue, 100, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 300, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve_more(queue, 100, 601, &fault), GEMMD_ERR_QUEUE_FULL);
+    struct queue *queue = create(2, 1000);
+    ck_assert_int_eq(queue_reserve(queue, 0, 100, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 300, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 601, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "300 of 1000"));
     ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701"));
-    ck_assert_int_eq(queue_reserve_more(queue, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
-    ck_assert_int_eq(queue_reserve_more(queue, 100, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
     queue_close(queue);                                        /* what has a place keeps it */
-    ck_assert_int_eq(queue_reserve_more(queue, 100, 600, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 600, &fault), GEMMD_OK);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
     ck_assert_uint_eq(queue_state(queue).reserved, 2);
-    queue_release(queue, 700);
-    queue_release(queue, 300);
+    queue_release(queue, 0, 700);
+    queue_release(queue, 0, 300);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 0);
     queue_destroy(queue);
 }
@@ -260,11 +269,11 @@ END_TEST
 START_TEST(what_never_fits_is_not_told_to_come_back)
 {
     struct fault fault;
-    struct queue *queue = queue_create(1, 1000);
-    ck_assert_int_eq(queue_reserve(queue, 1000, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve(queue, 1000, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_int_eq(queue_reserve(queue, 1001, &fault), GEMMD_ERR_TOO_LARGE);
-    ck_assert_int_eq(queue_reserve(queue, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
+    struct queue *queue = create(1, 1000);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1000, &fault), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1000, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1001, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(queue_reserve(queue, 0, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
     queue_destroy(queue);
 }
 END_TEST
@@ -272,7 +281,7 @@ END_TEST
 START_TEST(a_place_is_held_until_it_is_given_back)
 {
     struct item item;
-    struct queue *queue = queue_create(1, 10);
+    struct queue *queue = create(1, 10);
     item_init(&item, 1, 4, 0);
     push(queue, &item);
     struct queue_state state = queue_state(queue);
@@ -285,9 +294,9 @@ START_TEST(a_place_is_held_until_it_is_given_back)
     ck_assert_uint_eq(state.waiting_bytes, 0);
     ck_assert_uint_eq(state.reserved, 1);
     ck_assert_uint_eq(state.reserved_bytes, 10);
-    ck_assert_int_eq(queue_reserve(queue, 0, NULL), GEMMD_ERR_QUEUE_FULL);
-    queue_release(queue, 10);
-    ck_assert_int_eq(queue_reserve(queue, 10, NULL), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
+    queue_release(queue, 0, 10);
+    ck_assert_int_eq(queue_reserve(queue, 0, 10, NULL), GEMMD_OK);
     queue_destroy(queue);
 }
 END_TEST
@@ -304,7 +313,7 @@ START_TEST(expired_work_is_not_popped)
 {
     struct item items[4];
     uint64_t past = clock_now_ns(), future = past + UINT64_C(3600000000000);
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     item_init(&items[0], 0, 9, past);
     item_init(&items[1], 1, 9, future);
     item_init(&items[2], 2, 4, past);
@@ -323,7 +332,7 @@ END_TEST
 START_TEST(pop_ends_the_expired_even_if_nothing_else_waits)
 {
     struct item item;
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     item_init(&item, 0, 4, clock_now_ns());
     push(queue, &item);
     ck_assert_ptr_null(pop_any(queue, 0));
@@ -335,7 +344,7 @@ END_TEST
 START_TEST(expire_ends_what_is_due_and_nothing_else)
 {
     struct item items[6];
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     uint64_t base = clock_now_ns() + UINT64_C(3600000000000);
     for (uint32_t i = 0; i < 5; i++)
         item_init(&items[i], i, i % 3, base + i);
@@ -363,13 +372,13 @@ struct caller {
 static void release_place(struct work *work)
 {
     struct caller *caller = (struct caller *)work;
-    queue_release(caller->queue, work->bytes);
+    queue_release(caller->queue, 0, work->bytes);
     item_done(work);
 }
 
 START_TEST(done_may_call_back)
 {
-    struct queue *queue = queue_create(1, 10);
+    struct queue *queue = create(1, 10);
     struct caller caller = {.queue = queue};
     item_init(&caller.item, 0, 4, clock_now_ns());
     caller.item.work.done = release_place;
@@ -392,11 +401,11 @@ START_TEST(failing_ends_what_waits_and_what_comes)
 {
     struct item waiting, late;
     struct fault fault;
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     item_init(&waiting, 0, 4, 0);
     item_init(&late, 1, 4, 0);
     push(queue, &waiting);
-    ck_assert_int_eq(queue_reserve(queue, 10, NULL), GEMMD_OK); /* its body is still arriving */
+    ck_assert_int_eq(queue_reserve(queue, 0, 10, NULL), GEMMD_OK); /* its body is still arriving */
     queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "an illegal address");
     queue_push(queue, &late.work);
     for (int i = 0; i < 2; i++) {
@@ -405,10 +414,10 @@ START_TEST(failing_ends_what_waits_and_what_comes)
         ck_assert_int_eq(item->work.status, GEMMD_ERR_DEVICE_LOST);
         ck_assert_str_eq(item->work.fault.detail, "an illegal address");
     }
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_ERR_DEVICE_LOST);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_str_eq(fault.detail, "an illegal address");
     queue_fail_all(queue, GEMMD_ERR_DRAINING, "later");
-    ck_assert_int_eq(queue_reserve(queue, 1, &fault), GEMMD_ERR_DEVICE_LOST);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_uint_eq(queue_state(queue).waiting, 0);
     queue_destroy(queue);
 }
@@ -419,7 +428,7 @@ START_TEST(only_what_waits_can_be_taken_back)
     struct item items[3];
     char text[64];
     struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     item_init(&items[0], 0, 4, 0);
     ck_assert(!queue_cancel(queue, &items[0].work)); /* it was never pushed */
     push_mixed(queue, items, 3, (uint32_t)_i * 7);
@@ -441,13 +450,13 @@ END_TEST
 START_TEST(closing_refuses_places_and_keeps_promises)
 {
     struct item before, after;
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     item_init(&before, 0, 4, 0);
     item_init(&after, 1, 4, 0);
     push(queue, &before);
-    ck_assert_int_eq(queue_reserve(queue, 10, NULL), GEMMD_OK);
+    ck_assert_int_eq(queue_reserve(queue, 0, 10, NULL), GEMMD_OK);
     queue_close(queue);
-    ck_assert_int_eq(queue_reserve(queue, 1, NULL), GEMMD_ERR_DRAINING);
+    ck_assert_int_eq(queue_reserve(queue, 0, 1, NULL), GEMMD_ERR_DRAINING);
     queue_push(queue, &after.work);
     ck_assert_uint_eq(pop_number(queue), 0);
     ck_assert_uint_eq(pop_number(queue), 1);
@@ -463,7 +472,7 @@ static void *pop_one(void *queue)
 START_TEST(a_push_ends_a_wait)
 {
     struct item item;
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     pthread_t thread;
     void *popped;
     item_init(&item, 0, 4, 0);
@@ -477,7 +486,7 @@ END_TEST
 
 START_TEST(a_wake_ends_a_wait_before_or_after_it_begins)
 {
-    struct queue *queue = queue_create(8, 80);
+    struct queue *queue = create(8, 80);
     pthread_t thread;
     void *popped;
     ck_assert_int_eq(pthread_create(&thread, NULL, pop_one, queue), 0);
@@ -488,6 +497,112 @@ START_TEST(a_wake_ends_a_wait_before_or_after_it_begins)
     ck_assert_ptr_null(pop_any(queue, UINT64_MAX));
     ck_assert_ptr_null(pop_any(queue, 1000)); /* the wake was used up: this one times out */
     queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(the_earliest_deadline_first_within_a_tenant)
+{
+    static const uint64_t seconds[] = {0, 30, 10, 0, 20, 10, 3600};
+    static const uint32_t expected[] = {2, 5, 4, 1, 6, 0, 3};
+    struct item items[7];
+    struct queue *queue = create(8, 80);
+    uint64_t base = clock_now_ns();
+    for (uint32_t i = 0; i < 7; i++) {
+        item_init(&items[i], i, 4, seconds[i] == 0 ? 0 : base + seconds[i] * 1000000000);
+        push(queue, &items[i]);
+    }
+    for (uint32_t i = 0; i < 7; i++)
+        ck_assert_uint_eq(pop_number(queue), expected[i]);
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(a_priority_stands_above_any_deadline)
+{
+    struct item urgent, important;
+    struct queue *queue = create(8, 80);
+    item_init(&urgent, 1, 3, clock_now_ns() + 1000000000);
+    item_init(&important, 2, 4, 0);
+    push(queue, &urgent);
+    push(queue, &important);
+    ck_assert_uint_eq(pop_number(queue), 2);
+    ck_assert_uint_eq(pop_number(queue), 1);
+    queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(a_work_can_be_taken_back_while_it_waits_and_only_then)
+{
+    struct item items[3];
+    struct queue *queue = create(8, 80);
+    for (uint32_t i = 0; i < 3; i++) {
+        item_init(&items[i], i, 4, i == 2 ? clock_now_ns() : 0);
+        push(queue, &items[i]);
+    }
+    ck_assert(queue_cancel(queue, &items[0].work));
+    ck_assert(!queue_cancel(queue, &items[0].work));
+    ck_assert_uint_eq(queue_state(queue).waiting, 2);
+    ck_assert_uint_eq(queue_state(queue).waiting_bytes, 20);
+    ck_assert_uint_eq(pop_number(queue), 1);
+    ck_assert(!queue_cancel(queue, &items[1].work)); /* popped */
+    ck_assert(!queue_cancel(queue, &items[2].work)); /* expired */
+    ck_assert_uint_eq(atomic_load(&items[2].ended), 1);
+    queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "gone");
+    queue_push(queue, &items[0].work);
+    ck_assert(!queue_cancel(queue, &items[0].work)); /* failed */
+    ck_assert_uint_eq(atomic_load(&items[0].ended), 1);
+    ck_assert_uint_eq(atomic_load(&items[1].ended), 0);
+    queue_destroy(queue);
+}
+END_TEST
+
+/* One thread takes back what another pops and a third expires: each work has one end. */
+struct race {
+    struct queue *queue;
+    struct item *items;
+    atomic_bool over;
+    uint32_t removed;
+};
+
+static void *take_back(void *argument)
+{
+    struct race *race = argument;
+    for (uint32_t i = 0; i < EACH; i++) {
+        struct item *item = &race->items[i];
+        item_init(item, i, i % 10, i % 3 == 0 ? clock_now_ns() + i % 5 * 1000 : 0);
+        queue_push(race->queue, &item->work);
+        if (i % 2 == 0)
+            continue;
+        if (queue_cancel(race->queue, &race->items[i - 1].work)) {
+            race->removed++;
+            item_done(&race->items[i - 1].work);
+        }
+    }
+    atomic_store(&race->over, true);
+    return NULL;
+}
+
+START_TEST(taking_back_races_with_popping)
+{
+    static struct item items[EACH];
+    struct race race = {.queue = create(8, 80), .items = items};
+    pthread_t thread;
+    uint32_t popped = 0, expired = 0;
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_back, &race), 0);
+    while (!atomic_load(&race.over) || queue_state(race.queue).waiting > 0) {
+        struct item *item = (struct item *)pop_any(race.queue, 0);
+        if (item != NULL) {
+            item_done(&item->work);
+            popped++;
+        }
+    }
+    pthread_join(thread, NULL);
+    for (int i = 0; i < EACH; i++) {
+        ck_assert_uint_eq(atomic_load(&items[i].ended), 1);
+        expired += items[i].work.status == GEMMD_ERR_DEADLINE;
+    }
+    ck_assert_uint_eq(popped + race.removed + expired, EACH);
+    queue_destroy(race.queue);
 }
 END_TEST
 
@@ -507,7 +622,7 @@ static void *produce(void *argument)
         struct item *item = &load->items[i];
         item_init(item, i, load->priority, i % 7 == 0 ? clock_now_ns() + 1000 : 0);
         item->work.done = item_done;
-        while (queue_reserve(load->queue, item->work.bytes, NULL) != GEMMD_OK)
+        while (queue_reserve(load->queue, 0, item->work.bytes, NULL) != GEMMD_OK)
             sched_yield();
         queue_push(load->queue, &item->work);
         if (i % 100 == 0)
@@ -515,7 +630,7 @@ static void *produce(void *argument)
         /* Now and then all of it has ended before more is made. */
         while (i % 16 == 15 && atomic_load(&item->ended) == 0)
             sched_yield();
-        queue_release(load->queue, item->work.bytes);
+        queue_release(load->queue, 0, item->work.bytes);
     }
     atomic_fetch_sub(load->producing, 1);
     return NULL;
@@ -524,7 +639,7 @@ static void *produce(void *argument)
 START_TEST(threads_lose_and_double_nothing)
 {
     static struct item items[PRODUCERS][EACH];
-    struct queue *queue = queue_create(16, 80);
+    struct queue *queue = create(16, 80);
     struct load loads[PRODUCERS];
     pthread_t threads[PRODUCERS];
     atomic_uint producing = PRODUCERS;
@@ -538,8 +653,10 @@ START_TEST(threads_lose_and_double_nothing)
         if (item == NULL)
             continue;
         popped++;
-        ck_assert_uint_ge(item->number, last[item->work.priority]);
-        last[item->work.priority] = item->number;
+        if (item->work.deadline_ns == 0) { /* those with one pass the others */
+            ck_assert_uint_ge(item->number, last[item->work.priority]);
+            last[item->work.priority] = item->number;
+        }
         item_done(&item->work);
     }
     for (int i = 0; i < PRODUCERS; i++) {
@@ -584,6 +701,10 @@ int main(void)
     tcase_add_test(tests, closing_refuses_places_and_keeps_promises);
     tcase_add_test(tests, a_push_ends_a_wait);
     tcase_add_test(tests, a_wake_ends_a_wait_before_or_after_it_begins);
+    tcase_add_test(tests, the_earliest_deadline_first_within_a_tenant);
+    tcase_add_test(tests, a_priority_stands_above_any_deadline);
+    tcase_add_test(tests, a_work_can_be_taken_back_while_it_waits_and_only_then);
+    tcase_add_test(tests, taking_back_races_with_popping);
     tcase_add_test(tests, threads_lose_and_double_nothing);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

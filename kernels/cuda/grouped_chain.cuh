@@ -1,13 +1,14 @@
 /*
- * grouped_multiply.cuh - a warp's 32 x 32 part of a tile, from slabs in shared memory.
+ * grouped_chain.cuh - a warp's 32 x 32 part of a tile by chains of multiply-adds, from slabs in
+ * shared memory.
  *
  * Lanes are 4 x 8; each computes 8 rows x 4 columns, every element one chain of fused
  * multiply-adds in the order of k, whatever the tile, its neighbours and the slabs are. Which rows
  * and columns are a lane's depends on how the operands lie, such that its loads are of 16 bytes
  * (of 4 elements where those are shorter) and without bank conflicts.
  */
-#ifndef KERNELS_CUDA_GROUPED_MULTIPLY_CUH
-#define KERNELS_CUDA_GROUPED_MULTIPLY_CUH
+#ifndef KERNELS_CUDA_GROUPED_CHAIN_CUH
+#define KERNELS_CUDA_GROUPED_CHAIN_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -18,9 +19,11 @@
 namespace grouped
 {
 
-constexpr uint32_t WARP_TILE = 32;
 constexpr uint32_t ROW_LANES = 4, COLUMN_LANES = 8;
 constexpr uint32_t ROWS = WARP_TILE / ROW_LANES, COLUMNS = WARP_TILE / COLUMN_LANES; // of a lane
+
+/* Elements of k that are multiplied at a time. */
+template <typename In> constexpr uint32_t CHUNK = sizeof(In) == 8 ? 2 : 4;
 
 /* Where the lane's i-th row (of LANES = ROW_LANES) or column is in the warp's part. */
 template <uint32_t LANES>
@@ -123,13 +126,13 @@ static __device__ __forceinline__ void load_chunk(const char *slab, uint32_t fir
                 to[k][i] = packet[k];
         }
     } else {
-        const In *from = (const In *)slab + chunk * CHUNK<In> * TILE + first + lane * 4;
+        const In *from = (const In *)(slab + chunk * CHUNK<In> * LINE_PITCH<In>)+first + lane * 4;
 #pragma unroll
         for (uint32_t k = 0; k < CHUNK<In>; k++)
 #pragma unroll
             for (uint32_t i = 0; i < COUNT; i += CHUNK<In>) {
                 Sum packet[CHUNK<In>];
-                load_packet(from + k * TILE + i / 4 * 4 * LANES + i % 4, packet);
+                load_packet(from + k * (LINE_PITCH<In> / size) + i / 4 * 4 * LANES + i % 4, packet);
 #pragma unroll
                 for (uint32_t j = 0; j < CHUNK<In>; j++)
                     to[k][i + j] = packet[j];
@@ -170,8 +173,8 @@ static __device__ __forceinline__ void multiply_as(Sum (&sums)[ROWS][COLUMNS], c
                                                    uint32_t first_row, uint32_t first_column,
                                                    uint32_t chunks)
 {
-    const uint32_t row_lane = threadIdx.x % 32 / COLUMN_LANES;
-    const uint32_t column_lane = threadIdx.x % COLUMN_LANES;
+    const uint32_t row_lane = thread() % 32 / COLUMN_LANES;
+    const uint32_t column_lane = thread() % COLUMN_LANES;
     const char *a = slab, *b = slab + OPERAND_BYTES;
 #pragma unroll 1
     for (uint32_t chunk = 0; chunk < chunks; chunk++) {
@@ -194,22 +197,52 @@ static __device__ __forceinline__ void multiply_as(Sum (&sums)[ROWS][COLUMNS], c
     }
 }
 
-/* Adds the first `depth` elements of k of a slab. */
-template <typename In, typename Sum>
-static __device__ __forceinline__ void multiply_slab(Sum (&sums)[ROWS][COLUMNS], const char *slab,
-                                                     uint32_t first_row, uint32_t first_column,
-                                                     uint32_t depth, bool a_along_k, bool b_along_k)
-{
-    const uint32_t chunks = (depth + CHUNK<In> - 1) / CHUNK<In>;
-    if (a_along_k && b_along_k)
-        multiply_as<In, Sum, true, true>(sums, slab, first_row, first_column, chunks);
-    else if (a_along_k)
-        multiply_as<In, Sum, true, false>(sums, slab, first_row, first_column, chunks);
-    else if (b_along_k)
-        multiply_as<In, Sum, false, true>(sums, slab, first_row, first_column, chunks);
-    else
-        multiply_as<In, Sum, false, false>(sums, slab, first_row, first_column, chunks);
-}
+/* A warp's sums. */
+template <typename In, typename Sum> struct chain_sums {
+    static constexpr uint32_t FILL = CHUNK<In>;
+    static constexpr bool EXACT_RANGE = true, SHIFTED = false;
+    Sum sums[ROWS][COLUMNS];
+
+    __device__ __forceinline__ chain_sums()
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < ROWS; i++)
+#pragma unroll
+            for (uint32_t j = 0; j < COLUMNS; j++)
+                sums[i][j] = 0;
+    }
+
+    /* Adds the first `depth` elements of k of a slab. */
+    __device__ __forceinline__ void add(const char *slab, const struct source (&operands)[2],
+                                        const struct part &part, uint32_t depth)
+    {
+        (void)operands;
+        const uint32_t chunks = (depth + FILL - 1) / FILL;
+        if (part.a_along_k && part.b_along_k)
+            multiply_as<In, Sum, true, true>(sums, slab, part.row, part.column, chunks);
+        else if (part.a_along_k)
+            multiply_as<In, Sum, true, false>(sums, slab, part.row, part.column, chunks);
+        else if (part.b_along_k)
+            multiply_as<In, Sum, false, true>(sums, slab, part.row, part.column, chunks);
+        else
+            multiply_as<In, Sum, false, false>(sums, slab, part.row, part.column, chunks);
+    }
+
+    /* Into [32][pitch]. */
+    template <typename Value>
+    __device__ __forceinline__ void put(Value *values, uint32_t pitch,
+                                        const struct part &part) const
+    {
+        const uint32_t lane = thread() % 32;
+#pragma unroll
+        for (uint32_t i = 0; i < ROWS; i++)
+#pragma unroll
+            for (uint32_t j = 0; j < COLUMNS; j++)
+                values[place<ROW_LANES>(lane / COLUMN_LANES, i, part.a_along_k) * pitch +
+                       place<COLUMN_LANES>(lane % COLUMN_LANES, j, part.b_along_k)] =
+                    (Value)sums[i][j];
+    }
+};
 
 } // namespace grouped
 

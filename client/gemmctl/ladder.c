@@ -1,0 +1,218 @@
+/* gemmctl bench ladder: every kernel of the daemon on square products, by the time that it says its
+ * device took (Server-Timing: kernel). */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/gemmctl/command.h"
+#include "client/gemmctl/fill.h"
+#include "client/gemmctl/interrupt.h"
+#include "client/gemmctl/ladder_table.h"
+#include "proto/dtype.h"
+
+enum { ROUNDS = 5, DEVICE_MAX = 96 };
+static const double TOO_LONG_MS = 10000;
+
+/* Slowest first; the last that the daemon has is what the others are compared with. */
+static const char *const rungs[] = {"naive",           "tiled",          "tiled_padded",
+                                    "double_buffered", "register_tiled", "tensor_core",
+                                    "wgmma",           "cublas",         "openblas"};
+enum { RUNGS = sizeof rungs / sizeof rungs[0] };
+
+struct run {
+    struct gemmd_client *client;
+    char device[DEVICE_MAX];
+    json_t *kernels;  /* of /info */
+    uint32_t largest; /* no N beyond it */
+    void *a, *b, *c;  /* of the largest product */
+};
+
+/* Whether the daemon has the kernel for operands of that type. */
+static bool has_kernel(const struct run *run, const char *name, enum gemmd_dtype dtype)
+{
+    size_t i;
+    json_t *kernel;
+    json_array_foreach(run->kernels, i, kernel)
+    {
+        const char *its = json_string_value(json_object_get(kernel, "name"));
+        if (its != NULL && strcmp(its, name) == 0)
+            return json_object_get(json_object_get(kernel, "dtypes"), dtype_name(dtype)) != NULL;
+    }
+    return false;
+}
+
+static enum gemmd_error ask(struct run *run, struct gemmd_error_info *error)
+{
+    char *text;
+    enum gemmd_error code = gemmd_info(run->client, &text, error);
+    if (code != GEMMD_OK)
+        return code;
+    json_t *info = json_loads(text, 0, NULL);
+    json_t *device = json_array_get(json_object_get(info, "devices"), 0);
+    const char *name = json_string_value(json_object_get(device, "name"));
+    snprintf(run->device, sizeof run->device, "%s", name != NULL ? name : "");
+    run->kernels = json_incref(json_object_get(info, "kernels"));
+    json_decref(info);
+    gemmd_free(text);
+    if (json_is_array(run->kernels) && name != NULL)
+        return GEMMD_OK;
+    *error = (struct gemmd_error_info){.code = GEMMD_ERR_PROTOCOL,
+                                       .message = "the daemon's /info names no kernels"};
+    return GEMMD_ERR_PROTOCOL;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of some products, after one that is not counted. */
+static enum gemmd_error measure(struct run *run, const struct ladder *table, bool transb,
+                                const char *kernel, uint32_t n, double *milliseconds,
+                                struct gemmd_error_info *error)
+{
+    struct gemmd_gemm gemm;
+    double times[ROUNDS];
+    gemmd_gemm_init(&gemm, sizeof gemm);
+    gemm.m = gemm.n = gemm.k = n;
+    gemm.dtype = table->dtype;
+    gemm.out = (int32_t)table->out;
+    gemm.transb = transb;
+    gemm.kernel = kernel;
+    gemm.a = run->a;
+    gemm.b = run->b;
+    gemm.c = run->c;
+    gemm.c_bytes = (uint64_t)n * n * dtype_size(table->out);
+    for (int i = -1; i < ROUNDS; i++) {
+        struct gemmd_result result;
+        gemmd_result_init(&result, sizeof result);
+        enum gemmd_error code = gemmd_gemm(run->client, &gemm, &result, error);
+        if (code == GEMMD_OK && interrupt_asked())
+            code = GEMMD_ERR_CANCELLED;
+        if (code != GEMMD_OK)
+            return code;
+        if (i >= 0)
+            times[i] = result.timing.kernel;
+    }
+    qsort(times, ROUNDS, sizeof times[0], compare_doubles);
+    *milliseconds = times[ROUNDS / 2];
+    return GEMMD_OK;
+}
+
+static enum gemmd_error fill_table(struct run *run, struct ladder *table, bool transb,
+                                   struct gemmd_error_info *error)
+{
+    table->device = run->device;
+    for (unsigned i = 0; i < RUNGS; i++) {
+        if (!has_kernel(run, rungs[i], table->dtype))
+            continue;
+        struct ladder_row *row = &table->rows[table->count++];
+        double before = 0;
+        snprintf(row->name, sizeof row->name, "%s", rungs[i]);
+        table->library = rungs[i];
+        for (unsigned size = 0; size < LADDER_SIZES; size++) {
+            row->too_slow[size] = before * 8 > TOO_LONG_MS;
+            if (row->too_slow[size] || ladder_sizes[size] > run->largest)
+                continue;
+            enum gemmd_error code = measure(run, table, transb, rungs[i], ladder_sizes[size],
+                                            &row->milliseconds[size], error);
+            if (code != GEMMD_OK)
+                return code;
+            before = row->milliseconds[size];
+        }
+    }
+    return GEMMD_OK;
+}
+
+static json_t *table_json(const struct ladder *table)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < table->count; i++) {
+        json_t *milliseconds = json_object();
+        for (unsigned size = 0; size < LADDER_SIZES; size++) {
+            char n[16];
+            snprintf(n, sizeof n, "%u", ladder_sizes[size]);
+            if (table->rows[i].milliseconds[size] > 0)
+                json_object_set_new(milliseconds, n, json_real(table->rows[i].milliseconds[size]));
+        }
+        json_array_append_new(rows, json_pack("{s:s, s:o}", "kernel", table->rows[i].name,
+                                              "kernel_ms", milliseconds));
+    }
+    return json_pack("{s:s, s:s, s:s, s:o}", "title", table->title, "dtype",
+                     dtype_name(table->dtype), "device", table->device, "rows", rows);
+}
+
+static bool allocate(struct run *run)
+{
+    const uint64_t elements = (uint64_t)run->largest * run->largest;
+    run->a = malloc(elements * sizeof(float));
+    run->b = malloc(elements * sizeof(float));
+    run->c = malloc(elements * sizeof(float));
+    return run->a != NULL && run->b != NULL && run->c != NULL;
+}
+
+static enum gemmd_error run_tables(struct run *run, bool json, struct gemmd_error_info *error)
+{
+    static const struct {
+        const char *title;
+        enum gemmd_dtype dtype;
+        bool transb;
+    } tables[] = {{"f32, C = A·B", GEMMD_F32, false},
+                  {"f32, C = A·Bᵀ", GEMMD_F32, true},
+                  {"bf16, C = A·B", GEMMD_BF16, false}};
+    const uint64_t elements = (uint64_t)run->largest * run->largest;
+    json_t *list = json_array();
+    enum gemmd_error code = GEMMD_OK;
+    for (unsigned i = 0; i < sizeof tables / sizeof tables[0] && code == GEMMD_OK; i++) {
+        struct ladder table = {
+            .title = tables[i].title, .dtype = tables[i].dtype, .out = tables[i].dtype};
+        fill_random(run->a, table.dtype, elements, 1);
+        fill_random(run->b, table.dtype, elements, 2);
+        code = fill_table(run, &table, tables[i].transb, error);
+        if (code != GEMMD_OK)
+            break;
+        if (json)
+            json_array_append_new(list, table_json(&table));
+        else
+            ladder_print(&table, stdout);
+    }
+    if (json && code == GEMMD_OK && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
+        putchar('\n');
+    json_decref(list);
+    return code;
+}
+
+int command_ladder(const struct context *context)
+{
+    struct run run = {0};
+    struct gemmd_error_info error;
+    struct fault fault;
+    char problem[PROBLEM_MAX];
+    int exit_code = EXIT_OK;
+    const uint32_t last = ladder_sizes[LADDER_SIZES - 1];
+    if (!option_count(context->arguments, OPTION_N, last, &run.largest, problem))
+        return fail_usage(context, problem);
+    if (run.largest < ladder_sizes[0] || run.largest > last)
+        return fail_usage(context, "-n, the ladder's largest N, is at least 256 and at most 4096");
+    run.client = command_client(context, 4, 1, &exit_code);
+    if (run.client == NULL)
+        return exit_code;
+    if (!allocate(&run)) {
+        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for operands of this size");
+        exit_code = fail_fault(context, &fault);
+        goto done;
+    }
+    interrupt_watch();
+    if (ask(&run, &error) != GEMMD_OK ||
+        run_tables(&run, option_flag(context->arguments, OPTION_JSON), &error) != GEMMD_OK)
+        exit_code = interrupt_asked() ? EXIT_INTERRUPTED : fail_request(context, &error);
+
+done:
+    json_decref(run.kernels);
+    free(run.a);
+    free(run.b);
+    free(run.c);
+    gemmd_client_free(run.client);
+    return exit_code;
+}

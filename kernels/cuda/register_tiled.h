@@ -1,0 +1,53 @@
+/*
+ * register_tiled.h - the tiles that the kernel of register_tiled.cu comes in, and which is chosen.
+ *
+ * Every element of C is one chain of fused multiply-adds in the order of k, whatever the tile: all
+ * give the same bits, which are those of the grouped kernel too.
+ */
+#ifndef KERNELS_CUDA_REGISTER_TILED_H
+#define KERNELS_CUDA_REGISTER_TILED_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum register_tile {
+    REGISTER_TILE_256X128,
+    REGISTER_TILE_128X128,
+    REGISTER_TILE_128X64,
+    REGISTER_TILE_64X64,
+    REGISTER_TILE_32X32,
+    REGISTER_TILE_16X32,
+    REGISTER_TILES
+};
+
+struct register_tile_shape {
+    const char *name; /* "256x128" */
+    uint32_t rows, columns;
+};
+extern const struct register_tile_shape register_tile_shapes[REGISTER_TILES];
+
+/* How long a tile should need, and the one that should need least, on a device of so many
+ * multiprocessors. Pure functions of the problem's shape. */
+double register_tile_estimate_us(enum register_tile tile, const struct gemm_problem *problem,
+                                 uint32_t multiprocessors);
+enum register_tile register_tile_choose(const struct gemm_problem *problem,
+                                        uint32_t multiprocessors);
+
+/* Enqueues the whole product of f32 operands with that tile. `register_tiled_prepare` comes once
+ * before, for the current device. */
+enum gemmd_error register_tiled_prepare(void);
+enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile tile,
+                                       const struct gemm_problem *problem);
+
+/* One kernel for each tile, for measuring and checking; not among gemm_kernels(). */
+extern const struct gemm_kernel register_tiled_kernels[REGISTER_TILES];
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,380 @@
+/*
+ * tensor_core - register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16x8x16,
+ * operands of f16 or bf16, sums in f32.
+ *
+ * A warp computes 64 x 64 of a tile of 256 x 128 (32 x 32 of 64 x 64, where large tiles would leave
+ * multiprocessors idle). Operands lie in shared memory as they are stored, whichever way round:
+ * ldmatrix reads both, one of them transposed. Lines are not padded; the 16-byte pieces of a line
+ * change places by its number instead, so that the eight pieces that ldmatrix reads at once are in
+ * different banks. Slabs of 32 steps of k arrive by cp.async, three ahead.
+ *
+ * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to
+ * be as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those
+ * sums are added in f32.
+ *
+ * On an H100, bf16, N = 4096: 405 TFLOP/s, 0.53 of what cuBLAS reaches with wgmma (mma.sync is held
+ * to about 0.62 of the tensor cores there); 64 x 64 tiles 277, 128 x 128 of four warps 379.
+ */
+#ifndef KERNELS_CUDA_TENSOR_CORE_CUH
+#define KERNELS_CUDA_TENSOR_CORE_CUH
+
+#include "kernels/cuda/epilogue_column.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx_sm80.cuh"
+#include "kernels/cuda/tensor_core.h"
+
+namespace tensor_core
+{
+
+using namespace ptx_sm80;
+
+constexpr unsigned DEPTH = 32;      // steps of k in a slab
+constexpr unsigned STAGES = 4;      // slabs in shared memory
+constexpr unsigned EXACT_SLABS = 8; // that tensor cores sum on their own for results of f32
+constexpr unsigned GROUP_TILES = 8; // rows of tiles that are walked together
+constexpr unsigned PIECE = 16;      // bytes
+constexpr unsigned PIECE_ELEMENTS = PIECE / 2;
+
+struct arguments {
+    struct gemm_problem problem;
+    unsigned tiles_m, tiles_n;
+};
+
+/* WARPS_M x WARPS_N warps of BLOCKS_M times 16 rows and BLOCKS_N times 8 columns each. */
+template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned BLOCKS_M_, unsigned BLOCKS_N_, bool EXACT_,
+          unsigned RESIDENT_>
+struct shape {
+    static constexpr unsigned WARPS_N = WARPS_N_, BLOCKS_M = BLOCKS_M_, BLOCKS_N = BLOCKS_N_;
+    static constexpr bool EXACT = EXACT_;
+    static constexpr unsigned RESIDENT = RESIDENT_; // blocks that fit in a multiprocessor
+    static constexpr unsigned WARPS = WARPS_M_ * WARPS_N, THREADS = 32 * WARPS;
+    static constexpr unsigned WARP_M = 16 * BLOCKS_M, WARP_N = 8 * BLOCKS_N;
+    static constexpr unsigned TILE_M = WARPS_M_ * WARP_M, TILE_N = WARPS_N * WARP_N;
+    static constexpr unsigned A_BYTES = TILE_M * DEPTH * 2, B_BYTES = TILE_N * DEPTH * 2;
+    static constexpr unsigned STAGE_BYTES = A_BYTES + B_BYTES;
+    static constexpr unsigned SLICE_PITCH = WARP_N + 8; // of 16 rows of sums on their way to C
+    static constexpr unsigned SLICES_BYTES = WARPS * 16 * SLICE_PITCH * 4;
+    static constexpr unsigned SHARED_BYTES =
+        STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES *STAGE_BYTES : SLICES_BYTES;
+    static_assert(BLOCKS_N % 2 == 0 && WARP_N % 32 == 0, "pairs of columns, whole warps");
+};
+
+/* One operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH elements, else DEPTH
+ * lines of EXTENT. */
+template <unsigned EXTENT, bool ALONG> struct layout {
+    static constexpr unsigned LINE_PIECES = (ALONG ? DEPTH : EXTENT) / PIECE_ELEMENTS;
+
+    static __device__ __forceinline__ uint32_t place(unsigned line, unsigned piece)
+    {
+        /* Lines of 64 bytes share their 128 with a neighbour. */
+        const unsigned turn = LINE_PIECES == 4 ? line / 2 % 4 : line % 8;
+        return (line * LINE_PIECES + (piece ^ turn)) * PIECE;
+    }
+};
+
+template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struct source {
+    using order = layout<EXTENT, ALONG>;
+    static constexpr unsigned ROUNDS = EXTENT * DEPTH / PIECE_ELEMENTS / THREADS;
+    static constexpr unsigned ROUND_LINES = THREADS / order::LINE_PIECES;
+
+    const char *from; // this thread's first piece of the slab
+    uint64_t hop;     // bytes from a piece to the thread's next of the slab
+    uint64_t advance; // bytes from slab to slab
+    unsigned inside;  // lines from the thread's first on, or bytes of its piece, that there are
+
+    /* `extent` rows (or columns) are in the operand, of which `first` is the tile's first. */
+    __device__ __forceinline__ source(const Element *data, uint64_t ld, uint64_t first,
+                                      uint64_t extent)
+    {
+        const unsigned line = threadIdx.x / order::LINE_PIECES;
+        const unsigned element = threadIdx.x % order::LINE_PIECES * PIECE_ELEMENTS;
+        const uint64_t at = first + (ALONG ? line : element);
+        const uint64_t rest = at < extent ? extent - at : 0;
+        from = (const char *)(ALONG ? data + at * ld + element : data + line * ld + at);
+        hop = ROUND_LINES * ld * 2;
+        advance = ALONG ? DEPTH * 2 : DEPTH * ld * 2;
+        if (ALONG)
+            inside = rest < EXTENT ? (unsigned)rest : EXTENT;
+        else
+            inside = rest < PIECE_ELEMENTS ? (unsigned)rest * 2 : PIECE;
+    }
+
+    /* The next slab; `left` steps of k remain, which matters if PARTIAL. Rows and columns outside
+     * are not copied: what lies in their places is multiplied, and never stored. */
+    template <bool PARTIAL> __device__ __forceinline__ void copy(uint32_t slab, unsigned left)
+    {
+        const unsigned line = threadIdx.x / order::LINE_PIECES;
+        const unsigned piece = threadIdx.x % order::LINE_PIECES;
+        const char *at = from;
+#pragma unroll
+        for (unsigned i = 0; i < ROUNDS; i++, at += hop) {
+            const uint32_t to = slab + order::place(line + i * ROUND_LINES, piece);
+            if (ALONG) {
+                const unsigned k = piece * PIECE_ELEMENTS, rest = k < left ? left - k : 0;
+                if (i * ROUND_LINES >= inside)
+                    continue;
+                if (PARTIAL)
+                    copy_16(to, at, rest < PIECE_ELEMENTS ? rest * 2 : PIECE);
+                else
+                    copy_16(to, at);
+            } else if (!PARTIAL && inside == PIECE) {
+                copy_16(to, at);
+            } else if (inside > 0) {
+                copy_16(to, at, PARTIAL && line + i * ROUND_LINES >= left ? 0 : inside);
+            }
+        }
+        from += advance;
+    }
+};
+
+/* Where a lane's row of the four 8x8 matrices of 16 rows of A by 16 of k begins. */
+template <unsigned EXTENT, bool ALONG>
+static __device__ __forceinline__ void load_a(uint32_t (&to)[4], uint32_t slab, unsigned row,
+                                              unsigned k)
+{
+    using order = layout<EXTENT, ALONG>;
+    const unsigned lane = threadIdx.x % 32;
+    if constexpr (ALONG)
+        load_matrices(to, slab + order::place(row + lane % 16, k / 8 + lane / 16));
+    else
+        load_matrices_transposed(
+            to, slab + order::place(k + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
+}
+
+/* The same for 16 of k by 16 columns of B: values 0 and 1 are the first 8 columns'. */
+template <unsigned EXTENT, bool ALONG>
+static __device__ __forceinline__ void load_b(uint32_t (&to)[4], uint32_t slab, unsigned column,
+                                              unsigned k)
+{
+    using order = layout<EXTENT, ALONG>;
+    const unsigned lane = threadIdx.x % 32;
+    if constexpr (ALONG)
+        load_matrices(to,
+                      slab + order::place(column + lane % 8 + lane / 16 * 8, k / 8 + lane / 8 % 2));
+    else
+        load_matrices_transposed(to, slab + order::place(k + lane % 16, column / 8 + lane / 16));
+}
+
+template <class S> using sums = float[S::BLOCKS_M][S::BLOCKS_N][4];
+
+template <class S> static __device__ __forceinline__ void clear(sums<S> &sums)
+{
+#pragma unroll
+    for (unsigned i = 0; i < S::BLOCKS_M; i++)
+#pragma unroll
+        for (unsigned j = 0; j < S::BLOCKS_N; j++)
+#pragma unroll
+            for (unsigned v = 0; v < 4; v++)
+                sums[i][j][v] = 0;
+}
+
+template <class S> static __device__ __forceinline__ void add(sums<S> &to, const sums<S> &from)
+{
+#pragma unroll
+    for (unsigned i = 0; i < S::BLOCKS_M; i++)
+#pragma unroll
+        for (unsigned j = 0; j < S::BLOCKS_N; j++)
+#pragma unroll
+            for (unsigned v = 0; v < 4; v++)
+                to[i][j][v] += from[i][j][v];
+}
+
+template <class S, typename Element, bool transa, bool transb>
+static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
+                                                const struct gemm_problem &p, uint64_t index,
+                                                uint64_t first_row, uint64_t first_column)
+{
+    const unsigned warp = threadIdx.x / 32;
+    const unsigned row = warp / S::WARPS_N * S::WARP_M, column = warp % S::WARPS_N * S::WARP_N;
+    source<S::TILE_M, !transa, S::THREADS, Element> a((const Element *)p.a + index * p.stride_a,
+                                                      p.lda, first_row, p.m);
+    source<S::TILE_N, transb, S::THREADS, Element> b((const Element *)p.b + index * p.stride_b,
+                                                     p.ldb, first_column, p.n);
+    const unsigned slabs = (unsigned)((p.k + DEPTH - 1) / DEPTH), rest = (unsigned)(p.k % DEPTH);
+    const uint32_t base = shared_address(shared);
+    unsigned next = 0; // to be copied
+
+    const auto copy_next = [&](unsigned stage) {
+        const uint32_t slab = base + stage * S::STAGE_BYTES;
+        if (next + 1 < slabs || (next < slabs && rest == 0)) {
+            a.template copy<false>(slab, DEPTH);
+            b.template copy<false>(slab + S::A_BYTES, DEPTH);
+        } else if (next < slabs) {
+            a.template copy<true>(slab, rest);
+            b.template copy<true>(slab + S::A_BYTES, rest);
+        }
+        copies_commit();
+        next++;
+    };
+    uint32_t x[2][S::BLOCKS_M][4], y[2][S::BLOCKS_N / 2][4];
+    const auto load = [&](unsigned to, unsigned stage, unsigned k) {
+        const uint32_t slab = base + stage * S::STAGE_BYTES;
+#pragma unroll
+        for (unsigned i = 0; i < S::BLOCKS_M; i++)
+            load_a<S::TILE_M, !transa>(x[to][i], slab, row + 16 * i, k);
+#pragma unroll
+        for (unsigned j = 0; j < S::BLOCKS_N / 2; j++)
+            load_b<S::TILE_N, transb>(y[to][j], slab + S::A_BYTES, column + 16 * j, k);
+    };
+
+    sums<S> recent; // of the last slabs, if EXACT
+    clear<S>(total);
+    clear<S>(recent);
+#pragma unroll 1
+    for (unsigned i = 0; i < STAGES - 1; i++)
+        copy_next(i);
+    copies_wait<STAGES - 2>();
+    __syncthreads();
+
+    unsigned stage = 0;
+    load(0, 0, 0);
+#pragma unroll 1
+    for (unsigned slab = 0; slab < slabs; slab++) {
+#pragma unroll
+        for (unsigned k = 0; k < DEPTH; k += 16) {
+            const unsigned now = k / 16 % 2;
+            if (k + 16 < DEPTH) {
+                load(1 - now, stage, k + 16);
+                copy_next((stage + STAGES - 1) % STAGES); /* which every warp has read */
+            } else {
+                stage = (stage + 1) % STAGES;
+                copies_wait<STAGES - 2>();
+                __syncthreads();
+                load(1 - now, stage, 0);
+            }
+            sums<S> &to = S::EXACT ? recent : total;
+#pragma unroll
+            for (unsigned i = 0; i < S::BLOCKS_M; i++)
+#pragma unroll
+                for (unsigned j = 0; j < S::BLOCKS_N; j++)
+                    multiply_add<Element>(to[i][j], x[now][i], y[now][j / 2][j % 2 * 2],
+                                          y[now][j / 2][j % 2 * 2 + 1]);
+        }
+        if (S::EXACT && (slab % EXACT_SLABS == EXACT_SLABS - 1 || slab + 1 == slabs)) {
+            add<S>(total, recent);
+            clear<S>(recent);
+        }
+    }
+    copies_wait<0>();
+    __syncthreads();
+}
+
+/* The sums to C, 16 rows of a warp after another by way of the warp's own shared memory. */
+template <class S, typename Out>
+static __device__ __forceinline__ void store(const sums<S> &sums, char *shared,
+                                             const struct gemm_problem &p, uint64_t index,
+                                             uint64_t first_row, uint64_t first_column)
+{
+    const epilogue<Out> finish(p.alpha, p.beta, p.act, p.bias,
+                               p.beta != 0 ? (const Out *)p.c0 + index * p.stride_c0 : nullptr,
+                               (Out *)p.c + index * p.stride_c, p.ldc0, p.ldc);
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *slice = (float *)shared + warp * 16 * S::SLICE_PITCH;
+    float *mine = slice + lane / 4 * S::SLICE_PITCH + lane % 4 * 2;
+    first_row += warp / S::WARPS_N * S::WARP_M;
+    first_column += warp % S::WARPS_N * S::WARP_N + lane;
+#pragma unroll
+    for (unsigned i = 0; i < S::BLOCKS_M; i++) {
+#pragma unroll
+        for (unsigned j = 0; j < S::BLOCKS_N; j++) {
+            const float(&v)[4] = sums[i][j];
+            *(float2 *)(mine + 8 * j) = make_float2(v[0], v[1]);
+            *(float2 *)(mine + 8 * S::SLICE_PITCH + 8 * j) = make_float2(v[2], v[3]);
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (unsigned c = 0; c < S::WARP_N; c += 32)
+            if (first_column + c < p.n)
+                finish_column<16, S::SLICE_PITCH>(finish, slice + lane + c, first_row + 16 * i, p.m,
+                                                  first_column + c);
+        __syncwarp();
+    }
+}
+
+template <class S, typename Element, typename Out, bool transa, bool transb>
+__global__ void __launch_bounds__(S::THREADS, S::RESIDENT)
+    tensor_core_kernel(const __grid_constant__ struct arguments arguments)
+{
+    extern __shared__ __align__(128) char shared[];
+    const struct gemm_problem &p = arguments.problem;
+    const unsigned group = blockIdx.x / (GROUP_TILES * arguments.tiles_n);
+    const unsigned within = blockIdx.x % (GROUP_TILES * arguments.tiles_n);
+    const unsigned rows_left = arguments.tiles_m - group * GROUP_TILES;
+    const unsigned rows = rows_left < GROUP_TILES ? rows_left : GROUP_TILES;
+    const uint64_t first_row = (uint64_t)(group * GROUP_TILES + within % rows) * S::TILE_M;
+    const uint64_t first_column = (uint64_t)(within / rows) * S::TILE_N;
+
+    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
+        sums<S> sums;
+        multiply<S, Element, transa, transb>(sums, shared, p, index, first_row, first_column);
+        store<S, Out>(sums, shared, p, index, first_row, first_column);
+        __syncthreads(); /* before the next problem's copies */
+    }
+}
+
+/* The kernels of a shape. */
+template <class S, typename Element, typename Out> struct family {
+    using kernel = void (*)(struct arguments);
+
+    static kernel of(bool transa, bool transb)
+    {
+        return transa ? (transb ? tensor_core_kernel<S, Element, Out, true, true>
+                                : tensor_core_kernel<S, Element, Out, true, false>)
+                      : (transb ? tensor_core_kernel<S, Element, Out, false, true>
+                                : tensor_core_kernel<S, Element, Out, false, false>);
+    }
+
+    static cudaError_t prepare()
+    {
+        cudaError_t error = cudaSuccess;
+        for (unsigned i = 0; i < 4 && error == cudaSuccess; i++)
+            error = cudaFuncSetAttribute((const void *)of(i & 1, i & 2),
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)S::SHARED_BYTES);
+        return error;
+    }
+
+    static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
+    {
+        struct arguments arguments;
+        arguments.problem = p;
+        arguments.tiles_m = grid_blocks_x(p.m, S::TILE_M);
+        arguments.tiles_n = grid_blocks_x(p.n, S::TILE_N);
+        const dim3 grid(arguments.tiles_m * arguments.tiles_n, 1, grid_blocks(p.batch, 1));
+        return launch_with_memory(of(p.transa, p.transb), grid, dim3(S::THREADS), S::SHARED_BYTES,
+                                  stream, arguments);
+    }
+};
+
+/* Results of f32 need twice the registers for sums, hence half the sums a thread. */
+template <typename Element> struct kernels {
+    using huge = family<shape<4, 2, 4, 8, false, 1>, Element, Element>;
+    using large = family<shape<2, 2, 4, 8, false, 2>, Element, Element>;
+    using large_f32 = family<shape<2, 4, 4, 4, true, 1>, Element, float>;
+    using small = family<shape<2, 2, 2, 4, false, 3>, Element, Element>;
+    using small_f32 = family<shape<2, 2, 2, 4, true, 3>, Element, float>;
+
+    static enum gemmd_error prepare()
+    {
+        cudaError_t error = huge::prepare();
+        if (error == cudaSuccess)
+            error = large::prepare();
+        if (error == cudaSuccess)
+            error = large_f32::prepare();
+        return cuda_error_code((int)error);
+    }
+
+    static enum gemmd_error run(cudaStream_t stream, enum tensor_core_tile tile,
+                                const struct gemm_problem &p)
+    {
+        if (tile == TENSOR_CORE_256X128 && p.out != GEMMD_F32)
+            return huge::run(stream, p);
+        if (tile != TENSOR_CORE_64X64)
+            return p.out == GEMMD_F32 ? large_f32::run(stream, p) : large::run(stream, p);
+        return p.out == GEMMD_F32 ? small_f32::run(stream, p) : small::run(stream, p);
+    }
+};
+
+} // namespace tensor_core
+
+#endif

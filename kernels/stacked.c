@@ -1,0 +1,110 @@
+#include "kernels/stacked.h"
+
+#include "kernels/backend.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum { ALIGNMENT = 256, ROW_ALIGNMENT = 128 };
+
+/* The stack in the workspace: A, C0, C, and what the kernel needs. */
+struct plan {
+    struct gemm_problem problem; /* as the kernel gets it, without pointers */
+    uint64_t a_bytes, c0_bytes, c_bytes, kernel_bytes;
+};
+
+/* m rows of `width` elements, each from a boundary that suits the fastest kernels. */
+static bool place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint64_t *ld, uint64_t *bytes)
+{
+    const uint64_t size = dtype_size(dtype);
+    uint64_t row_bytes;
+    if (!size_mul(width, size, &row_bytes) || !size_align(row_bytes, ROW_ALIGNMENT, &row_bytes))
+        return false;
+    *ld = row_bytes / size;
+    return size_mul(m, row_bytes, bytes) && size_align(*bytes, ALIGNMENT, bytes);
+}
+
+static bool plan_make(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+                      struct plan *plan)
+{
+    struct gemm_problem *p = &plan->problem;
+    *plan = (struct plan){.problem = *problem};
+    if (!place(p->m, p->k, p->dtype, &p->lda, &plan->a_bytes) ||
+        !place(p->m, p->n, p->out, &p->ldc, &plan->c_bytes))
+        return false;
+    p->ldc0 = p->ldc;
+    plan->c0_bytes = p->beta != 0 ? plan->c_bytes : 0;
+    return kernel->workspace_bytes(p, &plan->kernel_bytes);
+}
+
+bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
+{
+    struct plan plan;
+    return kernel->rows_independent && kernel->any_leading && problem->batch == 1 &&
+           !problem->transa && plan_make(kernel, problem, &plan) && kernel->takes(&plan.problem);
+}
+
+bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+                        uint64_t *out)
+{
+    struct plan plan;
+    return plan_make(kernel, problem, &plan) && size_add(plan.a_bytes, plan.c0_bytes, out) &&
+           size_add(*out, plan.c_bytes, out) && size_add(*out, plan.kernel_bytes, out);
+}
+
+/* Where a stack's rows are moved from and to. */
+enum direction { A_IN, C0_IN, C_OUT };
+
+static enum gemmd_error move(struct gemm_context *context, const struct gemm_problem *problem,
+                             const struct gemm_problem *stacked, enum direction direction,
+                             char *place, const struct gemm_stack_rows *rows, uint32_t count)
+{
+    const uint64_t in = dtype_size(problem->dtype), out = dtype_size(problem->out);
+    struct gemm_moves moves = {
+        .row_bytes = direction == A_IN ? problem->k * in : problem->n * out,
+        .from_pitch = direction == A_IN    ? problem->lda * in
+                      : direction == C0_IN ? problem->ldc0 * out
+                                           : stacked->ldc * out,
+        .to_pitch = direction == A_IN    ? stacked->lda * in
+                    : direction == C0_IN ? stacked->ldc0 * out
+                                         : problem->ldc * out,
+    };
+    const uint64_t pitch = direction == C_OUT ? moves.from_pitch : moves.to_pitch;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
+        moves.list[moves.count++] = (struct gemm_move){
+            .from = direction == A_IN    ? rows[i].a
+                    : direction == C0_IN ? rows[i].c0
+                                         : place,
+            .to = direction == C_OUT ? rows[i].c : place,
+            .rows = rows[i].rows,
+        };
+        place += rows[i].rows * pitch;
+        if (moves.count < GEMM_MOVES && i + 1 < count)
+            continue;
+        code = context->backend->move_rows(context, &moves);
+        moves.count = 0;
+    }
+    return code;
+}
+
+enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_kernel *kernel,
+                              const struct gemm_problem *problem,
+                              const struct gemm_stack_rows *rows, uint32_t count, void *workspace)
+{
+    struct plan plan;
+    if (!plan_make(kernel, problem, &plan))
+        return GEMMD_ERR_INTERNAL;
+    char *a = workspace, *c0 = a + plan.a_bytes, *c = c0 + plan.c0_bytes;
+    struct gemm_problem *p = &plan.problem;
+    p->a = a;
+    p->c0 = p->beta != 0 ? c0 : NULL;
+    p->c = c;
+    enum gemmd_error code = move(context, problem, p, A_IN, a, rows, count);
+    if (code == GEMMD_OK && p->beta != 0)
+        code = move(context, problem, p, C0_IN, c0, rows, count);
+    if (code == GEMMD_OK)
+        code = kernel->run(context, p, c + plan.c_bytes);
+    if (code == GEMMD_OK)
+        code = move(context, problem, p, C_OUT, c, rows, count);
+    return code;
+}

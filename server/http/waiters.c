@@ -1,0 +1,130 @@
+#include "server/http/waiters.h"
+
+#include <limits.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { COLLECT_MAX = 64 };
+static const uint64_t WATCH_AFTER_NS = 10000000, NS_PER_MS = 1000000;
+
+bool waiters_open(struct waiters *waiters, waiter_ended *ended)
+{
+    *waiters = (struct waiters){
+        .epoll_fd = epoll_create1(EPOLL_CLOEXEC), .ended = ended, .earliest_ns = UINT64_MAX};
+    return waiters->epoll_fd >= 0;
+}
+
+void waiters_close(struct waiters *waiters)
+{
+    close(waiters->epoll_fd);
+}
+
+void waiters_add(struct waiters *waiters, struct waiter *waiter)
+{
+    waiter->listed = true;
+    waiter->watched = false;
+    waiter->next = NULL;
+    waiter->previous = waiters->last;
+    if (waiters->last != NULL)
+        waiters->last->next = waiter;
+    else
+        waiters->first = waiter;
+    waiters->last = waiter;
+    if (waiters->unwatched == NULL)
+        waiters->unwatched = waiter;
+    if (waiter->deadline_ns != 0 && waiter->deadline_ns < waiters->earliest_ns)
+        waiters->earliest_ns = waiter->deadline_ns;
+}
+
+void waiters_remove(struct waiters *waiters, struct waiter *waiter)
+{
+    if (!waiter->listed)
+        return;
+    waiter->listed = false;
+    if (waiters->unwatched == waiter)
+        waiters->unwatched = waiter->next;
+    if (waiter->previous != NULL)
+        waiter->previous->next = waiter->next;
+    else
+        waiters->first = waiter->next;
+    if (waiter->next != NULL)
+        waiter->next->previous = waiter->previous;
+    else
+        waiters->last = waiter->previous;
+    if (!waiter->watched)
+        return;
+    (void)epoll_ctl(waiters->epoll_fd, EPOLL_CTL_DEL, waiter->fd, NULL);
+    waiters->watched--;
+}
+
+static void end(struct waiters *waiters, struct waiter *waiter, enum waiter_end how)
+{
+    waiters_remove(waiters, waiter);
+    waiters->ended(waiter, how);
+}
+
+static void watch(struct waiters *waiters, uint64_t now_ns)
+{
+    for (struct waiter *waiter = waiters->unwatched;
+         waiter != NULL && waiter->since_ns + WATCH_AFTER_NS <= now_ns; waiter = waiter->next) {
+        struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
+        waiter->watched = epoll_ctl(waiters->epoll_fd, EPOLL_CTL_ADD, waiter->fd, &event) == 0;
+        waiters->watched += waiter->watched;
+        waiters->unwatched = waiter->next;
+    }
+}
+
+static void end_late(struct waiters *waiters, uint64_t now_ns)
+{
+    struct waiter *next;
+    uint64_t earliest_ns = UINT64_MAX;
+    if (waiters->earliest_ns > now_ns)
+        return;
+    for (struct waiter *waiter = waiters->first; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter->deadline_ns == 0)
+            continue;
+        if (waiter->deadline_ns <= now_ns)
+            end(waiters, waiter, WAITER_LATE);
+        else if (waiter->deadline_ns < earliest_ns)
+            earliest_ns = waiter->deadline_ns;
+    }
+    waiters->earliest_ns = earliest_ns;
+}
+
+static void end_left(struct waiters *waiters)
+{
+    struct epoll_event events[COLLECT_MAX];
+    int count = COLLECT_MAX;
+    while (waiters->watched > 0 && count == COLLECT_MAX) {
+        count = epoll_wait(waiters->epoll_fd, events, COLLECT_MAX, 0);
+        for (int i = 0; i < count; i++)
+            end(waiters, events[i].data.ptr, WAITER_LEFT);
+    }
+}
+
+void waiters_check(struct waiters *waiters, uint64_t now_ns)
+{
+    watch(waiters, now_ns);
+    end_late(waiters, now_ns);
+    end_left(waiters);
+}
+
+int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns)
+{
+    uint64_t due_ns = waiters->first == NULL ? UINT64_MAX : waiters->earliest_ns;
+    if (waiters->unwatched != NULL && waiters->unwatched->since_ns + WATCH_AFTER_NS < due_ns)
+        due_ns = waiters->unwatched->since_ns + WATCH_AFTER_NS;
+    if (due_ns == UINT64_MAX)
+        return -1;
+    if (due_ns <= now_ns)
+        return 0;
+    uint64_t due_ms = (due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+    return due_ms > INT_MAX ? INT_MAX : (int)due_ms;
+}
+
+void waiters_stop(struct waiters *waiters)
+{
+    while (waiters->first != NULL)
+        end(waiters, waiters->first, WAITER_STOPPED);
+}

@@ -1,0 +1,66 @@
+#include "server/work/agenda.h"
+
+enum { STEP_BITS = 20 };
+
+static uint64_t step(const struct work *work)
+{
+    return work->deadline_ns == 0 ? UINT64_MAX : work->deadline_ns >> STEP_BITS;
+}
+
+static bool runs_before(const struct work *one, const struct work *other)
+{
+    uint64_t step_of_one = step(one), step_of_other = step(other);
+    return step_of_one != step_of_other ? step_of_one < step_of_other : one->order < other->order;
+}
+
+static bool node_before(const struct heap_node *one, const struct heap_node *other)
+{
+    return runs_before(HEAP_OWNER(one, const struct work, node),
+                       HEAP_OWNER(other, const struct work, node));
+}
+
+void agenda_add(struct agenda *agenda, struct work *work)
+{
+    work->in_order = agenda->last == NULL || !runs_before(work, agenda->last);
+    if (!work->in_order) {
+        heap_add(&agenda->others, &work->node, node_before);
+        return;
+    }
+    work->next = NULL;
+    work->previous = agenda->last;
+    if (agenda->last != NULL)
+        agenda->last->next = work;
+    else
+        agenda->first = work;
+    agenda->last = work;
+}
+
+void agenda_remove(struct agenda *agenda, struct work *work)
+{
+    if (!work->in_order) {
+        heap_remove(&agenda->others, &work->node, node_before);
+        return;
+    }
+    if (work->previous != NULL)
+        work->previous->next = work->next;
+    else
+        agenda->first = work->next;
+    if (work->next != NULL)
+        work->next->previous = work->previous;
+    else
+        agenda->last = work->previous;
+}
+
+struct work *agenda_first(const struct agenda *agenda)
+{
+    if (agenda->others == NULL)
+        return agenda->first;
+    struct work *other = HEAP_OWNER(agenda->others, struct work, node);
+    return agenda->first == NULL || runs_before(other, agenda->first) ? other : agenda->first;
+}
+
+uint64_t agenda_earliest_ns(const struct agenda *agenda)
+{
+    const struct work *first = agenda_first(agenda);
+    return first == NULL || first->deadline_ns == 0 ? UINT64_MAX : step(first) << STEP_BITS;
+}

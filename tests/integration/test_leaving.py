@@ -1,0 +1,331 @@
+"""Clients that leave, deadlines that pass and a daemon that ends, while the device is blocked; and
+what tenants may hold. Afterwards everything has been given back."""
+
+import re
+import socket
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from problem import assert_problem
+from wire import Wire, exchange, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+BODY = np.arange(8, dtype=np.float32).tobytes()
+RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
+GOOD = request("POST", "/gemm?m=2&n=2&k=2", [OCTETS, ("Content-Length", 32)], BODY)
+ASK = request("POST", "/gemm?m=2&n=2&k=2",
+              [OCTETS, ("Content-Length", 32), ("Expect", "100-continue")])
+
+
+def product(m, n, k, query=""):
+    length = 2 * (m * k + k * n)
+    return request("POST", f"/gemm?m={m}&n={n}&k={k}&dtype=bf16&kernel=naive{query}",
+                   [OCTETS, ("Content-Length", length)], bytes(length))
+
+
+def endless(query=""):
+    """Takes minutes, longer than any patience here: what waits for its end fails."""
+    return product(16384, 16384, 512, query)
+
+
+def metrics(daemon):
+    text = daemon.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
+    return {name: float(value) for name, value in
+            re.findall(r"^([a-z_]+(?:\{[^}]*\})?) (\S+)$", text, re.MULTILINE)}
+
+
+def wait_for(daemon, **expected):
+    """Until the metrics are so; `gemmd_` is left out of their names."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        now = metrics(daemon)
+        got = {name: now[f"gemmd_{name}"] for name in expected}
+        if got == expected:
+            return now
+        assert time.monotonic() < deadline, f"{got} instead of {expected}"
+        time.sleep(0.02)
+
+
+def wait_until_idle(daemon):
+    """Nothing waits, runs or holds anything."""
+    return wait_for(daemon, requests_waiting=0, requests_running=0, queue_requests=0,
+                    queue_bytes=0, pinned_memory_used_bytes=0, device_memory_used_bytes=0)
+
+
+@pytest.fixture
+def blocked(start):
+    """A daemon of one thread each whose device computes for minutes; it must end all the same."""
+    daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
+                   "--timeout", "600s")
+    with Wire(daemon.address) as blocker:
+        blocker.send(endless())
+        wait_for(daemon, requests_running=1)
+        daemon.blocker = blocker
+        yield daemon
+        daemon.stop()
+
+
+def leave(wire, how):
+    if how == "reset":
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if how == "half":
+        wire.socket.shutdown(socket.SHUT_WR)
+    else:
+        wire.socket.close()
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half"])
+def test_leaving_the_queue(how, blocked):
+    """Their work goes at once, whatever is running, and is never computed."""
+    before = metrics(blocked)
+    wires = [Wire(blocked.address) for _ in range(40)]
+    try:
+        for i, wire in enumerate(wires):
+            wire.send(product(100, 100, 100, f"&priority={i % 10}"))
+        wait_for(blocked, requests_waiting=40, queue_requests=41)
+        for wire in wires[::2]:
+            leave(wire, how)
+        wait_for(blocked, requests_waiting=20, queue_requests=21, client_gone_total=20)
+        for wire in wires[1::2]:
+            leave(wire, how)
+        after = wait_for(blocked, requests_waiting=0, queue_requests=1, client_gone_total=40)
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    for name in ("gemmd_queue_bytes", "gemmd_pinned_memory_used_bytes",
+                 "gemmd_device_memory_used_bytes", "gemmd_requests_running"):
+        assert after[name] == before[name], name
+
+
+def test_leaving_with_the_next_request_sent(blocked):
+    """Bytes of a further request do not hide that the client has gone."""
+    wire = Wire(blocked.address)
+    wire.send(GOOD)
+    wait_for(blocked, requests_waiting=1)
+    wire.send(GOOD)
+    wire.socket.close()
+    wait_for(blocked, requests_waiting=0, queue_requests=1)
+
+
+def test_leaving_at_every_stage(start):
+    """In the head, before and within the body, in the queue, on the device, before and within the
+    answer: what was held comes back, the daemon goes on, no descriptor is left."""
+    daemon = start("--cpu-threads", "1", "--io-threads", "1")
+    wait_until_idle(daemon)
+    descriptors = daemon.descriptors()
+    running = product(500, 500, 500)  # some tenths of a second
+    large = request("POST", "/gemm?m=1500&n=1500&k=1", [OCTETS, ("Content-Length", 12000)],
+                    bytes(12000))
+    for how in ("close", "reset", "half"):
+        stages = [GOOD[:30], ASK, GOOD[:-7], large, running, running, GOOD]
+        if how == "half":  # whoever has an answer on its way may half-close and read on
+            stages.remove(large)
+        wires = [Wire(daemon.address) for _ in stages]
+        try:
+            for wire, stage in zip(wires, stages):
+                wire.send(stage)
+                if stage is large:
+                    wire.socket.recv(1)  # its answer has begun
+            for wire in wires:
+                leave(wire, how)
+            wait_until_idle(daemon)
+        finally:
+            for wire in wires:
+                wire.socket.close()
+        assert exchange(daemon.address, GOOD).body == RIGHT
+    deadline = time.monotonic() + PATIENCE_S
+    while daemon.descriptors() != descriptors:
+        assert time.monotonic() < deadline, f"{daemon.descriptors()} instead of {descriptors}"
+        time.sleep(0.02)
+
+
+def test_deadline_while_it_runs(start):
+    """The answer comes at the deadline, not at the product's end; the connection goes on."""
+    daemon = start("--cpu-threads", "1", "--drain-timeout", "0")
+    with Wire(daemon.address) as wire:
+        wire.send(endless("&timeout_ms=700"))
+        assert_problem(wire.receive(), 504, "deadline passed while the device worked on the request")
+        wait_for(daemon, requests_running=1, queue_requests=1)
+        wire.send(request("GET", "/livez"))
+        assert wire.receive().status == 200
+
+
+def test_deadline_behind_a_blocked_device(blocked):
+    """Each at its own time, in no order, on kept connections."""
+    with Wire(blocked.address) as late, Wire(blocked.address) as later:
+        later.send(product(10, 10, 10, "&timeout_ms=500"))
+        late.send(product(10, 10, 10, "&timeout_ms=1"))
+        for wire in (late, later):
+            assert_problem(wire.receive(), 504, "deadline passed while the request was queued")
+            wire.send(request("GET", "/livez"))
+            assert wire.receive().status == 200
+        wait_for(blocked, requests_waiting=0, queue_requests=1)
+
+
+def test_results_after_the_deadline_are_dropped(start):
+    """The late one's memory stays until its product has ended, then goes."""
+    daemon = start("--cpu-threads", "1")
+    with Wire(daemon.address) as wire:
+        wire.send(product(500, 500, 500, "&timeout_ms=50"))
+        assert_problem(wire.receive(), 504)
+        wire.send(GOOD)
+        assert wire.receive().body == RIGHT, "and not the late result"
+    wait_until_idle(daemon)
+
+
+def test_a_drain_does_not_wait_for_a_running_product(blocked):
+    """Past its time all are answered, those on the device too, and the daemon ends with status 0."""
+    with Wire(blocked.address) as waiting:
+        waiting.send(GOOD)
+        wait_for(blocked, requests_waiting=1)
+        blocked.terminate()
+        for wire in (waiting, blocked.blocker):
+            answer = wire.receive()
+            assert_problem(answer, 503, "shutting down")
+            assert int(answer.headers["retry-after"]) >= 1
+        assert blocked.wait() == 0
+
+
+def test_a_thousand_wait_and_one_reads_slowly(start):
+    """Neither holds up the other, nor an upload, nor the daemon's word about itself."""
+    daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
+                   "--timeout", "600s")
+    wires = []
+    with Wire(daemon.address) as reader, Wire(daemon.address) as blocker, \
+            Wire(daemon.address) as upload:
+        try:
+            reader.send(product(3000, 3000, 1))  # 18 MB, more than sockets hold
+            reader.socket.recv(1, socket.MSG_PEEK)
+            blocker.send(endless())
+            wait_for(daemon, requests_running=1)
+            for _ in range(1000):
+                wires.append(Wire(daemon.address))
+                wires[-1].send(GOOD)
+            wait_for(daemon, requests_waiting=1000)
+            data = product(300, 300, 300)
+            for i in range(0, len(data), 10000):
+                upload.send(data[i:i + 10000])
+            wait_for(daemon, requests_waiting=1001)
+            assert exchange(daemon.address, request("GET", "/livez")).status == 200
+            assert reader.receive().body == bytes(2 * 3000 * 3000)
+            for wire in wires:
+                wire.socket.close()
+            wait_for(daemon, requests_waiting=1, queue_requests=2, client_gone_total=1000)
+        finally:
+            for wire in wires:
+                wire.socket.close()
+
+
+@pytest.fixture
+def tenants(start, tmp_path):
+    """A daemon with two of them, who may hold two requests and 200 KiB each."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\nalice:another-of-alice\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, "--tenant-requests", "2", "--tenant-bytes", "200K",
+                   "--queue-requests", "3", ready=False)
+    daemon.wait_until_listening().wait_until_ready()
+    daemon.session.headers["Authorization"] = "Bearer the-token-of-bob"
+    return daemon
+
+
+def signed(data, token):
+    return data.replace(b"\r\n", f"\r\nAuthorization: Bearer {token}\r\n".encode(), 1)
+
+
+def test_tenants_are_held_to_their_own_limits(tenants):
+    """By count, whichever of his tokens he uses; others have their places all the same."""
+    wires = []
+
+    def ask(token, status):
+        wires.append(Wire(tenants.address))
+        wires[-1].send(signed(ASK, token))
+        answer = wires[-1].receive()
+        assert answer.status == status
+        return answer
+
+    try:
+        ask("the-token-of-alice", 100)
+        ask("another-of-alice", 100)
+        answer = ask("the-token-of-alice", 429)
+        assert_problem(answer, 429, "tenant-requests")
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        ask("the-token-of-bob", 100)
+        assert_problem(ask("the-token-of-bob", 429), 429, "queue-requests")
+        now = metrics(tenants)
+        assert now['gemmd_tenant_requests{tenant="alice"}'] == 2
+        assert now['gemmd_tenant_requests{tenant="bob"}'] == 1
+        assert now['gemmd_tenant_bytes{tenant="alice"}'] == 2 * (32 + 16)
+        assert now['gemmd_queue_refused_total{limit="tenant-requests"}'] == 1
+        assert now['gemmd_queue_refused_total{limit="queue-requests"}'] == 1
+        for wire in (wires[0], wires[1], wires[3]):
+            wire.send(BODY)
+            assert wire.receive().body == RIGHT
+        now = wait_for(tenants, queue_requests=0)
+        assert now['gemmd_tenant_requests{tenant="alice"}'] == 0
+        assert now['gemmd_tenant_bytes{tenant="bob"}'] == 0
+    finally:
+        for wire in wires:
+            wire.socket.close()
+
+
+def test_tenants_are_held_to_their_own_bytes(tenants):
+    half = request("POST", "/gemm?m=100&n=100&k=120",
+                   [OCTETS, ("Content-Length", 96000), ("Expect", "100-continue")])
+    with Wire(tenants.address) as first, Wire(tenants.address) as second, \
+            Wire(tenants.address) as other:
+        first.send(signed(half, "the-token-of-alice"))
+        assert first.receive().status == 100
+        second.send(signed(half, "the-token-of-alice"))
+        assert_problem(second.receive(), 429, "136000 of 204800 bytes are taken.*tenant-bytes")
+        other.send(signed(half, "the-token-of-bob"))
+        assert other.receive().status == 100
+    limits = tenants.session.get(f"{tenants.url}/info").json()["limits"]
+    assert (limits["tenant-requests"], limits["tenant-bytes"]) == (2, 200 * 1024)
+
+
+def test_retry_after_follows_the_rate(start):
+    """Behind a device that takes its time the daemon does not say one second."""
+    daemon = start("--cpu-threads", "1", "--io-threads", "1", "--queue-requests", "1",
+                   "--drain-timeout", "0")
+    with Wire(daemon.address) as blocker:
+        blocker.send(endless())
+        wait_for(daemon, requests_running=1)
+        said = [0]
+        deadline = time.monotonic() + PATIENCE_S
+        while said[-1] < 4:  # nothing has ever ended: as long again as it has been by now
+            assert time.monotonic() < deadline, f"it said {said}"
+            answer = exchange(daemon.address, GOOD)
+            assert_problem(answer, 429, "queue-requests")
+            said.append(int(answer.headers["retry-after"]))
+            time.sleep(0.1)
+        assert said == sorted(said)
+
+
+def test_many_leave_while_others_stay(start):
+    """A storm of clients of whom every second leaves: the others' answers are right."""
+    daemon = start("--cpu-threads", "1", "--io-threads", "2")
+    answers = []
+
+    def client(number):
+        for i in range(40):
+            with Wire(daemon.address) as wire:
+                wire.send(product(60, 60, 60))
+                if (number + i) % 2 == 0:
+                    time.sleep((number * 7 + i) % 10 * 0.003)
+                else:
+                    answers.append(wire.receive())
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 16 * 20
+    assert all(answer.status == 200 and answer.body == bytes(7200) for answer in answers)
+    wait_until_idle(daemon)

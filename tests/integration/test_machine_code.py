@@ -1,0 +1,60 @@
+"""The machine code of the kernels that serve, as the compiler left it: nothing in local memory, and
+Hopper's own matrix instructions where they are meant. Needs no GPU."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm")
+
+
+@pytest.fixture(scope="module")
+def cuobjdump(gemmd):
+    """Runs the disassembler on the daemon, from the toolkit or from its PyPI package."""
+    packaged = Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump")
+    program = (shutil.which("cuobjdump") or shutil.which("/usr/local/cuda/bin/cuobjdump")
+               or next(map(str, packaged), None))
+    assert program is not None, "there is no cuobjdump; it is in tests/requirements.txt"
+
+    def run(*arguments, check=True):
+        return subprocess.run([program, *arguments, str(gemmd)], check=check, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    listing = run("--list-elf", check=False)
+    if "does not contain device code" in listing.stdout + listing.stderr:
+        pytest.skip("this daemon was built without CUDA")
+    assert "ELF file" in listing.stdout, listing.stderr
+    return run
+
+
+def test_serving_kernels_stay_in_registers(cuobjdump):
+    usage = cuobjdump("--dump-resource-usage").stdout
+    kernels = dict(re.findall(r"Function (\S+):\s+(REG:.*)", usage))
+    serving = {name: used for name, used in kernels.items() if SERVING.search(name)}
+    assert len(serving) > 20
+    spilled = [f"{name}: {used}" for name, used in serving.items()
+               if not re.search(r"STACK:0 .*LOCAL:0 ", used)]
+    assert not spilled, "\n".join(spilled)
+
+
+def test_hopper_kernels_use_hopper_instructions(cuobjdump):
+    """HGMMA for f16, bf16 and tf32, IGMMA for i8, QGMMA for f8."""
+    listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_90a").stdout
+    functions = listing.split("Function : ")[1:]
+    hopper = {function.split(None, 1)[0]: function for function in functions
+              if "sm90_gemm" in function.split(None, 1)[0]}
+    assert hopper
+    without = [name for name, code in hopper.items() if not re.search(r"\b[HIQ]GMMA\b", code)]
+    assert not without, "\n".join(without)
+
+
+def test_sm_80_kernels_use_tensor_cores(cuobjdump):
+    listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_80").stdout
+    kernels = [function for function in listing.split("Function : ")[1:]
+               if "tensor_core_kernel" in function.split(None, 1)[0]]
+    assert kernels
+    assert all("HMMA.16816" in code and "LDSM" in code and "LDGSTS" in code for code in kernels)

@@ -1,0 +1,192 @@
+/* server/work/queue.c: what tenants of one priority get. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/clock.h"
+#include "server/work/queue.h"
+
+/* Several tenants that wait all the time; what each got is counted in bytes of work. */
+enum { TENANTS = 3, WAITING = 40, POPS = 3000 };
+
+struct rivals {
+    struct queue *queue;
+    struct work works[TENANTS][WAITING];
+    uint64_t bytes[TENANTS], largest[TENANTS], popped[TENANTS];
+};
+
+static void push_of(struct rivals *rivals, uint32_t tenant, struct work *work, uint64_t bytes,
+                    uint64_t deadline_ns)
+{
+    *work = (struct work){.priority = 4, .deadline_ns = deadline_ns};
+    work->tenant = tenant;
+    work->bytes = bytes;
+    if (bytes > rivals->largest[tenant])
+        rivals->largest[tenant] = bytes;
+    queue_push(rivals->queue, work);
+}
+
+static struct rivals *rivals_create(void)
+{
+    const struct places_limits limits = {.tenants = TENANTS};
+    struct rivals *rivals = calloc(1, sizeof *rivals);
+    rivals->queue = queue_create(&limits);
+    return rivals;
+}
+
+static struct work *pop_any(struct rivals *rivals)
+{
+    return queue_pop(rivals->queue, (struct queue_room){.alone = true, .shared = 1}, 0);
+}
+
+static void rivals_destroy(struct rivals *rivals)
+{
+    while (pop_any(rivals) != NULL)
+        ;
+    queue_destroy(rivals->queue);
+    free(rivals);
+}
+
+static void count_popped(struct rivals *rivals, const struct work *work)
+{
+    rivals->bytes[work->tenant] += work->bytes;
+    rivals->popped[work->tenant]++;
+}
+
+/* The bound of start-time fair queueing, and what each work counts besides its bytes. */
+static void check_fair(const struct rivals *rivals)
+{
+    for (int one = 0; one < TENANTS; one++)
+        for (int other = 0; other < TENANTS; other++) {
+            uint64_t most = rivals->bytes[other] + rivals->popped[other] * 4096 +
+                            rivals->largest[one] + rivals->largest[other] + 2 * 4096;
+            ck_assert_uint_le(rivals->bytes[one] + rivals->popped[one] * 4096, most);
+        }
+}
+
+START_TEST(tenants_share_by_bytes)
+{
+    /* Small works, large ones, and a mix in which deadlines are sent to get ahead. */
+    static const uint64_t sizes[TENANTS][2] = {
+        {50000, 50000}, {30000000, 30000000}, {1000, 900000}};
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < TENANTS; tenant++)
+            push_of(rivals, tenant, &rivals->works[tenant][i], sizes[tenant][i % 2], 0);
+    for (uint32_t i = 0; i < POPS; i++) {
+        struct work *work = pop_any(rivals);
+        uint32_t tenant = work->tenant;
+        count_popped(rivals, work);
+        check_fair(rivals);
+        push_of(rivals, tenant, work, sizes[tenant][i % 2],
+                tenant == 2 ? clock_now_ns() + 3600000000000 : 0);
+    }
+    for (int tenant = 0; tenant < TENANTS; tenant++)
+        ck_assert_uint_gt(rivals->popped[tenant], 0);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+START_TEST(tenants_share_a_chain)
+{
+    struct rivals *rivals = rivals_create();
+    struct queue_room room = {.shared = 12, .shared_bytes = UINT64_MAX};
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work = (struct work){.tenant = tenant, .priority = 4, .bytes = 10, .shares = true};
+        }
+    for (uint32_t tenant = 0; tenant < TENANTS; tenant++) /* the last came last with all of it */
+        for (uint32_t i = 0; i < WAITING; i++)
+            queue_push(rivals->queue, &rivals->works[tenant][i]);
+    for (struct work *work = queue_pop(rivals->queue, room, 0); work != NULL; work = work->next)
+        rivals->popped[work->tenant]++;
+    for (int tenant = 0; tenant < TENANTS; tenant++)
+        ck_assert_uint_eq(rivals->popped[tenant], 4);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+START_TEST(who_was_away_has_saved_up_nothing)
+{
+    struct rivals *rivals = rivals_create();
+    struct work *mine = rivals->works[0], *others = rivals->works[1];
+    for (uint32_t i = 0; i < WAITING; i++)
+        push_of(rivals, 0, &mine[i], 1000000, 0);
+    for (uint32_t i = 0; i < WAITING / 2; i++)
+        ck_assert_ptr_nonnull(pop_any(rivals));
+    for (uint32_t i = 0; i < WAITING; i++)
+        push_of(rivals, 1, &others[i], 1000000, 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct work *work = pop_any(rivals);
+        count_popped(rivals, work);
+    }
+    ck_assert_uint_ge(rivals->popped[0], 4);
+    ck_assert_uint_le(rivals->popped[0], 6);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+/* One large work at a time, the next not before a small one was run alone, against many small. */
+START_TEST(what_one_had_is_remembered_while_others_wait)
+{
+    struct rivals *rivals = rivals_create();
+    struct work *away = NULL;
+    uint32_t small = 0, large = 0;
+    for (uint32_t i = 0; i < WAITING; i++)
+        push_of(rivals, 1, &rivals->works[1][i], 1000000, 0);
+    push_of(rivals, 0, &rivals->works[0][0], 20000000, 0);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct work *work = pop_any(rivals);
+        bool is_large = work->tenant == 0;
+        large += is_large;
+        small += !is_large;
+        ck_assert_uint_le(large, small / 19 + 1);
+        if (!is_large)
+            push_of(rivals, 1, work, work->bytes, 0);
+        if (away != NULL)
+            push_of(rivals, 0, away, away->bytes, 0);
+        away = is_large ? work : NULL;
+    }
+    ck_assert_uint_ge(large, small / 21);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+START_TEST(what_is_taken_back_costs_its_tenant_nothing)
+{
+    struct rivals *rivals = rivals_create();
+    struct work *mine = rivals->works[0], *others = rivals->works[1];
+    for (uint32_t round = 0; round < 10; round++) {
+        for (uint32_t i = 0; i < 10; i++)
+            push_of(rivals, 0, &mine[i], 1000000, 0);
+        push_of(rivals, 1, &others[round], 1000000, 0);
+        for (uint32_t i = 1; i < 10; i++)
+            ck_assert(queue_cancel(rivals->queue, &mine[i]));
+        for (int i = 0; i < 2; i++) {
+            struct work *work = pop_any(rivals);
+            count_popped(rivals, work);
+        }
+        ck_assert_uint_eq(rivals->popped[0], round + 1);
+        ck_assert_uint_eq(rivals->popped[1], round + 1);
+    }
+    rivals_destroy(rivals);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("queue_fairness");
+    TCase *tests = tcase_create("queue_fairness");
+    tcase_add_test(tests, tenants_share_by_bytes);
+    tcase_add_test(tests, tenants_share_a_chain);
+    tcase_add_test(tests, who_was_away_has_saved_up_nothing);
+    tcase_add_test(tests, what_one_had_is_remembered_while_others_wait);
+    tcase_add_test(tests, what_is_taken_back_costs_its_tenant_nothing);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

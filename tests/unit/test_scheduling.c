@@ -1,0 +1,477 @@
+/* The queue, the dispatch thread and a scripted device together: who gets the device, what becomes
+ * of work that is late, given up or failed at each stage, and that all is given back. */
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/freivalds.h"
+#include "server/clock.h"
+#include "server/work/dispatch.h"
+#include "simulated_device.h"
+
+enum { WORKS_MAX = 512, TENANTS = 3, MAX_BATCH = 4, BYTES = 100 };
+
+/* A work with what its owner sees of it. */
+struct task {
+    struct simulated_work scripted; /* first */
+    atomic_uint ended;              /* how often `done` was called */
+    uint32_t place;                 /* the how-manieth of all to end, from 1 */
+};
+
+static struct {
+    struct simulated_device *device;
+    struct queue *queue;
+    struct metrics *metrics;
+    struct dispatch *dispatch;
+    struct task tasks[WORKS_MAX];
+    uint32_t count;
+    atomic_uint ended;
+    atomic_bool checking_held; /* the verifier's check takes until this is false */
+    enum gemmd_error checked;  /* and says this */
+} stage;                       /* each test runs in a process of its own */
+
+static const struct gemm_kernel simulated_kernel = {.name = "simulated"};
+
+static void wait_a_little(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+enum gemmd_error freivalds_check(const struct gemm_problem *problem, uint64_t seed, bool *pass,
+                                 double *residual)
+{
+    (void)problem;
+    (void)seed;
+    while (atomic_load(&stage.checking_held))
+        wait_a_little();
+    *pass = true;
+    *residual = 0;
+    return stage.checked;
+}
+
+static void task_done(struct work *work)
+{
+    struct task *task = (struct task *)work;
+    task->place = atomic_fetch_add(&stage.ended, 1) + 1;
+    queue_release(stage.queue, work->tenant, work->bytes);
+    atomic_fetch_add(&task->ended, 1);
+}
+
+static void start_on(struct simulated_device *device)
+{
+    const struct places_limits limits = {
+        .requests = WORKS_MAX, .bytes = UINT64_MAX, .tenants = TENANTS};
+    const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
+    stage.device = device;
+    stage.queue = queue_create(&limits);
+    stage.metrics = metrics_create(1, &identity);
+    stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
+                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
+    ck_assert_ptr_nonnull(stage.dispatch);
+}
+
+static void start(uint32_t slots)
+{
+    start_on(simulated_device_open_scripted(slots));
+}
+
+/* Everything has ended, once, and all places are free. */
+static void stop(void)
+{
+    queue_close(stage.queue);
+    ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX)); /* which may have been begun before */
+    for (uint32_t i = 0; i < stage.count; i++)
+        ck_assert_uint_eq(atomic_load(&stage.tasks[i].ended), 1);
+    struct queue_state state = queue_state(stage.queue);
+    ck_assert_uint_eq(state.waiting, 0);
+    ck_assert_uint_eq(state.waiting_bytes, 0);
+    ck_assert_uint_eq(state.reserved, 0);
+    ck_assert_uint_eq(state.reserved_bytes, 0);
+    ck_assert_uint_eq(device_in_flight(&stage.device->base), 0);
+    queue_destroy(stage.queue);
+    metrics_destroy(stage.metrics);
+    device_close(&stage.device->base);
+}
+
+/* Runs for a look, then is done. */
+static struct task *make(uint32_t tenant)
+{
+    struct task *task = &stage.tasks[stage.count];
+    struct work *work = &task->scripted.work;
+    ck_assert_uint_lt(stage.count, WORKS_MAX);
+    stage.count++;
+    memset(task, 0, sizeof *task);
+    atomic_store(&task->scripted.looks, 1);
+    atomic_store(&task->scripted.at_end, SIMULATED_DONE);
+    work->kernel = &simulated_kernel;
+    work->problem.m = work->problem.n = work->problem.k = work->problem.batch = 1;
+    work->tenant = tenant;
+    work->priority = 4;
+    work->bytes = BYTES;
+    work->done = task_done;
+    return task;
+}
+
+static void reserve(struct task *task)
+{
+    struct work *work = &task->scripted.work;
+    ck_assert_int_eq(queue_reserve(stage.queue, work->tenant, work->bytes, NULL), GEMMD_OK);
+}
+
+static void hand_over(struct task *task)
+{
+    task->scripted.work.queued_ns = clock_now_ns();
+    queue_push(stage.queue, &task->scripted.work);
+}
+
+static struct task *push(struct task *task)
+{
+    reserve(task);
+    hand_over(task);
+    return task;
+}
+
+static void wait_until_submitted(uint32_t count)
+{
+    while (atomic_load(&stage.device->submitted) < count)
+        wait_a_little();
+}
+
+static enum gemmd_error wait_for(const struct task *task)
+{
+    while (atomic_load(&task->ended) == 0)
+        wait_a_little();
+    return task->scripted.work.status;
+}
+
+static void wait_for_all(void)
+{
+    for (uint32_t i = 0; i < stage.count; i++)
+        wait_for(&stage.tasks[i]);
+}
+
+/* On the device, until it is let go. */
+static struct task *block(bool shares)
+{
+    uint32_t submitted = atomic_load(&stage.device->submitted);
+    struct task *task = make(0);
+    atomic_store(&task->scripted.held, true);
+    task->scripted.work.shares = shares;
+    push(task);
+    wait_until_submitted(submitted + 1);
+    return task;
+}
+
+static void let_go(struct task *task)
+{
+    atomic_store(&task->scripted.held, false);
+}
+
+/* How many of a tenant's are among the first `places` to end. */
+static uint32_t early(uint32_t tenant, uint32_t places)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < stage.count; i++)
+        count += stage.tasks[i].scripted.work.tenant == tenant && stage.tasks[i].place <= places;
+    return count;
+}
+
+/* Tenant 0 floods the queue first; the others come later, one of them with deadlines. */
+START_TEST(tenants_get_equal_parts_of_the_device)
+{
+    enum { EACH = 30 };
+    start(1);
+    struct task *blocker = block(false);
+    for (uint32_t tenant = 0; tenant < TENANTS; tenant++)
+        for (uint32_t i = 0; i < (tenant == 0 ? 5 * EACH : EACH); i++) {
+            struct task *task = make(tenant);
+            if (tenant == 1)
+                task->scripted.work.deadline_ns = clock_now_ns() + 3600000000000 + i;
+            push(task);
+        }
+    let_go(blocker);
+    wait_for_all();
+    for (uint32_t places = 2; places <= 3 * EACH; places++)
+        for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
+            ck_assert_uint_ge(early(tenant, places) + 1, (places - 1) / TENANTS);
+            ck_assert_uint_le(early(tenant, places), (places - 1) / TENANTS + 2);
+        }
+    stop();
+}
+END_TEST
+
+START_TEST(large_works_of_one_do_not_cost_another)
+{
+    enum { EACH = 20, LARGE = 50 };
+    start(1);
+    struct task *blocker = block(false);
+    for (uint32_t i = 0; i < EACH; i++) {
+        struct task *task = make(1);
+        task->scripted.work.bytes = LARGE * (BYTES + 4096); /* as much as 50 small ones */
+        push(task);
+    }
+    for (uint32_t i = 0; i < 2 * LARGE; i++)
+        push(make(2));
+    let_go(blocker);
+    wait_for_all();
+    /* By when the second has all of its 100, the first has about two. */
+    for (uint32_t i = 0; i < EACH; i++)
+        ck_assert_msg(i < 3 || stage.tasks[1 + i].place > 2 * LARGE, "the large one %u was early",
+                      i);
+    stop();
+}
+END_TEST
+
+/* What is important waits neither for the unimportant that waits, nor, in its own lane, for the
+ * unimportant that runs. */
+START_TEST(no_priority_is_inverted)
+{
+    start(1);
+    struct task *running = block(false), *large[4], *small[3];
+    running->scripted.work.priority = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        large[i] = make(i % TENANTS);
+        large[i]->scripted.work.priority = i == 3 ? 9 : i;
+        push(large[i]);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        small[i] = make(i);
+        small[i]->scripted.work.shares = true;
+        small[i]->scripted.work.priority = 9 - i;
+        push(small[i]);
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(wait_for(small[i]), GEMMD_OK);
+    ck_assert_uint_eq(atomic_load(&running->ended), 0);
+    let_go(running);
+    wait_for_all();
+    ck_assert_uint_lt(large[3]->place, large[2]->place);
+    ck_assert_uint_lt(large[2]->place, large[1]->place);
+    ck_assert_uint_lt(large[1]->place, large[0]->place);
+    stop();
+}
+END_TEST
+
+/* Small ones without end, more important than all others. */
+static void *flood(void *over)
+{
+    struct task *ring[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        ring[i] = make(0);
+        ring[i]->scripted.work.shares = true;
+        ring[i]->scripted.work.priority = 9;
+        push(ring[i]);
+    }
+    while (!atomic_load((atomic_bool *)over))
+        for (uint32_t i = 0; i < 8; i++) {
+            wait_for(ring[i]);
+            atomic_store(&ring[i]->ended, 0);
+            atomic_store(&ring[i]->scripted.looks, 1);
+            push(ring[i]);
+        }
+    for (uint32_t i = 0; i < 8; i++)
+        wait_for(ring[i]);
+    return NULL;
+}
+
+START_TEST(small_ones_do_not_starve_large_ones)
+{
+    atomic_bool over = false;
+    pthread_t thread;
+    start(1);
+    struct task *large[20];
+    for (uint32_t i = 0; i < 20; i++)
+        large[i] = make(1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, flood, &over), 0);
+    for (uint32_t i = 0; i < 20; i++) {
+        atomic_store(&large[i]->scripted.looks, 50);
+        push(large[i]);
+    }
+    for (uint32_t i = 0; i < 20; i++)
+        ck_assert_int_eq(wait_for(large[i]), GEMMD_OK);
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+    stop();
+}
+END_TEST
+
+START_TEST(a_small_one_waits_for_at_most_a_batch)
+{
+    start(1);
+    struct task *first[DEVICE_GROUPS], *waiting[3 * MAX_BATCH];
+    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+        first[i] = block(true);
+    for (uint32_t i = 0; i < 3 * MAX_BATCH; i++) {
+        waiting[i] = make(0);
+        waiting[i]->scripted.work.shares = true;
+        push(waiting[i]);
+    }
+    struct task *late = make(1); /* of another tenant, who has had nothing yet */
+    late->scripted.work.shares = true;
+    push(late);
+    let_go(first[0]);
+    wait_for(late);
+    let_go(first[1]);
+    wait_for_all();
+    ck_assert_uint_le(late->place, 1 + MAX_BATCH);
+    for (uint32_t i = 0; i < 3 * MAX_BATCH; i++)
+        ck_assert_uint_le(waiting[i]->scripted.work.batch, MAX_BATCH);
+    stop();
+}
+END_TEST
+
+START_TEST(deadlines_are_kept_behind_a_blocked_device)
+{
+    struct task *late[20], *patient[5];
+    start(1);
+    struct task *alone = block(false), *sharing[DEVICE_GROUPS];
+    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+        sharing[i] = block(true);
+    uint32_t submitted = atomic_load(&stage.device->submitted);
+    uint64_t base_ns = clock_now_ns() + 3600000000000;
+    for (uint32_t i = 0; i < 20; i++) {
+        late[i] = make(i % TENANTS);
+        late[i]->scripted.work.shares = i % 2;
+        late[i]->scripted.work.priority = i % 10;
+        late[i]->scripted.work.deadline_ns = base_ns + (i * 7 % 20) * 10000000;
+        push(late[i]);
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        patient[i] = push(make(i % TENANTS));
+    for (uint32_t due = 0; due < 20; due++) { /* the timer's time, not the test's */
+        queue_expire(stage.queue, base_ns + due * 10000000);
+        for (uint32_t i = 0; i < 20; i++)
+            ck_assert_uint_eq(atomic_load(&late[i]->ended), i * 7 % 20 <= due);
+    }
+    ck_assert_uint_eq(atomic_load(&stage.device->submitted), submitted);
+    let_go(alone);
+    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+        let_go(sharing[i]);
+    for (uint32_t i = 0; i < 5; i++)
+        ck_assert_int_eq(wait_for(patient[i]), GEMMD_OK);
+    for (uint32_t i = 0; i < 20; i++)
+        ck_assert_int_eq(late[i]->scripted.work.status, GEMMD_ERR_DEADLINE);
+    stop();
+}
+END_TEST
+
+/* What its owner does with work that he took back. */
+static void drop(struct task *task)
+{
+    task_done(&task->scripted.work);
+}
+
+START_TEST(work_is_taken_back_until_it_runs)
+{
+    start(1);
+    atomic_store(&stage.checking_held, true);
+    struct task *checked = make(0);
+    checked->scripted.work.verify = true;
+    push(checked);
+    wait_until_submitted(1);
+    struct task *running = block(false), *waiting[10];
+    for (uint32_t i = 0; i < 10; i++) {
+        waiting[i] = make(i % TENANTS);
+        push(waiting[i]);
+    }
+    for (uint32_t i = 0; i < 10; i += 2) {
+        ck_assert(queue_cancel(stage.queue, &waiting[i]->scripted.work));
+        drop(waiting[i]);
+    }
+    ck_assert(!queue_cancel(stage.queue, &running->scripted.work));
+    ck_assert(!queue_cancel(stage.queue, &checked->scripted.work));
+    ck_assert_uint_eq(queue_state(stage.queue).waiting, 5);
+    atomic_store(&stage.checking_held, false);
+    let_go(running);
+    wait_for_all();
+    ck_assert(!queue_cancel(stage.queue, &running->scripted.work));
+    ck_assert_uint_eq(atomic_load(&stage.device->submitted), 7);
+    stop();
+}
+END_TEST
+
+/* At submit, while it runs, in the check of the result: failures are the work's own, a loss is
+ * everybody's; alone and in a shared launch. */
+START_TEST(failures_at_every_stage_end_everything_once)
+{
+    const bool shares = _i & 1, loses = _i & 2;
+    const int at = _i / 4; /* submit, end, check */
+    enum gemmd_error expected = loses && at < 2 ? GEMMD_ERR_DEVICE_LOST : GEMMD_ERR_INTERNAL;
+    enum simulated_event event = loses ? SIMULATED_LOST : SIMULATED_FAILED;
+    start(2);
+    struct task *first = block(shares), *second = block(shares), *others[6], *bad = make(0);
+    bad->scripted.work.shares = shares;
+    if (at == 0)
+        bad->scripted.at_submit = event;
+    if (at == 1)
+        atomic_store(&bad->scripted.at_end, event);
+    if (at == 2) {
+        bad->scripted.work.verify = true;
+        stage.checked = GEMMD_ERR_INTERNAL;
+    }
+    push(bad);
+    for (uint32_t i = 0; i < 6; i++) {
+        others[i] = make(i % TENANTS);
+        others[i]->scripted.work.shares = !shares; /* not in the same launch */
+        atomic_store(&others[i]->scripted.held, i == 0);
+        reserve(others[i]); /* of those that come later too */
+    }
+    hand_over(others[0]);
+    let_go(first);
+    ck_assert_int_eq(wait_for(bad), expected);
+    for (uint32_t i = 1; i < 6; i++)
+        hand_over(others[i]);
+    let_go(others[0]);
+    let_go(second);
+    wait_for_all();
+    for (uint32_t i = 0; i < 6; i++)
+        ck_assert_int_eq(others[i]->scripted.work.status,
+                         expected == GEMMD_ERR_DEVICE_LOST ? expected : GEMMD_OK);
+    stop();
+}
+END_TEST
+
+static enum simulated_event look_whether_held(const struct work *work)
+{
+    const struct simulated_work *scripted = (const struct simulated_work *)work;
+    return atomic_load(&scripted->held) ? SIMULATED_RUNNING : SIMULATED_DONE;
+}
+
+/* A product on the CPU can outlast every patience. */
+START_TEST(stopping_can_be_given_up)
+{
+    start_on(simulated_device_open_computing(look_whether_held));
+    struct task *task = block(false);
+    queue_close(stage.queue);
+    ck_assert(!dispatch_stop(stage.dispatch, 1000000));
+    ck_assert_uint_eq(atomic_load(&task->ended), 0);
+    let_go(task);
+    stop();
+    ck_assert_int_eq(task->scripted.work.status, GEMMD_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduling");
+    TCase *tests = tcase_create("scheduling");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, tenants_get_equal_parts_of_the_device);
+    tcase_add_test(tests, large_works_of_one_do_not_cost_another);
+    tcase_add_test(tests, no_priority_is_inverted);
+    tcase_add_test(tests, small_ones_do_not_starve_large_ones);
+    tcase_add_test(tests, a_small_one_waits_for_at_most_a_batch);
+    tcase_add_test(tests, deadlines_are_kept_behind_a_blocked_device);
+    tcase_add_test(tests, work_is_taken_back_until_it_runs);
+    tcase_add_test(tests, stopping_can_be_given_up);
+    tcase_add_loop_test(tests, failures_at_every_stage_end_everything_once, 0, 12);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,183 @@
+/* Rows stacked on one B: right, nothing else written, the bytes of each request alone. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/stacked.h"
+#include "proto/dtype.h"
+#include "tests/product/cases.h"
+#include "tests/product/product.h"
+#include "tests/product/random.h"
+
+enum { REQUESTS_MAX = 400 };
+
+static struct gemm_context *context;
+
+static void create_context(void)
+{
+    struct fault fault;
+    ck_assert_msg(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, &fault) == GEMMD_OK,
+                  "no context: %s", fault.detail);
+}
+
+static void destroy_context(void)
+{
+    gemm_context_destroy(context);
+}
+
+/* Cuts the product's rows into requests of 1 ... most rows. */
+static uint32_t cut(const struct gemm_problem *p, uint64_t most, uint64_t *seed,
+                    struct gemm_stack_rows *rows)
+{
+    const uint64_t in = dtype_size(p->dtype), out = dtype_size(p->out);
+    uint32_t count = 0;
+    for (uint64_t first = 0; first < p->m;) {
+        uint64_t some = 1 + random_next(seed) % most;
+        if (some > p->m - first)
+            some = p->m - first;
+        ck_assert_uint_lt(count, REQUESTS_MAX);
+        rows[count++] = (struct gemm_stack_rows){
+            .a = (const char *)p->a + first * p->lda * in,
+            .c0 = p->c0 != NULL ? (const char *)p->c0 + first * p->ldc0 * out : NULL,
+            .c = (char *)p->c + first * p->ldc * out,
+            .rows = some,
+        };
+        first += some;
+    }
+    return count;
+}
+
+static void *workspace_of(uint64_t bytes)
+{
+    void *workspace = aligned_alloc(256, (bytes / 256 + 1) * 256);
+    ck_assert_ptr_nonnull(workspace);
+    memset(workspace, 0xff, bytes);
+    return workspace;
+}
+
+static void run_alone(const struct gemm_kernel *kernel, const struct gemm_problem *stack,
+                      const struct gemm_stack_rows *rows)
+{
+    struct gemm_problem p = *stack;
+    uint64_t bytes;
+    p.m = rows->rows;
+    p.a = rows->a;
+    p.c0 = rows->c0;
+    p.c = rows->c;
+    ck_assert(kernel->workspace_bytes(&p, &bytes));
+    void *workspace = workspace_of(bytes);
+    ck_assert_int_eq(kernel->run(context, &p, workspace), GEMMD_OK);
+    free(workspace);
+}
+
+static void check_stack(const struct gemm_kernel *kernel, const struct gemm_problem *like,
+                        uint64_t gap, uint64_t most, uint64_t seed)
+{
+    static struct gemm_stack_rows rows[REQUESTS_MAX];
+    struct product product;
+    char what[256], text[512];
+    ck_assert(product_create(&product, like, gap, PRODUCT_UNIFORM, seed));
+    const struct gemm_problem *p = &product.problem;
+    const struct product_buffer *c = &product.buffers[PRODUCT_C];
+    product_describe(p, what, sizeof what);
+    ck_assert_msg(gemm_can_stack(kernel, p), "%s cannot stack %s", kernel->name, what);
+    const uint32_t count = cut(p, most, &seed, rows);
+
+    uint64_t bytes;
+    ck_assert(gemm_stacked_bytes(kernel, p, &bytes));
+    void *workspace = workspace_of(bytes);
+    struct gemm_problem stack = *p; /* what must not be looked at */
+    stack.a = stack.c0 = stack.c = NULL;
+    product_poison(&product);
+    ck_assert_int_eq(gemm_stacked(context, kernel, &stack, rows, count, workspace), GEMMD_OK);
+    free(workspace);
+    ck_assert_msg(
+        product_check(&product, product_sum_error(p->dtype, p->k), NULL, text, sizeof text),
+        "%s, %s, %u requests: %s", kernel->name, what, count, text);
+
+    unsigned char *stacked = malloc(c->bytes);
+    ck_assert_ptr_nonnull(stacked);
+    memcpy(stacked, c->data, c->bytes);
+    product_poison(&product);
+    for (uint32_t i = 0; i < count; i++)
+        run_alone(kernel, p, &rows[i]);
+    ck_assert_msg(memcmp(stacked, c->data, c->bytes) == 0, "%s, %s: other bytes in a stack of %u",
+                  kernel->name, what, count);
+    free(stacked);
+    product_destroy(&product);
+}
+
+START_TEST(rows_of_every_type)
+{
+    const struct case_types types = case_types[_i];
+    uint64_t seed = 77 + (uint64_t)_i;
+    for (uint32_t number = 0; number < case_options_count(); number++) {
+        struct gemm_problem like = {.dtype = types.dtype, .out = types.out};
+        if (!case_set_options(&like, number) || like.batch != 1 || like.transa)
+            continue;
+        like.m = 1 + random_next(&seed) % 20;
+        like.n = case_sizes[random_next(&seed) % 5];
+        like.k = case_sizes[random_next(&seed) % 5];
+        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+            if ((*k)->rows_independent)
+                check_stack(*k, &like, number % 3, 1 + number % 4, seed);
+    }
+}
+END_TEST
+
+/* More than one list of moves holds. */
+START_TEST(many_requests)
+{
+    const struct gemm_problem like = {.dtype = GEMMD_BF16,
+                                      .out = GEMMD_BF16,
+                                      .m = 381,
+                                      .n = 33,
+                                      .k = 65,
+                                      .batch = 1,
+                                      .alpha = 1,
+                                      .beta = 2};
+    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+        if ((*k)->rows_independent)
+            check_stack(*k, &like, 0, 1, 5);
+}
+END_TEST
+
+START_TEST(what_cannot_stack)
+{
+    const struct gemm_device device = {GEMM_BACKEND_CPU, 0};
+    const struct gemm_kernel *openblas, *tiled;
+    struct gemm_problem p = {
+        .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 3, .n = 5, .k = 7, .batch = 1, .alpha = 1};
+    gemm_problem_contiguous(&p);
+    ck_assert_int_eq(gemm_select(&device, "openblas", &p, &openblas, NULL), GEMMD_OK);
+    ck_assert_int_eq(gemm_select(&device, "tiled", &p, &tiled, NULL), GEMMD_OK);
+    ck_assert_msg(!gemm_can_stack(openblas, &p), "the sums of OpenBLAS depend on m");
+    ck_assert(gemm_can_stack(tiled, &p));
+    p.transa = true;
+    ck_assert_msg(!gemm_can_stack(tiled, &p), "the rows of a transposed A are no rows");
+    p.transa = false;
+    p.batch = 2;
+    ck_assert_msg(!gemm_can_stack(tiled, &p), "a batch has as many B");
+    p.batch = 1;
+    p.m = UINT64_MAX / 8;
+    uint64_t bytes;
+    ck_assert_msg(!gemm_stacked_bytes(tiled, &p, &bytes), "%llu bytes for a stack beyond memory",
+                  (unsigned long long)bytes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stacked");
+    TCase *tcase = tcase_create("stacked");
+    tcase_add_checked_fixture(tcase, create_context, destroy_context);
+    tcase_add_loop_test(tcase, rows_of_every_type, 0, (int)case_types_count());
+    tcase_add_test(tcase, many_requests);
+    tcase_add_test(tcase, what_cannot_stack);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
