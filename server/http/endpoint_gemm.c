@@ -235,7 +235,6 @@ const struct endpoint endpoint_attention = {
     .chunk = gemm_chunk,
     .submit = gemm_submit,
     .withdraw = gemm_withdraw,
-    .withdraw = gemm_withdraw,
     .answer = gemm_answer,
     .release = gemm_release,
 };

@@ -71,6 +71,8 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
                     continue;
                 int status = error_status((enum gemmd_error)code);
                 uint64_t sum = 0;
+                if (known && !metrics_counts_dtype_of_status(status))
+                    continue;
                 for (int other = code; other < GEMMD_ERR_COUNT; other++) {
                     if (error_status((enum gemmd_error)other) == status)
                         sum += requests_of(metrics, op, dtype, other);
