@@ -95,13 +95,15 @@ static const struct ladder_row *find_row(const struct ladder *ladder, const char
 static void print_ratio(const struct ladder *ladder, const struct ladder_row *row, FILE *to)
 {
     const struct ladder_row *library = find_row(ladder, ladder->library);
-    for (unsigned size = LADDER_SIZES; library != NULL && size-- > 0;) {
-        if (row->milliseconds[size] > 0 && library->milliseconds[size] > 0) {
-            fprintf(to, " %.3f |", library->milliseconds[size] / row->milliseconds[size]);
-            return;
-        }
+    double ratio = 0;
+    for (unsigned size = 0; library != NULL && size < LADDER_SIZES; size++) {
+        if (row->milliseconds[size] > 0 && library->milliseconds[size] > 0)
+            ratio = library->milliseconds[size] / row->milliseconds[size];
     }
-    fprintf(to, " – |");
+    if (ratio > 0)
+        fprintf(to, " %.3f |", ratio);
+    else
+        fprintf(to, " – |");
 }
 
 void ladder_print(const struct ladder *ladder, FILE *to)

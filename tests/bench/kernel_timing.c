@@ -191,7 +191,7 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
         if (run->state->dead[v] || !sm90_takes(&kernels[v], p)) {
             continue;
         }
-        s->launches[v] = malloc(s->sets * sizeof *s->launches[v]);
+        s->launches[v] = malloc(SETS_MAX * sizeof *s->launches[v]);
         if (!s->launches[v]) {
             return false;
         }
@@ -382,6 +382,7 @@ bool bench_time(const struct bench_run *run)
         }
         memset(result, 0, sizeof *result);
         if (!set_up(&t, &state->shape[unit], &s)) {
+            tear_down(&s);
             return false;
         }
         if (!warm) {

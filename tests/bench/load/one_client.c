@@ -55,9 +55,10 @@ static void report(uint32_t *samples_ns, size_t count, double seconds)
 {
     qsort(samples_ns, count, sizeof *samples_ns, by_value);
     printf("rate %.3f\n", (double)count / seconds);
-    printf("p50_us %.1f\n", samples_ns[count / 2] / 1e3);
-    printf("p99_us %.1f\n", samples_ns[count * 99 / 100] / 1e3);
-    printf("p999_us %.1f\n", samples_ns[count * 999 / 1000] / 1e3);
+    const size_t p50 = count / 2, p99 = count * 99 / 100, p999 = count * 999 / 1000;
+    printf("p50_us %.1f\n", samples_ns[p50] / 1e3);
+    printf("p99_us %.1f\n", samples_ns[p99] / 1e3);
+    printf("p999_us %.1f\n", samples_ns[p999] / 1e3);
     printf("refused 0\nbroken 0\n");
 }
 

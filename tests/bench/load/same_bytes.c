@@ -148,6 +148,8 @@ static bool ask_alone(struct run *run)
         if (!ask(&client, &request->target) || client.answer.status != 200) {
             fprintf(stderr, "alone: %.*s: status %u\n", (int)strcspn(request->target.head, "\r"),
                     request->target.head, client.answer.status);
+            hang_up(&client);
+            free(client.payload);
             return false;
         }
         request->payload = client.payload;
@@ -184,6 +186,7 @@ static bool read_list(struct run *run, const char *path)
 int main(int argc, char *argv[])
 {
     static struct run run;
+    static struct client clients[CONNECTIONS_MAX];
     if (argc != 5) {
         fprintf(stderr, "usage: %s ADDRESS LIST CONNECTIONS REQUESTS\n", argv[0]);
         return 2;
@@ -195,8 +198,7 @@ int main(int argc, char *argv[])
         return 2;
     }
     run.address = argv[1];
-    struct client *clients = calloc((size_t)connections, sizeof *clients);
-    if (clients == NULL || !read_list(&run, argv[2])) {
+    if (!read_list(&run, argv[2])) {
         fprintf(stderr, "%s: the list can't be read: %s\n", argv[0], strerror(errno));
         return 2;
     }
