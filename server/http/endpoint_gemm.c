@@ -222,6 +222,7 @@ const struct endpoint endpoint_gemm = {
     .begin = gemm_begin,
     .chunk = gemm_chunk,
     .submit = gemm_submit,
+    .withdraw = gemm_withdraw,
     .answer = gemm_answer,
     .release = gemm_release,
 };
