@@ -93,6 +93,13 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
     return device->ops->work_bytes(device, problem, kernel, out);
 }
 
+bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
+                            const struct attention_kernel *kernel, uint64_t *out)
+{
+    return device->ops->attention_bytes != NULL &&
+           device->ops->attention_bytes(device, problem, kernel, out);
+}
+
 bool device_shares(const struct device *device, const struct gemm_problem *problem,
                    const struct gemm_kernel *kernel)
 {

@@ -78,6 +78,10 @@ struct device_span device_tensor_memory(const struct device *device);
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
 
+/* As device_work_bytes, for an attention. */
+bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
+                            const struct attention_kernel *kernel, uint64_t *out);
+
 /* Whether works with such a problem and kernel can share a launch. They need no device memory, and
  * their operands must be aligned to their elements. Pure. */
 bool device_shares(const struct device *device, const struct gemm_problem *problem,

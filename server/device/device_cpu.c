@@ -43,14 +43,24 @@ static bool cpu_work_bytes(const struct device *device, const struct gemm_proble
     return kernel->workspace_bytes(problem, out);
 }
 
+static bool cpu_attention_bytes(const struct device *device,
+                                const struct attention_problem *problem,
+                                const struct attention_kernel *kernel, uint64_t *out)
+{
+    (void)device;
+    return kernel->workspace_bytes(problem, out);
+}
+
 static void compute(struct cpu_device *cpu, struct work *work)
 {
     void *workspace = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
-    work->status = work->kernel->run(cpu->context, &work->problem, workspace);
+    work->status = work->attends != NULL
+                       ? work->attends->run(cpu->context, &work->attention, workspace)
+                       : work->kernel->run(cpu->context, &work->problem, workspace);
     work->kernel_ns = clock_now_ns() - work->started_ns;
     if (work->status != GEMMD_OK)
         fault_set(&work->fault, work->status, NULL, "the kernel %s failed on the CPU",
-                  work->kernel->name);
+                  work_kernel_name(work));
 }
 
 static void copy(const struct work_copy *copy)
@@ -97,6 +107,7 @@ static const struct device_ops cpu_ops = {
     .close = cpu_close,
     .computes_in_submit = true,
     .work_bytes = cpu_work_bytes,
+    .attention_bytes = cpu_attention_bytes,
 };
 
 static uint64_t host_memory_bytes(void)
