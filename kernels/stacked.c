@@ -1,5 +1,7 @@
 #include "kernels/stacked.h"
 
+#include <string.h>
+
 #include "kernels/backend.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
@@ -34,6 +36,48 @@ static bool plan_make(const struct gemm_kernel *kernel, const struct gemm_proble
     p->ldc0 = p->ldc;
     plan->c0_bytes = p->beta != 0 ? plan->c_bytes : 0;
     return kernel->workspace_bytes(p, &plan->kernel_bytes);
+}
+
+/* All that the products of a stack have in common, for comparing and for hashing. Factors by their
+ * bits: -0 is not 0 to a product. */
+struct traits {
+    uint64_t words[12];
+};
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static struct traits traits_of(const struct gemm_kernel *kernel, const struct gemm_problem *p)
+{
+    const uint64_t choices = (uint64_t)p->dtype << 40 | (uint64_t)p->out << 32 |
+                             (uint64_t)p->precision << 24 | (uint64_t)p->act << 16 |
+                             (uint64_t)p->transb << 8 | p->transa;
+    return (struct traits){{(uintptr_t)kernel, (uintptr_t)p->b, (uintptr_t)p->bias, choices, p->n,
+                            p->k, p->lda, p->ldb, p->beta != 0 ? p->ldc0 : 0, p->ldc,
+                            bits_of(p->alpha), bits_of(p->beta)}};
+}
+
+bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+                     const struct gemm_kernel *other_kernel, const struct gemm_problem *other)
+{
+    const struct traits one = traits_of(kernel, problem), two = traits_of(other_kernel, other);
+    return memcmp(&one, &two, sizeof one) == 0;
+}
+
+/* Word by word, multiplied and folded. */
+uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
+{
+    const struct traits traits = traits_of(kernel, problem);
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < sizeof traits.words / sizeof traits.words[0]; i++) {
+        key = (key ^ traits.words[i]) * UINT64_C(0x9e3779b97f4a7c15); /* 2^64 / golden ratio */
+        key ^= key >> 32;
+    }
+    return key != 0 ? key : 1;
 }
 
 bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem)

@@ -10,9 +10,10 @@
  * sums of a few rows and of many differ: what "auto" gives to it is computed one request at a time.
  *
  * How a batcher uses it:
- *   - Requests can share a stack if kernel, types, precision, activation, n, k, transb, alpha,
- * beta, B, bias and the leading dimensions are the same. Their numbers of rows may differ.
  *   - gemm_can_stack says whether the kernel that gemm_select gave each of them may.
+ *   - Requests can share a stack if kernel, types, precision, activation, n, k, transb, alpha,
+ *     beta, B, bias and the leading dimensions are the same (gemm_same_stack). Their numbers of
+ *     rows may differ.
  *   - gemm_stacked_bytes says what device memory a stack of `problem->m` rows needs; it grows with
  *     m, so a range for the most rows that a launch may have serves all stacks.
  *   - gemm_stacked enqueues everything on the context's stream: rows are read where they lie and
@@ -32,6 +33,12 @@ struct gemm_stack_rows {
     void *c;
     uint64_t rows; /* at least 1 */
 };
+
+/* Whether two products that gemm_can_stack allows may be parts of one stack, and a number that is
+ * the same for those that may and hardly ever for others; never 0. Pure. */
+bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+                     const struct gemm_kernel *other_kernel, const struct gemm_problem *other);
+uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_problem *problem);
 
 /* Whether `kernel` may compute the problem, of any m, as part of a stack: batch is 1, A is not
  * transposed. Pure. */

@@ -67,8 +67,8 @@ const struct config_option config_options[] = {
      .max = 64, .standard = "8", .placeholder = "N", .help = "Products in flight on the device."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
-     .help = "Small products that may share one launch; fewer bound what one waits for the "
-             "others."},
+     .help = "Requests that may share one launch (small products, or rows of one resident B); "
+             "fewer bound what one waits for the others."},
     {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
      .max = 1000000, .placeholder = "N",
      .help =
@@ -83,7 +83,9 @@ const struct config_option config_options[] = {
      .help = "Host memory, taken at start, that bodies and results lie in."},
     {SETTING("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
-     .help = "Device memory, taken at start; 0: half of what is free."},
+     .help =
+         "Device memory, taken at start; 0: half of what is free. A thirty-second of it, at most "
+         "256 MiB, is kept for each stack of rows in flight (CUDA: two)."},
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
      .help = "More device memory, taken at start, for tensors that stay; 0: none can."},

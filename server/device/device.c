@@ -6,6 +6,7 @@
 
 #include "server/clock.h"
 #include "server/device/device_ops.h"
+#include "server/device/device_stack.h"
 #include "server/device/self_test.h"
 
 enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct fault *fault)
@@ -100,6 +101,30 @@ bool device_attention_bytes(const struct device *device, const struct attention_
            device->ops->attention_bytes(device, problem, kernel, out);
 }
 
+/* What is small goes with others of any shape already; copies of a whole operand would hold up the
+ * rest of a stack. */
+bool device_plan(const struct device *device, struct work *work)
+{
+    const struct gemm_problem *problem = &work->problem;
+    work->shares = device_shares(device, problem, work->kernel);
+    work->stack_key = 0;
+    work->stack_rows = 0;
+    if (!work->shares && work->copy_count == 0)
+        work->stack_rows =
+            device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);
+    if (work->stack_rows == 0)
+        return device_work_bytes(device, problem, work->kernel, &work->device_bytes);
+    work->stack_key = gemm_stack_key(work->kernel, problem);
+    work->shares = device->groups > 0;
+    work->device_bytes = 0;
+    return true;
+}
+
+uint64_t device_stack_memory(const struct device *device)
+{
+    return device->stack_bytes;
+}
+
 bool device_shares(const struct device *device, const struct gemm_problem *problem,
                    const struct gemm_kernel *kernel)
 {
@@ -165,8 +190,8 @@ static bool is_group_slot(const struct device *device, uint32_t slot)
 void device_submit(struct device *device, struct work *works)
 {
     uint32_t slot = works->shares ? device->slots - device->groups : 0, count = length(works);
-    assert(works->shares ? device_has_group_room(device) && count <= DEVICE_GROUP_MAX
-                         : device_has_room(device) && count == 1);
+    assert(works->shares ? device_has_group_room(device) : device_has_room(device));
+    assert(works->shares || works->stack_key != 0 ? count <= DEVICE_GROUP_MAX : count == 1);
     while (device->running[slot] != NULL)
         slot++;
     device->busy_groups += works->shares;

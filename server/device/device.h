@@ -8,8 +8,10 @@
  *
  * CUDA: operands are copied from the host into the work's range of device memory, the result back;
  * what lies in tensor memory is used, and stays, where it is.
- * Small works share launches that use pinned host memory where it lies, on streams of their own.
- * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory.
+ * Small works share launches that use pinned host memory where it lies, on streams of their own; so
+ * do works of few rows on one resident B, which are stacked (device_stack.h).
+ * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory, and
+ * that of stacks.
  */
 #ifndef SERVER_DEVICE_DEVICE_H
 #define SERVER_DEVICE_DEVICE_H
@@ -82,6 +84,14 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
 bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
                             const struct attention_kernel *kernel, uint64_t *out);
 
+/* Settles how a work with a problem and a kernel is launched: fills in `shares`, `stack_key`,
+ * `stack_rows` and `device_bytes` (device_work_bytes; 0 for what is stacked). Its copies are
+ * there already. Of the problem's pointers, B is where it will be if it lies in tensor memory; the
+ * others are looked at as by device_work_bytes. False on overflow. */
+bool device_plan(const struct device *device, struct work *work);
+/* Device memory for each stack in flight, besides that of the arena. */
+uint64_t device_stack_memory(const struct device *device);
+
 /* Whether works with such a problem and kernel can share a launch. They need no device memory, and
  * their operands must be aligned to their elements. Pure. */
 bool device_shares(const struct device *device, const struct gemm_problem *problem,
@@ -94,15 +104,15 @@ void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes);
 
 /* From here on this thread is the one that submits and polls. */
 void device_enter(struct device *device);
-/* Whether device_submit has a stream free, for a work that runs alone or for some that share a
- * launch. */
+/* Whether device_submit has a stream free, for a launch on one of its own or for a shared one. */
 bool device_has_room(const struct device *device);
 bool device_has_group_room(const struct device *device);
 /* Works submitted and not returned by device_poll, without the probe. Any thread. */
 uint32_t device_in_flight(const struct device *device);
 /* Starts a work on a free stream, or a chain by `next` of at most DEVICE_GROUP_MAX works that all
- * share one launch. Never blocks on other work. Errors are recorded in every work of the chain,
- * which device_poll then returns like any other. The CPU computes here. */
+ * share one launch: the works of one stack, or others that share. Never blocks on other work.
+ * Errors are recorded in every work of the chain, which device_poll then returns like any other.
+ * The CPU computes here. */
 void device_submit(struct device *device, struct work *works);
 /* As device_submit, on a stream kept for this and ahead of all other work, so that a readiness
  * probe says whether the device answers and not how busy it is. One at a time. */

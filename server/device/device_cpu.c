@@ -9,12 +9,13 @@
 
 #include "server/clock.h"
 #include "server/device/device_ops.h"
+#include "server/device/device_stack.h"
 
 struct cpu_device {
     struct device base;
     struct gemm_context *context;
-    unsigned char *memory; /* the arena's span: workspaces */
-    uint64_t memory_bytes;
+    unsigned char *memory; /* the arena's span: workspaces; then that of stacks */
+    uint64_t memory_bytes, arena_bytes;
     void *tensors; /* tensor memory */
 };
 
@@ -51,16 +52,27 @@ static bool cpu_attention_bytes(const struct device *device,
     return kernel->workspace_bytes(problem, out);
 }
 
-static void compute(struct cpu_device *cpu, struct work *work)
+static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)
 {
-    void *workspace = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
-    work->status = work->attends != NULL
-                       ? work->attends->run(cpu->context, &work->attention, workspace)
-                       : work->kernel->run(cpu->context, &work->problem, workspace);
-    work->kernel_ns = clock_now_ns() - work->started_ns;
-    if (work->status != GEMMD_OK)
-        fault_set(&work->fault, work->status, NULL, "the kernel %s failed on the CPU",
-                  work_kernel_name(work));
+    void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
+    if (works->attends != NULL)
+        return works->attends->run(cpu->context, &works->attention, workspace);
+    if (works->stack_key != 0)
+        return device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes);
+    return works->kernel->run(cpu->context, &works->problem, workspace);
+}
+
+static void compute(struct cpu_device *cpu, struct work *works)
+{
+    const enum gemmd_error code = run(cpu, works);
+    const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
+    for (struct work *work = works; work != NULL; work = work->next) {
+        work->kernel_ns = kernel_ns;
+        work->status = code;
+        if (code != GEMMD_OK)
+            fault_set(&work->fault, code, NULL, "the kernel %s failed on the CPU",
+                      work_kernel_name(work));
+    }
 }
 
 static void copy(const struct work_copy *copy)
@@ -71,13 +83,14 @@ static void copy(const struct work_copy *copy)
         memcpy(to + row * copy->to_pitch, from + row * copy->from_pitch, copy->row_bytes);
 }
 
-static void cpu_submit(struct device *device, uint32_t slot, struct work *work)
+static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
 {
     (void)slot;
-    if (!work_is_copy(work))
-        compute((struct cpu_device *)device, work);
-    for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
-        copy(&work->copies[i]);
+    if (!work_is_copy(works))
+        compute((struct cpu_device *)device, works);
+    for (struct work *work = works; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
+            copy(&work->copies[i]);
 }
 
 static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
@@ -161,10 +174,13 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
     cpu->memory = device_cpu_host_alloc(cpu->memory_bytes, fault);
     if (cpu->memory == NULL)
         goto failed;
-    cpu->base.arena = arena_create(cpu->memory_bytes);
+    cpu->base.stack_bytes = device_stack_bytes(cpu->memory_bytes, options->tensor_bytes);
+    cpu->arena_bytes = (cpu->memory_bytes - cpu->base.stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
+                       DEVICE_LAYOUT_ALIGNMENT;
+    cpu->base.arena = arena_create(cpu->arena_bytes);
     if (cpu->base.arena == NULL) {
         fault_set(fault, code, NULL, "no memory for the records of %" PRIu64 " bytes",
-                  cpu->memory_bytes);
+                  cpu->arena_bytes);
         goto failed;
     }
     if (options->tensor_bytes > 0) {

@@ -4,7 +4,8 @@
  * A work is copied in, computed and copied back in its slot's stream; slots run side by side. Small
  * works share one launch in a slot for such, without copies: operands are read and results written
  * in pinned host memory. Their stream goes before the others', since they take little of the
- * device and what they mostly do is wait for the bus. The
+ * device and what they mostly do is wait for the bus. Stacks of rows run there too, in a workspace
+ * that each such slot has behind the arena. The
  * probe's slot has the highest priority, and its kernel uses host memory where it lies: queues of
  * large copies are no sign of ill health.
  *
@@ -23,11 +24,13 @@
 #include "proto/dtype.h"
 #include "server/device/device_layout.h"
 #include "server/device/device_ops.h"
+#include "server/device/device_stack.h"
 
 struct slot {
     cudaStream_t stream;
     cudaEvent_t begun, copied_in, computed, ended;
     struct gemm_context *context;
+    void *stack; /* the workspace of stacks; NULL: runs none */
     bool failed; /* the work at hand failed in submit; nothing of it is left in the stream */
 };
 
@@ -250,18 +253,27 @@ static void enqueue_copies(struct cuda_device *cuda, struct slot *slot, struct w
         fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
 }
 
-/* One launch for the whole chain. All kernels that take many at once are one: there is no other. */
-static void enqueue_group(struct cuda_device *cuda, struct slot *slot, struct work *works)
+/* All kernels that take many at once are one: there is no other. */
+static enum gemmd_error run_group(struct cuda_device *cuda, struct slot *slot,
+                                  const struct work *works)
 {
     uint32_t count = 0;
     for (const struct work *work = works; work != NULL; work = work->next)
         cuda->group[count++] = &work->problem;
+    return works->kernel->run_group(slot->context, cuda->group, count);
+}
+
+/* One launch for the whole chain. */
+static void enqueue_shared(struct cuda_device *cuda, struct slot *slot, struct work *works)
+{
     cudaError_t error = cudaEventRecord(slot->copied_in, slot->stream);
     if (error != cudaSuccess) {
         fail(cuda, works, "the start of a launch", GEMMD_OK, error);
         return;
     }
-    enum gemmd_error code = works->kernel->run_group(slot->context, cuda->group, count);
+    enum gemmd_error code = works->stack_key != 0
+                                ? device_stack_run(slot->context, works, slot->stack)
+                                : run_group(cuda, slot, works);
     if (code != GEMMD_OK) {
         fail(cuda, works, works->kernel->name, code, cudaGetLastError());
         return;
@@ -292,7 +304,7 @@ static void cuda_submit(struct device *device, uint32_t number, struct work *wor
     struct slot *slot = &cuda->slots[number];
     slot->failed = false;
     if (works->shares)
-        enqueue_group(cuda, slot, works);
+        enqueue_shared(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
@@ -392,6 +404,39 @@ static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dt
     return code;
 }
 
+/* What moves the rows of stacks, by one row of zeros: the products that it brings them to have run
+ * by now. */
+static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault)
+{
+    enum { SIDE = 64, ROW_BYTES = SIDE * 4 };
+    const struct gemm_device device = device_gemm(&cuda->base);
+    const struct slot *slot = &cuda->slots[cuda->base.slots - 1];
+    struct work work = {.problem = {.dtype = GEMMD_F32,
+                                    .out = GEMMD_F32,
+                                    .m = 1,
+                                    .n = SIDE,
+                                    .k = SIDE,
+                                    .batch = 1,
+                                    .alpha = 1,
+                                    .a = cuda->memory,
+                                    .b = cuda->memory,
+                                    .c = cuda->memory + SIDE * ROW_BYTES}};
+    gemm_problem_contiguous(&work.problem);
+    enum gemmd_error code = gemm_select(&device, "naive", &work.problem, &work.kernel, fault);
+    if (code != GEMMD_OK || arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
+        return code;
+    work.stack_rows = device_stack_rows(&work.problem, work.kernel,
+                                        (struct device_span){cuda->memory, SIDE * ROW_BYTES},
+                                        cuda->base.stack_bytes);
+    if (work.stack_rows == 0)
+        return GEMMD_OK;
+    code = device_stack_run(slot->context, &work, slot->stack);
+    if (code == GEMMD_OK && cudaStreamSynchronize(slot->stream) == cudaSuccess)
+        return GEMMD_OK;
+    return fault_set(fault, code != GEMMD_OK ? code : GEMMD_ERR_DEVICE_LOST, NULL,
+                     "rows cannot be stacked: %s", cudaGetErrorString(cudaGetLastError()));
+}
+
 /* A kernel's code is loaded when it is first launched, and libraries have many: the first request
  * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
 static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
@@ -401,6 +446,8 @@ static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
         for (int out = 0; out < GEMMD_DTYPE_COUNT && code == GEMMD_OK; out++)
             if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
                 code = warm_types(cuda, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, fault);
+    if (code == GEMMD_OK)
+        code = warm_stack(cuda, fault);
     cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
     if (code == GEMMD_OK && error != cudaSuccess)
         code = open_failed(fault, "running every kernel once", error);
@@ -502,7 +549,8 @@ static enum gemmd_error open_tensor_memory(struct cuda_device *cuda, uint64_t by
     return code;
 }
 
-/* After everything else has taken its own, so that "half of what is free" is that. */
+/* After everything else has taken its own, so that "half of what is free" is that. The arena comes
+ * first, then the workspaces of stacks. */
 static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_bytes,
                                     struct fault *fault)
 {
@@ -515,9 +563,16 @@ static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_by
     enum gemmd_error code = take_memory(bytes, "device-bytes", &memory, fault);
     if (code != GEMMD_OK)
         return code;
+    struct device *base = &cuda->base;
     cuda->memory = memory;
-    cuda->base.arena = arena_create(bytes);
-    if (cuda->base.arena == NULL)
+    base->stack_bytes = device_stack_bytes(bytes, base->tensors.bytes);
+    bytes = (bytes - base->groups * base->stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
+            DEVICE_LAYOUT_ALIGNMENT;
+    for (uint32_t i = 0; i < base->groups && base->stack_bytes > 0; i++)
+        cuda->slots[base->slots - base->groups + i].stack =
+            cuda->memory + bytes + i * base->stack_bytes;
+    base->arena = arena_create(bytes);
+    if (base->arena == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory for the records of %" PRIu64 " bytes", bytes);
     return GEMMD_OK;

@@ -43,6 +43,7 @@ struct device {
     struct device_info info;
     struct arena *arena;        /* owned by the backend */
     struct device_span tensors; /* its tensor memory; likewise */
+    uint64_t stack_bytes;       /* of the workspace of each stream that runs stacks; 0: none can */
 
     uint32_t slots;  /* for requests; slot number `slots` is the probe's */
     uint32_t groups; /* the last so many of them are for works that share launches */

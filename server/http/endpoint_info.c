@@ -95,13 +95,14 @@ static json_t *kernels_json(struct gemm_device device)
 static json_t *device_json(const struct device_info *info, struct device *device)
 {
     struct arena *arena = device_arena(device);
-    return json_pack(
-        "{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "backend",
-        info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu", "index", (int)info->index, "name",
-        info->name, "uuid", info->uuid, "arch", info->arch, "driver", info->driver,
-        "memory_total_bytes", (json_int_t)info->memory_total_bytes, "memory_capacity_bytes",
-        (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)), "memory_used_bytes",
-        (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)));
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "backend",
+                     info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu", "index", (int)info->index,
+                     "name", info->name, "uuid", info->uuid, "arch", info->arch, "driver",
+                     info->driver, "memory_total_bytes", (json_int_t)info->memory_total_bytes,
+                     "memory_capacity_bytes",
+                     (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)),
+                     "memory_used_bytes", (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)),
+                     "stack_memory_bytes", (json_int_t)device_stack_memory(device));
 }
 
 static void info_begin(struct request *request)

@@ -122,8 +122,12 @@ static enum gemmd_error gemm_choose(struct gemm_call *call, struct daemon *daemo
     code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    work->shares = device_shares(daemon->device, &work->problem, work->kernel);
-    if (!device_work_bytes(daemon->device, &work->problem, work->kernel, &work->device_bytes))
+    if (request->verify == GEMM_VERIFY_FREIVALDS && device.backend != GEMM_BACKEND_CPU) {
+        code = gemm_residents_mirror(&call->residents, work, call->memory, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    if (!device_plan(daemon->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;
@@ -148,13 +152,6 @@ enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon
         code = take_result(call, daemon, fault);
     if (code != GEMMD_OK)
         return code;
-    if (call->request.verify == GEMM_VERIFY_FREIVALDS &&
-        device_info(daemon->device)->backend != GEMM_BACKEND_CPU) {
-        code = gemm_residents_mirror(&call->residents, work, call->memory, fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
-
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
         if (work->device_bytes > arena_capacity_bytes(arena))

@@ -7,7 +7,7 @@ static uint64_t step(const struct work *work)
     return work->deadline_ns == 0 ? UINT64_MAX : work->deadline_ns >> STEP_BITS;
 }
 
-static bool runs_before(const struct work *one, const struct work *other)
+bool agenda_before(const struct work *one, const struct work *other)
 {
     uint64_t step_of_one = step(one), step_of_other = step(other);
     return step_of_one != step_of_other ? step_of_one < step_of_other : one->order < other->order;
@@ -15,13 +15,13 @@ static bool runs_before(const struct work *one, const struct work *other)
 
 static bool node_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return runs_before(HEAP_OWNER(one, const struct work, node),
-                       HEAP_OWNER(other, const struct work, node));
+    return agenda_before(HEAP_OWNER(one, const struct work, node),
+                         HEAP_OWNER(other, const struct work, node));
 }
 
 void agenda_add(struct agenda *agenda, struct work *work)
 {
-    work->in_order = agenda->last == NULL || !runs_before(work, agenda->last);
+    work->in_order = agenda->last == NULL || !agenda_before(work, agenda->last);
     if (!work->in_order) {
         heap_add(&agenda->others, &work->node, node_before);
         return;
@@ -56,7 +56,7 @@ struct work *agenda_first(const struct agenda *agenda)
     if (agenda->others == NULL)
         return agenda->first;
     struct work *other = HEAP_OWNER(agenda->others, struct work, node);
-    return agenda->first == NULL || runs_before(other, agenda->first) ? other : agenda->first;
+    return agenda->first == NULL || agenda_before(other, agenda->first) ? other : agenda->first;
 }
 
 uint64_t agenda_earliest_ns(const struct agenda *agenda)

@@ -10,6 +10,7 @@
 #ifndef SERVER_WORK_AGENDA_H
 #define SERVER_WORK_AGENDA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/work/work.h"
@@ -19,6 +20,9 @@ struct agenda {
     struct work *first, *last; /* in order already */
     struct heap_node *others;  /* those that came after one with a later deadline */
 };
+
+/* Whether one runs before another of the same tenant, lane and priority; `order` is set. */
+bool agenda_before(const struct work *one, const struct work *other);
 
 /* `work->order`, its number in order of arrival, is set. The work stays the caller's. */
 void agenda_add(struct agenda *agenda, struct work *work);

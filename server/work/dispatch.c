@@ -44,7 +44,7 @@ static void wake(void *queue)
 static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 {
     struct queue_room room = {
-        .alone = device_has_room(dispatch->device),
+        .alone = device_has_room(dispatch->device) ? dispatch->max_batch : 0,
         .shared = device_has_group_room(dispatch->device) ? dispatch->max_batch : 0,
         .shared_bytes = BATCH_BYTES,
     };

@@ -10,6 +10,7 @@
 
 #include "server/clock.h"
 #include "server/work/agenda.h"
+#include "server/work/shelves.h"
 
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
 enum lane { LANE_ALONE, LANE_SHARED, LANES };
@@ -55,6 +56,7 @@ struct queue {
     _Alignas(LINE_BYTES) struct level levels[LANES][PRIORITIES];
     struct flow *flows; /* [tenants][LANES][PRIORITIES] */
     uint32_t flow_count;
+    struct shelves *shelves;
     pthread_cond_t changed;
     struct fault failure; /* once it has failed */
     struct places *places;
@@ -131,6 +133,9 @@ static void put(struct queue *queue, struct work *work)
     work->order = queue->pushed++;
     work->waiting = true;
     agenda_add(&spot.flow->agenda, work);
+    work->shelf = NULL;
+    if (work->stack_key != 0)
+        shelves_add(queue->shelves, work, spot.flow);
     queue->waiting_bytes += work->bytes;
     count_waiting(queue, spot.lane, 1);
 }
@@ -138,6 +143,8 @@ static void put(struct queue *queue, struct work *work)
 static void take_out(struct queue *queue, const struct spot *spot, struct work *work)
 {
     agenda_remove(&spot->flow->agenda, work);
+    if (work->shelf != NULL)
+        shelves_remove(queue->shelves, work);
     work->waiting = false;
     queue->waiting_bytes -= work->bytes;
     count_waiting(queue, spot->lane, -1);
@@ -154,13 +161,14 @@ static void drop(struct queue *queue, struct work *work)
     deactivate(queue, &spot);
 }
 
-/* To have it run. */
+/* To have it run. Time goes on with what was next; what comes along in its stack only pays. */
 static void serve(struct queue *queue, struct work *work)
 {
     const struct spot spot = spot_of(queue, work);
     take_out(queue, &spot, work);
+    if (spot.level->flows == &spot.flow->node)
+        spot.level->now = spot.flow->start;
     heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
-    spot.level->now = spot.flow->start;
     spot.flow->start += work->bytes + WORK_BYTES;
     if (spot.flow->start > spot.level->last_start)
         spot.level->last_start = spot.flow->start;
@@ -197,36 +205,102 @@ static bool is_before(const struct work *one, const struct work *other)
                                             : one->order < other->order;
 }
 
-static struct work *take_sharing(struct queue *queue, struct queue_room room, uint64_t now_ns,
-                                 struct list *expired)
+/* What a launch holds so far. */
+struct launch {
+    struct list works;
+    uint32_t count;
+    uint64_t bytes, rows;
+};
+
+/* Whether one more fits. A first one always does. */
+static bool fits(const struct launch *launch, struct queue_room room, const struct work *work)
 {
-    struct list taken = {NULL, NULL};
-    uint64_t bytes = 0;
-    for (uint32_t count = 0; count < room.shared; count++) {
-        struct work *work = front(queue, LANE_SHARED, now_ns, expired);
-        if (work == NULL ||
-            (count > 0 && (bytes > room.shared_bytes || work->bytes > room.shared_bytes - bytes)))
-            break;
-        bytes += work->bytes;
-        serve(queue, work);
-        list_append(&taken, work);
+    const uint32_t most = work->shares ? room.shared : room.alone;
+    return launch->count < most &&
+           (launch->count == 0 || (launch->bytes <= room.shared_bytes &&
+                                   work->bytes <= room.shared_bytes - launch->bytes));
+}
+
+static void take(struct queue *queue, struct launch *launch, struct work *work)
+{
+    launch->count++;
+    launch->bytes += work->bytes;
+    launch->rows += work->problem.m;
+    serve(queue, work);
+    list_append(&launch->works, work);
+}
+
+/* Up to the next that is to be stacked: it is as urgent. */
+static struct work *take_group(struct queue *queue, struct queue_room room, uint64_t now_ns,
+                               struct list *expired)
+{
+    struct launch launch = {.count = 0};
+    struct work *work = front(queue, LANE_SHARED, now_ns, expired);
+    while (work != NULL && work->stack_key == 0 && fits(&launch, room, work)) {
+        take(queue, &launch, work);
+        work = front(queue, LANE_SHARED, now_ns, expired);
     }
-    return taken.first;
+    return launch.works.first;
+}
+
+/* As the queue's order has it: priority, then the tenants' tags. */
+static bool shelf_before(const struct heap_node *one, const struct heap_node *other)
+{
+    const struct shelf *a = HEAP_OWNER(one, const struct shelf, node);
+    const struct shelf *b = HEAP_OWNER(other, const struct shelf, node);
+    const uint32_t priority_a = shelf_first(a)->priority, priority_b = shelf_first(b)->priority;
+    return priority_a != priority_b ? priority_a > priority_b
+                                    : flow_before(&a->flow->node, &b->flow->node);
+}
+
+/* `first` and what waits for the same stack, in the queue's order, as far as there is room. */
+static struct work *take_stack(struct queue *queue, struct queue_room room, struct work *first,
+                               uint64_t now_ns, struct list *expired)
+{
+    struct launch launch = {.count = 0};
+    struct heap_node *waiting = NULL; /* shelves */
+    struct shelf *shelf = shelves_find(queue->shelves, first);
+    if (first->shelf == NULL)
+        take(queue, &launch, first);
+    for (; shelf != NULL; shelf = shelves_find_next(shelf, first))
+        heap_add(&waiting, &shelf->node, shelf_before);
+    while (waiting != NULL) {
+        shelf = HEAP_OWNER(waiting, struct shelf, node);
+        struct work *work = shelf_first(shelf);
+        const bool last = shelf_has_one(shelf), is_late = has_expired(work, now_ns);
+        if (!is_late && (!fits(&launch, room, work) ||
+                         (launch.count > 0 && launch.rows + work->problem.m > work->stack_rows)))
+            break;
+        heap_remove(&waiting, &shelf->node, shelf_before);
+        if (is_late) {
+            drop(queue, work);
+            list_append(expired, work);
+        } else {
+            take(queue, &launch, work);
+        }
+        if (!last)
+            heap_add(&waiting, &shelf->node, shelf_before);
+    }
+    return launch.works.first;
 }
 
 /* What queue_pop hands out, if it is there. */
 static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
 {
     uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
-    struct work *alone = room.alone ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
+    struct work *alone = room.alone > 0 ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
     struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
-    if (shared != NULL && (alone == NULL || is_before(shared, alone)))
-        return take_sharing(queue, room, now_ns, expired);
-    if (alone != NULL) {
-        serve(queue, alone);
-        alone->next = NULL;
-    }
-    return alone;
+    const bool shares = shared != NULL && (alone == NULL || is_before(shared, alone));
+    struct work *first = shares ? shared : alone;
+    if (first == NULL)
+        return NULL;
+    if (first->stack_key != 0)
+        return take_stack(queue, room, first, now_ns, expired);
+    if (shares)
+        return take_group(queue, room, now_ns, expired);
+    serve(queue, first);
+    first->next = NULL;
+    return first;
 }
 
 /* Not under the lock: `done` may take its time, and may call back. */
@@ -285,6 +359,9 @@ struct queue *queue_create(const struct places_limits *limits)
     queue->flows = alloc_lines(queue->flow_count * sizeof *queue->flows);
     if (queue->flows == NULL)
         goto no_flows;
+    queue->shelves = shelves_create();
+    if (queue->shelves == NULL)
+        goto no_shelves;
     queue->places = places_create(limits);
     if (queue->places == NULL)
         goto no_places;
@@ -295,6 +372,8 @@ struct queue *queue_create(const struct places_limits *limits)
 no_lock:
     places_destroy(queue->places);
 no_places:
+    shelves_destroy(queue->shelves);
+no_shelves:
     free(queue->flows);
 no_flows:
     free(queue);
@@ -309,6 +388,7 @@ void queue_destroy(struct queue *queue)
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
     places_destroy(queue->places);
+    shelves_destroy(queue->shelves);
     free(queue->flows);
     free(queue);
 }
@@ -380,7 +460,7 @@ bool queue_cancel(struct queue *queue, struct work *work)
 /* Without the lock. */
 static bool has_some(struct queue *queue, struct queue_room room)
 {
-    return (room.alone &&
+    return (room.alone > 0 &&
             atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) > 0) ||
            (room.shared > 0 &&
             atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed) > 0);

@@ -14,9 +14,13 @@
  * until a large work's turn has come. A tenant who had nothing waiting for a while has saved up
  * nothing.
  *
- * There are two lanes: works that run alone and works that share a launch. Whoever takes work says
- * of which there is room, and where there is room for both they go by priority and arrival alike; a
- * lane without room holds up only itself.
+ * There are two lanes: works that go to a stream of their own and works that go to one for shared
+ * launches. Whoever takes work says of which there is room, and where there is room for both they
+ * go by priority and arrival alike; a lane without room holds up only itself.
+ *
+ * In either lane works may wait that can be stacked (work.h: stack_key). When the turn of one has
+ * come, those of its stack come along, whatever waits between them, in the order above: for them
+ * the launch costs next to nothing. Each is paid for by its tenant as if it had been its turn.
  *
  * Bounded by count and by bytes, in total and for each tenant, exactly (places.h): a place is
  * reserved at the headers (queue_reserve), turned into work (queue_push) and given back
@@ -68,13 +72,14 @@ bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What a taker has room for. */
 struct queue_room {
-    bool alone;            /* a work that runs alone */
-    uint32_t shared;       /* so many works that share a launch, */
-    uint64_t shared_bytes; /* of so many bytes together, or one of any size */
+    uint32_t alone;        /* a launch on a stream of its own: one work, or a stack of so many */
+    uint32_t shared;       /* a shared launch of so many works; */
+    uint64_t shared_bytes; /* if of more than one, of so many bytes together */
 };
 
 /* The next work, or NULL: one that runs alone, or a chain by `next` of all that share a launch and
- * wait now, the more urgent first, as far as there is room. With wait_ns > 0, waits up to that long
+ * wait now, the more urgent first, as far as there is room: the works of a stack (then all have a
+ * stack_key), or others. With wait_ns > 0, waits up to that long
  * for one (UINT64_MAX: until there is one) or for queue_wake. Expired work is never returned: its
  * `done` is called with GEMMD_ERR_DEADLINE instead. */
 struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);

@@ -33,6 +33,8 @@ struct work {
     uint64_t order;               /* of its arrival */
     bool in_order;                /* in the agenda's list, not its heap */
     bool waiting;                 /* pushed and neither popped nor ended */
+    struct heap_node shelf_node;  /* the shelves', like the next one */
+    struct shelf *shelf;          /* where it waits for others of its stack; NULL: nowhere */
     struct gemm_problem problem;  /* pointers into pinned host memory or tensor memory */
     const struct gemm_kernel *kernel;       /* NULL: no product */
     struct attention_problem attention;     /* likewise */
@@ -42,11 +44,15 @@ struct work {
     /* For the check, where the host cannot read what the problem points to: copies of it. */
     const void *host_a, *host_b;
     void *host_c;
-    bool shares;       /* can share a launch with others (device_shares) */
-    bool verify;       /* run Freivalds' check on the result before `done` */
-    uint32_t tenant;   /* whose it is: 0 ... the queue's tenants - 1 */
-    uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX, higher first */
-    uint64_t bytes;    /* operands and result; what the queue's byte limits count */
+    bool shares; /* goes to the streams for launches that are shared (device_plan) */
+    /* 0: cannot be stacked. Else only works with the same key may be in its stack, and of them
+     * those that gemm_same_stack allows. */
+    uint64_t stack_key;
+    uint32_t stack_rows; /* at most so many rows in a stack of its kind */
+    bool verify;         /* run Freivalds' check on the result before `done` */
+    uint32_t tenant;     /* whose it is: 0 ... the queue's tenants - 1 */
+    uint32_t priority;   /* 0 ... GEMM_PRIORITY_MAX, higher first */
+    uint64_t bytes;      /* operands and result; what the queue's byte limits count */
     uint64_t device_offset,
         device_bytes;     /* reserved device memory; bytes 0 where the backend needs none */
     uint64_t deadline_ns; /* monotonic; 0 for none */

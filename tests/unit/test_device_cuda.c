@@ -40,12 +40,17 @@ static void reserve(struct device *device, struct work *work)
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
 }
 
-static void choose(struct work *work, const char *name)
+static void choose_for(struct gemm_device target, struct work *work, const char *name)
 {
     struct fault fault = {.detail = ""};
-    ck_assert_msg(gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 0}, name, &work->problem,
-                              &work->kernel, &fault) == GEMMD_OK,
+    ck_assert_msg(gemm_select(&target, name, &work->problem, &work->kernel, &fault) == GEMMD_OK,
                   "%s", fault.detail);
+}
+
+/* Of the kernels that every GPU has. */
+static void choose(struct work *work, const char *name)
+{
+    choose_for((struct gemm_device){GEMM_BACKEND_CUDA, 0}, work, name);
 }
 
 static struct work *wait_for_one(struct device *device)
@@ -73,7 +78,9 @@ START_TEST(the_gpu_describes_itself)
     ck_assert_int_eq(strncmp(info->uuid, "GPU-", 4), 0);
     ck_assert_uint_eq(strlen(info->uuid), strlen("GPU-01234567-89ab-cdef-0123-456789abcdef"));
     ck_assert_uint_gt(info->memory_total_bytes, 0);
-    ck_assert_uint_eq(arena_capacity_bytes(device_arena(device)), UINT64_C(1) << 30);
+    ck_assert_uint_eq(device_stack_memory(device), UINT64_C(32) << 20);
+    ck_assert_uint_eq(arena_capacity_bytes(device_arena(device)),
+                      (UINT64_C(1024) - DEVICE_GROUPS * 32) << 20);
     ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
     device_close(device);
 }
@@ -341,6 +348,118 @@ START_TEST(small_works_share_a_launch_with_what_lies_in_tensor_memory)
 }
 END_TEST
 
+enum { STACKED = 40, STACK_ROWS_MAX = 3 };
+
+/* One request of a stack: some rows of A and C in pinned memory. */
+static void init_stacked(struct device *device, struct work *work, const struct gemm_problem *like,
+                         const char *kernel, unsigned char *memory)
+{
+    *work = (struct work){.problem = *like};
+    work->problem.a = memory;
+    work->problem.c = memory + SMALL_BYTES / 2;
+    choose_for(device_gemm(device), work, kernel);
+    ck_assert(device_plan(device, work));
+    ck_assert_msg(work->stack_key != 0, "%s does not stack", work->kernel->name);
+    ck_assert(work->shares);
+    ck_assert_uint_eq(work->device_bytes, 0);
+    memset(work->problem.c, 0xff, like->m * like->n * dtype_size(like->out));
+}
+
+/* STACKED requests on a B in tensor memory, in one launch, then each alone in its stack, then
+ * without one: the same bytes. */
+static void check_stack(struct device *device, enum gemmd_dtype dtype, const char *kernel)
+{
+    const uint64_t n = 264, k = 320, size = dtype_size(dtype), b_bytes = n * k * size;
+    unsigned char *memory = take_host(STACKED * SMALL_BYTES + b_bytes);
+    unsigned char *b = memory + STACKED * SMALL_BYTES;
+    static unsigned char together[STACKED][KNOWN_ANSWER_BYTES / 2];
+    static struct work works[STACKED];
+    for (uint64_t i = 0; i < STACKED * SMALL_BYTES + b_bytes; i++)
+        memory[i] = (unsigned char)(i * 2654435761u >> 24 & 0x3f); /* small numbers in all types */
+    move(device, dtype, b, device_tensor_memory(device).start, k, n, n, true);
+    for (uint32_t i = 0; i < STACKED; i++) {
+        struct gemm_problem like = {.dtype = dtype,
+                                    .out = dtype,
+                                    .m = 1 + i % STACK_ROWS_MAX,
+                                    .n = n,
+                                    .k = k,
+                                    .batch = 1,
+                                    .alpha = 1};
+        gemm_problem_contiguous(&like);
+        like.b = device_tensor_memory(device).start;
+        init_stacked(device, &works[i], &like, kernel, memory + i * SMALL_BYTES);
+        ck_assert_uint_eq(works[i].stack_key, works[0].stack_key);
+        if (i > 0)
+            works[i - 1].next = &works[i];
+    }
+    const uint64_t key = works[0].stack_key;
+    device_submit(device, &works[0]);
+    ck_assert_ptr_eq(wait_for_one(device), &works[0]);
+    for (uint32_t i = 0; i < STACKED; i++) {
+        ck_assert_msg(works[i].status == GEMMD_OK, "%s", works[i].fault.detail);
+        ck_assert_uint_eq(works[i].batch, STACKED);
+        ck_assert_uint_gt(works[i].kernel_ns, 0);
+        memcpy(together[i], works[i].problem.c, works[i].problem.m * n * size);
+    }
+    for (uint32_t i = 0; i < STACKED; i++)
+        for (int stacked = 0; stacked < 2; stacked++) {
+            struct work *work = &works[i];
+            const uint64_t bytes = work->problem.m * n * size;
+            work->next = NULL;
+            work->shares = stacked;
+            work->stack_key = stacked ? key : 0;
+            memset(work->problem.c, 0xff, bytes);
+            if (!stacked)
+                reserve(device, work);
+            run(device, work);
+            if (!stacked)
+                arena_free(device_arena(device), work->device_offset);
+            ck_assert_msg(work->status == GEMMD_OK, "%s", work->fault.detail);
+            ck_assert_msg(memcmp(together[i], work->problem.c, bytes) == 0,
+                          "%s of %s: request %u has other bytes alone", work->kernel->name,
+                          dtype_name(dtype), i);
+        }
+    device_host_free(GEMM_BACKEND_CUDA, memory, STACKED * SMALL_BYTES + b_bytes);
+}
+
+START_TEST(rows_on_one_b_are_stacked)
+{
+    struct device *device = open_gpu();
+    check_stack(device, GEMMD_F32, "naive");
+    check_stack(device, GEMMD_F16, "tiled");
+    check_stack(device, GEMMD_F64, "grouped");
+    if (device_gemm(device).compute_capability == 90) /* elsewhere "auto" is cuBLAS */
+        check_stack(device, GEMMD_BF16, "auto");
+    device_close(device);
+}
+END_TEST
+
+START_TEST(a_stack_that_loses_the_device_fails_all)
+{
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(3 * SMALL_BYTES);
+    struct gemm_kernel astray = *naive();
+    struct work works[3];
+    struct gemm_problem like = {
+        .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 1, .n = 300, .k = 40, .batch = 1, .alpha = 1};
+    gemm_problem_contiguous(&like);
+    like.b = device_tensor_memory(device).start;
+    astray.run = run_astray;
+    for (uint32_t i = 0; i < 3; i++) {
+        init_stacked(device, &works[i], &like, "naive", memory + i * SMALL_BYTES);
+        works[i].kernel = &astray;
+        works[i].next = i < 2 ? &works[i + 1] : NULL;
+    }
+    device_submit(device, &works[0]);
+    ck_assert_ptr_eq(wait_for_one(device), &works[0]);
+    ck_assert(device_lost(device));
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(works[i].status, GEMMD_ERR_DEVICE_LOST);
+    device_host_free(GEMM_BACKEND_CUDA, memory, 3 * SMALL_BYTES);
+    device_close(device);
+}
+END_TEST
+
 START_TEST(copies_after_a_product_see_its_result)
 {
     struct device *device = open_gpu();
@@ -517,6 +636,8 @@ int main(void)
         tcase_add_test(tests, small_works_share_a_launch);
         tcase_add_test(tests, what_lies_in_tensor_memory_is_used_there);
         tcase_add_test(tests, small_works_share_a_launch_with_what_lies_in_tensor_memory);
+        tcase_add_test(tests, rows_on_one_b_are_stacked);
+        tcase_add_test(tests, a_stack_that_loses_the_device_fails_all);
         tcase_add_test(tests, copies_after_a_product_see_its_result);
         tcase_add_test(tests, rows_are_as_far_apart_as_the_fast_kernel_wants);
         tcase_add_test(tests, a_shared_launch_that_loses_the_device_fails_all);

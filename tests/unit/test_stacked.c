@@ -166,6 +166,61 @@ START_TEST(what_cannot_stack)
 }
 END_TEST
 
+/* Each of what a stack has in common, changed: another stack, and another key. */
+START_TEST(what_makes_a_stack)
+{
+    static const struct gemm_kernel kernel = {.name = "one"}, other = {.name = "other"};
+    static const char b[2] = "", bias[1] = "";
+    const struct gemm_problem p = {.dtype = GEMMD_BF16,
+                                   .out = GEMMD_BF16,
+                                   .m = 1,
+                                   .n = 5,
+                                   .k = 7,
+                                   .batch = 1,
+                                   .alpha = 1,
+                                   .b = b,
+                                   .lda = 7,
+                                   .ldb = 5,
+                                   .ldc = 5};
+    struct gemm_problem changed[14];
+    for (int i = 0; i < 14; i++)
+        changed[i] = p;
+    changed[0].dtype = GEMMD_F16;
+    changed[1].out = GEMMD_F32;
+    changed[2].precision = GEMM_PRECISION_TF32;
+    changed[3].act = GEMM_ACT_RELU;
+    changed[4].transb = true;
+    changed[5].n = 7; /* n and k the other way round */
+    changed[5].k = 5;
+    changed[6].alpha = -1;
+    changed[7].beta = 1;
+    changed[8].beta = -0.0;
+    changed[9].b = b + 1;
+    changed[10].bias = bias;
+    changed[11].lda = 8;
+    changed[12].ldb = 8;
+    changed[13].ldc = 8;
+    for (int i = 0; i < 14; i++) {
+        ck_assert_msg(!gemm_same_stack(&kernel, &p, &kernel, &changed[i]), "change %d", i);
+        ck_assert_msg(gemm_stack_key(&kernel, &p) != gemm_stack_key(&kernel, &changed[i]),
+                      "change %d", i);
+    }
+    ck_assert(!gemm_same_stack(&kernel, &p, &other, &p));
+    ck_assert_uint_ne(gemm_stack_key(&kernel, &p), gemm_stack_key(&other, &p));
+
+    static char elsewhere[1];
+    struct gemm_problem same = p; /* where each has its own */
+    same.a = same.c0 = same.c = elsewhere;
+    same.m = 9;
+    same.ldc0 = 11; /* beta is 0 */
+    same.stride_a = 3;
+    ck_assert(gemm_same_stack(&kernel, &p, &kernel, &same));
+    ck_assert_uint_eq(gemm_stack_key(&kernel, &p), gemm_stack_key(&kernel, &same));
+    same.beta = changed[7].beta;
+    ck_assert_msg(!gemm_same_stack(&kernel, &same, &kernel, &changed[7]), "C0 is further apart");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stacked");
@@ -174,6 +229,7 @@ int main(void)
     tcase_add_loop_test(tcase, rows_of_every_type, 0, (int)case_types_count());
     tcase_add_test(tcase, many_requests);
     tcase_add_test(tcase, what_cannot_stack);
+    tcase_add_test(tcase, what_makes_a_stack);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,0 +1,57 @@
+#include "server/device/device_stack.h"
+
+/* A product of more rows than a tile of the fast kernels has gains nothing from company. */
+enum { WORK_ROWS = 128 };
+
+/* Enough for 512 rows of any model's layer, and for B again where a kernel splits it. */
+static const uint64_t STACK_BYTES_MAX = 256 << 20, MEMORY_SHARE = 32;
+
+uint64_t device_stack_bytes(uint64_t memory_bytes, uint64_t tensor_bytes)
+{
+    uint64_t bytes =
+        memory_bytes / MEMORY_SHARE / DEVICE_LAYOUT_ALIGNMENT * DEVICE_LAYOUT_ALIGNMENT;
+    if (tensor_bytes == 0)
+        return 0;
+    return bytes < STACK_BYTES_MAX ? bytes : STACK_BYTES_MAX;
+}
+
+static bool can_stack(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                      uint32_t rows, uint64_t stack_bytes)
+{
+    struct gemm_problem stack = *problem;
+    uint64_t bytes;
+    stack.m = rows;
+    return gemm_can_stack(kernel, &stack) && gemm_stacked_bytes(kernel, &stack, &bytes) &&
+           bytes <= stack_bytes;
+}
+
+uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                           struct device_span tensors, uint64_t stack_bytes)
+{
+    uint32_t rows = DEVICE_STACK_ROWS;
+    if (stack_bytes == 0 || !device_span_has(tensors, problem->b) || problem->m > WORK_ROWS ||
+        problem->bias != NULL || problem->batch != 1 || problem->transa)
+        return 0;
+    while (rows > 0 && !can_stack(problem, kernel, rows, stack_bytes))
+        rows /= 2;
+    return problem->m <= rows ? rows : 0;
+}
+
+enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
+                                  void *workspace)
+{
+    struct gemm_stack_rows rows[DEVICE_STACK_ROWS];
+    struct gemm_problem stack = works->problem;
+    uint32_t count = 0;
+    stack.m = 0;
+    for (const struct work *work = works; work != NULL; work = work->next) {
+        const struct gemm_problem *p = &work->problem;
+        if (count == DEVICE_STACK_ROWS)
+            return GEMMD_ERR_INTERNAL;
+        rows[count++] = (struct gemm_stack_rows){.a = p->a, .c0 = p->c0, .c = p->c, .rows = p->m};
+        stack.m += p->m;
+    }
+    if (stack.m > works->stack_rows)
+        return GEMMD_ERR_INTERNAL;
+    return gemm_stacked(context, works->kernel, &stack, rows, count, workspace);
+}

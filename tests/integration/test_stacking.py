@@ -1,0 +1,247 @@
+"""Rows of many requests on one resident B, computed in one launch: the bytes of each are those it
+has alone, whoever else waits, leaves or is late."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from matrices import NUMPY, random_array
+from problem import assert_problem
+from test_leaving import OCTETS, metrics, product, wait_for, wait_until_idle
+from test_tensors import Tensors
+from wire import Wire, request
+
+N, K = 200, 300
+BLOCKER = product(1000, 1000, 1000)  # takes seconds; all of a test is sent within them
+
+
+def rows(m, a, b="b", kernel="tiled", query=""):
+    """A request of m rows."""
+    return request("POST", f"/gemm?m={m}&b={b}&dtype={DTYPE}&kernel={kernel}{query}",
+                   [OCTETS, ("Content-Length", len(a))], a)
+
+
+DTYPE = "bf16"
+
+
+def random_rows(rng, m):
+    return random_array(rng, DTYPE, (m, K)).tobytes()
+
+
+@pytest.fixture
+def daemon(start, rng):
+    """With two resident B of one shape, `b` and `other`."""
+    daemon = start("--cpu-threads", "2", "--io-threads", "2")
+    daemon.tensors = Tensors(daemon.url)
+    for name in ("b", "other"):
+        assert daemon.tensors.put(name, random_array(rng, DTYPE, (K, N))).status_code == 201
+    yield daemon
+    wait_until_idle(daemon)
+
+
+class Clients:
+    """Requests that wait while the device is busy, each on a connection of its own."""
+
+    def __init__(self, daemon, requests):
+        self.daemon = daemon
+        self.wires = []
+        self.blocker = self._connect()
+        self.blocker.send(BLOCKER)
+        wait_for(daemon, requests_running=1)
+        for data in requests:
+            self.add(data)
+
+    def _connect(self):
+        wire = Wire(self.daemon.address)
+        self.wires.append(wire)
+        return wire
+
+    def add(self, data):
+        """Once it waits, so that they wait in this order."""
+        waiting = metrics(self.daemon)["gemmd_requests_waiting"]
+        wire = self._connect()
+        wire.send(data)
+        wait_for(self.daemon, requests_waiting=waiting + 1)
+        return wire
+
+    def receive(self):
+        """All answers, the blocker's left out."""
+        assert self.blocker.receive().status == 200
+        return [wire.receive() for wire in self.wires[1:]]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for wire in self.wires:
+            wire.socket.close()
+
+
+def alone(daemon, data):
+    """The bytes of a request with nobody beside it."""
+    with Wire(daemon.address) as wire:
+        wire.send(data)
+        answer = wire.receive()
+    assert answer.status == 200, answer.body
+    assert answer.headers["gemmd-batch"] == "1"
+    return answer.body
+
+
+def assert_answers(answers, expected, batches):
+    for i, (answer, body, batch) in enumerate(zip(answers, expected, batches, strict=True)):
+        assert answer.status == 200, answer.body
+        assert answer.body == body, f"request {i} of {len(answers)} has other bytes than alone"
+        assert int(answer.headers["gemmd-batch"]) == batch, f"request {i}"
+
+
+def test_those_that_wait_share_a_launch(daemon, rng):
+    requests = [rows(m, random_rows(rng, m)) for m in [1] * 20 + [2, 3, 64, 1, 128]]
+    expected = [alone(daemon, data) for data in requests]
+    before = metrics(daemon)
+    with Clients(daemon, requests) as clients:
+        answers = clients.receive()
+    assert_answers(answers, expected, [25] * 25)
+    assert len({answer.headers["server-timing"].split("kernel;")[1].split(",")[0]
+                for answer in answers}) == 1, "one launch, one time"
+    after = metrics(daemon)
+    assert after["gemmd_batch_size_count"] - before["gemmd_batch_size_count"] == 2
+    assert after["gemmd_batch_size_sum"] - before["gemmd_batch_size_sum"] == 26
+
+
+def test_what_differs_is_apart(daemon, rng):
+    """Another B, kernel, type, activation or factor, a bias, many rows: launches of their own."""
+    few, many = random_rows(rng, 2), random_rows(rng, 129)
+    c0 = random_array(rng, DTYPE, (2, N)).tobytes()
+    bias = random_array(rng, DTYPE, (N,)).tobytes()
+    requests = [
+        rows(2, few), rows(2, few, b="other"), rows(2, few, kernel="naive"),
+        rows(2, few, query="&out=f32"), rows(2, few, query="&act=relu"),
+        rows(2, few, query="&alpha=-1"), rows(2, few + c0, query="&beta=1"),
+        rows(2, few + bias, query="&bias=1"), rows(2, few + bias, query="&bias=1"),
+        rows(2, few, kernel="openblas"), rows(2, few, kernel="openblas"),
+        rows(129, many), rows(129, many)]
+    expected = [alone(daemon, data) for data in requests]
+    with Clients(daemon, 2 * requests) as clients:
+        answers = clients.receive()
+    assert_answers(answers, 2 * expected, 2 * ([2] * 7 + [1] * 6))
+
+
+def test_max_batch_bounds_a_stack(start, rng):
+    daemon = start("--cpu-threads", "2", "--max-batch", "4")
+    assert Tensors(daemon.url).put("b", random_array(rng, DTYPE, (K, N))).status_code == 201
+    requests = [rows(1, random_rows(rng, 1)) for _ in range(10)]
+    expected = [alone(daemon, data) for data in requests]
+    with Clients(daemon, requests) as clients:
+        assert_answers(clients.receive(), expected, [4] * 8 + [2] * 2)
+
+
+def test_priorities_rule_who_comes_first(start, rng):
+    daemon = start("--cpu-threads", "2", "--max-batch", "3")
+    assert Tensors(daemon.url).put("b", random_array(rng, DTYPE, (K, N))).status_code == 201
+    priorities = [0, 4, 9, 9, 1]
+    requests = [rows(1, random_rows(rng, 1), query=f"&priority={p}") for p in priorities]
+    expected = [alone(daemon, data) for data in requests]
+    with Clients(daemon, requests) as clients:
+        assert_answers(clients.receive(), expected, [2, 3, 3, 3, 2])
+
+
+def test_those_that_leave_or_are_late(daemon, rng):
+    requests = [rows(1, random_rows(rng, 1)) for _ in range(12)]
+    expected = [alone(daemon, data) for data in requests]
+    with Clients(daemon, requests) as clients:
+        for wire in clients.wires[1:7]:
+            wire.socket.close()
+        wait_for(daemon, requests_waiting=6, client_gone_total=6)
+        late = Wire(daemon.address)
+        clients.wires.append(late)
+        late.send(rows(1, random_rows(rng, 1), query="&timeout_ms=1"))
+        assert_problem(late.receive(), 504, "deadline passed while the request was queued")
+        del clients.wires[-1], clients.wires[1:7]
+        late.socket.close()
+        assert_answers(clients.receive(), expected[6:], [6] * 6)
+
+
+def test_a_tensor_deleted_and_replaced_meanwhile(daemon, rng):
+    """What was accepted has its B; what comes later has the new one, though the name is the same."""
+    requests = [rows(1, random_rows(rng, 1)) for _ in range(5)]
+    expected = [alone(daemon, data) for data in requests]
+    replacement = random_array(rng, DTYPE, (K, N))
+    with Clients(daemon, requests) as clients:
+        assert daemon.tensors.send("DELETE", "b").status_code == 204
+        with Wire(daemon.address) as wire:
+            wire.send(requests[0])
+            assert_problem(wire.receive(), 404, field="b")
+        # Waits for the device, too.
+        put = threading.Thread(target=daemon.tensors.put, args=("b", replacement))
+        put.start()
+        assert_answers(clients.receive(), expected, [5] * 5)
+        put.join(PATIENCE_S)
+        assert not put.is_alive()
+    changed = [alone(daemon, data) for data in requests]
+    assert all(one != other for one, other in zip(expected, changed))
+    with Clients(daemon, requests) as clients:
+        assert_answers(clients.receive(), changed, [5] * 5)
+
+
+def test_a_result_may_stay(daemon, rng):
+    """store= writes into tensor memory, also from within a stack."""
+    a = [random_rows(rng, 3) for _ in range(4)]
+    expected = [alone(daemon, rows(3, one)) for one in a]
+    with Clients(daemon, [rows(3, one, query=f"&store=c{i}") for i, one in enumerate(a)]) as clients:
+        for answer in clients.receive():
+            assert answer.status == 201
+    for i, body in enumerate(expected):
+        assert daemon.tensors.get(f"c{i}").content == body
+
+
+def test_a_check_of_each(daemon, rng):
+    requests = [rows(2, random_rows(rng, 2), query="&verify=freivalds") for _ in range(5)]
+    expected = [alone(daemon, data) for data in requests]
+    with Clients(daemon, requests) as clients:
+        answers = clients.receive()
+    assert_answers(answers, expected, [5] * 5)
+    for answer in answers:
+        assert answer.headers["gemmd-verify"].startswith("pass")
+
+
+def test_under_load(daemon, rng):
+    """Many at once, of all sorts: the same bytes whatever the company was."""
+    sorts = [rows(m, random_rows(rng, m), b=b, kernel=kernel, query=f"&priority={m % 10}")
+             for m in (1, 2, 7, 130) for b in ("b", "other") for kernel in ("tiled", "naive", "auto")]
+    whole = random_array(rng, DTYPE, (40, K)).tobytes(), random_array(rng, DTYPE, (K, N)).tobytes()
+    sorts.append(request("POST", f"/gemm?m=40&n={N}&k={K}&dtype={DTYPE}",
+                         [OCTETS, ("Content-Length", sum(map(len, whole)))], b"".join(whole)))
+    expected = [alone(daemon, data) for data in sorts]
+    wrong, batches = [], []
+
+    def client(number):
+        with Wire(daemon.address) as wire:
+            for i in range(60):
+                sort = (number * 7 + i) % len(sorts)
+                wire.send(sorts[sort])
+                answer = wire.receive()
+                batches.append(int(answer.headers.get("gemmd-batch", 0)))
+                if answer.body != expected[sort]:
+                    wrong.append((sort, answer.status))
+
+    clients = [threading.Thread(target=client, args=(number,)) for number in range(24)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
+    assert len(batches) == 24 * 60
+    assert not wrong
+    assert max(batches) > 1, "nothing was ever stacked"
+
+
+def test_info_tells_the_memory(start):
+    daemon = start("--device-bytes", "64M")
+    device = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["devices"][0]
+    assert device["stack_memory_bytes"] == 2 << 20
+    assert device["memory_capacity_bytes"] == 62 << 20
+    daemon = start("--device-bytes", "64M", "--tensor-bytes", "0")
+    device = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["devices"][0]
+    assert device["stack_memory_bytes"] == 0
+    assert device["memory_capacity_bytes"] == 64 << 20

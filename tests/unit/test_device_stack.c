@@ -1,0 +1,278 @@
+/* server/device/device_stack.c, and stacks on the CPU as a device. */
+#include "server/device/device_stack.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "server/device/device.h"
+#include "tests/product/random.h"
+
+enum { N = 33, K = 65, WORKS = 7, TENSOR_BYTES = 1 << 20 };
+
+static struct device *device;
+
+/* Rows of each request, one after another in a block of its own. */
+struct request {
+    struct work work;
+    float *a, *c0, *c;
+};
+static struct request requests[WORKS];
+
+static void setup(void)
+{
+    const struct device_options options = {.backend = GEMM_BACKEND_CPU,
+                                           .streams = 1,
+                                           .cpu_threads = 2,
+                                           .memory_bytes = 32 << 20,
+                                           .tensor_bytes = TENSOR_BYTES};
+    struct fault fault = {.detail = ""};
+    ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
+}
+
+static void teardown(void)
+{
+    for (uint32_t i = 0; i < WORKS; i++) {
+        free(requests[i].a);
+        free(requests[i].c0);
+        free(requests[i].c);
+    }
+    device_close(device);
+}
+
+static float *random_floats(uint64_t count, uint64_t *seed)
+{
+    float *floats = malloc(count * sizeof *floats);
+    ck_assert_ptr_nonnull(floats);
+    for (uint64_t i = 0; i < count; i++)
+        floats[i] = (float)(int64_t)(random_next(seed) % 2001 - 1000) / 1000;
+    return floats;
+}
+
+static const struct gemm_kernel *kernel_of(const char *name, const struct gemm_problem *problem)
+{
+    const struct gemm_kernel *kernel = NULL;
+    ck_assert_int_eq(
+        gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, problem, &kernel, NULL),
+        GEMMD_OK);
+    return kernel;
+}
+
+/* m rows on the B in tensor memory. */
+static struct gemm_problem problem_of(uint64_t m)
+{
+    struct gemm_problem problem = {.dtype = GEMMD_F32,
+                                   .out = GEMMD_F32,
+                                   .m = m,
+                                   .n = N,
+                                   .k = K,
+                                   .batch = 1,
+                                   .alpha = 0.5,
+                                   .beta = 2,
+                                   .act = GEMM_ACT_GELU};
+    gemm_problem_contiguous(&problem);
+    problem.b = device_tensor_memory(device).start;
+    return problem;
+}
+
+/* As a chain: request i has i + 1 rows. */
+static void make_requests(const char *kernel)
+{
+    uint64_t seed = 5;
+    float *b = random_floats(N * K, &seed);
+    memcpy(device_tensor_memory(device).start, b, N * K * sizeof *b);
+    free(b);
+    for (uint32_t i = 0; i < WORKS; i++) {
+        struct request *request = &requests[i];
+        const uint64_t m = i + 1;
+        *request = (struct request){.a = random_floats(m * K, &seed),
+                                    .c0 = random_floats(m * N, &seed),
+                                    .c = random_floats(m * N, &seed)};
+        struct work *work = &request->work;
+        work->problem = problem_of(m);
+        work->problem.a = request->a;
+        work->problem.c0 = request->c0;
+        work->problem.c = request->c;
+        work->kernel = kernel_of(kernel, &work->problem);
+        ck_assert(device_plan(device, work));
+        work->next = i + 1 < WORKS ? &requests[i + 1].work : NULL;
+    }
+}
+
+START_TEST(a_chain_is_one_stack)
+{
+    static const char *const kernels[] = {"tiled", "naive"};
+    make_requests(kernels[_i]);
+    for (uint32_t i = 0; i < WORKS; i++) {
+        ck_assert_uint_ne(requests[i].work.stack_key, 0);
+        ck_assert_uint_eq(requests[i].work.stack_key, requests[0].work.stack_key);
+        ck_assert_uint_eq(requests[i].work.stack_rows, DEVICE_STACK_ROWS);
+        ck_assert_uint_eq(requests[i].work.device_bytes, 0);
+    }
+    ck_assert(device_has_room(device));
+    device_submit(device, &requests[0].work);
+    ck_assert_uint_eq(device_in_flight(device), WORKS);
+    ck_assert_ptr_eq(device_poll(device), &requests[0].work);
+    ck_assert_uint_eq(device_in_flight(device), 0);
+    const uint64_t kernel_ns = requests[0].work.kernel_ns;
+    ck_assert_uint_gt(kernel_ns, 0);
+    for (uint32_t i = 0; i < WORKS; i++) {
+        struct work *work = &requests[i].work;
+        const uint64_t bytes = work->problem.m * N * sizeof(float);
+        ck_assert_int_eq(work->status, GEMMD_OK);
+        ck_assert_uint_eq(work->batch, WORKS);
+        ck_assert_uint_eq(work->kernel_ns, kernel_ns);
+
+        /* The bytes of the kernel by itself, and of a stack of one. */
+        float *together = malloc(bytes);
+        ck_assert_ptr_nonnull(together);
+        memcpy(together, requests[i].c, bytes);
+        for (int stacked = 0; stacked < 2; stacked++) {
+            memset(requests[i].c, 0xff, bytes);
+            work->next = NULL;
+            work->stack_key = stacked ? gemm_stack_key(work->kernel, &work->problem) : 0;
+            device_submit(device, work);
+            ck_assert_ptr_eq(device_poll(device), work);
+            ck_assert_int_eq(work->status, GEMMD_OK);
+            ck_assert_msg(memcmp(together, requests[i].c, bytes) == 0,
+                          "%s: %lu rows have other bytes alone", work->kernel->name,
+                          (unsigned long)work->problem.m);
+        }
+        free(together);
+    }
+}
+END_TEST
+
+static enum gemmd_error failing_run(struct gemm_context *context,
+                                    const struct gemm_problem *problem, void *workspace)
+{
+    (void)context;
+    (void)problem;
+    (void)workspace;
+    return GEMMD_ERR_INTERNAL;
+}
+
+START_TEST(a_stack_that_fails_fails_all_in_it)
+{
+    make_requests("tiled");
+    struct gemm_kernel failing = *requests[0].work.kernel;
+    failing.name = "failing";
+    failing.run = failing_run;
+    for (uint32_t i = 0; i < WORKS; i++)
+        requests[i].work.kernel = &failing;
+    device_submit(device, &requests[0].work);
+    ck_assert_ptr_eq(device_poll(device), &requests[0].work);
+    for (uint32_t i = 0; i < WORKS; i++) {
+        ck_assert_int_eq(requests[i].work.status, GEMMD_ERR_INTERNAL);
+        ck_assert_ptr_nonnull(strstr(requests[i].work.fault.detail, "failing"));
+    }
+}
+END_TEST
+
+START_TEST(too_many_rows_are_refused)
+{
+    make_requests("tiled");
+    requests[0].work.stack_rows = WORKS; /* there are 28 */
+    device_submit(device, &requests[0].work);
+    ck_assert_ptr_eq(device_poll(device), &requests[0].work);
+    ck_assert_int_eq(requests[0].work.status, GEMMD_ERR_INTERNAL);
+}
+END_TEST
+
+static uint32_t rows_of(const struct gemm_problem *problem, const char *kernel)
+{
+    return device_stack_rows(problem, kernel_of(kernel, problem), device_tensor_memory(device),
+                             device_stack_memory(device));
+}
+
+START_TEST(what_is_not_stacked)
+{
+    static const char elsewhere[1] = "";
+    struct gemm_problem p = problem_of(1), changed;
+    ck_assert_uint_eq(rows_of(&p, "tiled"), DEVICE_STACK_ROWS);
+    ck_assert_msg(rows_of(&p, "openblas") == 0, "the sums of OpenBLAS depend on m");
+    changed = p;
+    changed.b = elsewhere;
+    ck_assert_msg(rows_of(&changed, "tiled") == 0, "a B that came along is no other's");
+    changed = p;
+    changed.bias = elsewhere;
+    ck_assert_msg(rows_of(&changed, "tiled") == 0, "a bias that came along is no other's");
+    changed = p;
+    changed.batch = 2;
+    ck_assert_uint_eq(rows_of(&changed, "tiled"), 0);
+    changed = p;
+    changed.transa = true;
+    ck_assert_uint_eq(rows_of(&changed, "tiled"), 0);
+    changed = p;
+    changed.m = 128;
+    ck_assert_uint_eq(rows_of(&changed, "tiled"), DEVICE_STACK_ROWS);
+    changed.m = 129;
+    ck_assert_msg(rows_of(&changed, "tiled") == 0, "many rows need no company");
+}
+END_TEST
+
+/* The limit is the same for all that may share the stack, whatever their own number of rows. */
+START_TEST(rows_are_bounded_by_the_workspace)
+{
+    struct gemm_problem p = problem_of(1);
+    const struct gemm_kernel *tiled = kernel_of("tiled", &p);
+    const struct device_span tensors = device_tensor_memory(device);
+    uint64_t bytes;
+    p.m = 64;
+    ck_assert(gemm_stacked_bytes(tiled, &p, &bytes));
+    for (p.m = 1; p.m <= 128; p.m++) {
+        ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, bytes), p.m <= 64 ? 64 : 0);
+        ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, bytes - 1), p.m <= 32 ? 32 : 0);
+    }
+    p.m = 1;
+    ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, 256), 0);
+    ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, 0), 0);
+}
+END_TEST
+
+START_TEST(the_workspace_is_part_of_the_memory)
+{
+    ck_assert_uint_eq(device_stack_memory(device), 1 << 20);
+    ck_assert_uint_eq(arena_capacity_bytes(device_arena(device)), 31 << 20);
+    ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
+    ck_assert_uint_eq(device_stack_bytes(UINT64_C(1) << 30, 0), 0);
+    ck_assert_uint_eq(device_stack_bytes(UINT64_C(1) << 30, 1), 32 << 20);
+    ck_assert_uint_eq(device_stack_bytes(UINT64_C(1) << 40, 1), 256 << 20);
+    ck_assert_uint_eq(device_stack_bytes(100000, 1) % DEVICE_LAYOUT_ALIGNMENT, 0);
+    ck_assert_uint_eq(device_stack_bytes(100, 1), 0);
+}
+END_TEST
+
+/* A copy of a whole operand behind the product would keep all the others waiting. */
+START_TEST(what_brings_copies_along_is_alone)
+{
+    make_requests("tiled");
+    struct work *work = &requests[0].work;
+    work->copy_count = 1;
+    ck_assert(device_plan(device, work));
+    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->stack_rows, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_stack");
+    TCase *tests = tcase_create("device_stack");
+    tcase_set_timeout(tests, 60);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_loop_test(tests, a_chain_is_one_stack, 0, 2);
+    tcase_add_test(tests, a_stack_that_fails_fails_all_in_it);
+    tcase_add_test(tests, too_many_rows_are_refused);
+    tcase_add_test(tests, what_is_not_stacked);
+    tcase_add_test(tests, rows_are_bounded_by_the_workspace);
+    tcase_add_test(tests, the_workspace_is_part_of_the_memory);
+    tcase_add_test(tests, what_brings_copies_along_is_alone);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,146 @@
+/* server/work/dispatch.c and probe.c over a simulated device: who asks whether it is ready. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch_stage.h"
+#include "server/clock.h"
+
+START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
+{
+    struct item *items[3];
+    start(1, 3);
+    for (int i = 0; i < 3; i++)
+        items[i] = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(1);
+    ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert(probe(PROBE_MS, NULL));
+    ck_assert_uint_eq(atomic_load(&stage.device->probes), 1);
+    ck_assert_uint_eq(device_in_flight(&stage.device->base), 1);
+    for (int i = 0; i < 3; i++)
+        end_with(items[i], SIMULATED_DONE);
+    stop();
+}
+END_TEST
+
+START_TEST(a_right_answer_is_good_for_a_second)
+{
+    start(1, ITEMS_MAX);
+    uint64_t begun_ns = clock_now_ns();
+    ck_assert(probe(PROBE_MS, NULL));
+    ck_assert(probe(PROBE_MS, NULL));
+    uint32_t probes = atomic_load(&stage.device->probes);
+    if (clock_now_ns() - begun_ns < 1000000000u)
+        ck_assert_uint_eq(probes, 1);
+    while (clock_now_ns() - begun_ns < 2100000000u)
+        wait_a_little();
+    ck_assert(probe(PROBE_MS, NULL));
+    ck_assert_uint_gt(atomic_load(&stage.device->probes), probes);
+    stop();
+}
+END_TEST
+
+START_TEST(a_wrong_answer_is_not_ready_until_a_right_one)
+{
+    char reason[PROBE_REASON_MAX];
+    start(1, ITEMS_MAX);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_WRONG);
+    ck_assert(!probe(PROBE_MS, reason));
+    ck_assert_ptr_nonnull(strstr(reason, "wrong element"));
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_RIGHT);
+    ck_assert(probe(PROBE_MS, reason));
+    ck_assert_str_eq(reason, "");
+    stop();
+}
+END_TEST
+
+START_TEST(a_silent_device_is_not_ready)
+{
+    char reason[PROBE_REASON_MAX];
+    start(1, ITEMS_MAX);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_SILENT);
+    ck_assert(!probe(10, reason));
+    ck_assert_ptr_nonnull(strstr(reason, "did not answer"));
+    struct item *item = add_and_push(SIMULATED_DONE); /* it still does its other work */
+    wait_until_ended(item);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_RIGHT);
+    ck_assert(probe(PROBE_MS, NULL));
+    stop();
+}
+END_TEST
+
+START_TEST(an_asker_keeps_its_time)
+{
+    struct asker hasty = {.wait.done = asker_told}, patient = {.wait.done = asker_told};
+    start(1, ITEMS_MAX);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_SILENT);
+    ck_assert(!dispatch_probe(stage.dispatch, &patient.wait, PROBE_MS));
+    ck_assert(!dispatch_probe(stage.dispatch, &hasty.wait, 0));
+    dispatch_expire_probes(stage.dispatch, clock_now_ns());
+    ck_assert(atomic_load(&hasty.answered) && !hasty.wait.right);
+    ck_assert_str_eq(hasty.wait.reason, "the device did not answer within 0 ms");
+    ck_assert(!atomic_load(&patient.answered));
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_RIGHT);
+    while (!atomic_load(&patient.answered))
+        wait_a_little();
+    ck_assert(patient.wait.right);
+    stop();
+}
+END_TEST
+
+/* A CPU computes in the dispatch thread: there a product can take longer than anyone waits. */
+START_TEST(a_device_that_is_computing_is_ready)
+{
+    start_on(simulated_device_open_computing(look), ITEMS_MAX);
+    atomic_store(&stage.device->probe, SIMULATED_PROBE_WRONG);
+    struct item *item = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(1);
+    ck_assert(probe(0, NULL));
+    end_with(item, SIMULATED_DONE);
+    ck_assert(!probe(PROBE_MS, NULL)); /* idle, it has to prove it */
+    stop();
+    ck_assert_int_eq(item->work.status, GEMMD_OK);
+}
+END_TEST
+
+static void *ask(void *right)
+{
+    *(bool *)right = probe(PROBE_MS, NULL);
+    return NULL;
+}
+
+START_TEST(many_may_ask_at_once)
+{
+    pthread_t threads[8];
+    bool right[8] = {false};
+    start(1, ITEMS_MAX);
+    for (int i = 0; i < 8; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, ask, &right[i]), 0);
+    for (int i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert(right[i]);
+    }
+    stop();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("dispatch_probes");
+    TCase *tests = tcase_create("dispatch_probes");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, a_probe_passes_a_full_queue_and_busy_streams);
+    tcase_add_test(tests, a_right_answer_is_good_for_a_second);
+    tcase_add_test(tests, a_wrong_answer_is_not_ready_until_a_right_one);
+    tcase_add_test(tests, a_silent_device_is_not_ready);
+    tcase_add_test(tests, an_asker_keeps_its_time);
+    tcase_add_test(tests, a_device_that_is_computing_is_ready);
+    tcase_add_test(tests, many_may_ask_at_once);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,323 @@
+/* server/work/queue.c: works that can be stacked come together, in the queue's order. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/clock.h"
+#include "server/work/queue.h"
+#include "server/work/shelves.h"
+
+enum { TENANTS = 3, ITEMS = 64 };
+
+struct item {
+    struct work work; /* first */
+    uint32_t number, ended;
+};
+
+static struct queue *queue;
+static struct item items[ITEMS];
+static char text[512];
+static const struct gemm_kernel kernel = {.name = "stacking"};
+
+static const struct queue_room plenty = {.alone = 64, .shared = 64, .shared_bytes = 1 << 20};
+
+static void setup(void)
+{
+    const struct places_limits limits = {.tenants = TENANTS};
+    queue = queue_create(&limits);
+    ck_assert_ptr_nonnull(queue);
+}
+
+static void teardown(void)
+{
+    queue_fail_all(queue, GEMMD_ERR_DRAINING, "the test is over");
+    queue_destroy(queue);
+}
+
+static void item_done(struct work *work)
+{
+    ((struct item *)work)->ended++;
+}
+
+/* One row on B number `stack`; 0: not to be stacked. */
+static struct work *make(uint32_t number, uint32_t stack)
+{
+    struct item *item = &items[number];
+    *item = (struct item){.number = number};
+    item->work = (struct work){.kernel = &kernel,
+                               .problem = {.m = 1, .n = stack},
+                               .priority = 4,
+                               .bytes = 10,
+                               .stack_key = stack * UINT64_C(0x9e3779b97f4a7c15),
+                               .stack_rows = 64,
+                               .done = item_done};
+    return &item->work;
+}
+
+static struct work *push(struct work *work)
+{
+    queue_push(queue, work);
+    return work;
+}
+
+/* "1" is on B number 1, and so on. */
+static void push_all(const char *stacks)
+{
+    for (uint32_t i = 0; stacks[i] != '\0'; i++)
+        push(make(i, (uint32_t)(stacks[i] - '0')));
+}
+
+/* The numbers of what comes next, as text: "2 4 5"; "": nothing. */
+static const char *pop(struct queue_room room)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (const struct work *work = queue_pop(queue, room, 0); work != NULL; work = work->next)
+        length += (size_t)snprintf(text + length, sizeof text - length, length > 0 ? " %u" : "%u",
+                                   ((const struct item *)work)->number);
+    return text;
+}
+
+START_TEST(those_of_one_stack_come_together)
+{
+    push_all("102120113");
+    ck_assert_str_eq(pop(plenty), "0 3 6 7");
+    ck_assert_str_eq(pop(plenty), "1");
+    ck_assert_str_eq(pop(plenty), "2 4");
+    ck_assert_str_eq(pop(plenty), "5");
+    ck_assert_str_eq(pop(plenty), "8");
+    ck_assert_str_eq(pop(plenty), "");
+    ck_assert_uint_eq(queue_state(queue).waiting, 0);
+    ck_assert_uint_eq(queue_state(queue).waiting_bytes, 0);
+}
+END_TEST
+
+START_TEST(the_same_on_streams_for_shared_launches)
+{
+    for (uint32_t i = 0; i < 9; i++) {
+        struct work *work = make(i, (uint32_t)("102120113"[i] - '0'));
+        work->shares = true;
+        push(work);
+    }
+    ck_assert_str_eq(pop(plenty), "0 3 6 7");
+    ck_assert_str_eq(pop(plenty), "1"); /* a group ends where a stack is next */
+    ck_assert_str_eq(pop(plenty), "2 4");
+    ck_assert_str_eq(pop(plenty), "5");
+    ck_assert_str_eq(pop(plenty), "8");
+}
+END_TEST
+
+START_TEST(a_stack_is_bounded_by_count)
+{
+    push_all("1111121");
+    ck_assert_str_eq(pop((struct queue_room){.alone = 2, .shared_bytes = 1000}), "0 1");
+    ck_assert_str_eq(pop((struct queue_room){.alone = 3, .shared_bytes = 1000}), "2 3 4");
+    ck_assert_str_eq(pop((struct queue_room){.alone = 1, .shared_bytes = 1000}), "5");
+    ck_assert_str_eq(pop((struct queue_room){.shared = 9, .shared_bytes = 1000}), "");
+    ck_assert_str_eq(pop(plenty), "6");
+}
+END_TEST
+
+START_TEST(a_stack_is_bounded_by_bytes)
+{
+    push_all("11111");
+    ck_assert_str_eq(pop((struct queue_room){.alone = 9, .shared_bytes = 29}), "0 1");
+    ck_assert_str_eq(pop((struct queue_room){.alone = 9, .shared_bytes = 0}), "2"); /* one always */
+    ck_assert_str_eq(pop((struct queue_room){.alone = 9, .shared_bytes = 20}), "3 4");
+}
+END_TEST
+
+START_TEST(a_stack_is_bounded_by_rows)
+{
+    static const uint64_t rows[] = {30, 30, 5, 4, 64, 1};
+    for (uint32_t i = 0; i < 6; i++) {
+        make(i, 1)->problem.m = rows[i];
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop(plenty), "0 1"); /* 3 would fit, but 2 is before it */
+    ck_assert_str_eq(pop(plenty), "2 3");
+    ck_assert_str_eq(pop(plenty), "4");
+    ck_assert_str_eq(pop(plenty), "5");
+}
+END_TEST
+
+START_TEST(higher_priorities_come_first)
+{
+    static const uint32_t priorities[] = {4, 9, 0, 9, 5, 4};
+    for (uint32_t i = 0; i < 6; i++) {
+        make(i, i == 4 ? 2 : 1)->priority = priorities[i];
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop((struct queue_room){.alone = 4, .shared_bytes = 1000}), "1 3 0 5");
+    ck_assert_str_eq(pop(plenty), "4");
+    ck_assert_str_eq(pop(plenty), "2");
+}
+END_TEST
+
+START_TEST(earlier_deadlines_come_first)
+{
+    const uint64_t now_ns = clock_now_ns(), second_ns = 1000000000;
+    static const uint64_t seconds[] = {0, 50, 20, 0, 10};
+    for (uint32_t i = 0; i < 5; i++) {
+        make(i, 1)->deadline_ns = seconds[i] > 0 ? now_ns + seconds[i] * second_ns : 0;
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop((struct queue_room){.alone = 3, .shared_bytes = 1000}), "4 2 1");
+    ck_assert_str_eq(pop(plenty), "0 3");
+}
+END_TEST
+
+START_TEST(what_expired_is_in_no_stack)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        make(i, 1)->deadline_ns = i == 2 || i == 3 ? clock_now_ns() : UINT64_MAX;
+        items[i].work.tenant = i % TENANTS; /* not the front of what is taken first */
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop(plenty), "0 1 4");
+    for (uint32_t i = 0; i < 5; i++)
+        ck_assert_uint_eq(items[i].ended, i == 2 || i == 3);
+    ck_assert_int_eq(items[2].work.status, GEMMD_ERR_DEADLINE);
+    ck_assert_str_eq(pop(plenty), "");
+}
+END_TEST
+
+START_TEST(what_was_taken_back_is_in_no_stack)
+{
+    push_all("11112");
+    ck_assert(queue_cancel(queue, &items[0].work));
+    ck_assert(queue_cancel(queue, &items[2].work));
+    ck_assert(queue_cancel(queue, &items[4].work));
+    ck_assert_str_eq(pop(plenty), "1 3");
+    ck_assert_str_eq(pop(plenty), "");
+    ck_assert(!queue_cancel(queue, &items[1].work));
+}
+END_TEST
+
+/* One who sends much leaves the others their part of every stack. */
+START_TEST(tenants_share_a_stack)
+{
+    for (uint32_t i = 0; i < 12; i++)
+        push(make(i, 1)); /* of tenant 0 */
+    for (uint32_t i = 12; i < 15; i++) {
+        make(i, 1)->tenant = 1;
+        push(&items[i].work);
+    }
+    make(15, 1)->tenant = 2;
+    push(&items[15].work);
+    ck_assert_str_eq(pop((struct queue_room){.alone = 6, .shared_bytes = 1000}), "0 12 15 1 13 2");
+    ck_assert_str_eq(pop((struct queue_room){.alone = 3, .shared_bytes = 1000}), "14 3 4");
+}
+END_TEST
+
+/* What comes along is paid for: tenant 1's turn comes later for what went with tenant 0's. */
+START_TEST(company_counts_as_a_turn)
+{
+    push(make(0, 1));
+    push(make(1, 2));
+    for (uint32_t i = 2; i < 5; i++) {
+        make(i, i == 4 ? 3 : 1)->tenant = 1;
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop(plenty), "0 2 3");
+    ck_assert_str_eq(pop(plenty), "1");
+    ck_assert_str_eq(pop(plenty), "4");
+}
+END_TEST
+
+START_TEST(one_without_a_shelf_runs_all_the_same)
+{
+    static struct item others[SHELVES];
+    for (uint32_t i = 0; i < SHELVES; i++) {
+        others[i].work = *make(0, i + 1);
+        push(&others[i].work);
+    }
+    push(make(1, SHELVES + 1))->priority = 4;
+    push(make(2, SHELVES + 1));
+    for (uint32_t i = 0; i < SHELVES; i++)
+        ck_assert_ptr_eq(queue_pop(queue, plenty, 0), &others[i].work);
+    ck_assert_str_eq(pop(plenty), "1");
+    ck_assert_str_eq(pop(plenty), "2");
+}
+END_TEST
+
+START_TEST(those_that_wait_fail_together)
+{
+    push_all("1120");
+    queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "lost");
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_uint_eq(items[i].ended, 1);
+        ck_assert_int_eq(items[i].work.status, GEMMD_ERR_DEVICE_LOST);
+    }
+    ck_assert_str_eq(pop(plenty), "");
+}
+END_TEST
+
+/* Any order of pushes and limits: each comes once, and never with another stack's. */
+START_TEST(at_random_each_comes_once)
+{
+    enum { ROUNDS = 2000 };
+    uint32_t state = 12345, waiting = 0, popped = 0, pushed = 0;
+    bool there[ITEMS] = {false};
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        state = state * 1664525 + 1013904223;
+        const uint32_t number = (state >> 8) % ITEMS;
+        if (!there[number]) {
+            struct work *work = make(number, state >> 16 & 3);
+            work->tenant = (state >> 18) % TENANTS;
+            work->priority = state >> 20 & 1 ? 4 : 7;
+            work->deadline_ns = state >> 21 & 1 ? UINT64_MAX - (state >> 22) * 5000000 : 0;
+            push(work);
+            there[number] = true;
+            waiting++;
+            pushed++;
+        }
+        if (state >> 30 != 0)
+            continue;
+        struct queue_room room = {.alone = 1 + (state >> 25) % 7, .shared_bytes = 1000};
+        uint32_t count = 0;
+        struct work *first = queue_pop(queue, room, 0);
+        for (struct work *work = first; work != NULL; work = work->next) {
+            struct item *item = (struct item *)work;
+            ck_assert(there[item->number]);
+            ck_assert_uint_eq(work->stack_key, first->stack_key);
+            ck_assert(work->stack_key != 0 || work->next == NULL);
+            there[item->number] = false;
+            count++;
+        }
+        ck_assert_uint_le(count, room.alone);
+        waiting -= count;
+        popped += count;
+        ck_assert_uint_eq(queue_state(queue).waiting, waiting);
+    }
+    ck_assert_uint_eq(popped + waiting, pushed);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("queue_stacks");
+    TCase *tests = tcase_create("queue_stacks");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, those_of_one_stack_come_together);
+    tcase_add_test(tests, the_same_on_streams_for_shared_launches);
+    tcase_add_test(tests, a_stack_is_bounded_by_count);
+    tcase_add_test(tests, a_stack_is_bounded_by_bytes);
+    tcase_add_test(tests, a_stack_is_bounded_by_rows);
+    tcase_add_test(tests, higher_priorities_come_first);
+    tcase_add_test(tests, earlier_deadlines_come_first);
+    tcase_add_test(tests, what_expired_is_in_no_stack);
+    tcase_add_test(tests, what_was_taken_back_is_in_no_stack);
+    tcase_add_test(tests, tenants_share_a_stack);
+    tcase_add_test(tests, company_counts_as_a_turn);
+    tcase_add_test(tests, one_without_a_shelf_runs_all_the_same);
+    tcase_add_test(tests, those_that_wait_fail_together);
+    tcase_add_test(tests, at_random_each_comes_once);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
