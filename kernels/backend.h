@@ -6,6 +6,7 @@
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
 
+#include "kernels/attention.h"
 #include "kernels/gemm.h"
 
 /* Blocks of rows and where they go. On CUDA either side may be in mapped host memory. */
@@ -22,8 +23,9 @@ struct gemm_moves {
 };
 
 struct gemm_backend_entry {
-    const char *name;                         /* "cpu" */
-    const struct gemm_kernel *const *kernels; /* best first, ended by NULL */
+    const char *name;                                /* "cpu" */
+    const struct gemm_kernel *const *kernels;        /* best first, ended by NULL */
+    const struct attention_kernel *const *attention; /* likewise; NULL: it has none */
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
@@ -45,5 +47,7 @@ extern const struct gemm_backend_entry gemm_backend_cuda;
 /* Whether API.md offers such a problem at all (types, dimensions, what follows an integer sum).
  * Every kernel's `takes` begins with it. */
 bool gemm_problem_offered(const struct gemm_problem *problem);
+/* Likewise for attention; f8_e4m3 is for kernels that say so themselves. */
+bool attention_problem_offered(const struct attention_problem *problem);
 
 #endif

@@ -1,49 +1,19 @@
 #include "proto/gemm_request.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "proto/dtype.h"
-#include "proto/number.h"
+#include "proto/parameter.h"
 #include "proto/size.h"
 
 static const char *const act_names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", NULL};
 static const char *const precision_names[] = {"full", "tf32", NULL};
 static const char *const verify_names[] = {"none", "freivalds", NULL};
 
-/* How the value of a parameter is read into its place in the request. Each returns false if the
- * value is not one that `allowed`, below, speaks of. */
-
-static bool read_dim(const char *value, void *out)
-{
-    uint64_t number;
-    if (!number_u64(value, &number) || number < 1 || number > GEMM_DIM_MAX)
-        return false;
-    *(uint64_t *)out = number;
-    return true;
-}
-
-static bool read_priority(const char *value, void *out)
-{
-    uint64_t number;
-    if (!number_u64(value, &number) || number > GEMM_PRIORITY_MAX)
-        return false;
-    *(uint32_t *)out = (uint32_t)number;
-    return true;
-}
-
-static bool read_number(const char *value, void *out)
-{
-    return number_f64(value, out);
-}
-
-static bool read_flag(const char *value, void *out)
-{
-    return number_flag(value, out);
-}
+/* How the values that only a product has are read into their places. */
 
 static bool read_dtype(const char *value, void *out)
 {
@@ -63,21 +33,10 @@ static bool read_out(const char *value, void *out)
     return true;
 }
 
-static bool read_choice(const char *value, const char *const *names, uint32_t *index)
-{
-    for (uint32_t i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], value) == 0) {
-            *index = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool read_precision(const char *value, void *out)
 {
     uint32_t index;
-    if (!read_choice(value, precision_names, &index))
+    if (!parameter_choice(value, precision_names, &index))
         return false;
     *(enum gemm_precision *)out = (enum gemm_precision)index;
     return true;
@@ -86,7 +45,7 @@ static bool read_precision(const char *value, void *out)
 static bool read_act(const char *value, void *out)
 {
     uint32_t index;
-    if (!read_choice(value, act_names, &index))
+    if (!parameter_choice(value, act_names, &index))
         return false;
     *(enum gemm_act *)out = (enum gemm_act)index;
     return true;
@@ -95,75 +54,44 @@ static bool read_act(const char *value, void *out)
 static bool read_verify(const char *value, void *out)
 {
     uint32_t index;
-    if (!read_choice(value, verify_names, &index))
+    if (!parameter_choice(value, verify_names, &index))
         return false;
     *(enum gemm_verify *)out = (enum gemm_verify)index;
     return true;
 }
 
-#define LOWER "abcdefghijklmnopqrstuvwxyz"
-#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#define DIGITS "0123456789"
-
-/* Copies a name of 1 ... `max` of the characters in `set`. */
-static bool read_name(const char *value, const char *set, size_t max, char *out)
-{
-    size_t length = strlen(value);
-    if (length < 1 || length > max || strspn(value, set) != length)
-        return false;
-    memcpy(out, value, length + 1);
-    return true;
-}
-
-static bool read_tensor_name(const char *value, void *out)
-{
-    return read_name(value, LOWER UPPER DIGITS "._-", GEMM_TENSOR_NAME_MAX, out);
-}
-
-static bool read_kernel_name(const char *value, void *out)
-{
-    return read_name(value, LOWER DIGITS "_", GEMM_KERNEL_NAME_MAX, out);
-}
-
-#define DIM "a whole number from 1 to 2147483647"
-#define FLAG "0 or 1"
-#define NAME "1 to 128 of the characters A-Z a-z 0-9 . _ -"
-
-static const struct parameter {
-    const char *name;
-    bool (*read)(const char *value, void *out);
-    size_t offset; /* of its place in struct gemm_request */
-    const char *allowed;
-} parameters[] = {
+static const struct parameter parameters[] = {
 #define P(name, read, allowed)                                                                     \
     {                                                                                              \
 #name, read, offsetof(struct gemm_request, name), allowed                                  \
     }
-    P(m, read_dim, DIM),
-    P(n, read_dim, DIM),
-    P(k, read_dim, DIM),
+    P(m, parameter_read_dim, PARAMETER_DIM),
+    P(n, parameter_read_dim, PARAMETER_DIM),
+    P(k, parameter_read_dim, PARAMETER_DIM),
     P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8"),
     P(out, read_out, "one of f64, f32, f16, bf16, i32"),
     P(precision, read_precision, "one of full, tf32"),
-    P(transa, read_flag, FLAG),
-    P(transb, read_flag, FLAG),
-    P(alpha, read_number, "a finite decimal such as -1.5e-3"),
-    P(beta, read_number, "a finite decimal such as -1.5e-3"),
-    P(batch, read_dim, DIM),
-    P(bias, read_flag, FLAG),
+    P(transa, parameter_read_flag, PARAMETER_FLAG),
+    P(transb, parameter_read_flag, PARAMETER_FLAG),
+    P(alpha, parameter_read_number, PARAMETER_NUMBER),
+    P(beta, parameter_read_number, PARAMETER_NUMBER),
+    P(batch, parameter_read_dim, PARAMETER_DIM),
+    P(bias, parameter_read_flag, PARAMETER_FLAG),
     P(act, read_act, "one of none, relu, gelu, gelu_tanh, silu"),
-    P(a, read_tensor_name, NAME),
-    P(b, read_tensor_name, NAME),
-    P(store, read_tensor_name, NAME),
-    P(kernel, read_kernel_name, "auto or a kernel's name from /info"),
+    P(a, parameter_read_tensor, PARAMETER_TENSOR),
+    P(b, parameter_read_tensor, PARAMETER_TENSOR),
+    P(store, parameter_read_tensor, PARAMETER_TENSOR),
+    P(kernel, parameter_read_kernel, PARAMETER_KERNEL),
     P(verify, read_verify, "one of none, freivalds"),
-    P(timeout_ms, read_dim, DIM),
-    P(priority, read_priority, "a whole number from 0 to 9"),
+    P(timeout_ms, parameter_read_dim, PARAMETER_DIM),
+    P(priority, parameter_read_priority, PARAMETER_PRIORITY),
 #undef P
 };
 
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
 _Static_assert(PARAMETER_COUNT <= 32, "`given` has a bit for each parameter");
+
+static const struct parameter_table table = {"/gemm", parameters, PARAMETER_COUNT};
 
 void gemm_request_init(struct gemm_request *request)
 {
@@ -177,53 +105,20 @@ void gemm_request_init(struct gemm_request *request)
     };
 }
 
-/* The index of a parameter; PARAMETER_COUNT if there is none of that name. */
-static uint32_t find_parameter(const char *name)
-{
-    uint32_t index = 0;
-    while (index < PARAMETER_COUNT && strcmp(parameters[index].name, name) != 0)
-        index++;
-    return index;
-}
-
-/* Writes the names of all parameters: "m, n, k, ...". */
-static void list_parameters(char *text, size_t capacity)
-{
-    size_t length = 0;
-    for (uint32_t i = 0; i < PARAMETER_COUNT && length < capacity; i++)
-        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i > 0 ? ", " : "",
-                                   parameters[i].name);
-}
-
 enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name, const char *value,
                                   struct fault *fault)
 {
-    uint32_t index = find_parameter(name);
-    if (index == PARAMETER_COUNT) {
-        char names[192];
-        list_parameters(names, sizeof names);
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "there is no parameter '%.32s'; those of /gemm are %s", name, names);
-    }
-    const struct parameter *parameter = &parameters[index];
-    if ((request->given & 1u << index) != 0)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
-    if (value == NULL || !parameter->read(value, (char *)request + parameter->offset))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s", name,
-                         value != NULL ? value : "", parameter->allowed);
-    request->given |= 1u << index;
-    return GEMMD_OK;
+    return parameter_set(&table, request, &request->given, name, value, fault);
 }
 
 bool gemm_request_given(const struct gemm_request *request, const char *name)
 {
-    uint32_t index = find_parameter(name);
-    return index < PARAMETER_COUNT && (request->given & 1u << index) != 0;
+    return (request->given & parameter_bit(&table, name)) != 0;
 }
 
 void gemm_request_mark_given(struct gemm_request *request, const char *name)
 {
-    request->given |= 1u << find_parameter(name);
+    request->given |= parameter_bit(&table, name);
 }
 
 const char *gemm_request_missing_dim(const struct gemm_request *request)
@@ -284,7 +179,8 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
         const char *missing = gemm_request_missing_dim(request);
         if (missing != NULL)
             return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
-                             "%s is missing; raw bodies need m, n and k, each " DIM, missing);
+                             "%s is missing; raw bodies need m, n and k, each " PARAMETER_DIM,
+                             missing);
     }
     if (request->verify == GEMM_VERIFY_FREIVALDS && request->act != GEMM_ACT_NONE)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",

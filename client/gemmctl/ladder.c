@@ -35,7 +35,8 @@ static bool has_kernel(const struct run *run, const char *name, enum gemmd_dtype
     json_array_foreach(run->kernels, i, kernel)
     {
         const char *its = json_string_value(json_object_get(kernel, "name"));
-        if (its != NULL && strcmp(its, name) == 0)
+        const char *op = json_string_value(json_object_get(kernel, "op"));
+        if (its != NULL && strcmp(its, name) == 0 && op != NULL && strcmp(op, "gemm") == 0)
             return json_object_get(json_object_get(kernel, "dtypes"), dtype_name(dtype)) != NULL;
     }
     return false;

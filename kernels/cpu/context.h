@@ -10,7 +10,8 @@
 struct cpu_context {
     struct gemm_context base;
     struct team *team;
-    void *scratch; /* tiled_scratch_bytes for each member of the team */
+    void *scratch; /* scratch_bytes for each member of the team, 64-byte aligned */
+    uint64_t scratch_bytes;
 };
 
 static inline struct cpu_context *cpu_context_of(struct gemm_context *context)
@@ -24,9 +25,11 @@ static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
     return (double)m * (double)n * (double)k < 1e6;
 }
 
-/* Bytes that `tiled` needs for each thread, whatever the problem; a multiple of 64. */
+/* Bytes that each `tiled` needs for each thread, whatever the problem; multiples of 64. */
 uint64_t tiled_scratch_bytes(void);
+uint64_t attention_tiled_scratch_bytes(void);
 
+extern const struct attention_kernel attention_cpu_naive, attention_cpu_tiled;
 extern const struct gemm_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
 
 #endif

@@ -16,6 +16,13 @@ static uint32_t usable_cores(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
+/* Kernels of a context run one at a time. */
+static uint64_t most_scratch_bytes(void)
+{
+    const uint64_t product = tiled_scratch_bytes(), attention = attention_tiled_scratch_bytes();
+    return product > attention ? product : attention;
+}
+
 static void destroy(struct gemm_context *base)
 {
     struct cpu_context *context = cpu_context_of(base);
@@ -34,7 +41,8 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     if (context == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a CPU context");
     context->base.backend = &gemm_backend_cpu;
-    context->scratch = aligned_alloc(64, size * tiled_scratch_bytes());
+    context->scratch_bytes = most_scratch_bytes();
+    context->scratch = aligned_alloc(64, size * context->scratch_bytes);
     enum gemmd_error code =
         context->scratch == NULL
             ? fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for %u CPU threads", size)
@@ -68,10 +76,13 @@ static const char *library(void)
 
 static const struct gemm_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cpu_tiled,
                                                     &gemm_cpu_naive, NULL};
+static const struct attention_kernel *const attention[] = {&attention_cpu_tiled,
+                                                           &attention_cpu_naive, NULL};
 
 const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
     .kernels = kernels,
+    .attention = attention,
     .context_create = create,
     .context_destroy = destroy,
     .move_rows = move_rows,

@@ -36,7 +36,7 @@ uint64_t tiled_scratch_bytes(void)
 
 static struct scratch scratch_of(const struct cpu_context *context, uint32_t member)
 {
-    char *start = (char *)context->scratch + member * tiled_scratch_bytes();
+    char *start = (char *)context->scratch + member * context->scratch_bytes;
     return (struct scratch){
         .sums = start,
         .a = start + ELEMENT_MAX * BLOCK_M * BLOCK_N,

@@ -94,6 +94,13 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
     return device->ops->work_bytes(device, problem, kernel, out);
 }
 
+bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
+                            const struct attention_kernel *kernel, uint64_t *out)
+{
+    return device->ops->attention_bytes != NULL &&
+           device->ops->attention_bytes(device, problem, kernel, out);
+}
+
 /* What is small goes with others of any shape already; copies of a whole operand would hold up the
  * rest of a stack. */
 bool device_plan(const struct device *device, struct work *work)

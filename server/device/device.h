@@ -80,6 +80,10 @@ struct device_span device_tensor_memory(const struct device *device);
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
 
+/* As device_work_bytes, for an attention. */
+bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
+                            const struct attention_kernel *kernel, uint64_t *out);
+
 /* Settles how a work with a problem and a kernel is launched: fills in `shares`, `stack_key`,
  * `stack_rows` and `device_bytes` (device_work_bytes; 0 for what is stacked). Its copies are
  * there already. Of the problem's pointers, B is where it will be if it lies in tensor memory; the

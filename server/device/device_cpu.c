@@ -44,20 +44,34 @@ static bool cpu_work_bytes(const struct device *device, const struct gemm_proble
     return kernel->workspace_bytes(problem, out);
 }
 
-static void compute(struct cpu_device *cpu, struct work *works)
+static bool cpu_attention_bytes(const struct device *device,
+                                const struct attention_problem *problem,
+                                const struct attention_kernel *kernel, uint64_t *out)
+{
+    (void)device;
+    return kernel->workspace_bytes(problem, out);
+}
+
+static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)
 {
     void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
-    const enum gemmd_error code =
-        works->stack_key != 0
-            ? device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes)
-            : works->kernel->run(cpu->context, &works->problem, workspace);
+    if (works->attends != NULL)
+        return works->attends->run(cpu->context, &works->attention, workspace);
+    if (works->stack_key != 0)
+        return device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes);
+    return works->kernel->run(cpu->context, &works->problem, workspace);
+}
+
+static void compute(struct cpu_device *cpu, struct work *works)
+{
+    const enum gemmd_error code = run(cpu, works);
     const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
     for (struct work *work = works; work != NULL; work = work->next) {
         work->kernel_ns = kernel_ns;
         work->status = code;
         if (code != GEMMD_OK)
             fault_set(&work->fault, code, NULL, "the kernel %s failed on the CPU",
-                      work->kernel->name);
+                      work_kernel_name(work));
     }
 }
 
@@ -106,6 +120,7 @@ static const struct device_ops cpu_ops = {
     .close = cpu_close,
     .computes_in_submit = true,
     .work_bytes = cpu_work_bytes,
+    .attention_bytes = cpu_attention_bytes,
 };
 
 static uint64_t host_memory_bytes(void)

@@ -28,6 +28,9 @@ struct device_ops {
     /* Device memory of a problem; see device_work_bytes. */
     bool (*work_bytes)(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
+    /* The same of an attention. NULL: the backend has no kernels for it. */
+    bool (*attention_bytes)(const struct device *device, const struct attention_problem *problem,
+                            const struct attention_kernel *kernel, uint64_t *out);
     /* See device_shares. NULL: none can. */
     bool (*shares)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
 };

@@ -1,6 +1,6 @@
 /*
- * POST /gemm, from the headers to the answer. The order of the gates is the order of their cost:
- * types, parameters, the daemon's state, sizes and places, memory.
+ * POST /gemm and POST /attention, from the headers to the answer. The order of the gates is the
+ * order of their cost: types, parameters, the daemon's state, sizes and places, memory.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "a parameter contains a zero byte");
         return MHD_NO;
     }
-    return gemm_request_set(&request->gemm.request, name, value == NULL ? "" : value,
-                            &request->fault) == GEMMD_OK
+    return request->gemm.operation->set(&request->gemm, name, value == NULL ? "" : value,
+                                        &request->fault) == GEMMD_OK
                ? MHD_YES
                : MHD_NO;
 }
@@ -60,21 +60,17 @@ static enum gemmd_error read_parameters(struct request *request)
     struct fault *fault = &request->fault;
     const struct config *config = &request->daemon->config;
 
-    gemm_request_init(&call->request);
+    call->operation->init(call);
     MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, request);
     if (fault->code != GEMMD_OK)
         return fault->code;
-    enum gemmd_error code = gemm_residents_acquire(
-        &call->residents, &call->request, request->daemon->tensors, request->tenant, fault);
-    if (code == GEMMD_OK)
-        code = gemm_request_check(&call->request, call->body_format, fault);
+    enum gemmd_error code = call->operation->settle(call, request->daemon, request->tenant, fault);
     if (code != GEMMD_OK)
         return code;
-    if (call->request.timeout_ms > config->max_timeout_ms)
+    if (call->timeout_ms > config->max_timeout_ms)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "timeout_ms",
                          "timeout_ms can be at most %" PRIu64, config->max_timeout_ms);
-    uint64_t timeout_ms =
-        call->request.timeout_ms != 0 ? call->request.timeout_ms : config->default_timeout_ms;
+    uint64_t timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : config->default_timeout_ms;
     if (timeout_ms != 0)
         call->deadline_ns = request->started_ns + timeout_ms * 1000000u;
     return GEMMD_OK;
@@ -82,6 +78,7 @@ static enum gemmd_error read_parameters(struct request *request)
 
 static void gemm_begin(struct request *request)
 {
+    request->gemm.operation = request->endpoint->operation;
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
@@ -222,6 +219,20 @@ const struct endpoint endpoint_gemm = {
     .path = "/gemm",
     .allow = "POST",
     .op = METRICS_OP_GEMM,
+    .operation = &gemm_operation,
+    .begin = gemm_begin,
+    .chunk = gemm_chunk,
+    .submit = gemm_submit,
+    .withdraw = gemm_withdraw,
+    .answer = gemm_answer,
+    .release = gemm_release,
+};
+
+const struct endpoint endpoint_attention = {
+    .path = "/attention",
+    .allow = "POST",
+    .op = METRICS_OP_ATTENTION,
+    .operation = &attention_operation,
     .begin = gemm_begin,
     .chunk = gemm_chunk,
     .submit = gemm_submit,

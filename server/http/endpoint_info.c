@@ -54,6 +54,26 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
     return types;
 }
 
+/* The types that an attention kernel takes; the result has the operands'. */
+static json_t *attention_types(const struct attention_kernel *kernel)
+{
+    json_t *types = json_object();
+    for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
+        const struct attention_problem problem = {.dtype = (enum gemmd_dtype)d,
+                                                  .batch = 1,
+                                                  .heads = 1,
+                                                  .kv_heads = 1,
+                                                  .sq = 64,
+                                                  .skv = 64,
+                                                  .d = 64,
+                                                  .dv = 64};
+        const char *name = dtype_name(problem.dtype);
+        if (kernel->takes(&problem))
+            json_object_set_new(types, name, json_pack("[s]", name));
+    }
+    return types;
+}
+
 static json_t *kernels_json(struct gemm_device device)
 {
     json_t *kernels = json_array();
@@ -64,6 +84,11 @@ static json_t *kernels_json(struct gemm_device device)
                                                  "gemm", "description", (*k)->description, "dtypes",
                                                  kernel_types(*k)));
     }
+    for (const struct attention_kernel *const *k = attention_kernels(device.backend); *k != NULL;
+         k++)
+        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
+                                                 "attention", "description", (*k)->description,
+                                                 "dtypes", attention_types(*k)));
     return kernels;
 }
 

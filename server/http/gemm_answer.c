@@ -49,7 +49,7 @@ void gemm_answer_product_headers(const struct gemm_call *call, const struct gemm
     tensor_shape_text(&call->c, text, sizeof text);
     headers_add(headers, "Gemmd-Shape", text);
     headers_add(headers, "Gemmd-Dtype", dtype_name(call->c.dtype));
-    headers_add(headers, "Gemmd-Kernel", work->kernel->name);
+    headers_add(headers, "Gemmd-Kernel", work_kernel_name(work));
     *decimal_u64(text, work->batch) = '\0';
     headers_add(headers, "Gemmd-Batch", text);
     write_timing(work, times, text);

@@ -42,18 +42,34 @@ static void describe(const struct gemm_request *request, struct gemm_problem *pr
     gemm_problem_contiguous(problem);
 }
 
-/* The format's header for the result; its length is known before the result is. */
-static uint64_t result_header(const struct gemm_call *call, const struct tensor *c,
-                              char out[SAFETENSORS_HEADER_MAX])
+static uint32_t gemm_header(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX])
 {
     _Static_assert((int)NPY_HEADER_MAX <= (int)SAFETENSORS_HEADER_MAX, "npy header fits");
     if (call->answer_format == FORMAT_NPY)
-        return npy_header(c, out);
+        return npy_header(&call->c, out);
     if (call->answer_format == FORMAT_SAFETENSORS) {
-        struct safetensors_entry entry = {.name = "c", .tensor = *c};
+        struct safetensors_entry entry = {.name = "c", .tensor = call->c};
         return safetensors_header(&entry, 1, out);
     }
     return 0;
+}
+
+static void gemm_place_result(struct gemm_call *call, unsigned char *payload)
+{
+    call->c.data = payload;
+    call->work.problem.c = payload;
+}
+
+static bool gemm_result(struct gemm_call *call)
+{
+    return gemm_request_result_bytes(&call->request, &call->result_bytes) &&
+           gemm_request_result(&call->request, NULL, &call->c);
+}
+
+/* The result is part of the answer; it does not stay as a tensor. */
+static bool is_sent(const struct gemm_call *call)
+{
+    return call->request.store[0] == '\0';
 }
 
 /* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
@@ -62,8 +78,7 @@ static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *da
                                        struct fault *fault)
 {
     uint64_t bytes;
-    const bool sends = call->request.store[0] == '\0';
-    if (!size_add(call->body_bytes, sends ? call->result_bytes : 0, &bytes))
+    if (!size_add(call->body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
@@ -79,39 +94,27 @@ static enum gemmd_error take_result(struct gemm_call *call, struct daemon *daemo
 {
     char header[SAFETENSORS_HEADER_MAX];
     uint64_t block_bytes;
-    call->header_bytes = result_header(call, &call->c, header);
+    call->header_bytes = call->operation->header(call, header);
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
         return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     memcpy(call->result, header, call->header_bytes);
-    call->c.data = call->result + call->header_bytes;
-    call->work.problem.c = call->result + call->header_bytes;
+    call->operation->place_result(call, call->result + call->header_bytes);
     return GEMMD_OK;
 }
 
-/* The shapes are known: chooses the kernel and takes the memory for the result and on the device.
- */
-static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+static enum gemmd_error gemm_choose(struct gemm_call *call, struct daemon *daemon,
+                                    struct fault *fault)
 {
     const struct gemm_request *request = &call->request;
     struct work *work = &call->work;
-
-    if (!gemm_request_result_bytes(request, &call->result_bytes))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result's size does not fit in 64 bits");
-    const bool sends = request->store[0] == '\0';
-    if (sends && call->result_bytes > daemon->config.max_result_bytes)
-        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
-
-    if (!gemm_request_result(request, NULL, &call->c))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result's size does not fit in 64 bits");
-    describe(request, &work->problem);
     const struct gemm_device device = device_gemm(daemon->device);
-    enum gemmd_error code = complete_place(call, daemon, fault);
-    if (code == GEMMD_OK && !sends)
+    enum gemmd_error code = GEMMD_OK;
+
+    describe(request, &work->problem);
+    if (!is_sent(call))
         code = gemm_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);
     if (code != GEMMD_OK)
         return code;
@@ -127,12 +130,28 @@ static enum gemmd_error prepare(struct gemm_call *call, struct daemon *daemon, s
     if (!device_plan(daemon->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
+    return GEMMD_OK;
+}
 
-    if (sends) {
+/* Chooses the kernel, too. */
+enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon,
+                                   struct fault *fault)
+{
+    struct work *work = &call->work;
+
+    if (!call->operation->result(call))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    if (is_sent(call) && call->result_bytes > daemon->config.max_result_bytes)
+        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+
+    enum gemmd_error code = complete_place(call, daemon, fault);
+    if (code == GEMMD_OK)
+        code = call->operation->choose(call, daemon, fault);
+    if (code == GEMMD_OK && is_sent(call))
         code = take_result(call, daemon, fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
+    if (code != GEMMD_OK)
+        return code;
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
@@ -157,17 +176,15 @@ static enum gemmd_error check_length(const struct gemm_call *call, const struct 
 {
     *expected = length.known ? length.bytes : 0;
     if (!call->shapes_inside) {
-        if (!gemm_request_raw_bytes(&call->request, expected))
+        if (!call->operation->raw_bytes(call, expected))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                              "the operands' size does not fit in 64 bits; the limit is %" PRIu64
                              " bytes",
                              config->max_body_bytes);
         if (*expected <= config->max_body_bytes && length.known)
-            return gemm_request_check_raw_bytes(&call->request, length.bytes, fault);
+            return call->operation->check_raw_bytes(call, length.bytes, fault);
     } else if (length.known && length.bytes == 0) {
-        struct gemm_request request = call->request;
-        struct gemm_operands none;
-        return gemm_request_bind(&request, call->body_format, "", 0, &none, fault);
+        return call->operation->check_no_bytes(call, fault);
     }
     if (*expected > config->max_body_bytes)
         return too_large(fault, "the body", *expected, config->max_body_bytes);
@@ -183,10 +200,9 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
         return code;
 
     if (!call->shapes_inside) {
-        uint64_t result_bytes = 0;
-        if (call->request.store[0] == '\0')
-            (void)gemm_request_result_bytes(&call->request, &result_bytes); /* prepare checks */
-        if (!size_add(expected, result_bytes, &call->queue_bytes))
+        const bool known = call->operation->result(call); /* gemm_call_prepare refuses it if not */
+        if (!size_add(expected, known && is_sent(call) ? call->result_bytes : 0,
+                      &call->queue_bytes))
             call->queue_bytes = expected;
     } else {
         call->queue_bytes = expected;
@@ -196,7 +212,7 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
         return code;
     call->has_place = true;
     if (!call->shapes_inside) {
-        code = prepare(call, daemon, fault);
+        code = gemm_call_prepare(call, daemon, fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -262,14 +278,15 @@ static bool needs_copy(const struct tensor *tensor, bool in_place)
             (in_place && (uintptr_t)tensor->data % dtype_size(tensor->dtype) != 0));
 }
 
-static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *daemon,
-                                      struct gemm_operands *operands, struct fault *fault)
+enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *daemon,
+                                         struct tensor *const operands[], uint32_t count,
+                                         struct fault *fault)
 {
-    struct tensor *all[] = {&operands->a, &operands->b, &operands->bias, &operands->c0};
+    struct tensor *const *all = operands;
     const bool in_place =
         call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
     uint64_t total = 0, offset = 0;
-    for (int i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (!needs_copy(all[i], in_place))
             continue;
         if (!size_add(total, all[i]->bytes, &total) || !size_align(total, 64, &total))
@@ -281,7 +298,7 @@ static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *dae
     call->scratch = pool_alloc(call->memory, total, fault);
     if (call->scratch == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    for (int i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (!needs_copy(all[i], in_place))
             continue;
         unsigned char *copy = call->scratch + offset;
@@ -296,19 +313,20 @@ static enum gemmd_error copy_operands(struct gemm_call *call, struct daemon *dae
     return GEMMD_OK;
 }
 
-enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct gemm_operands *operands, struct fault *fault)
+static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *daemon,
+                                       struct gemm_operands *operands, struct fault *fault)
 {
     struct work *work = &call->work;
-    enum gemmd_error code;
+    enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside) {
         call->request.transa = operands->transa;
         call->request.transb = operands->transb;
-        code = prepare(call, daemon, fault);
+        code = gemm_call_prepare(call, daemon, fault);
         if (code != GEMMD_OK)
             return code;
     }
-    code = copy_operands(call, daemon, operands, fault);
+    struct tensor *const all[] = {&operands->a, &operands->b, &operands->bias, &operands->c0};
+    code = gemm_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
     if (code != GEMMD_OK)
         return code;
 
@@ -319,30 +337,56 @@ enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *
     work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
     work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
     work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
-    work->priority = call->request.priority;
-    work->bytes = call->queue_bytes;
-    work->deadline_ns = call->deadline_ns;
     return GEMMD_OK;
 }
 
-enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+static enum gemmd_error gemm_bind(struct gemm_call *call, struct daemon *daemon,
+                                  struct fault *fault)
 {
     struct gemm_operands operands;
     enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
                                               call->body_bytes, &operands, fault);
-    return code == GEMMD_OK ? gemm_call_bind_operands(call, daemon, &operands, fault) : code;
+    return code == GEMMD_OK ? place_operands(call, daemon, &operands, fault) : code;
+}
+
+/* All that the queue looks at. */
+static void describe_to_queue(struct gemm_call *call)
+{
+    call->work.priority = call->priority;
+    call->work.bytes = call->queue_bytes;
+    call->work.deadline_ns = call->deadline_ns;
+}
+
+enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    enum gemmd_error code = call->operation->bind(call, daemon, fault);
+    if (code == GEMMD_OK)
+        describe_to_queue(call);
+    return code;
+}
+
+enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
+                                         struct gemm_operands *operands, struct fault *fault)
+{
+    enum gemmd_error code = place_operands(call, daemon, operands, fault);
+    if (code == GEMMD_OK)
+        describe_to_queue(call);
+    return code;
 }
 
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
 {
     *to = *from;
-    *from = (struct gemm_call){.request = to->request,
+    *from = (struct gemm_call){.operation = to->operation,
+                               .request = to->request,
+                               .attention = to->attention,
                                .body_format = to->body_format,
                                .answer_format = to->answer_format,
                                .shapes_inside = to->shapes_inside,
                                .deadline_ns = to->deadline_ns,
                                .memory = to->memory,
-                               .work.kernel = to->work.kernel};
+                               .work.kernel = to->work.kernel,
+                               .work.attends = to->work.attends};
 }
 
 void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
@@ -367,3 +411,59 @@ void gemm_call_close(struct gemm_call *call, struct daemon *daemon)
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
 }
+
+static void gemm_init(struct gemm_call *call)
+{
+    gemm_request_init(&call->request);
+}
+
+static enum gemmd_error gemm_set(struct gemm_call *call, const char *name, const char *value,
+                                 struct fault *fault)
+{
+    return gemm_request_set(&call->request, name, value, fault);
+}
+
+static enum gemmd_error gemm_settle(struct gemm_call *call, struct daemon *daemon,
+                                    const char *tenant, struct fault *fault)
+{
+    enum gemmd_error code =
+        gemm_residents_acquire(&call->residents, &call->request, daemon->tensors, tenant, fault);
+    if (code == GEMMD_OK)
+        code = gemm_request_check(&call->request, call->body_format, fault);
+    call->timeout_ms = call->request.timeout_ms;
+    call->priority = call->request.priority;
+    return code;
+}
+
+static bool gemm_raw_bytes(const struct gemm_call *call, uint64_t *out)
+{
+    return gemm_request_raw_bytes(&call->request, out);
+}
+
+static enum gemmd_error gemm_check_raw_bytes(const struct gemm_call *call, uint64_t bytes,
+                                             struct fault *fault)
+{
+    return gemm_request_check_raw_bytes(&call->request, bytes, fault);
+}
+
+static enum gemmd_error gemm_check_no_bytes(const struct gemm_call *call, struct fault *fault)
+{
+    struct gemm_request request = call->request;
+    struct gemm_operands none;
+    return gemm_request_bind(&request, call->body_format, "", 0, &none, fault);
+}
+
+const struct call_operation gemm_operation = {
+    .name = "gemm",
+    .init = gemm_init,
+    .set = gemm_set,
+    .settle = gemm_settle,
+    .raw_bytes = gemm_raw_bytes,
+    .check_raw_bytes = gemm_check_raw_bytes,
+    .check_no_bytes = gemm_check_no_bytes,
+    .result = gemm_result,
+    .choose = gemm_choose,
+    .header = gemm_header,
+    .place_result = gemm_place_result,
+    .bind = gemm_bind,
+};

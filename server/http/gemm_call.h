@@ -1,5 +1,5 @@
 /*
- * gemm_call.h - a POST /gemm on its way: parameters, memory, work.
+ * gemm_call.h - a POST /gemm or /attention on its way: parameters, memory, work.
  *
  * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
@@ -12,15 +12,54 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/attention_request.h"
 #include "proto/gemm_request.h"
+#include "proto/safetensors.h"
 #include "server/http/gemm_residents.h"
 #include "server/work/work.h"
 
 struct daemon;
+struct gemm_call;
 struct pool_cache;
 
+/* What differs between the two: its parameters, its operands and its kernels. Errors are in
+ * `fault`. */
+struct call_operation {
+    const char *name; /* "gemm"; of its jobs */
+    void (*init)(struct gemm_call *call);
+    enum gemmd_error (*set)(struct gemm_call *call, const char *name, const char *value,
+                            struct fault *fault);
+    /* All parameters are in: acquires the resident operands, checks, and sets timeout_ms and
+     * priority. */
+    enum gemmd_error (*settle)(struct gemm_call *call, struct daemon *daemon, const char *tenant,
+                               struct fault *fault);
+    /* Of a raw body. */
+    bool (*raw_bytes)(const struct gemm_call *call, uint64_t *out);
+    enum gemmd_error (*check_raw_bytes)(const struct gemm_call *call, uint64_t bytes,
+                                        struct fault *fault);
+    /* Why a body of no bytes will not do, if it will not. */
+    enum gemmd_error (*check_no_bytes)(const struct gemm_call *call, struct fault *fault);
+    /* The shapes are known: sets `c` and result_bytes; false on overflow. */
+    bool (*result)(struct gemm_call *call);
+    /* Describes the problem in `work` and chooses its kernel, `shares` and device_bytes. */
+    enum gemmd_error (*choose)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+    /* Writes the header that the answer's format has before the payload; returns its length. */
+    uint32_t (*header)(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX]);
+    /* There is memory for the result: points `c` and the problem at it. */
+    void (*place_result)(struct gemm_call *call, unsigned char *payload);
+    /* Finds the operands in the complete body, calls gemm_call_prepare if it is not raw, and points
+     * the problem at them (gemm_call_copy_operands). */
+    enum gemmd_error (*bind)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+};
+extern const struct call_operation gemm_operation;
+extern const struct call_operation attention_operation; /* attention_call.c */
+
 struct gemm_call {
+    const struct call_operation *operation; /* borrowed; one of the two requests is used */
     struct gemm_request request;
+    struct attention_request attention;
+    uint64_t timeout_ms; /* as the request has it */
+    uint32_t priority;
     enum format body_format, answer_format;
     bool shapes_inside; /* the body, and nothing before it, says what the operands' shapes are */
     uint64_t deadline_ns;
@@ -32,7 +71,9 @@ struct gemm_call {
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;
-    struct tensor c;                 /* the result; data points into `result`, if it is sent */
+    struct tensor c;                 /* the result, O for attention; data points into `result`, if
+                                        it is sent */
+    struct tensor lse;               /* attention's, if it is sent; else of rank 0 */
     struct gemm_residents residents; /* acquired before gemm_call_open; data borrowed by `work` */
 
     uint64_t queue_bytes; /* what the place in the queue counts */
@@ -46,7 +87,7 @@ struct gemm_body_length {
     uint64_t bytes;
 };
 
-/* `call` is zeroed but for `request` (all parameters set and checked), the formats,
+/* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
  * `shapes_inside`, the deadline, `residents` (acquired), `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
@@ -56,10 +97,17 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
-/* As gemm_call_bind, where somebody else has found the operands and completed the request with them
- * (gemm_request_bind_tensors). They lie in the body, or in pinned memory that stays. */
+/* As gemm_call_bind, for a product whose operands somebody else has found and completed the request
+ * with (gemm_request_bind_tensors). They lie in the body, or in pinned memory that stays. */
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
                                          struct gemm_operands *operands, struct fault *fault);
+/* For operations: the shapes are known. Takes the memory for the result and on the device. */
+enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon,
+                                   struct fault *fault);
+/* For operations: copies those operands that cannot be used where they lie in the body. */
+enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *daemon,
+                                         struct tensor *const operands[], uint32_t count,
+                                         struct fault *fault);
 /* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
  * describes the product stays in both. */
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from);

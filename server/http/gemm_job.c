@@ -55,8 +55,9 @@ static enum gemmd_error reserve(struct request *request)
 
 enum gemmd_error gemm_job_open(struct request *request)
 {
-    enum gemmd_error code = job_open(request->daemon->jobs, request->tenant, "gemm", request->id,
-                                     &request->job, &request->fault);
+    enum gemmd_error code =
+        job_open(request->daemon->jobs, request->tenant, request->gemm.operation->name, request->id,
+                 &request->job, &request->fault);
     return code == GEMMD_OK && has_shapes(&request->gemm) ? reserve(request) : code;
 }
 

@@ -1,5 +1,6 @@
 /*
- * gemm_job.h - a POST /gemm with Prefer: respond-async: the product outlives its connection.
+ * gemm_job.h - a POST /gemm or /attention with Prefer: respond-async: the product outlives its
+ * connection.
  *
  * All on the request's I/O thread.
  */

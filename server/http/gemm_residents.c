@@ -37,6 +37,22 @@ enum gemmd_error gemm_residents_acquire(struct gemm_residents *residents,
         residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
 }
 
+enum gemmd_error gemm_residents_acquire_kv(struct gemm_residents *residents,
+                                           struct attention_request *request,
+                                           struct tensor_store *store, const char *tenant,
+                                           struct fault *fault)
+{
+    residents->tenant = tenant;
+    enum gemmd_error code = acquire(store, "k", request->k, tenant, &residents->a, fault);
+    if (code == GEMMD_OK)
+        code = acquire(store, "v", request->v, tenant, &residents->b, fault);
+    if (code != GEMMD_OK)
+        return code;
+    return attention_request_settle_residents(
+        request, residents->a != NULL ? resident_tensor(residents->a) : NULL,
+        residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
+}
+
 enum gemmd_error gemm_residents_reserve(struct gemm_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,
                                         struct tensor_store *store, struct fault *fault)

@@ -1,5 +1,6 @@
 /*
- * gemm_residents.h - the resident tensors of a POST /gemm: its a=, b= and store=.
+ * gemm_residents.h - the resident tensors of a POST /gemm, its a=, b= and store=, or of a
+ * POST /attention, its k= and v=.
  *
  * They are in use from gemm_residents_acquire or gemm_residents_reserve on, so that they stay
  * whatever becomes of their names; the operands until the work is over (gemm_residents_finish), the
@@ -10,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "proto/attention_request.h"
 #include "proto/gemm_request.h"
 #include "server/tensors/tensor_store.h"
 #include "server/work/work.h"
@@ -30,6 +32,11 @@ struct gemm_residents {
 enum gemmd_error gemm_residents_acquire(struct gemm_residents *residents,
                                         struct gemm_request *request, struct tensor_store *store,
                                         const char *tenant, struct fault *fault);
+/* The same of an attention's K and V, which are its a and b. */
+enum gemmd_error gemm_residents_acquire_kv(struct gemm_residents *residents,
+                                           struct attention_request *request,
+                                           struct tensor_store *store, const char *tenant,
+                                           struct fault *fault);
 /* Takes memory for the result, `c` by type and shape, under the request's `store`. */
 enum gemmd_error gemm_residents_reserve(struct gemm_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,

@@ -72,7 +72,8 @@ struct endpoint {
     const char *path;
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;
-    bool open; /* needs no token */
+    const struct call_operation *operation; /* what it computes; NULL: nothing */
+    bool open;                              /* needs no token */
     void (*begin)(struct request *request);
     bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
     void (*submit)(struct request *request);
@@ -113,7 +114,7 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm;      /* POST /gemm */
+    struct gemm_call gemm;      /* POST /gemm and /attention */
     struct job *job;            /* ... that is to be a job; until its work is queued */
     struct job_waiter waiter;   /* GET /jobs/{id}/result */
     struct probe_wait ready;    /* GET /readyz */

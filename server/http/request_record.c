@@ -14,6 +14,7 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
 {
     const struct work *work = &request->gemm.work;
     const struct gemm_request *gemm = &request->gemm.request;
+    const struct attention_request *attention = &request->gemm.attention;
     struct log_access entry = {
         .request_id = request->id,
         .peer = request->connection->peer,
@@ -35,7 +36,16 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
         entry.k = gemm->k;
         entry.batch = gemm->batch;
         entry.dtype = dtype_name(gemm->dtype);
-        entry.kernel = work->kernel == NULL ? NULL : work->kernel->name;
+        entry.kernel = work_kernel_name(work);
+    }
+    if (request->endpoint != NULL && request->endpoint->op == METRICS_OP_ATTENTION) {
+        entry.op = "attention";
+        entry.m = attention->sq;
+        entry.n = attention->skv;
+        entry.k = attention->d;
+        entry.batch = attention->batch;
+        entry.dtype = dtype_name(attention->dtype);
+        entry.kernel = work_kernel_name(work);
     }
     if (entry.op != NULL && work_ended) {
         entry.shared = work->batch;
@@ -47,15 +57,24 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
     log_access(request->daemon->log, &request->thread->log_buffer, &entry, now_ns);
 }
 
+/* The type of the operands; GEMMD_DTYPE_COUNT as long as it is not known. */
+static enum gemmd_dtype dtype_of(const struct request *request, enum metrics_op op)
+{
+    const struct gemm_call *call = &request->gemm;
+    if (computes(op) && call->request.m != 0)
+        return call->request.dtype;
+    if (op == METRICS_OP_ATTENTION && call->attention.heads != 0)
+        return call->attention.dtype;
+    return GEMMD_DTYPE_COUNT;
+}
+
 static void count_request(const struct request *request, uint64_t now_ns)
 {
     struct metrics_shard *shard = request->thread->shard;
     enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    bool known = computes(op) && request->gemm.request.m != 0;
-    metrics_request(shard, op, known ? request->gemm.request.dtype : GEMMD_DTYPE_COUNT,
-                    request->fault.code, now_ns - request->started_ns, request->received_bytes,
-                    request->response_bytes);
-    if (!computes(op))
+    metrics_request(shard, op, dtype_of(request, op), request->fault.code,
+                    now_ns - request->started_ns, request->received_bytes, request->response_bytes);
+    if (!computes(op) && op != METRICS_OP_ATTENTION)
         return;
     if (request->received_ns != 0)
         metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);

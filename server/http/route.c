@@ -8,8 +8,9 @@
 #include "server/v2/endpoints.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm,    &endpoint_job,  &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,
-    &endpoint_metrics, &endpoint_info, &endpoint_openapi,    &endpoint_tensors, &endpoint_tensor,
+    &endpoint_gemm,    &endpoint_attention, &endpoint_job,     &endpoint_job_result,
+    &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics, &endpoint_info,
+    &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
 };
 
 static bool allows(const char *allow, const char *method)

@@ -28,8 +28,9 @@ void log_event(struct log *log, enum config_log_level level, const char *format,
     __attribute__((format(printf, 3, 4)));
 
 /* One request, as it is answered. Strings are borrowed and may come from the client. Without `op`
- * the product's dtype, kernel, shape and stages are left out. Status 500 and more is level warning,
- * the rest info. Times are logged in milliseconds. */
+ * the product's dtype, kernel, shape and stages are left out; an attention's shape is that of
+ * Q*K^T: sq, skv and d. Status 500 and more is level warning, the rest info. Times are logged in
+ * milliseconds. */
 struct log_access {
     const char *request_id, *peer, *method, *path, *op, *dtype, *kernel,
         *error; /* NULL: left out */

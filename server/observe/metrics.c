@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "proto/error.h"
 #include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
 
@@ -64,16 +65,29 @@ struct metrics_shard *metrics_shard(struct metrics *metrics, uint32_t index)
     return &metrics->shards[index];
 }
 
-bool metrics_counts_dtype(enum gemmd_dtype dtype)
+bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype)
 {
-    return dtype < GEMMD_DTYPE_COUNT && dtype_offers_out(dtype, dtype_default_out(dtype));
+    if (op == METRICS_OP_ATTENTION)
+        return dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16;
+    return op == METRICS_OP_GEMM && dtype < GEMMD_DTYPE_COUNT &&
+           dtype_offers_out(dtype, dtype_default_out(dtype));
+}
+
+bool metrics_counts_dtype_of_status(int status)
+{
+    static const int statuses[] = {0, 200, 400, 413, 422, 429, 500, 503, 504, 507};
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        if (statuses[i] == status)
+            return true;
+    return false;
 }
 
 void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes)
 {
-    bool known = op == METRICS_OP_GEMM && metrics_counts_dtype(dtype);
+    bool known =
+        metrics_counts_dtype(op, dtype) && metrics_counts_dtype_of_status(error_status(code));
     add(&shard->requests[op][known ? dtype : GEMMD_DTYPE_COUNT][code], 1);
     observe(&shard->duration[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns);
     add(&shard->request_bytes, request_bytes);

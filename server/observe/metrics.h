@@ -20,6 +20,7 @@ struct metrics_shard; /* one thread's counters */
 
 enum metrics_op {
     METRICS_OP_GEMM,
+    METRICS_OP_ATTENTION,
     METRICS_OP_INFER,
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,

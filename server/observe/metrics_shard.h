@@ -44,8 +44,11 @@ struct metrics {
     struct metrics_shard *shards;
 };
 
-/* Whether a dtype has series of its own: some product takes such operands. */
-bool metrics_counts_dtype(enum gemmd_dtype dtype);
+/* Whether a dtype of an operation has series of its own: some kernel takes such operands. */
+bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype);
+/* Whether the answers of a status are told apart by dtype: those that say how the computing went,
+ * and not how HTTP did. The others count under dtype "", so that there are not too many series. */
+bool metrics_counts_dtype_of_status(int status);
 
 /* Upper bounds, in nanoseconds and requests. */
 extern const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS];

@@ -11,7 +11,8 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
 
-static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "infer", "tensor", "other"};
+static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "attention", "infer", "tensor",
+                                                       "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 
@@ -64,13 +65,15 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
-            if (known && (op != METRICS_OP_GEMM || !metrics_counts_dtype((enum gemmd_dtype)dtype)))
+            if (known && !metrics_counts_dtype((enum metrics_op)op, (enum gemmd_dtype)dtype))
                 continue;
             for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
                 if (!stands_for_status(code))
                     continue;
                 int status = error_status((enum gemmd_error)code);
                 uint64_t sum = 0;
+                if (known && !metrics_counts_dtype_of_status(status))
+                    continue;
                 for (int other = code; other < GEMMD_ERR_COUNT; other++) {
                     if (error_status((enum gemmd_error)other) == status)
                         sum += requests_of(metrics, op, dtype, other);
@@ -130,7 +133,7 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
                         metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
     }
     metrics_family(writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
-                   "What a product's request spends where.");
+                   "What a computing request spends where.");
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
         snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
         write_histogram(writer, metrics, labels,

@@ -69,7 +69,8 @@ static enum gemmd_error open_product(struct request *request)
 void infer_begin(struct request *request)
 {
     struct infer_call *call = calloc(1, sizeof *call);
-    gemm_request_init(&request->gemm.request);
+    request->gemm.operation = &gemm_operation;
+    request->gemm.operation->init(&request->gemm);
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
     request->infer = call;

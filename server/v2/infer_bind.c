@@ -75,7 +75,7 @@ static enum gemmd_error take_schedule(struct request *request)
                          "timeout can be at most %" PRIu64 " microseconds", max_us);
     if (asked->timeout_us != 0)
         request->gemm.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
-    request->gemm.request.priority = priority_of(asked->priority);
+    request->gemm.priority = priority_of(asked->priority);
     return GEMMD_OK;
 }
 

@@ -86,8 +86,7 @@ static void count(struct dispatch *dispatch, const struct work *works)
     if (work_is_copy(works))
         return;
     for (const struct work *work = works; work != NULL; work = work->next) {
-        const struct gemm_problem *p = &work->problem;
-        flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+        flops += work_flops(work);
         metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
         metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);

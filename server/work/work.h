@@ -1,5 +1,6 @@
 /*
- * work.h - one product, or one tensor's bytes, on its way: queued, run on a device, done.
+ * work.h - one product, one attention, or one tensor's bytes, on its way: queued, run on a device,
+ * done.
  *
  * Owned by the request that made it. Handed over by queue: from the I/O thread that pushes
  * it until `done` is called it belongs to the queue and the dispatch thread, and nobody
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/attention.h"
 #include "kernels/gemm.h"
 #include "proto/error.h"
 #include "server/work/heap.h"
@@ -34,7 +36,9 @@ struct work {
     struct heap_node shelf_node;  /* the shelves', like the next one */
     struct shelf *shelf;          /* where it waits for others of its stack; NULL: nowhere */
     struct gemm_problem problem;  /* pointers into pinned host memory or tensor memory */
-    const struct gemm_kernel *kernel;         /* NULL: no product, only the copies */
+    const struct gemm_kernel *kernel;       /* NULL: no product */
+    struct attention_problem attention;     /* likewise */
+    const struct attention_kernel *attends; /* NULL: no attention. With neither, only the copies */
     struct work_copy copies[WORK_COPIES_MAX]; /* after the product, in this order */
     uint32_t copy_count;
     /* For the check, where the host cannot read what the problem points to: copies of it. */
@@ -69,8 +73,13 @@ struct work {
     void (*done)(struct work *work);
 };
 
-/* Whether it is no product: a tensor's bytes move. */
+/* Whether nothing is computed: a tensor's bytes move. */
 bool work_is_copy(const struct work *work);
+
+/* The name of the kernel that runs it; NULL for a copy, or if none was chosen yet. */
+const char *work_kernel_name(const struct work *work);
+/* Multiplications and additions that its result takes, for metrics. */
+double work_flops(const struct work *work);
 
 /* Calls `done`; done_ns is set. A result that comes after the deadline is dropped: the work fails
  * with GEMMD_ERR_DEADLINE. */

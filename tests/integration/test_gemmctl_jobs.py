@@ -19,7 +19,7 @@ UNKNOWN = "0" * 32
 def busy(start, gemmctl, tmp_path):
     """run(*arguments) against a daemon whose device is kept busy by the first job, whose id is
     busy.first."""
-    daemon = start("--cpu-threads", "1", "--drain-timeout", "600s")
+    daemon = start("--cpu-threads", "1", "--drain-timeout", "1s")
     np.save(tmp_path / "L.npy", np.ones((LONG, LONG), np.float32))
 
     def runner(*arguments):

@@ -33,11 +33,15 @@ def test_every_block(start, gemmd, tmp_path):
     (tmp_path / "build").symlink_to(gemmd.parent.parent)
     environment = {**os.environ, "GEMMD_URL": f"http://{here}",
                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    kernels = daemon.session.get(f"{daemon.url}/info").json()["kernels"]
+    attends = any(kernel["op"] == "attention" for kernel in kernels)
     printed = []
     ran = 0
     for language, text in BLOCKS:
         text = text.replace("127.0.0.1:8080", here)
         if language == "sh" and commands(text) == TWO_COMMANDS:
+            continue
+        if "/attention" in text and not attends:  # this device has no kernels for it
             continue
         if language == "sh":
             command = ["bash", "-euo", "pipefail", "-c", text]
@@ -87,7 +91,8 @@ def test_the_tables_say_what_the_kernels_offer(url, session):
     rows = re.findall(r"^\| `(\w+)`(?: \(default\))? \| \w+ \| (.*) \|$", README, re.M)
     table = {dtype: set(re.findall(r"`(\w+)`", outs)) for dtype, outs in rows}
     offered = {}
-    for kernel in session.get(f"{url}/info").json()["kernels"]:
+    kernels = session.get(f"{url}/info").json()["kernels"]
+    for kernel in [kernel for kernel in kernels if kernel["op"] == "gemm"]:
         for dtype, outs in kernel["dtypes"].items():
             offered.setdefault(dtype, set()).update(outs)
     assert table == offered

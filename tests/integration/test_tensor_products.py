@@ -108,7 +108,8 @@ def test_all_parameters_and_formats(problem, resident, sent, tensors, rng):
 def test_every_kernel(dtype, url, tensors, rng):
     """Whatever layout tensors have there, a kernel computes what it computes of a body."""
     kernels = tensors.session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
-    for kernel in [kernel["name"] for kernel in kernels if dtype in kernel["dtypes"]]:
+    for kernel in [kernel["name"] for kernel in kernels
+                   if kernel["op"] == "gemm" and dtype in kernel["dtypes"]]:
         problem = Problem(65, 131, 257, dtype=dtype, kernel=kernel, beta=0.5)
         operands = random_operands(problem, rng)
         expected = whole(tensors, problem, operands)

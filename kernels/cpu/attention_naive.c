@@ -1,0 +1,114 @@
+/*
+ * naive - the three steps as they are written: a row of scores, each a chain of fused
+ * multiply-adds; their softmax; its product with V, each element a chain in the order of the keys.
+ * What the others are measured by.
+ *
+ * The scores of so many rows are in memory at a time, one a part of the computation, whatever the
+ * number of threads.
+ */
+#include <math.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum { ROWS = 64 };
+
+struct naive_job {
+    const struct attention_problem *problem;
+    uint64_t first; /* of all rows of all heads of all entries */
+    float *scores;  /* [ROWS][skv] */
+};
+
+static const char *row_of(const void *tensor, const struct attention_strides *strides,
+                          enum gemmd_dtype dtype, uint64_t entry, uint64_t head, uint64_t row)
+{
+    return (const char *)tensor +
+           (entry * strides->batch + head * strides->head + row * strides->row) * dtype_size(dtype);
+}
+
+static float score(const struct attention_problem *p, const float *q, const float *k)
+{
+    float sum = 0;
+    for (uint64_t c = 0; c < p->d; c++)
+        sum = fmaf(q[c], k[c], sum);
+    sum *= p->scale;
+    return p->softcap > 0 ? p->softcap * tanhf(sum / p->softcap) : sum;
+}
+
+/* Scores become weights, which add up to 1; returns the logarithm of what they were divided by. */
+static float softmax(float *scores, uint64_t count)
+{
+    float most = -INFINITY, total = 0;
+    for (uint64_t j = 0; j < count; j++)
+        most = scores[j] > most ? scores[j] : most;
+    for (uint64_t j = 0; j < count; j++) {
+        scores[j] = expf(scores[j] - most);
+        total += scores[j];
+    }
+    for (uint64_t j = 0; j < count; j++)
+        scores[j] /= total;
+    return most + logf(total);
+}
+
+static void compute_row(void *argument, uint64_t part, uint32_t member)
+{
+    (void)member;
+    const struct naive_job *job = argument;
+    const struct attention_problem *p = job->problem;
+    const uint64_t number = job->first + part, i = number % p->sq;
+    const uint64_t head = number / p->sq % p->heads, entry = number / p->sq / p->heads;
+    const uint64_t kv_head = head / (p->heads / p->kv_heads);
+    const uint64_t sq = p->lens_q != NULL ? (uint64_t)p->lens_q[entry] : p->sq;
+    const uint64_t skv = p->lens_q != NULL ? (uint64_t)p->lens_kv[entry] : p->skv;
+    struct attention_span span = {0, 0};
+    if (i < sq)
+        span = attention_span(p, sq, skv, i);
+
+    float *scores = job->scores + part * p->skv, lse = -INFINITY;
+    float q[ATTENTION_WIDTH_MAX], line[ATTENTION_WIDTH_MAX], sums[ATTENTION_WIDTH_MAX] = {0};
+    convert_widen(p->dtype, row_of(p->q, &p->q_strides, p->dtype, entry, head, i), q, p->d);
+    for (uint64_t j = span.first; j < span.end; j++) {
+        convert_widen(p->dtype, row_of(p->k, &p->k_strides, p->dtype, entry, kv_head, j), line,
+                      p->d);
+        scores[j] = score(p, q, line);
+    }
+    if (span.first < span.end)
+        lse = softmax(scores + span.first, span.end - span.first);
+    for (uint64_t j = span.first; j < span.end; j++) {
+        convert_widen(p->dtype, row_of(p->v, &p->v_strides, p->dtype, entry, kv_head, j), line,
+                      p->dv);
+        for (uint64_t c = 0; c < p->dv; c++)
+            sums[c] = fmaf(scores[j], line[c], sums[c]);
+    }
+    convert_narrow(p->dtype, sums, (char *)row_of(p->o, &p->o_strides, p->dtype, entry, head, i),
+                   p->dv);
+    if (p->lse != NULL)
+        p->lse[number] = lse;
+}
+
+static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
+{
+    const uint64_t dims[] = {ROWS, problem->skv};
+    return size_tensor_bytes(GEMMD_F32, dims, 2, out);
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
+                            void *workspace)
+{
+    struct naive_job job = {.problem = problem, .scores = workspace};
+    const uint64_t rows = problem->batch * problem->heads * problem->sq;
+    for (; job.first < rows; job.first += ROWS)
+        team_run(cpu_context_of(base)->team, compute_row, &job,
+                 rows - job.first < ROWS ? rows - job.first : ROWS);
+    return GEMMD_OK;
+}
+
+const struct attention_kernel attention_cpu_naive = {
+    .name = "naive",
+    .description = "the three steps, with rows of scores in memory; the reference",
+    .takes = attention_problem_offered,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

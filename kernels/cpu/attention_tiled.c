@@ -1,0 +1,327 @@
+/*
+ * tiled - a tile of Q stays in scratch while tiles of K and V stream past; the running maximum and
+ * sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
+ * Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products are the GEMM's
+ * microkernel on packed panels.
+ *
+ * The rows of a tile of Q are those of all heads that share one of K and V, one head after another,
+ * so that K and V are packed once for all of them and a single query makes a full tile. Tiles of
+ * keys begin at multiples of KEYS. A row's result is one chain over its own tiles: threads, other
+ * rows and tiles that it sees nothing of change nothing in it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/softmax.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum {
+    ROWS = 96,                   /* of Q; a multiple of MICROKERNEL_ROWS */
+    KEYS = 128,                  /* a multiple of MICROKERNEL_COLUMNS and SOFTMAX_LANES */
+    WIDTH = ATTENTION_WIDTH_MAX, /* likewise */
+};
+_Static_assert(ROWS % MICROKERNEL_ROWS == 0 && KEYS % MICROKERNEL_COLUMNS == 0 &&
+                   WIDTH % MICROKERNEL_COLUMNS == 0 && KEYS % SOFTMAX_LANES == 0,
+               "tiles are whole panels");
+
+/* One thread's share of the context's scratch. */
+struct scratch {
+    _Alignas(64) float q[ROWS * WIDTH];      /* panels of [d][microkernel rows] */
+    _Alignas(64) float k[WIDTH * KEYS];      /* panels of [d][microkernel columns] */
+    _Alignas(64) float v[KEYS * WIDTH];      /* panels of [KEYS][microkernel columns] */
+    _Alignas(64) float scores[ROWS * KEYS];  /* [ROWS][KEYS], then the weights */
+    _Alignas(64) float weights[ROWS * KEYS]; /* panels of [KEYS][microkernel rows] */
+    _Alignas(64) float sums[ROWS * WIDTH];   /* [ROWS][WIDTH] */
+    _Alignas(64) float line[WIDTH];
+    struct softmax_row softmax[ROWS];
+    struct attention_span spans[ROWS];
+};
+
+uint64_t attention_tiled_scratch_bytes(void)
+{
+    return (sizeof(struct scratch) + 63) / 64 * 64;
+}
+
+struct attention_job {
+    const struct cpu_context *context;
+    const struct attention_problem *problem;
+    uint64_t tiles; /* of Q, for each head of K and V */
+};
+
+/* What one part computes: rows first ... first + rows - 1 of the `group` heads of Q that share a
+ * head of K and V, sq rows each. */
+struct tile {
+    const struct attention_problem *problem;
+    const struct microkernel *micro;
+    struct scratch *scratch;
+    uint64_t entry, kv_head, group;
+    uint64_t first, rows;
+    uint64_t sq, skv; /* of the entry */
+};
+
+static const char *at(const struct attention_problem *p, const void *tensor,
+                      const struct attention_strides *strides, uint64_t entry, uint64_t head,
+                      uint64_t row)
+{
+    return (const char *)tensor +
+           (entry * strides->batch + head * strides->head + row * strides->row) *
+               dtype_size(p->dtype);
+}
+
+static uint64_t head_of(const struct tile *tile, uint64_t row)
+{
+    return tile->kv_head * tile->group + (tile->first + row) / tile->problem->sq;
+}
+
+static uint64_t query_of(const struct tile *tile, uint64_t row)
+{
+    return (tile->first + row) % tile->problem->sq;
+}
+
+/* The lines of panels: line i is element i % width of each step of panel i / width. */
+static void pack_line(const float *line, uint64_t i, uint64_t depth, uint64_t width, float *panels)
+{
+    float *to = panels + i / width * width * depth + i % width;
+    for (uint64_t c = 0; c < depth; c++)
+        to[c * width] = line[c];
+}
+
+static void clear_line(uint64_t i, uint64_t depth, uint64_t width, float *panels)
+{
+    float *to = panels + i / width * width * depth + i % width;
+    for (uint64_t c = 0; c < depth; c++)
+        to[c * width] = 0;
+}
+
+/* Packs the queries and finds what they see: the keys from span.first to span.end - 1 are seen by
+ * some of them. */
+static struct attention_span load_queries(const struct tile *tile)
+{
+    const struct attention_problem *p = tile->problem;
+    struct scratch *s = tile->scratch;
+    const uint64_t width = tile->micro->rows;
+    struct attention_span all = {UINT64_MAX, 0};
+    for (uint64_t i = 0; i < ROWS; i++) {
+        const uint64_t query = query_of(tile, i);
+        s->spans[i] = (struct attention_span){0, 0};
+        s->softmax[i] = (struct softmax_row){.most = -INFINITY};
+        if (i < tile->rows && query < tile->sq)
+            s->spans[i] = attention_span(p, tile->sq, tile->skv, query);
+        if (s->spans[i].first == s->spans[i].end) {
+            clear_line(i, p->d, width, s->q);
+            continue;
+        }
+        convert_widen(p->dtype, at(p, p->q, &p->q_strides, tile->entry, head_of(tile, i), query),
+                      s->line, p->d);
+        pack_line(s->line, i, p->d, width, s->q);
+        all.first = s->spans[i].first < all.first ? s->spans[i].first : all.first;
+        all.end = s->spans[i].end > all.end ? s->spans[i].end : all.end;
+    }
+    memset(s->sums, 0, sizeof s->sums);
+    return all;
+}
+
+static void load_keys(const struct tile *tile, uint64_t first, uint64_t keys)
+{
+    const struct attention_problem *p = tile->problem;
+    struct scratch *s = tile->scratch;
+    for (uint64_t j = 0; j < KEYS; j++) {
+        if (j >= keys) {
+            clear_line(j, p->d, tile->micro->columns, s->k);
+            continue;
+        }
+        convert_widen(p->dtype, at(p, p->k, &p->k_strides, tile->entry, tile->kv_head, first + j),
+                      s->line, p->d);
+        pack_line(s->line, j, p->d, tile->micro->columns, s->k);
+    }
+}
+
+/* Returns whether all that was packed is finite. */
+static bool load_values(const struct tile *tile, uint64_t first, uint64_t keys)
+{
+    const struct attention_problem *p = tile->problem;
+    struct scratch *s = tile->scratch;
+    const uint64_t width = tile->micro->columns;
+    const uint64_t columns = size_blocks(p->dv, width) * width;
+    float zero = 0; /* or NaN */
+    memset(s->line, 0, sizeof s->line);
+    for (uint64_t j = 0; j < keys; j++) {
+        convert_widen(p->dtype, at(p, p->v, &p->v_strides, tile->entry, tile->kv_head, first + j),
+                      s->line, p->dv);
+        for (uint64_t c = 0; c < p->dv; c++)
+            zero += s->line[c] * 0;
+        for (uint64_t c = 0; c < columns; c += width)
+            memcpy(s->v + c * keys + j * width, s->line + c, width * sizeof(float));
+    }
+    return zero == 0;
+}
+
+/* scores = Q * K^T, whole panels of both. */
+static void multiply_keys(const struct tile *tile, uint64_t keys)
+{
+    const struct microkernel *micro = tile->micro;
+    const uint64_t d = tile->problem->d;
+    struct scratch *s = tile->scratch;
+    memset(s->scores, 0, sizeof s->scores);
+    for (uint64_t j = 0; j < keys; j += micro->columns)
+        for (uint64_t i = 0; i < tile->rows; i += micro->rows)
+            micro->run(d, s->q + i * d, s->k + j * d, s->scores + i * KEYS + j, KEYS);
+}
+
+/* The part of a tile of keys that a row sees, counted from the tile's first. */
+static struct attention_span seen(struct attention_span span, uint64_t first, uint64_t keys)
+{
+    const uint64_t from = span.first > first ? span.first - first : 0;
+    uint64_t to = span.end > first ? span.end - first : 0;
+    to = to < keys ? to : keys;
+    return (struct attention_span){from < to ? from : to, to};
+}
+
+static void cap_scores(const struct attention_problem *p, float *scores, struct attention_span span)
+{
+    for (uint64_t j = span.first; j < span.end; j++)
+        scores[j] *= p->scale;
+    for (uint64_t j = span.first; j < span.end && p->softcap > 0; j++)
+        scores[j] = p->softcap * tanhf(scores[j] / p->softcap);
+}
+
+/* Scores become weights, and the sums so far are brought to the new maximum. Returns whether all
+ * rows see all keys. */
+static bool weigh(const struct tile *tile, uint64_t first, uint64_t keys)
+{
+    const struct attention_problem *p = tile->problem;
+    struct scratch *s = tile->scratch;
+    const uint64_t count = size_blocks(keys, SOFTMAX_LANES) * SOFTMAX_LANES;
+    bool all = true;
+    for (uint64_t i = 0; i < tile->rows; i++) {
+        float *scores = s->scores + i * KEYS;
+        const struct attention_span span = seen(s->spans[i], first, keys);
+        all &= span.end - span.first == keys;
+        if (span.first == span.end) {
+            memset(scores, 0, KEYS * sizeof *scores);
+            continue;
+        }
+        cap_scores(p, scores, span);
+        for (uint64_t j = 0; j < span.first; j++)
+            scores[j] = -INFINITY;
+        for (uint64_t j = span.end; j < count; j++)
+            scores[j] = -INFINITY;
+        const float factor = softmax_step(scores, count, &s->softmax[i]);
+        for (uint64_t c = 0; c < p->dv && factor != 1; c++)
+            s->sums[i * WIDTH + c] *= factor;
+    }
+    return all;
+}
+
+/* sums += weights * V. A weight of 0 that stands for a key that is not seen must not meet what is
+ * not finite; where it does meet a number it changes nothing. */
+static void add_values(const struct tile *tile, uint64_t keys)
+{
+    const struct microkernel *micro = tile->micro;
+    struct scratch *s = tile->scratch;
+    for (uint64_t i = 0; i < size_blocks(tile->rows, micro->rows) * micro->rows; i++)
+        pack_line(s->scores + i * KEYS, i, keys, micro->rows, s->weights);
+    for (uint64_t c = 0; c < tile->problem->dv; c += micro->columns)
+        for (uint64_t i = 0; i < tile->rows; i += micro->rows)
+            micro->run(keys, s->weights + i * keys, s->v + c * keys, s->sums + i * WIDTH + c,
+                       WIDTH);
+}
+
+static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t keys)
+{
+    const uint64_t width = tile->micro->columns;
+    struct scratch *s = tile->scratch;
+    for (uint64_t i = 0; i < tile->rows; i++) {
+        const struct attention_span span = seen(s->spans[i], first, keys);
+        for (uint64_t j = span.first; j < span.end; j++)
+            for (uint64_t c = 0; c < tile->problem->dv; c++)
+                s->sums[i * WIDTH + c] += s->scores[i * KEYS + j] *
+                                          s->v[c / width * width * keys + j * width + c % width];
+    }
+}
+
+static void store(const struct tile *tile)
+{
+    const struct attention_problem *p = tile->problem;
+    struct scratch *s = tile->scratch;
+    for (uint64_t i = 0; i < tile->rows; i++) {
+        const struct softmax_row *row = &s->softmax[i];
+        const uint64_t head = head_of(tile, i), query = query_of(tile, i);
+        const bool sees = s->spans[i].first < s->spans[i].end;
+        float *sums = s->sums + i * WIDTH, lse = -INFINITY;
+        /* All weights are 0 only if all scores were minus infinity; 0 / 0 is NaN then. */
+        for (uint64_t c = 0; c < p->dv && sees; c++)
+            sums[c] /= row->total;
+        if (sees)
+            lse = row->total == 0 ? NAN : row->most + logf(row->total);
+        convert_narrow(p->dtype, sums, (char *)at(p, p->o, &p->o_strides, tile->entry, head, query),
+                       p->dv);
+        if (p->lse != NULL)
+            p->lse[(tile->entry * p->heads + head) * p->sq + query] = lse;
+    }
+}
+
+static void compute_tile(void *argument, uint64_t part, uint32_t member)
+{
+    const struct attention_job *job = argument;
+    const struct attention_problem *p = job->problem;
+    const uint64_t number = part / job->tiles, group = p->heads / p->kv_heads;
+    const uint64_t entry = number / p->kv_heads, first = part % job->tiles * ROWS;
+    const struct tile tile = {
+        .problem = p,
+        .micro = microkernel_for(GEMMD_F32, 0),
+        .scratch = (struct scratch *)(void *)((char *)job->context->scratch +
+                                              member * job->context->scratch_bytes),
+        .entry = entry,
+        .kv_head = number % p->kv_heads,
+        .group = group,
+        .first = first,
+        .rows = group * p->sq - first < ROWS ? group * p->sq - first : ROWS,
+        .sq = p->lens_q != NULL ? (uint64_t)p->lens_q[entry] : p->sq,
+        .skv = p->lens_q != NULL ? (uint64_t)p->lens_kv[entry] : p->skv,
+    };
+    const struct attention_span all = load_queries(&tile);
+    for (uint64_t key = all.first / KEYS * KEYS; key < all.end; key += KEYS) {
+        const uint64_t keys = all.end - key < KEYS ? all.end - key : KEYS;
+        load_keys(&tile, key, keys);
+        const bool finite = load_values(&tile, key, keys);
+        multiply_keys(&tile, keys);
+        if (weigh(&tile, key, keys) || finite)
+            add_values(&tile, keys);
+        else
+            add_seen_values(&tile, key, keys);
+    }
+    store(&tile);
+}
+
+static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0; /* the context has the scratch, which depends on the number of threads */
+    return true;
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
+                            void *workspace)
+{
+    (void)workspace;
+    struct attention_job job = {
+        .context = cpu_context_of(base),
+        .problem = problem,
+        .tiles = size_blocks(problem->heads / problem->kv_heads * problem->sq, ROWS),
+    };
+    team_run(job.context->team, compute_tile, &job, problem->batch * problem->kv_heads * job.tiles);
+    return GEMMD_OK;
+}
+
+const struct attention_kernel attention_cpu_tiled = {
+    .name = "tiled",
+    .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
+    .takes = attention_problem_offered,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

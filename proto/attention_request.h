@@ -1,0 +1,101 @@
+/*
+ * attention_request.h - what POST /attention asks for: O = softmax(scale*Q*K^T + mask)*V.
+ *
+ * The way of a request is that of gemm_request.h: attention_request_init, attention_request_set for
+ * each parameter, attention_request_settle_residents if K or V is resident,
+ * attention_request_check once all are in, then attention_request_bind when the body is there.
+ * Nothing here does I/O, and nothing allocates but the reading of a safetensors header; a request
+ * is used by one thread at a time.
+ */
+#ifndef PROTO_ATTENTION_REQUEST_H
+#define PROTO_ATTENTION_REQUEST_H
+
+#include <gemmd/dtypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "proto/gemm_request.h"
+#include "proto/tensor.h"
+
+/* The order of a tensor's dimensions: heads before or after the sequence. */
+enum attention_layout { ATTENTION_BHSD, ATTENTION_BSHD };
+
+enum { ATTENTION_WIDTH_MAX = 256 }; /* of d and dv */
+
+/* The parameters, in the order of API.md's table. */
+struct attention_request {
+    uint64_t batch, heads, kv_heads, sq, skv, d, dv; /* 0 until given or derived */
+    enum attention_layout layout;
+    enum gemmd_dtype dtype;
+    bool causal;
+    uint64_t window; /* if given */
+    double scale;    /* if given */
+    double softcap;  /* 0: none */
+    bool lens;
+    char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1]; /* resident, or "" */
+    bool lse;
+    char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
+    uint64_t timeout_ms;                   /* 0: the server's */
+    uint32_t priority;
+    uint32_t given; /* bit set of the parameters that were given; see attention_request.c */
+    uint32_t rank;  /* of O: that of Q as it came, 2 ... 4; leading dimensions of 1 can be left out
+                     */
+};
+
+/* The operands, as views onto the body; those that are not in it have rank 0. Tensors that are
+ * `fortran` have to be copied with tensor_copy_row_major before use. */
+struct attention_operands {
+    struct tensor lens_q, lens_kv; /* i32, [batch] */
+    struct tensor q, k, v;
+};
+
+void attention_request_init(struct attention_request *request);
+
+/* As gemm_request_set. */
+enum gemmd_error attention_request_set(struct attention_request *request, const char *name,
+                                       const char *value, struct fault *fault);
+
+/* Before attention_request_check: what the resident K and V are (NULL: not resident). Takes dtype
+ * and sizes from their shapes; the rest of the request goes on as if these had been given. */
+enum gemmd_error attention_request_settle_residents(struct attention_request *request,
+                                                    const struct tensor *k, const struct tensor *v,
+                                                    struct fault *fault);
+
+/* Once all parameters are in: for raw bodies fills in the defaults of all sizes (heads, sq and d
+ * must be known); refuses what contradicts itself (400) or is not offered (422). */
+enum gemmd_error attention_request_check(struct attention_request *request, enum format format,
+                                         struct fault *fault);
+
+/* Exact length in bytes of a raw body (operands that are resident count as 0). False on overflow.
+ */
+bool attention_request_raw_bytes(const struct attention_request *request, uint64_t *out);
+/* 400 with both lengths if a raw body of `bytes` is not as long as the operands; 413 on overflow.
+ */
+enum gemmd_error attention_request_check_raw_bytes(const struct attention_request *request,
+                                                   uint64_t bytes, struct fault *fault);
+
+/* Finds the operands in a complete body, derives dtype and sizes from them where the body says so,
+ * and checks that all agree, the values of the lengths too. 400 if not. */
+enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
+                                        const void *body, uint64_t bytes,
+                                        struct attention_operands *operands, struct fault *fault);
+
+/* O in the request's layout and lse as [batch, heads, sq], without data. False on overflow. All
+ * sizes must be known. */
+bool attention_request_result(const struct attention_request *request, struct tensor *o,
+                              struct tensor *lse);
+
+/* A tensor of this request, [batch, heads, length, width] in the request's layout and rank 4. */
+bool attention_request_tensor(const struct attention_request *request, uint64_t heads,
+                              uint64_t length, uint64_t width, struct tensor *tensor);
+
+/* Whether the parameter of that name was given, or what it says is known as if it had been. */
+bool attention_request_given(const struct attention_request *request, const char *name);
+void attention_request_mark_given(struct attention_request *request, const char *name);
+/* Fills in the sizes that have a default and holds all against what is offered. Called by
+ * attention_request_check and attention_request_bind. */
+enum gemmd_error attention_request_settle_sizes(struct attention_request *request,
+                                                struct fault *fault);
+
+#endif

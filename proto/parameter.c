@@ -1,0 +1,115 @@
+#include "proto/parameter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/gemm_request.h"
+#include "proto/number.h"
+
+#define LOWER "abcdefghijklmnopqrstuvwxyz"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS "0123456789"
+
+bool parameter_read_dim(const char *value, void *out)
+{
+    uint64_t number;
+    if (!number_u64(value, &number) || number < 1 || number > GEMM_DIM_MAX)
+        return false;
+    *(uint64_t *)out = number;
+    return true;
+}
+
+bool parameter_read_priority(const char *value, void *out)
+{
+    uint64_t number;
+    if (!number_u64(value, &number) || number > GEMM_PRIORITY_MAX)
+        return false;
+    *(uint32_t *)out = (uint32_t)number;
+    return true;
+}
+
+bool parameter_read_number(const char *value, void *out)
+{
+    return number_f64(value, out);
+}
+
+bool parameter_read_flag(const char *value, void *out)
+{
+    return number_flag(value, out);
+}
+
+bool parameter_choice(const char *value, const char *const *names, uint32_t *index)
+{
+    for (uint32_t i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], value) == 0) {
+            *index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Copies a name of 1 ... `max` of the characters in `set`. */
+static bool read_name(const char *value, const char *set, size_t max, char *out)
+{
+    size_t length = strlen(value);
+    if (length < 1 || length > max || strspn(value, set) != length)
+        return false;
+    memcpy(out, value, length + 1);
+    return true;
+}
+
+bool parameter_read_tensor(const char *value, void *out)
+{
+    return read_name(value, LOWER UPPER DIGITS "._-", GEMM_TENSOR_NAME_MAX, out);
+}
+
+bool parameter_read_kernel(const char *value, void *out)
+{
+    return read_name(value, LOWER DIGITS "_", GEMM_KERNEL_NAME_MAX, out);
+}
+
+/* The index of a parameter; the table's count if there is none of that name. */
+static uint32_t find(const struct parameter_table *table, const char *name)
+{
+    uint32_t index = 0;
+    while (index < table->count && strcmp(table->entries[index].name, name) != 0)
+        index++;
+    return index;
+}
+
+uint32_t parameter_bit(const struct parameter_table *table, const char *name)
+{
+    uint32_t index = find(table, name);
+    return index < table->count ? 1u << index : 0;
+}
+
+/* Writes the names of all parameters: "m, n, k, ...". */
+static void list_names(const struct parameter_table *table, char *text, size_t capacity)
+{
+    size_t length = 0;
+    for (uint32_t i = 0; i < table->count && length < capacity; i++)
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i > 0 ? ", " : "",
+                                   table->entries[i].name);
+}
+
+enum gemmd_error parameter_set(const struct parameter_table *table, void *request, uint32_t *given,
+                               const char *name, const char *value, struct fault *fault)
+{
+    const uint32_t index = find(table, name);
+    if (index == table->count) {
+        char names[192];
+        list_names(table, names, sizeof names);
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                         "there is no parameter '%.32s'; those of %s are %s", name, table->path,
+                         names);
+    }
+    const struct parameter *parameter = &table->entries[index];
+    if ((*given & 1u << index) != 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
+    if (value == NULL || !parameter->read(value, (char *)request + parameter->offset))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s", name,
+                         value != NULL ? value : "", parameter->allowed);
+    *given |= 1u << index;
+    return GEMMD_OK;
+}

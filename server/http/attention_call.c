@@ -1,0 +1,173 @@
+/* The attention's part of gemm_call.h. Its memory and its way through the queue are a product's. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/attention.h"
+#include "proto/npy.h"
+#include "proto/size.h"
+#include "server/daemon.h"
+#include "server/http/gemm_call.h"
+
+static void init(struct gemm_call *call)
+{
+    attention_request_init(&call->attention);
+}
+
+static enum gemmd_error set(struct gemm_call *call, const char *name, const char *value,
+                            struct fault *fault)
+{
+    return attention_request_set(&call->attention, name, value, fault);
+}
+
+static enum gemmd_error settle(struct gemm_call *call, struct daemon *daemon, const char *tenant,
+                               struct fault *fault)
+{
+    enum gemmd_error code = gemm_residents_acquire_kv(&call->residents, &call->attention,
+                                                      daemon->tensors, tenant, fault);
+    if (code == GEMMD_OK)
+        code = attention_request_check(&call->attention, call->body_format, fault);
+    call->timeout_ms = call->attention.timeout_ms;
+    call->priority = call->attention.priority;
+    return code;
+}
+
+static bool raw_bytes(const struct gemm_call *call, uint64_t *out)
+{
+    return attention_request_raw_bytes(&call->attention, out);
+}
+
+static enum gemmd_error check_raw_bytes(const struct gemm_call *call, uint64_t bytes,
+                                        struct fault *fault)
+{
+    return attention_request_check_raw_bytes(&call->attention, bytes, fault);
+}
+
+static enum gemmd_error check_no_bytes(const struct gemm_call *call, struct fault *fault)
+{
+    struct attention_request request = call->attention;
+    struct attention_operands none;
+    return attention_request_bind(&request, call->body_format, "", 0, &none, fault);
+}
+
+static bool result(struct gemm_call *call)
+{
+    if (!attention_request_result(&call->attention, &call->c, &call->lse))
+        return false;
+    if (!call->attention.lse || call->answer_format != FORMAT_SAFETENSORS)
+        call->lse = (struct tensor){.rank = 0}; /* other formats have no place for it */
+    return size_add(call->lse.bytes, call->c.bytes, &call->result_bytes);
+}
+
+/* A resident tensor's rows may lie further apart than they are wide. */
+static struct attention_strides strides_of(const struct attention_request *request, uint64_t heads,
+                                           uint64_t length, uint64_t width,
+                                           const struct resident *resident)
+{
+    return attention_strides(request->layout, heads, length,
+                             resident != NULL ? resident_leading(resident) : width);
+}
+
+static void describe(const struct gemm_call *call, struct attention_problem *problem)
+{
+    const struct attention_request *r = &call->attention;
+    const struct resident *k = call->residents.a, *v = call->residents.b;
+    const bool scaled = attention_request_given(r, "scale");
+    *problem = (struct attention_problem){
+        .dtype = r->dtype,
+        .batch = r->batch,
+        .heads = r->heads,
+        .kv_heads = r->kv_heads,
+        .sq = r->sq,
+        .skv = r->skv,
+        .d = r->d,
+        .dv = r->dv,
+        .causal = r->causal,
+        .windowed = attention_request_given(r, "window"),
+        .window = r->window,
+        .scale = (float)(scaled ? r->scale : 1 / sqrt((double)r->d)),
+        .softcap = (float)r->softcap,
+        .k = k != NULL ? resident_memory(k) : NULL,
+        .v = v != NULL ? resident_memory(v) : NULL,
+        .q_strides = strides_of(r, r->heads, r->sq, r->d, NULL),
+        .k_strides = strides_of(r, r->kv_heads, r->skv, r->d, k),
+        .v_strides = strides_of(r, r->kv_heads, r->skv, r->dv, v),
+        .o_strides = strides_of(r, r->heads, r->sq, r->dv, NULL),
+    };
+}
+
+static enum gemmd_error choose(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    struct work *work = &call->work;
+    const struct gemm_device device = device_gemm(daemon->device);
+    describe(call, &work->attention);
+    enum gemmd_error code =
+        attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (!device_attention_bytes(daemon->device, &work->attention, work->attends,
+                                &work->device_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the device memory needed does not fit in 64 bits");
+    return GEMMD_OK;
+}
+
+/* lse first: the payload begins at a multiple of 64, and what follows 4-byte numbers is aligned. */
+static uint32_t header(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX])
+{
+    const bool has_lse = call->lse.rank > 0;
+    const struct safetensors_entry entries[] = {{.name = "lse", .tensor = call->lse},
+                                                {.name = "o", .tensor = call->c}};
+    if (call->answer_format == FORMAT_NPY)
+        return npy_header(&call->c, out);
+    if (call->answer_format == FORMAT_SAFETENSORS)
+        return safetensors_header(has_lse ? entries : entries + 1, has_lse ? 2 : 1, out);
+    return 0;
+}
+
+static void place_result(struct gemm_call *call, unsigned char *payload)
+{
+    struct attention_problem *problem = &call->work.attention;
+    call->lse.data = call->lse.rank > 0 ? payload : NULL;
+    problem->lse = call->lse.rank > 0 ? (float *)(void *)payload : NULL;
+    problem->o = payload + call->lse.bytes;
+    call->c.data = problem->o;
+}
+
+static enum gemmd_error bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+{
+    struct attention_operands operands;
+    struct attention_problem *problem = &call->work.attention;
+    enum gemmd_error code = attention_request_bind(&call->attention, call->body_format, call->body,
+                                                   call->body_bytes, &operands, fault);
+    if (code == GEMMD_OK && call->shapes_inside)
+        code = gemm_call_prepare(call, daemon, fault);
+    struct tensor *const all[] = {&operands.lens_q, &operands.lens_kv, &operands.q, &operands.k,
+                                  &operands.v};
+    if (code == GEMMD_OK)
+        code = gemm_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
+    if (code != GEMMD_OK)
+        return code;
+    problem->lens_q = operands.lens_q.rank > 0 ? operands.lens_q.data : NULL;
+    problem->lens_kv = operands.lens_kv.rank > 0 ? operands.lens_kv.data : NULL;
+    problem->q = operands.q.data;
+    if (operands.k.rank > 0)
+        problem->k = operands.k.data;
+    if (operands.v.rank > 0)
+        problem->v = operands.v.data;
+    return GEMMD_OK;
+}
+
+const struct call_operation attention_operation = {
+    .name = "attention",
+    .init = init,
+    .set = set,
+    .settle = settle,
+    .raw_bytes = raw_bytes,
+    .check_raw_bytes = check_raw_bytes,
+    .check_no_bytes = check_no_bytes,
+    .result = result,
+    .choose = choose,
+    .header = header,
+    .place_result = place_result,
+    .bind = bind,
+};
