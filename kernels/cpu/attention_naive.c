@@ -37,13 +37,16 @@ static float score(const struct attention_problem *p, const float *q, const floa
     return p->softcap > 0 ? p->softcap * tanhf(sum / p->softcap) : sum;
 }
 
-/* Scores become weights, which add up to 1; returns the logarithm of what they were divided by. */
+/* At least one score. They become weights, which add up to 1; returns the logarithm of what they
+ * were divided by. */
 static float softmax(float *scores, uint64_t count)
 {
-    float most = -INFINITY, total = 0;
-    for (uint64_t j = 0; j < count; j++)
+    float most = scores[0];
+    for (uint64_t j = 1; j < count; j++)
         most = scores[j] > most ? scores[j] : most;
-    for (uint64_t j = 0; j < count; j++) {
+    scores[0] = expf(scores[0] - most);
+    float total = scores[0];
+    for (uint64_t j = 1; j < count; j++) {
         scores[j] = expf(scores[j] - most);
         total += scores[j];
     }
