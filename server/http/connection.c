@@ -102,7 +102,7 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
     case CONNECTION_BODY:
         if (connection->deadline_ns != 0 && now_ns > connection->deadline_ns) {
             late = true;
-            fault_set(&fault, GEMMD_ERR_DEADLINE, "timeout_ms",
+            fault_set(&fault, GEMMD_ERR_DEADLINE, NULL,
                       "the deadline passed while the body was arriving");
         } else if (past(since, config->body_timeout_ms, now_ns)) {
             late = true;

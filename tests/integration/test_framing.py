@@ -269,7 +269,7 @@ def test_deadline_in_the_body_is_logged_as_such(start):
     with Wire(daemon.address) as wire:
         wire.send(request("POST", TARGET + "&timeout_ms=100", [OCTETS, ("Content-Length", 32)], BODY[:8]))
         answer = wire.receive()
-    assert_problem(answer, 504, "deadline", field="timeout_ms")
+    assert_problem(answer, 504, "deadline")
     line = logged(daemon, answer)
     assert (line["error"], line["status"]) == ("deadline", 504), line
     assert (refusals(daemon, "deadline"), refusals(daemon, "slow-client")) == (1, 0)

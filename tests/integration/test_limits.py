@@ -386,7 +386,7 @@ def test_deadline_passes_while_the_body_arrives(start):
     with Wire(daemon.address) as wire:
         wire.send(request("POST", TARGET + "&timeout_ms=300", [OCTETS, ("Content-Length", 32)],
                           BODY[:8]))
-        assert_problem(wire.receive(), 504, "deadline", field="timeout_ms")
+        assert_problem(wire.receive(), 504, "deadline")
     assert exchange(daemon.address, GOOD).body == RIGHT
 
 
