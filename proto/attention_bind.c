@@ -37,8 +37,8 @@ static bool is_wanted(const struct attention_request *request, int operand)
 
 /* ---- raw ---- */
 
-static bool raw_operands(const struct attention_request *request,
-                         struct attention_operands *operands)
+bool attention_request_operands(const struct attention_request *request,
+                                struct attention_operands *operands)
 {
     const struct attention_request *r = request;
     *operands = (struct attention_operands){.q = {.rank = 0}};
@@ -56,11 +56,11 @@ bool attention_request_raw_bytes(const struct attention_request *request, uint64
     struct attention_operands operands;
     struct tensor *all[OPERANDS];
     uint64_t total = 0;
-    if (!raw_operands(request, &operands))
+    if (!attention_request_operands(request, &operands))
         return false;
     list(&operands, all);
     for (int i = 0; i < OPERANDS; i++)
-        if (!size_add(total, all[i]->bytes, &total))
+        if ((request->elsewhere & 1u << i) == 0 && !size_add(total, all[i]->bytes, &total))
             return false;
     *out = total;
     return true;
@@ -93,10 +93,11 @@ static enum gemmd_error bind_raw(const struct attention_request *request, const 
     enum gemmd_error code = attention_request_check_raw_bytes(request, bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    (void)raw_operands(request, operands); /* it fits, or its length would not have been right */
+    /* It fits, or its length would not have been right. */
+    (void)attention_request_operands(request, operands);
     list(operands, all);
     for (int i = 0; i < OPERANDS; i++) {
-        if (!is_there(all[i]))
+        if (!is_there(all[i]) || (request->elsewhere & 1u << i) != 0)
             continue;
         all[i]->data = at;
         at += all[i]->bytes;

@@ -38,9 +38,11 @@ struct attention_request {
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
     uint64_t timeout_ms;                   /* 0: the server's */
     uint32_t priority;
-    uint32_t given; /* bit set of the parameters that were given; see attention_request.c */
-    uint32_t rank;  /* of O: that of Q as it came, 2 ... 4; leading dimensions of 1 can be left out
-                     */
+    uint32_t given;     /* bit set of the parameters that were given; see attention_request.c */
+    uint32_t elsewhere; /* bit set, in a raw body's order, of the operands that it leaves out though
+                           they are not resident */
+    uint32_t rank; /* of O: that of Q as it came, 2 ... 4; leading dimensions of 1 can be left out
+                    */
 };
 
 /* The operands, as views onto the body; those that are not in it have rank 0. Tensors that are
@@ -67,16 +69,21 @@ enum gemmd_error attention_request_settle_residents(struct attention_request *re
 enum gemmd_error attention_request_check(struct attention_request *request, enum format format,
                                          struct fault *fault);
 
-/* Exact length in bytes of a raw body (operands that are resident count as 0). False on overflow.
- */
+/* What a raw body would have to hold if nothing were elsewhere, without data (rank 0: not there).
+ * False on overflow. */
+bool attention_request_operands(const struct attention_request *request,
+                                struct attention_operands *operands);
+/* Exact length in bytes of a raw body (operands that are resident or elsewhere count as 0). False
+ * on overflow. */
 bool attention_request_raw_bytes(const struct attention_request *request, uint64_t *out);
 /* 400 with both lengths if a raw body of `bytes` is not as long as the operands; 413 on overflow.
  */
 enum gemmd_error attention_request_check_raw_bytes(const struct attention_request *request,
                                                    uint64_t bytes, struct fault *fault);
 
-/* Finds the operands in a complete body, derives dtype and sizes from them where the body says so,
- * and checks that all agree, the values of the lengths too. 400 if not. */
+/* Finds the operands in a complete body (those elsewhere have no data then), derives dtype and
+ * sizes from them where the body says so, and checks that all agree, the values of the lengths too.
+ * 400 if not. */
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault);

@@ -17,8 +17,7 @@ static bool is_there(const struct tensor *tensor)
 
 /* ---- raw: everything is known, only the length has to be right ---- */
 
-/* The operands that a raw body holds, without their data. False on overflow. */
-static bool raw_operands(const struct gemm_request *request, struct gemm_operands *operands)
+bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands)
 {
     const uint64_t batch = request->batch, m = request->m, n = request->n, k = request->k;
     const uint64_t a[] = {batch, request->transa ? k : m, request->transa ? m : k};
@@ -37,12 +36,14 @@ static bool raw_operands(const struct gemm_request *request, struct gemm_operand
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
 {
     struct gemm_operands operands;
-    uint64_t total;
-    if (!raw_operands(request, &operands) ||
-        !size_add(operands.a.bytes, operands.b.bytes, &total) ||
-        !size_add(total, operands.bias.bytes, &total) ||
-        !size_add(total, operands.c0.bytes, &total))
+    uint64_t total = 0;
+    if (!gemm_request_operands(request, &operands))
         return false;
+    const struct tensor *all[OPERANDS_MAX] = {&operands.a, &operands.b, &operands.bias,
+                                              &operands.c0};
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++)
+        if ((request->elsewhere & 1u << i) == 0 && !size_add(total, all[i]->bytes, &total))
+            return false;
     *out = total;
     return true;
 }
@@ -65,13 +66,6 @@ enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request
     return GEMMD_OK;
 }
 
-/* Points the operand at its bytes; returns where the next one's start. */
-static const unsigned char *place(struct tensor *tensor, const unsigned char *at)
-{
-    tensor->data = is_there(tensor) ? at : NULL;
-    return at + tensor->bytes;
-}
-
 static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
                                  uint64_t bytes, struct gemm_operands *operands,
                                  struct fault *fault)
@@ -79,12 +73,17 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
     enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    (void)raw_operands(request, operands); /* it fits, or its length would not have been right */
+    /* It fits, or its length would not have been right. */
+    (void)gemm_request_operands(request, operands);
+    struct tensor *const all[OPERANDS_MAX] = {&operands->a, &operands->b, &operands->bias,
+                                              &operands->c0};
     const unsigned char *at = body;
-    at = place(&operands->a, at);
-    at = place(&operands->b, at);
-    at = place(&operands->bias, at);
-    place(&operands->c0, at);
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        if (!is_there(all[i]) || (request->elsewhere & 1u << i) != 0)
+            continue;
+        all[i]->data = at;
+        at += all[i]->bytes;
+    }
     return GEMMD_OK;
 }
 

@@ -30,6 +30,9 @@ enum {
     GEMM_PRIORITY_DEFAULT = 4
 };
 
+/* The operands of a raw body, in their order; as bits. */
+enum { GEMM_OPERAND_A = 1, GEMM_OPERAND_B = 2, GEMM_OPERAND_BIAS = 4, GEMM_OPERAND_C0 = 8 };
+
 /* The parameters, in the order of API.md's table. */
 struct gemm_request {
     uint64_t m, n, k; /* 0 until given or derived from the operands' shapes */
@@ -47,6 +50,8 @@ struct gemm_request {
     uint64_t timeout_ms; /* 0: the server's */
     uint32_t priority;
     uint32_t given; /* bit set of the parameters that were given; see gemm_request.c */
+    uint32_t
+        elsewhere; /* GEMM_OPERAND_... that a raw body leaves out, though they are not resident */
 };
 
 /* The operands, as views onto the body. `bias` and `c0` have rank 0 if not used.
@@ -77,8 +82,11 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
 enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
                                                const struct tensor *b, struct fault *fault);
 
-/* Exact length in bytes of a raw body (operands that are resident count as 0). False on overflow.
- */
+/* What a raw body would have to hold if nothing were elsewhere, without data (rank 0: not there).
+ * False on overflow. */
+bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands);
+/* Exact length in bytes of a raw body (operands that are resident or elsewhere count as 0). False
+ * on overflow. */
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out);
 /* 400 with both lengths if a raw body of `bytes` is not as long as the operands; 413 on overflow.
  */
@@ -90,7 +98,8 @@ bool gemm_request_result_bytes(const struct gemm_request *request, uint64_t *out
 bool gemm_request_result(const struct gemm_request *request, const void *data,
                          struct tensor *tensor);
 
-/* Finds the operands in a complete body of the given format, derives dtype, m, n, k, batch (and
+/* Finds the operands in a complete body of the given format (those that are elsewhere have no data
+ * then), derives dtype, m, n, k, batch (and
  * `bias`, for safetensors) from them where the body says so, and checks that all agree. 400 if the
  * body is too short, too long or contradicts the parameters. */
 enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,

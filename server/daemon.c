@@ -72,6 +72,11 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
     if (daemon->tensors == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
+    const struct shared_limits shared_limits = {config->shm_bytes, config->shm_regions};
+    daemon->shared = shared_create(&shared_limits, daemon->device);
+    daemon->regions = regions_create(config->shm_regions);
+    if (daemon->shared == NULL || daemon->regions == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for clients' memory");
     const struct places_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
@@ -195,6 +200,7 @@ bool daemon_stop(struct daemon *daemon)
         keeper_stop(daemon->keeper);
     if (daemon->jobs != NULL)
         jobs_close(daemon->jobs);
+    shared_stop(daemon->shared);
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_stop(daemon->io_threads[i]);
     if (!idle)
@@ -208,6 +214,8 @@ bool daemon_stop(struct daemon *daemon)
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
     queue_destroy(daemon->queue);
+    regions_destroy(daemon->regions);
+    shared_destroy(daemon->shared);
     tensor_store_destroy(daemon->tensors);
     pool_destroy(daemon->pool);
     if (daemon->pinned != NULL)
@@ -254,6 +262,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
     enum daemon_stage stage = atomic_load(&daemon->stage);
     struct tensor_store_state tensors = tensor_store_state(daemon->tensors);
     struct jobs_counts jobs = jobs_counts(daemon->jobs);
+    struct shared_counts shared = shared_counts(daemon->shared);
     struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(daemon->device),
@@ -283,6 +292,11 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .jobs_cancelled = jobs.cancelled,
         .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(daemon->log),
+        .shared_memories = shared.memories,
+        .shared_capacity_memories = shared.capacity_memories,
+        .shared_bytes = shared.bytes,
+        .shared_capacity_bytes = shared.capacity_bytes,
+        .shared_regions = regions_count(daemon->regions),
         .tensor_used_bytes = tensors.used_bytes,
         .tensor_capacity_bytes = tensors.capacity_bytes,
         .tensor_count = tensors.count,

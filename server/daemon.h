@@ -16,6 +16,7 @@
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/model_stats.h"
+#include "server/shm/regions.h"
 #include "server/tensors/tensor_store.h"
 #include "server/work/dispatch.h"
 #include "server/work/queue.h"
@@ -44,6 +45,8 @@ struct daemon {
     uint64_t pinned_bytes;
     struct pool *pool;
     struct tensor_store *tensors;
+    struct shared *shared;                             /* clients' memory, */
+    struct regions *regions;                           /* and the names they have for it */
     struct model_stats model_stats[GEMMD_DTYPE_COUNT]; /* of the products in server/v2 */
     struct queue *queue;
     struct dispatch *dispatch;

@@ -51,6 +51,11 @@ struct config {
     uint64_t pinned_bytes;
     uint64_t device_bytes;       /* 0: half of the device's free memory */
     uint64_t tensor_bytes;       /* device memory for resident tensors; 0: none */
+    bool shm_memfd;              /* memory of clients that comes over Unix sockets is used */
+    bool shm_system;             /* ... POSIX shared memory that they name */
+    bool shm_cuda;               /* ... memory of the GPU's that they have handles of */
+    uint64_t shm_bytes;          /* of all of it together */
+    uint32_t shm_regions;        /* memories, and names for them */
     uint64_t default_timeout_ms; /* when timeout_ms is not given; 0: none */
     uint64_t max_timeout_ms;
     uint32_t

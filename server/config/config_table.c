@@ -89,6 +89,23 @@ const struct config_option config_options[] = {
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
      .help = "More device memory, taken at start, for tensors that stay; 0: none can."},
+    {SETTING("shm-memfd", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_memfd),
+     .standard = "true",
+     .help = "Compute on memory that a client sends over its Unix socket, as a sealed memfd."},
+    {SETTING("shm-system", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_system),
+     .standard = "false",
+     .help = "Compute on POSIX shared memory that a client on this host registers by its name "
+             "(/v2/systemsharedmemory) and its user owns."},
+    {SETTING("shm-cuda", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_cuda),
+     .standard = "false",
+     .help = "Compute on GPU memory that a client on this host registers by its handle "
+             "(/v2/cudasharedmemory)."},
+    {SETTING("shm-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(shm_bytes), .min = 1,
+     .max = BYTES_MAX, .standard = "4G", .placeholder = "SIZE",
+     .help = "Memory of clients' in use at a time; a GPU pins it."},
+    {SETTING("shm-regions", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(shm_regions),
+     .min = 1, .max = 4096, .standard = "256", .placeholder = "N",
+     .help = "How many memories that may be, and how many names they may have."},
 
     {SETTING("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",

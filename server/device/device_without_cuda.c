@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "server/device/device_ops.h"
+#include "server/device/device_share.h"
 
 static enum gemmd_error refuse(struct fault *fault)
 {
@@ -32,6 +33,32 @@ void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault)
 }
 
 void device_cuda_host_free(void *memory)
+{
+    (void)memory;
+}
+
+enum gemmd_error device_cuda_pin(void *memory, uint64_t bytes, struct fault *fault)
+{
+    (void)memory;
+    (void)bytes;
+    return refuse(fault);
+}
+
+void device_cuda_unpin(void *memory)
+{
+    (void)memory;
+}
+
+enum gemmd_error device_cuda_open_shared(const struct device_share_handle *handle, uint64_t bytes,
+                                         void **memory, struct fault *fault)
+{
+    (void)handle;
+    (void)bytes;
+    (void)memory;
+    return refuse(fault);
+}
+
+void device_cuda_close_shared(void *memory)
 {
     (void)memory;
 }

@@ -42,6 +42,26 @@ static enum gemmd_error check_raw_bytes(const struct gemm_call *call, uint64_t b
     return attention_request_check_raw_bytes(&call->attention, bytes, fault);
 }
 
+/* The lengths say what is read, so that they come in the body, where nobody changes them. */
+static uint32_t operands_of(const struct gemm_call *call,
+                            struct call_operand out[GEMM_PLACES_OPERANDS])
+{
+    static const char *const names[] = {NULL, NULL, "q", "k", "v"};
+    struct attention_operands operands;
+    if (!attention_request_operands(&call->attention, &operands))
+        return 0; /* what is too large to say is refused next */
+    const struct tensor *all[] = {&operands.lens_q, &operands.lens_kv, &operands.q, &operands.k,
+                                  &operands.v};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        out[i] = (struct call_operand){all[i]->rank > 0 ? names[i] : NULL, all[i]->bytes};
+    return sizeof all / sizeof *all;
+}
+
+static void leave_out(struct gemm_call *call, uint32_t operand)
+{
+    call->attention.elsewhere |= 1u << operand;
+}
+
 static enum gemmd_error check_no_bytes(const struct gemm_call *call, struct fault *fault)
 {
     struct attention_request request = call->attention;
@@ -143,6 +163,9 @@ static enum gemmd_error bind(struct gemm_call *call, struct daemon *daemon, stru
         code = gemm_call_prepare(call, daemon, fault);
     struct tensor *const all[] = {&operands.lens_q, &operands.lens_kv, &operands.q, &operands.k,
                                   &operands.v};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (call->places.operands[i] != NULL)
+            all[i]->data = call->places.operands[i];
     if (code == GEMMD_OK)
         code = gemm_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
     if (code != GEMMD_OK)
@@ -164,6 +187,9 @@ const struct call_operation attention_operation = {
     .settle = settle,
     .raw_bytes = raw_bytes,
     .check_raw_bytes = check_raw_bytes,
+    .operands = operands_of,
+    .leave_out = leave_out,
+    .result_name = "o",
     .check_no_bytes = check_no_bytes,
     .result = result,
     .choose = choose,

@@ -12,6 +12,7 @@
 #include "server/http/endpoints.h"
 #include "server/http/gemm_answer.h"
 #include "server/http/gemm_job.h"
+#include "server/http/gemm_memory.h"
 #include "server/http/respond.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -84,6 +85,7 @@ static void gemm_begin(struct request *request)
     struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
+        gemm_memory_open(request) != GEMMD_OK ||
         gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK ||
         (gemm_job_wanted(request) && gemm_job_open(request) != GEMMD_OK)) {
         gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
@@ -176,6 +178,21 @@ static void answer_stored(struct request *request)
     respond(request, 201, response, length);
 }
 
+/* The result is where the client wants it: there is nothing to send. */
+static void answer_placed(struct request *request)
+{
+    struct headers headers;
+    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (response != NULL) {
+        headers_clear(&headers);
+        gemm_answer_product_headers(&request->gemm, &times, &headers);
+        headers_apply(&headers, response);
+    }
+    respond(request, 200, response, 0);
+}
+
 /* Sends straight from pinned memory; the block goes back when the last byte has gone. */
 static void gemm_answer(struct request *request)
 {
@@ -187,6 +204,10 @@ static void gemm_answer(struct request *request)
     }
     if (call->residents.stored != NULL) {
         answer_stored(request);
+        return;
+    }
+    if (call->places.has_result) {
+        answer_placed(request);
         return;
     }
     struct sent_block *sent = malloc(sizeof *sent);

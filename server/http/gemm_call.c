@@ -66,10 +66,16 @@ static bool gemm_result(struct gemm_call *call)
            gemm_request_result(&call->request, NULL, &call->c);
 }
 
-/* The result is part of the answer; it does not stay as a tensor. */
+/* The result stays as a tensor. */
+static bool is_stored(const struct gemm_call *call)
+{
+    return call->request.store[0] != '\0';
+}
+
+/* The result is part of the answer. */
 static bool is_sent(const struct gemm_call *call)
 {
-    return call->request.store[0] == '\0';
+    return !is_stored(call) && !call->places.has_result;
 }
 
 /* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
@@ -114,7 +120,7 @@ static enum gemmd_error gemm_choose(struct gemm_call *call, struct daemon *daemo
     enum gemmd_error code = GEMMD_OK;
 
     describe(request, &work->problem);
-    if (!is_sent(call))
+    if (is_stored(call))
         code = gemm_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);
     if (code != GEMMD_OK)
         return code;
@@ -152,6 +158,8 @@ enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon
         code = take_result(call, daemon, fault);
     if (code != GEMMD_OK)
         return code;
+    if (call->places.has_result)
+        call->operation->place_result(call, call->places.result);
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
@@ -286,6 +294,10 @@ enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *
     const bool in_place =
         call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
     uint64_t total = 0, offset = 0;
+    enum gemmd_error code =
+        gemm_places_check_result(&call->places, operands, count, call->result_bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
     for (uint32_t i = 0; i < count; i++) {
         if (!needs_copy(all[i], in_place))
             continue;
@@ -329,6 +341,9 @@ static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *da
     code = gemm_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
     if (code != GEMMD_OK)
         return code;
+    if (call->request.verify != GEMM_VERIFY_NONE && call->places.on_device)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
+                         "what lies in the GPU's memory cannot be verified on the host");
 
     if (operands->a.rank > 0)
         work->problem.a = operands->a.data;
@@ -346,6 +361,10 @@ static enum gemmd_error gemm_bind(struct gemm_call *call, struct daemon *daemon,
     struct gemm_operands operands;
     enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
                                               call->body_bytes, &operands, fault);
+    struct tensor *const all[] = {&operands.a, &operands.b, &operands.bias, &operands.c0};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (call->places.operands[i] != NULL)
+            all[i]->data = call->places.operands[i];
     return code == GEMMD_OK ? place_operands(call, daemon, &operands, fault) : code;
 }
 
@@ -398,6 +417,7 @@ void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
+    gemm_places_end(&call->places, &call->work);
     gemm_residents_finish(&call->residents, daemon->tensors, call->memory);
     if (call->has_place)
         queue_release(daemon->queue, call->work.tenant, call->queue_bytes);
@@ -446,6 +466,24 @@ static enum gemmd_error gemm_check_raw_bytes(const struct gemm_call *call, uint6
     return gemm_request_check_raw_bytes(&call->request, bytes, fault);
 }
 
+static uint32_t gemm_operands(const struct gemm_call *call,
+                              struct call_operand out[GEMM_PLACES_OPERANDS])
+{
+    static const char *const names[] = {"a", "b", "bias", "c0"};
+    struct gemm_operands operands;
+    if (!gemm_request_operands(&call->request, &operands))
+        return 0; /* what is too large to say is refused next */
+    const struct tensor *all[] = {&operands.a, &operands.b, &operands.bias, &operands.c0};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        out[i] = (struct call_operand){all[i]->rank > 0 ? names[i] : NULL, all[i]->bytes};
+    return sizeof all / sizeof *all;
+}
+
+static void gemm_leave_out(struct gemm_call *call, uint32_t operand)
+{
+    call->request.elsewhere |= 1u << operand;
+}
+
 static enum gemmd_error gemm_check_no_bytes(const struct gemm_call *call, struct fault *fault)
 {
     struct gemm_request request = call->request;
@@ -460,6 +498,9 @@ const struct call_operation gemm_operation = {
     .settle = gemm_settle,
     .raw_bytes = gemm_raw_bytes,
     .check_raw_bytes = gemm_check_raw_bytes,
+    .operands = gemm_operands,
+    .leave_out = gemm_leave_out,
+    .result_name = "c",
     .check_no_bytes = gemm_check_no_bytes,
     .result = gemm_result,
     .choose = gemm_choose,

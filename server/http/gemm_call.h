@@ -15,12 +15,19 @@
 #include "proto/attention_request.h"
 #include "proto/gemm_request.h"
 #include "proto/safetensors.h"
+#include "server/http/gemm_places.h"
 #include "server/http/gemm_residents.h"
 #include "server/work/work.h"
 
 struct daemon;
 struct gemm_call;
 struct pool_cache;
+
+/* An operand that a raw body holds, or that the client has in its shared memory. */
+struct call_operand {
+    const char *name; /* NULL: the request has no such operand, or it can only come in the body */
+    uint64_t bytes;
+};
 
 /* What differs between the two: its parameters, its operands and its kernels. Errors are in
  * `fault`. */
@@ -37,6 +44,12 @@ struct call_operation {
     bool (*raw_bytes)(const struct gemm_call *call, uint64_t *out);
     enum gemmd_error (*check_raw_bytes)(const struct gemm_call *call, uint64_t bytes,
                                         struct fault *fault);
+    /* The operands, in a raw body's order; returns how many entries there are. */
+    uint32_t (*operands)(const struct gemm_call *call,
+                         struct call_operand operands[GEMM_PLACES_OPERANDS]);
+    /* A raw body has not that operand: it is in call->places. */
+    void (*leave_out)(struct gemm_call *call, uint32_t operand);
+    const char *result_name; /* in Gemmd-Memory */
     /* Why a body of no bytes will not do, if it will not. */
     enum gemmd_error (*check_no_bytes)(const struct gemm_call *call, struct fault *fault);
     /* The shapes are known: sets `c` and result_bytes; false on overflow. */
@@ -76,6 +89,8 @@ struct gemm_call {
     struct tensor lse;               /* attention's, if it is sent; else of rank 0 */
     struct gemm_residents residents; /* acquired before gemm_call_open; data borrowed by `work` */
 
+    struct gemm_places places; /* what of it is in the client's memory */
+
     uint64_t queue_bytes; /* what the place in the queue counts */
     bool has_place, has_device_memory;
     struct work work;
@@ -88,7 +103,7 @@ struct gemm_body_length {
 };
 
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * `shapes_inside`, the deadline, `residents` (acquired), `memory` and work.tenant. */
+ * `shapes_inside`, the deadline, `residents` (acquired), `places`, `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */
@@ -98,7 +113,8 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
  * `done`). */
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
 /* As gemm_call_bind, for a product whose operands somebody else has found and completed the request
- * with (gemm_request_bind_tensors). They lie in the body, or in pinned memory that stays. */
+ * with (gemm_request_bind_tensors). They lie in the body, in call->places, or in pinned memory that
+ * stays. */
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
                                          struct gemm_operands *operands, struct fault *fault);
 /* For operations: the shapes are known. Takes the memory for the result and on the device. */

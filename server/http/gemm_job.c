@@ -29,7 +29,8 @@ struct gemm_job {
 bool gemm_job_wanted(const struct request *request)
 {
     const struct daemon *daemon = request->daemon;
-    return daemon->config.max_jobs > 0 && atomic_load(&daemon->stage) == DAEMON_SERVING &&
+    return daemon->config.max_jobs > 0 && request->gemm.places.memory_count == 0 &&
+           atomic_load(&daemon->stage) == DAEMON_SERVING &&
            request_preferences(request).respond_async;
 }
 

@@ -14,7 +14,8 @@
 struct request;
 
 /* Whether the request asks for a job and the daemon makes any. While it drains it does not: the
- * result might have nowhere to be fetched from, so that the client had better wait for it. */
+ * result might have nowhere to be fetched from, so that the client had better wait for it. Neither
+ * does it for a product in memory that goes with its connection. */
 bool gemm_job_wanted(const struct request *request);
 /* At the headers, once the call is open: takes a place among the jobs and, if the shapes are known,
  * the room for the result. It is in request->job then. */

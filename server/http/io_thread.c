@@ -11,6 +11,7 @@
 
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http/connection_memory.h"
 #include "server/http/refusal.h"
 #include "server/http/request.h"
 #include "server/net/lingering.h"
@@ -59,6 +60,7 @@ static void end_connection(struct connection *connection)
     if (connection->bulk)
         atomic_fetch_sub(&daemon->bulk_connections, 1);
     uncount(connection->thread, connection);
+    connection_memory_close(connection);
     free(connection);
 }
 
@@ -150,6 +152,8 @@ static void look_at(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
     char head[HEAD_BYTES];
+    if (connection->peer_address.ss_family == AF_UNIX && connection_memory_take(connection))
+        return; /* until it is mapped */
     ssize_t got = recv(connection->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN && arrivals_add(&thread->arrivals, connection))
         return;
@@ -160,11 +164,22 @@ static void look_at(struct connection *connection)
         admit(connection);
 }
 
+static void arrive_mapped(struct inbox_message *message)
+{
+    look_at(INBOX_OWNER(message, struct connection, arrival));
+}
+
 static void arrive(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
     link_connection(connection->thread, connection);
     look_at(connection);
+}
+
+void io_thread_arrive_again(struct connection *connection)
+{
+    connection->arrival.act = arrive_mapped;
+    inbox_post(&connection->thread->inbox, &connection->arrival);
 }
 
 static void take_arrivals(struct io_thread *thread)

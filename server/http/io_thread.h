@@ -82,6 +82,9 @@ void io_thread_destroy(struct io_thread *thread);
 void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer,
                    socklen_t peer_length);
 
+/* A connection's memory is mapped, or not: libmicrohttpd may have it now. Any thread. */
+void io_thread_arrive_again(struct connection *connection);
+
 /* Makes the thread end the connections that have waited too long (main thread, a few times a
  * second). */
 void io_thread_check(struct io_thread *thread);

@@ -56,6 +56,7 @@ enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 
 struct request;
 struct infer_call;
+struct region_call;
 struct tensor_call;
 struct v2_body;
 
@@ -115,6 +116,7 @@ struct request {
     uint64_t started_ns, received_ns, sending_ns;
 
     struct gemm_call gemm;      /* POST /gemm and /attention */
+    struct region_call *region; /* POST /v2/systemsharedmemory/... and the like; NULL otherwise */
     struct job *job;            /* ... that is to be a job; until its work is queued */
     struct job_waiter waiter;   /* GET /jobs/{id}/result */
     struct probe_wait ready;    /* GET /readyz */

@@ -68,6 +68,8 @@ struct metrics_gauges {
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
     uint64_t jobs_created, jobs_cancelled, jobs_expired; /* so far */
     uint64_t log_dropped_lines;
+    uint64_t shared_memories, shared_capacity_memories, shared_bytes, shared_capacity_bytes;
+    uint64_t shared_regions;
     uint64_t tensor_used_bytes, tensor_capacity_bytes, tensor_count;
     uint64_t tensor_hits, tensor_misses, tensor_evictions;
 };

@@ -1,0 +1,75 @@
+#include "proto/memory_header.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/number.h"
+
+static enum gemmd_error malformed(struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                     MEMORY_HEADER
+                     " is not a list of at most %d names with their offsets in bytes, "
+                     "such as a=0, b=4096",
+                     MEMORY_PLACES_MAX);
+}
+
+/* "a=4096", `length` long. */
+static bool read_place(const char *text, size_t length, struct memory_place *place)
+{
+    char number[24];
+    const char *equals = memchr(text, '=', length);
+    if (equals == NULL)
+        return false;
+    const size_t name = (size_t)(equals - text), digits = length - name - 1;
+    if (name == 0 || name > MEMORY_NAME_MAX || digits >= sizeof number)
+        return false;
+    memcpy(place->name, text, name);
+    place->name[name] = '\0';
+    memcpy(number, equals + 1, digits);
+    number[digits] = '\0';
+    return number_u64(number, &place->offset);
+}
+
+enum gemmd_error memory_header_read(const char *text, struct memory_places *places,
+                                    struct fault *fault)
+{
+    static const char spaces[] = " \t";
+    places->count = 0;
+    for (;;) {
+        struct memory_place place;
+        text += strspn(text, spaces);
+        const size_t item = strcspn(text, ",");
+        size_t length = item;
+        while (length > 0 && strchr(spaces, text[length - 1]) != NULL)
+            length--;
+        if (places->count == MEMORY_PLACES_MAX || !read_place(text, length, &place))
+            return malformed(fault);
+        if (memory_places_find(places, place.name) != NULL)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, MEMORY_HEADER " names %s twice",
+                             place.name);
+        places->places[places->count++] = place;
+        if (text[item] == '\0')
+            return GEMMD_OK;
+        text += item + 1;
+    }
+}
+
+void memory_header_write(const struct memory_places *places, char out[MEMORY_HEADER_MAX])
+{
+    /* A place takes 7 + 1 + 20 + 2 characters at most. */
+    int length = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < places->count; i++)
+        length += snprintf(out + length, MEMORY_HEADER_MAX - (size_t)length, "%s%s=%" PRIu64,
+                           i > 0 ? ", " : "", places->places[i].name, places->places[i].offset);
+}
+
+const struct memory_place *memory_places_find(const struct memory_places *places, const char *name)
+{
+    for (uint32_t i = 0; i < places->count; i++)
+        if (strcmp(places->places[i].name, name) == 0)
+            return &places->places[i];
+    return NULL;
+}

@@ -1,0 +1,88 @@
+#include "server/http/connection_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/daemon.h"
+#include "server/http/io_thread.h"
+
+/* Control data that is aligned has room for two, asked for or not; the kernel drops the rest. */
+enum { DESCRIPTORS_MAX = 2 };
+
+struct received {
+    int fds[DESCRIPTORS_MAX];
+    uint32_t count;
+    bool more; /* than there was room for */
+};
+
+static void read_descriptors(struct msghdr *message, struct received *received)
+{
+    received->more = (message->msg_flags & MSG_CTRUNC) != 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t there = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < there && received->count < DESCRIPTORS_MAX; i++)
+            memcpy(&received->fds[received->count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+    }
+}
+
+/* False if what has come is not an empty line. */
+static bool receive(int socket, struct received *received)
+{
+    char line[2];
+    union {
+        char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
+        struct cmsghdr aligned;
+    } control;
+    struct iovec part = {line, sizeof line};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    if (recv(socket, line, sizeof line, MSG_PEEK | MSG_DONTWAIT) != sizeof line ||
+        memcmp(line, "\r\n", sizeof line) != 0 ||
+        recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+        return false;
+    read_descriptors(&message, received);
+    return true;
+}
+
+static void mapped(struct shared_offer *offer)
+{
+    io_thread_arrive_again(offer->user_data);
+}
+
+bool connection_memory_take(struct connection *connection)
+{
+    struct daemon *daemon = connection->thread->daemon;
+    struct received received = {.count = 0};
+    if (connection->memory != NULL || !receive(connection->fd, &received) || received.count == 0)
+        return false;
+    struct shared_offer *offer = daemon->config.shm_memfd ? calloc(1, sizeof *offer) : NULL;
+    connection->memory = offer;
+    if (offer != NULL && received.count == 1 && !received.more) {
+        offer->kind = SHARED_MEMFD;
+        offer->fd = received.fds[0];
+        offer->done = mapped;
+        offer->user_data = connection;
+        shared_take(daemon->shared, offer);
+        return true;
+    }
+    for (uint32_t i = 0; i < received.count; i++)
+        close(received.fds[i]);
+    if (offer != NULL)
+        fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "more than one descriptor came with the connection's first line");
+    return false;
+}
+
+void connection_memory_close(struct connection *connection)
+{
+    if (connection->memory != NULL)
+        shared_release(connection->memory->memory);
+    free(connection->memory);
+    connection->memory = NULL;
+}

@@ -1,0 +1,96 @@
+#include "server/net/peer_user.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* One end of a TCP connection as /proc/net/tcp6 has it. */
+struct end {
+    uint32_t address[4]; /* as they lie in memory */
+    uint32_t port;
+};
+
+static bool read_end(const struct sockaddr_storage *from, struct end *end)
+{
+    *end = (struct end){.port = 0};
+    if (from->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)from;
+        end->address[2] = htonl(0xffff); /* an IPv4 address in IPv6 */
+        end->address[3] = v4->sin_addr.s_addr;
+        end->port = ntohs(v4->sin_port);
+        return true;
+    }
+    if (from->ss_family != AF_INET6)
+        return false;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)from;
+    memcpy(end->address, &v6->sin6_addr, sizeof end->address);
+    end->port = ntohs(v6->sin6_port);
+    return true;
+}
+
+/* "0100007F:1F90", or with an IPv6 address of 32 digits: words as the host has them. */
+static bool parse_end(const char *text, struct end *end)
+{
+    *end = (struct end){.address = {0, 0, htonl(0xffff), 0}};
+    uint32_t *a = end->address;
+    const char *colon = strchr(text, ':');
+    if (colon == NULL)
+        return false;
+    if (colon - text == 8)
+        return sscanf(text, "%8x:%4x", &a[3], &end->port) == 2;
+    return sscanf(text, "%8x%8x%8x%8x:%4x", &a[0], &a[1], &a[2], &a[3], &end->port) == 5;
+}
+
+static bool equals(const struct end *a, const struct end *b)
+{
+    return a->port == b->port && memcmp(a->address, b->address, sizeof a->address) == 0;
+}
+
+/* The user of the socket whose own end is `own` and whose other is `other`. */
+static bool find(const char *table, const struct end *own, const struct end *other, uid_t *user)
+{
+    /* One that its process has closed has no inode, and is said to be root's. */
+    enum { ESTABLISHED = 1 };
+    char line[256], texts[2][64];
+    bool found = false;
+    FILE *file = fopen(table, "re");
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        struct end ends[2];
+        unsigned state, uid;
+        unsigned long inode;
+        if (sscanf(line, " %*d: %63s %63s %x %*s %*s %*s %u %*s %lu", texts[0], texts[1], &state,
+                   &uid, &inode) != 5 ||
+            state != ESTABLISHED || inode == 0 || !parse_end(texts[0], &ends[0]) ||
+            !parse_end(texts[1], &ends[1]))
+            continue;
+        found = equals(&ends[0], own) && equals(&ends[1], other);
+        *user = uid;
+    }
+    fclose(file);
+    return found;
+}
+
+bool peer_user(int fd, uid_t *user)
+{
+    struct ucred credentials;
+    struct sockaddr_storage here, there;
+    socklen_t size = sizeof credentials, here_size = sizeof here, there_size = sizeof there;
+    struct end ours, theirs;
+    if (getsockname(fd, (struct sockaddr *)&here, &here_size) != 0)
+        return false;
+    if (here.ss_family == AF_UNIX) {
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+            return false;
+        *user = credentials.uid;
+        return true;
+    }
+    return getpeername(fd, (struct sockaddr *)&there, &there_size) == 0 && read_end(&here, &ours) &&
+           read_end(&there, &theirs) &&
+           (find("/proc/net/tcp", &theirs, &ours, user) ||
+            find("/proc/net/tcp6", &theirs, &ours, user));
+}

@@ -1,0 +1,169 @@
+#include "server/shm/regions.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+    struct entry *next;
+    struct region_owner owner;
+    struct region region;
+};
+
+struct regions {
+    pthread_mutex_t lock;
+    uint32_t most, count;
+    struct entry *first; /* oldest first */
+};
+
+struct regions *regions_create(uint32_t most)
+{
+    struct regions *regions = calloc(1, sizeof *regions);
+    if (regions == NULL)
+        return NULL;
+    regions->most = most;
+    if (pthread_mutex_init(&regions->lock, NULL) != 0) {
+        free(regions);
+        return NULL;
+    }
+    return regions;
+}
+
+/* An entry that is in the list no more. */
+static void forget(struct entry *entry)
+{
+    shared_release(entry->region.memory);
+    free(entry);
+}
+
+void regions_destroy(struct regions *regions)
+{
+    if (regions == NULL)
+        return;
+    while (regions->first != NULL) {
+        struct entry *entry = regions->first;
+        regions->first = entry->next;
+        forget(entry);
+    }
+    pthread_mutex_destroy(&regions->lock);
+    free(regions);
+}
+
+bool region_is_name(const char *name)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    const size_t length = strlen(name);
+    return length >= 1 && length <= REGION_NAME_MAX && strspn(name, allowed) == length;
+}
+
+static bool is_owner(const struct entry *entry, struct region_owner owner)
+{
+    return entry->owner.tenant == owner.tenant && entry->owner.user == owner.user;
+}
+
+/* Where the owner's entry of a name hangs, or NULL does. With the lock. */
+static struct entry **place_of(struct regions *regions, struct region_owner owner, const char *name)
+{
+    struct entry **link = &regions->first;
+    while (*link != NULL && !(is_owner(*link, owner) && strcmp((*link)->region.name, name) == 0))
+        link = &(*link)->next;
+    return link;
+}
+
+enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
+                             const struct region *region, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    struct entry *entry = malloc(sizeof *entry);
+    if (entry == NULL) {
+        shared_release(region->memory);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a region");
+    }
+    *entry = (struct entry){.owner = owner, .region = *region};
+    pthread_mutex_lock(&regions->lock);
+    struct entry **link = place_of(regions, owner, region->name);
+    if (*link != NULL)
+        code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "shared memory region '%s' is registered already; unregister it first",
+                         region->name);
+    else if (regions->count == regions->most)
+        code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "there are %" PRIu32 " shared memory regions, as many as can be",
+                         regions->most);
+    if (code == GEMMD_OK) {
+        *link = entry;
+        regions->count++;
+    }
+    pthread_mutex_unlock(&regions->lock);
+    if (code != GEMMD_OK)
+        forget(entry);
+    return code;
+}
+
+enum gemmd_error regions_find(struct regions *regions, struct region_owner owner, const char *name,
+                              struct shared_memory **memory, struct fault *fault)
+{
+    pthread_mutex_lock(&regions->lock);
+    const struct entry *entry = *place_of(regions, owner, name);
+    if (entry != NULL) {
+        *memory = entry->region.memory;
+        shared_use(*memory);
+    }
+    pthread_mutex_unlock(&regions->lock);
+    return entry != NULL
+               ? GEMMD_OK
+               : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                           "there is no shared memory region '%.128s' of this client's", name);
+}
+
+void regions_remove(struct regions *regions, struct region_owner owner, enum shared_kind kind,
+                    const char *name)
+{
+    struct entry *removed = NULL;
+    pthread_mutex_lock(&regions->lock);
+    for (struct entry **link = &regions->first; *link != NULL;) {
+        struct entry *entry = *link;
+        if (!is_owner(entry, owner) || entry->region.kind != kind ||
+            (name != NULL && strcmp(entry->region.name, name) != 0)) {
+            link = &entry->next;
+            continue;
+        }
+        *link = entry->next;
+        entry->next = removed;
+        removed = entry;
+        regions->count--;
+    }
+    pthread_mutex_unlock(&regions->lock);
+    while (removed != NULL) {
+        struct entry *next = removed->next;
+        forget(removed);
+        removed = next;
+    }
+}
+
+uint32_t regions_each(struct regions *regions, struct region_owner owner, enum shared_kind kind,
+                      const char *name, void (*visit)(void *context, const struct region *region),
+                      void *context)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&regions->lock);
+    for (const struct entry *entry = regions->first; entry != NULL; entry = entry->next) {
+        if (!is_owner(entry, owner) || entry->region.kind != kind ||
+            (name != NULL && strcmp(entry->region.name, name) != 0))
+            continue;
+        visit(context, &entry->region);
+        count++;
+    }
+    pthread_mutex_unlock(&regions->lock);
+    return count;
+}
+
+uint32_t regions_count(struct regions *regions)
+{
+    pthread_mutex_lock(&regions->lock);
+    const uint32_t count = regions->count;
+    pthread_mutex_unlock(&regions->lock);
+    return count;
+}
