@@ -65,10 +65,20 @@ static bool names_shared_memory(const json_t *parameters)
            member(parameters, "shared_memory_offset") != NULL;
 }
 
-static enum gemmd_error refuse_shared_memory(const struct decoding *decoding)
+/* `what`: "input" or "output", and its name. */
+static enum gemmd_error take_region(const struct decoding *decoding, const char *what,
+                                    const char *name, const json_t *parameters,
+                                    struct oip_region *region)
 {
-    return fault_set(decoding->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
-                     "shared memory is not served; send tensors in the body");
+    const json_t *offset = member(parameters, "shared_memory_offset");
+    if (!take_name(parameters, "shared_memory_region", region->name, OIP_REGION_MAX) ||
+        !take_whole(member(parameters, "shared_memory_byte_size"), &region->bytes) ||
+        (offset != NULL && !take_whole(offset, &region->offset)))
+        return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "%s '%s': shared memory is a shared_memory_region's name, its "
+                         "shared_memory_byte_size and perhaps a shared_memory_offset",
+                         what, name);
+    return GEMMD_OK;
 }
 
 /* ---- inputs ---- */
@@ -113,12 +123,18 @@ static enum gemmd_error take_input(struct decoding *decoding, const json_t *obje
     if (parameters != NULL && !json_is_object(parameters))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its parameters are not an object", input->name);
-    if (names_shared_memory(parameters))
-        return refuse_shared_memory(decoding);
-    if ((data != NULL) == (size != NULL))
+    const bool shared = names_shared_memory(parameters);
+    if ((data != NULL) + (size != NULL) + shared != 1)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "input '%s': it must have either data or the parameter binary_data_size",
+                         "input '%s': it must have either data, or the parameter binary_data_size, "
+                         "or a shared memory region",
                          input->name);
+    if (shared) {
+        code = take_region(decoding, "input", input->name, parameters, &input->region);
+        input->binary = true;
+        input->bytes = input->region.bytes;
+        return code;
+    }
     if (size != NULL)
         return take_binary(decoding, input, size);
     const struct oip_array *array = array_of(decoding, data);
@@ -168,8 +184,6 @@ static enum gemmd_error take_output(struct decoding *decoding, const json_t *obj
     if (parameters != NULL && !json_is_object(parameters))
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': its parameters are not an object", output->name);
-    if (names_shared_memory(parameters))
-        return refuse_shared_memory(decoding);
     if (member(parameters, "classification") != NULL &&
         (!take_whole(member(parameters, "classification"), &classes) || classes > 0))
         return fault_set(decoding->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
@@ -178,7 +192,14 @@ static enum gemmd_error take_output(struct decoding *decoding, const json_t *obj
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': binary_data must be true or false", output->name);
     output->binary = binary != NULL ? json_is_true(binary) : decoding->request->binary_output;
-    return GEMMD_OK;
+    if (!names_shared_memory(parameters))
+        return GEMMD_OK;
+    if (json_is_true(binary))
+        return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "output '%s': it can be binary data or be in shared memory, not both",
+                         output->name);
+    output->binary = false;
+    return take_region(decoding, "output", output->name, parameters, &output->region);
 }
 
 static enum gemmd_error take_outputs(struct decoding *decoding, const json_t *outputs)

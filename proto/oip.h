@@ -21,9 +21,16 @@ enum {
     OIP_DATATYPE_MAX = 8,   /* of a datatype's */
     OIP_ID_MAX = 256,       /* of a request's id */
     OIP_PARAMETER_MAX = 64, /* of a parameter's value, as text */
+    OIP_REGION_MAX = 128,   /* of a shared memory region's name */
     OIP_INPUTS_MAX = 8,
     OIP_OUTPUTS_MAX = 8,
     OIP_PARAMETERS_MAX = 16
+};
+
+/* A part of a shared memory region. */
+struct oip_region {
+    char name[OIP_REGION_MAX + 1]; /* "": it is not in any */
+    uint64_t offset, bytes;
 };
 
 struct oip_input {
@@ -31,9 +38,11 @@ struct oip_input {
     uint64_t dims[TENSOR_MAX_RANK];
     uint32_t rank;
     bool binary;
-    const void *data; /* binary: the tensor's bytes, so many as the request said they are */
+    const void *data; /* binary: the tensor's bytes, so many as the request said they are; NULL
+                         where they are in a region */
     uint64_t bytes;
-    struct oip_array array; /* not binary: its `data` */
+    struct oip_region region; /* counts as binary */
+    struct oip_array array;   /* not binary: its `data` */
 };
 
 /* A parameter that is the model's own; numbers, strings and booleans (1 and 0) as text. */
@@ -44,6 +53,7 @@ struct oip_parameter {
 struct oip_output {
     char name[OIP_NAME_MAX + 1];
     bool binary;
+    struct oip_region region; /* where it is to be put; not binary then */
 };
 
 struct oip_request {
@@ -59,7 +69,7 @@ struct oip_request {
 
 /* Reads a complete body whose first `json_bytes` are JSON. GEMMD_ERR_MALFORMED (bytes that are
  * missing or left over among it), GEMMD_ERR_NOT_IMPLEMENTED for what is the protocol's and not
- * served (shared memory, classification), GEMMD_ERR_OUT_OF_MEMORY. */
+ * served (classification), GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error oip_request_decode(const void *body, uint64_t bytes, uint64_t json_bytes,
                                     struct oip_request *request, struct fault *fault);
 

@@ -8,6 +8,7 @@
 #include "proto/error.h"
 #include "server/daemon.h"
 #include "server/http/request.h"
+#include "server/net/peer_user.h"
 
 /* The average rate of a body counts only after this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
@@ -71,6 +72,15 @@ static bool has_left(const struct connection *connection)
 {
     return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
            has_ended(connection->fd);
+}
+
+bool connection_user(struct connection *connection, uid_t *user)
+{
+    if (connection->user_state == USER_NOT_ASKED)
+        connection->user_state =
+            peer_user(connection->fd, &connection->user) ? USER_KNOWN : USER_UNKNOWN;
+    *user = connection->user;
+    return connection->user_state == USER_KNOWN;
 }
 
 void connection_abandon(struct connection *connection)

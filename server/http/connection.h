@@ -39,6 +39,8 @@ struct connection {
     struct inbox_message arrival; /* on its way to the thread */
     int fd;
     char peer[64]; /* for the log */
+    enum { USER_NOT_ASKED, USER_KNOWN, USER_UNKNOWN } user_state;
+    uid_t user; /* at the other end; see connection_user */
     struct sockaddr_storage peer_address;
     socklen_t peer_length;
 
@@ -66,6 +68,9 @@ uint64_t connection_send_fault(int fd, const struct fault *fault, const char *re
 /* The id of the request that a connection is in the middle of, or a new one, in `scratch`, if it is
  * in the middle of nothing. */
 const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1]);
+
+/* The user of this host at the other end (peer_user.h), asked for once. */
+bool connection_user(struct connection *connection, uid_t *user);
 
 /* Ends a connection whose client has left: the socket is shut down, for libmicrohttpd to see. */
 void connection_abandon(struct connection *connection);

@@ -52,6 +52,7 @@ static enum gemmd_error choose_answer_format(struct request *request)
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
+    call->sends_lse = call->answer_format == FORMAT_SAFETENSORS; /* the others send one array */
     return GEMMD_OK;
 }
 

@@ -325,9 +325,10 @@ enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *
     return GEMMD_OK;
 }
 
-static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *daemon,
-                                       struct gemm_operands *operands, struct fault *fault)
+static enum gemmd_error gemm_place(struct gemm_call *call, struct daemon *daemon,
+                                   struct call_operands *all_operands, struct fault *fault)
 {
+    struct gemm_operands *operands = &all_operands->gemm;
     struct work *work = &call->work;
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside) {
@@ -355,42 +356,35 @@ static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *da
     return GEMMD_OK;
 }
 
-static enum gemmd_error gemm_bind(struct gemm_call *call, struct daemon *daemon,
+static enum gemmd_error gemm_find(struct gemm_call *call, struct call_operands *operands,
                                   struct fault *fault)
 {
-    struct gemm_operands operands;
     enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
-                                              call->body_bytes, &operands, fault);
-    struct tensor *const all[] = {&operands.a, &operands.b, &operands.bias, &operands.c0};
-    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (call->places.operands[i] != NULL)
-            all[i]->data = call->places.operands[i];
-    return code == GEMMD_OK ? place_operands(call, daemon, &operands, fault) : code;
-}
-
-/* All that the queue looks at. */
-static void describe_to_queue(struct gemm_call *call)
-{
-    call->work.priority = call->priority;
-    call->work.bytes = call->queue_bytes;
-    call->work.deadline_ns = call->deadline_ns;
+                                              call->body_bytes, &operands->gemm, fault);
+    struct gemm_operands *found = &operands->gemm;
+    struct tensor *const all[] = {&found->a, &found->b, &found->bias, &found->c0};
+    gemm_places_point(&call->places, all, sizeof all / sizeof *all);
+    return code;
 }
 
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
 {
-    enum gemmd_error code = call->operation->bind(call, daemon, fault);
-    if (code == GEMMD_OK)
-        describe_to_queue(call);
-    return code;
+    struct call_operands operands;
+    enum gemmd_error code = call->operation->find(call, &operands, fault);
+    return code == GEMMD_OK ? gemm_call_bind_operands(call, daemon, &operands, fault) : code;
 }
 
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct gemm_operands *operands, struct fault *fault)
+                                         struct call_operands *operands, struct fault *fault)
 {
-    enum gemmd_error code = place_operands(call, daemon, operands, fault);
-    if (code == GEMMD_OK)
-        describe_to_queue(call);
-    return code;
+    enum gemmd_error code = call->operation->place(call, daemon, operands, fault);
+    if (code != GEMMD_OK)
+        return code;
+    /* All that the queue looks at. */
+    call->work.priority = call->priority;
+    call->work.bytes = call->queue_bytes;
+    call->work.deadline_ns = call->deadline_ns;
+    return GEMMD_OK;
 }
 
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
@@ -506,5 +500,6 @@ const struct call_operation gemm_operation = {
     .choose = gemm_choose,
     .header = gemm_header,
     .place_result = gemm_place_result,
-    .bind = gemm_bind,
+    .find = gemm_find,
+    .place = gemm_place,
 };

@@ -29,6 +29,12 @@ struct call_operand {
     uint64_t bytes;
 };
 
+/* Those of the call's operation are used. */
+struct call_operands {
+    struct gemm_operands gemm;
+    struct attention_operands attention;
+};
+
 /* What differs between the two: its parameters, its operands and its kernels. Errors are in
  * `fault`. */
 struct call_operation {
@@ -60,9 +66,13 @@ struct call_operation {
     uint32_t (*header)(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX]);
     /* There is memory for the result: points `c` and the problem at it. */
     void (*place_result)(struct gemm_call *call, unsigned char *payload);
-    /* Finds the operands in the complete body, calls gemm_call_prepare if it is not raw, and points
-     * the problem at them (gemm_call_copy_operands). */
-    enum gemmd_error (*bind)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+    /* Finds the operands in the complete body, and completes the request with them. */
+    enum gemmd_error (*find)(struct gemm_call *call, struct call_operands *operands,
+                             struct fault *fault);
+    /* Calls gemm_call_prepare if that had to wait for them, and points the problem at them
+     * (gemm_call_copy_operands). */
+    enum gemmd_error (*place)(struct gemm_call *call, struct daemon *daemon,
+                              struct call_operands *operands, struct fault *fault);
 };
 extern const struct call_operation gemm_operation;
 extern const struct call_operation attention_operation; /* attention_call.c */
@@ -86,7 +96,8 @@ struct gemm_call {
     uint64_t scratch_bytes;
     struct tensor c;                 /* the result, O for attention; data points into `result`, if
                                         it is sent */
-    struct tensor lse;               /* attention's, if it is sent; else of rank 0 */
+    bool sends_lse;                  /* the answer has a place for attention's lse */
+    struct tensor lse;               /* ... if it is sent; else of rank 0 */
     struct gemm_residents residents; /* acquired before gemm_call_open; data borrowed by `work` */
 
     struct gemm_places places; /* what of it is in the client's memory */
@@ -103,7 +114,8 @@ struct gemm_body_length {
 };
 
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * `shapes_inside`, the deadline, `residents` (acquired), `places`, `memory` and work.tenant. */
+ * `shapes_inside`, `sends_lse`, the deadline, `residents` (acquired), `places`, `memory` and
+ * work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */
@@ -112,11 +124,11 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
-/* As gemm_call_bind, for a product whose operands somebody else has found and completed the request
- * with (gemm_request_bind_tensors). They lie in the body, in call->places, or in pinned memory that
- * stays. */
+/* As gemm_call_bind, for operands that somebody else has found and completed the request with
+ * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, in
+ * call->places, or in pinned memory that stays. */
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct gemm_operands *operands, struct fault *fault);
+                                         struct call_operands *operands, struct fault *fault);
 /* For operations: the shapes are known. Takes the memory for the result and on the device. */
 enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon,
                                    struct fault *fault);

@@ -43,6 +43,7 @@ static enum gemmd_error find_result(struct gemm_call *call, struct shared_memory
     if (call->request.store[0] != '\0')
         return fault_set(fault, GEMMD_ERR_MALFORMED, "store",
                          "the result can be stored or be in the shared memory, not both");
+    call->sends_lse = false;
     if (!call->operation->result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
@@ -72,7 +73,6 @@ enum gemmd_error gemm_memory_open(struct request *request)
         return fault_set(fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "operands in shared memory are raw: Content-Type has to be "
                          "application/octet-stream");
-    call->answer_format = FORMAT_RAW;
     shared_use(memory);
     code = gemm_places_hold(&call->places, memory, fault);
 

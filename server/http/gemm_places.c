@@ -39,6 +39,14 @@ enum gemmd_error gemm_places_find(const struct shared_memory *memory, const char
     return GEMMD_OK;
 }
 
+void gemm_places_point(const struct gemm_places *places, struct tensor *const operands[],
+                       uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (places->operands[i] != NULL)
+            operands[i]->data = places->operands[i];
+}
+
 enum gemmd_error gemm_places_check_result(const struct gemm_places *places,
                                           struct tensor *const operands[], uint32_t count,
                                           uint64_t bytes, struct fault *fault)

@@ -39,6 +39,9 @@ enum gemmd_error gemm_places_hold(struct gemm_places *places, struct shared_memo
 enum gemmd_error gemm_places_find(const struct shared_memory *memory, const char *what,
                                   uint64_t offset, uint64_t bytes, uint64_t alignment,
                                   unsigned char **at, struct fault *fault);
+/* Gives those operands their data that lie there; they are all of a raw body's, in its order. */
+void gemm_places_point(const struct gemm_places *places, struct tensor *const operands[],
+                       uint32_t count);
 /* The result's size is known: whether it fits, and overwrites none of the operands.
  * GEMMD_ERR_MALFORMED. */
 enum gemmd_error gemm_places_check_result(const struct gemm_places *places,

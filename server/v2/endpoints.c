@@ -13,6 +13,7 @@
 #include "server/http/respond.h"
 #include "server/v2/infer.h"
 #include "server/v2/model_json.h"
+#include "server/v2/regions.h"
 #include "server/v2/repository.h"
 
 static bool is_post(const struct request *request)
@@ -43,10 +44,16 @@ static void not_served(struct request *request, const char *sentence)
 
 static void server_begin(struct request *request)
 {
-    respond_json(request, json_pack("{s:s, s:s, s:[s, s, s, s, s, s, s]}", "name", "gemmd",
-                                    "version", GEMMD_VERSION, "extensions", "binary_tensor_data",
-                                    "statistics", "model_configuration", "schedule_policy",
-                                    "parameters", "model_repository", "logging"));
+    const struct config *config = &request->daemon->config;
+    json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "statistics",
+                                   "model_configuration", "schedule_policy", "parameters",
+                                   "model_repository", "logging");
+    if (config->shm_system)
+        json_array_append_new(extensions, json_string("system_shared_memory"));
+    if (config->shm_cuda)
+        json_array_append_new(extensions, json_string("cuda_shared_memory"));
+    respond_json(request, json_pack("{s:s, s:s, s:o}", "name", "gemmd", "version", GEMMD_VERSION,
+                                    "extensions", extensions));
 }
 
 static void live_begin(struct request *request)
@@ -172,27 +179,12 @@ static void load_begin(struct request *request)
                         "remove the model linear.W, and the others are always there");
 }
 
-/* ---- shared memory, and what is not there ---- */
-
-static void no_regions_begin(struct request *request)
-{
-    respond_static(request, 200, "application/json", "[]", 2);
-}
-
-static bool is_below(const char *path, const char *folder)
-{
-    return strncmp(path, folder, strlen(folder)) == 0;
-}
+/* ---- what is not there ---- */
 
 static void other_begin(struct request *request)
 {
     if (request->rest[0] == '\0' && !is_post(request)) {
         server_begin(request);
-        return;
-    }
-    if (is_below(request->rest, "systemsharedmemory/") ||
-        is_below(request->rest, "cudasharedmemory/")) {
-        not_served(request, "shared memory is not served; send tensors in the body");
         return;
     }
     fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
@@ -218,6 +210,17 @@ static void other_begin(struct request *request)
         .path = at, .allow = "POST", .op = METRICS_OP_INFER, .begin = infer_begin,                 \
         .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
         .answer = infer_answer, .release = infer_release                                           \
+    }
+#define REGIONS(at)                                                                                \
+    GET(at "/status", region_status_begin),                                                        \
+        GET(at "/region/{region}/status", region_status_begin),                                    \
+        POST(at "/unregister", region_unregister_begin),                                           \
+        POST(at "/region/{region}/unregister", region_unregister_begin),                           \
+    {                                                                                              \
+        .path = at "/region/{region}/register", .allow = "POST", .op = METRICS_OP_OTHER,           \
+        .begin = region_register_begin, .chunk = region_register_chunk,                            \
+        .submit = region_register_submit, .answer = region_register_answer,                        \
+        .release = region_register_release                                                         \
     }
 #define MODEL "/v2/models/{model}"
 #define VERSION MODEL "/versions/" MODEL_VERSION
@@ -258,8 +261,8 @@ const struct endpoint v2_endpoints[] = {
     GET_POST("/v2/logging", logging_begin),
     GET_POST("/v2/trace/setting", trace_begin),
     GET_POST(MODEL "/trace/setting", model_trace_begin),
-    GET("/v2/systemsharedmemory/status", no_regions_begin),
-    GET("/v2/cudasharedmemory/status", no_regions_begin),
+    REGIONS("/v2/systemsharedmemory"),
+    REGIONS("/v2/cudasharedmemory"),
     GET_POST("/v2/", other_begin),
 };
 const uint32_t v2_endpoint_count = sizeof v2_endpoints / sizeof *v2_endpoints;

@@ -53,24 +53,37 @@ static enum gemmd_error read_header(struct request *request)
 }
 
 /* A deadline for the body; the request's own timeout is in there. */
-static enum gemmd_error open_product(struct request *request)
+static enum gemmd_error open_call(struct request *request)
 {
     struct gemm_call *gemm = &request->gemm;
     const struct gemm_body_length length = {.known = !request->chunked,
                                             .bytes = request->content_length};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
-    gemm->shapes_inside = true;
+    gemm->shapes_inside = gemm->sends_lse = true;
     gemm->body_format = gemm->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
         gemm->deadline_ns = request->started_ns + timeout_ms * 1000000u;
     return gemm_call_open(gemm, request->daemon, length, &request->fault);
 }
 
+static enum gemmd_error find_model(struct request *request)
+{
+    struct model *model = &request->infer->model;
+    struct gemm_call *gemm = &request->gemm;
+    enum gemmd_error code =
+        model_find(request->daemon, request->name, request->tenant, model, &request->fault);
+    if (code != GEMMD_OK)
+        return code;
+    gemm->operation = model->operation->operation;
+    gemm->operation->init(gemm);
+    gemm->request.dtype = gemm->attention.dtype = model->dtype;
+    return GEMMD_OK;
+}
+
 void infer_begin(struct request *request)
 {
     struct infer_call *call = calloc(1, sizeof *call);
-    request->gemm.operation = &gemm_operation;
-    request->gemm.operation->init(&request->gemm);
+    gemm_operation.init(&request->gemm); /* for the log, should there be no such model */
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
     request->infer = call;
@@ -79,16 +92,13 @@ void infer_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    if (model_find(request->daemon, request->name, request->tenant, &call->model,
-                   &request->fault) != GEMMD_OK ||
-        read_header(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
-        open_product(request) != GEMMD_OK) {
+    if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
+        request_check_daemon(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);
         gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
         return;
     }
-    request->gemm.request.dtype = call->model.dtype;
     request_receive(request, request->gemm.deadline_ns);
 }
 
@@ -122,7 +132,8 @@ void infer_submit(struct request *request)
 void infer_end(struct request *request)
 {
     struct infer_call *call = request->infer;
-    request->gemm.residents.b = NULL; /* the model's */
+    if (call->model.weight != NULL)
+        request->gemm.residents.b = NULL; /* the model's */
     gemm_call_finish(&request->gemm, request->daemon);
     pool_free(request->gemm.memory, call->numbers, call->numbers_bytes);
     call->numbers = NULL;

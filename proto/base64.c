@@ -1,0 +1,37 @@
+#include "proto/base64.h"
+
+#include <string.h>
+
+/* -1: none of the alphabet's. */
+static int value_of(char c)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c == '\0' ? NULL : strchr(alphabet, c);
+    return at == NULL ? -1 : (int)(at - alphabet);
+}
+
+bool base64_read(const char *text, uint64_t length, void *out, uint64_t bytes)
+{
+    unsigned char *to = out;
+    uint32_t bits = 0, count = 0;
+    uint64_t written = 0;
+    const uint64_t padding = (3 - bytes % 3) % 3, groups = bytes / 3 + (padding > 0);
+    if (length % 4 != 0 || length / 4 != groups)
+        return false;
+    for (uint64_t i = 0; i < length - padding; i++) {
+        const int value = value_of(text[i]);
+        if (value < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)value;
+        count += 6;
+        if (count >= 8) {
+            count -= 8;
+            to[written++] = (unsigned char)(bits >> count);
+        }
+    }
+    for (uint64_t i = length - padding; i < length; i++)
+        if (text[i] != '=')
+            return false;
+    return (bits & ((1u << count) - 1)) == 0; /* what is cut off has to be zero */
+}
