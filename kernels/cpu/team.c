@@ -73,9 +73,14 @@ enum gemmd_error team_create(uint32_t size, struct team **out, struct fault *fau
     pthread_cond_init(&team->end, NULL);
     team->size = 1;
 
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* All signals but those for what a thread does itself, which kill where they are blocked: an
+     * operand in a client's memory may be gone (SIGBUS), and who put it there catches that. */
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+    sigset_t others, before;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, &before);
     while (team->size < size) {
         struct member *member = &team->members[team->size - 1];
         *member = (struct member){.team = team, .number = team->size};

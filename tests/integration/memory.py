@@ -43,11 +43,12 @@ class Memory:
 
 
 class Connection(http.client.HTTPConnection):
-    """Over a Unix socket ("unix:PATH"); `fds` go with its first line."""
+    """Over a Unix socket ("unix:PATH", "unix:@NAME"); `fds` go with its first line."""
 
     def __init__(self, address, fds=()):
         super().__init__("localhost", timeout=PATIENCE_S)
-        self.path, self.fds = address.removeprefix("unix:"), list(fds)
+        self.path = address.removeprefix("unix:").replace("@", "\0", 1)
+        self.fds = list(fds)
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -68,3 +69,9 @@ class Connection(http.client.HTTPConnection):
 
     def __exit__(self, *_):
         self.close()
+
+
+def maps(pid, name):
+    """Those of a process that have `name` in their file's."""
+    with open(f"/proc/{pid}/maps", encoding="ascii") as file:
+        return [line for line in file if name in line]
