@@ -151,7 +151,7 @@ static bool allocate(struct bench *bench, void **a, void **b)
 static enum gemmd_error read_request(const struct arguments *arguments,
                                      struct gemm_request *request, struct fault *fault)
 {
-    enum gemmd_error code = parameters_read(request, arguments, fault);
+    enum gemmd_error code = parameters_read_gemm(request, arguments, fault);
     uint64_t *const sides[] = {&request->m, &request->n, &request->k};
     for (int i = 0; i < 3; i++)
         if (*sides[i] == 0)

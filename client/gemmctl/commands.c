@@ -10,6 +10,13 @@ const struct command commands[] = {
      "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
      "  gemmctl gemm A.npy B.npy --async --timeout 10m\n",
      command_gemm},
+    {"attention", FOR_ATTENTION, 1, 3, "Q [K V] [-o O]",
+     "compute O = softmax(scale*Q*K^T + mask)*V",
+     "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
+     "  gemmctl attention qkv.safetensors -o O.safetensors --lse lse.npy\n"
+     "  cat Q.npy K.npy V.npy | gemmctl attention - - - > O.npy\n"
+     "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n",
+     command_attention},
     {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
      "keep a matrix on the daemon; nothing is sent if it is there",
      "  gemmctl tensor put weights W.npy\n"
