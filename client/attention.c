@@ -34,18 +34,19 @@ static enum gemmd_error check_operands(const struct gemmd_attention *attention,
     return GEMMD_OK;
 }
 
-static bool append(struct body *body, const struct attention_request *asked, const void *data,
-                   uint64_t heads, uint64_t length, uint64_t width)
+static bool append(struct body *body, const char *name, const struct attention_request *asked,
+                   const void *data, uint64_t heads, uint64_t length, uint64_t width)
 {
     struct tensor tensor;
-    return data == NULL || (attention_request_tensor(asked, heads, length, width, &tensor) &&
-                            compute_append(body, data, tensor.dtype, tensor.dims, tensor.rank));
+    return data == NULL ||
+           (attention_request_tensor(asked, heads, length, width, &tensor) &&
+            compute_append(body, name, data, tensor.dtype, tensor.dims, tensor.rank));
 }
 
 static bool append_lengths(struct body *body, const struct attention_request *asked,
                            const int32_t *lengths)
 {
-    return lengths == NULL || compute_append(body, lengths, GEMMD_I32, &asked->batch, 1);
+    return lengths == NULL || compute_append(body, NULL, lengths, GEMMD_I32, &asked->batch, 1);
 }
 
 /* In the order of a raw body. */
@@ -58,9 +59,9 @@ static enum gemmd_error write_body(struct gemmd_request *request,
     body_init(body);
     if (append_lengths(body, asked, attention->lens_q) &&
         append_lengths(body, asked, attention->lens_kv) &&
-        append(body, asked, attention->q, asked->heads, asked->sq, asked->d) &&
-        append(body, asked, attention->k, asked->kv_heads, asked->skv, asked->d) &&
-        append(body, asked, attention->v, asked->kv_heads, asked->skv, asked->dv))
+        append(body, "q", asked, attention->q, asked->heads, asked->sq, asked->d) &&
+        append(body, "k", asked, attention->k, asked->kv_heads, asked->skv, asked->d) &&
+        append(body, "v", asked, attention->v, asked->kv_heads, asked->skv, asked->dv))
         return GEMMD_OK;
     return failure_set(error, GEMMD_ERR_USAGE, "sq", "the operands have more than 2^63 bytes");
 }
@@ -122,6 +123,8 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
         write_body(request, &attention, &asked, error) != GEMMD_OK ||
         expect_result(request, &attention, &asked, error) != GEMMD_OK)
         goto refused;
+    request->share.possible = attention.job == 0;
+    request->share.result = attention.with_lse == 0 ? "o" : NULL;
     schedule_submit(request);
     return request;
 

@@ -13,6 +13,7 @@
 enum { BODY_PIECES_MAX = 8 };
 
 struct body_piece {
+    const char *name; /* static; what it is called where it can be in shared memory; else NULL */
     const void *data;
     uint64_t bytes;
 };
@@ -27,7 +28,7 @@ struct body {
 };
 
 void body_init(struct body *body);
-/* Appends a piece. False if there are too many, or the total overflows. */
+/* Appends a piece without a name. False if there are too many, or the total overflows. */
 bool body_append(struct body *body, const void *data, uint64_t bytes);
 /* Copies at most `room` of the next bytes to `out`; 0 at the end. */
 size_t body_read(struct body *body, void *out, size_t room);

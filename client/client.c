@@ -20,6 +20,7 @@ static const struct gemmd_options defaults = {
     .stall_timeout_ms = 30000,
     .retries = 4,
     .max_in_flight = 64,
+    .shared_bytes = UINT64_C(256) << 20,
 };
 
 void gemmd_options_init(struct gemmd_options *options, size_t size)
@@ -46,6 +47,8 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
     use_default(&out->total_timeout_ms, defaults.total_timeout_ms);
     use_default(&out->stall_timeout_ms, defaults.stall_timeout_ms);
     use_default(&out->max_in_flight, defaults.max_in_flight);
+    if (out->shared_bytes == 0)
+        out->shared_bytes = defaults.shared_bytes;
     if (out->url == NULL)
         out->url = secure_getenv("GEMMD_URL");
     if (out->url == NULL || out->url[0] == '\0')
@@ -130,6 +133,10 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
     enum gemmd_error code = endpoint_parse(&client->endpoint, options.url, error);
     if (code == GEMMD_OK)
         code = write_headers(client, options.token, error);
+    if (code == GEMMD_OK && options.shared == GEMMD_SHARED_ALWAYS &&
+        client->endpoint.unix_path == NULL)
+        code = failure_set(error, GEMMD_ERR_USAGE, "shared",
+                           "memory can only be shared over a Unix socket (unix:PATH)");
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         goto no_memory;
     if (code != GEMMD_OK)
@@ -157,6 +164,7 @@ void gemmd_client_free(struct gemmd_client *client)
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
     pool_free(client);
+    share_close(client);
     loop_close(&client->loop);
     for (int kind = 0; kind < HEADERS_COUNT; kind++)
         curl_slist_free_all(client->headers[kind]);

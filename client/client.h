@@ -17,6 +17,7 @@
 #include "client/endpoint.h"
 #include "client/loop.h"
 #include "client/operation.h"
+#include "client/share.h"
 
 struct transfer;
 
@@ -65,6 +66,7 @@ struct gemmd_request {
     char id[64];                     /* X-Request-Id, or "" */
     char etag[ANSWER_ETAG_ROOM];     /* If-None-Match, or "" */
     struct body body;
+    struct share share; /* how it uses shared memory */
     struct sink sink;
     uint64_t deadline_us;
     uint32_t repeats_left;
@@ -83,6 +85,7 @@ struct gemmd_request {
     uint32_t attempts;
     bool ask_first; /* force Expect: a connection broke while the body was sent */
     bool stale;     /* a kept connection turned out to be closed before anything was answered */
+    bool unshared;  /* shared memory was refused: to be sent without it, at once */
     bool fresh;     /* use a new connection */
     uint64_t submitted_us, done_us;
     uint64_t attempted_us; /* when the attempt began */
@@ -102,6 +105,7 @@ struct gemmd_client {
     char *ca_file;
     struct curl_slist *headers[HEADERS_COUNT];
     struct loop loop;
+    struct share_client share;
     uint64_t random;
     struct request_list requests;
     struct request_list queued, running, done;

@@ -54,12 +54,14 @@ enum gemmd_error compute_check_operand(const char *name, const void *data, const
     return GEMMD_OK;
 }
 
-bool compute_append(struct body *body, const void *data, enum gemmd_dtype dtype,
+bool compute_append(struct body *body, const char *name, const void *data, enum gemmd_dtype dtype,
                     const uint64_t *dims, uint32_t rank)
 {
     uint64_t bytes;
-    return size_tensor_bytes(dtype, dims, rank, &bytes) && body_append(body, data, bytes) &&
-           body->bytes <= INT64_MAX;
+    if (!size_tensor_bytes(dtype, dims, rank, &bytes) || !body_append(body, data, bytes))
+        return false;
+    body->pieces[body->count - 1].name = name;
+    return body->bytes <= INT64_MAX;
 }
 
 enum gemmd_error compute_expect(struct gemmd_request *request, const struct tensor *result,

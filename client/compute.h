@@ -20,8 +20,9 @@ enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struc
  * it is not. GEMMD_ERR_USAGE with the name of the operand if it is neither, or both. */
 enum gemmd_error compute_check_operand(const char *name, const void *data, const char *tensor,
                                        struct gemmd_error_info *error);
-/* Appends an operand to the body. False if there is too much of it. */
-bool compute_append(struct body *body, const void *data, enum gemmd_dtype dtype,
+/* Appends an operand to the body, under its name or NULL (struct body_piece). False if there is too
+ * much of it. */
+bool compute_append(struct body *body, const char *name, const void *data, enum gemmd_dtype dtype,
                     const uint64_t *dims, uint32_t rank);
 /* Sets request->expected. GEMMD_ERR_USAGE, with the field `name`, if there is a buffer and it has
  * too little room. */

@@ -40,10 +40,10 @@ static enum gemmd_error write_body(struct gemmd_request *request, const struct g
         return failure_set(error, GEMMD_ERR_USAGE, "c0",
                            "c0 is NULL; it must be an operand, as beta is not 0");
     body_init(body);
-    if ((gemm->a != NULL && !compute_append(body, gemm->a, asked->dtype, a, 3)) ||
-        (gemm->b != NULL && !compute_append(body, gemm->b, asked->dtype, b, 3)) ||
-        (asked->bias && !compute_append(body, gemm->bias, asked->out, &asked->n, 1)) ||
-        (asked->beta != 0 && !compute_append(body, gemm->c0, asked->out, c0, 3)))
+    if ((gemm->a != NULL && !compute_append(body, "a", gemm->a, asked->dtype, a, 3)) ||
+        (gemm->b != NULL && !compute_append(body, "b", gemm->b, asked->dtype, b, 3)) ||
+        (asked->bias && !compute_append(body, "bias", gemm->bias, asked->out, &asked->n, 1)) ||
+        (asked->beta != 0 && !compute_append(body, "c0", gemm->c0, asked->out, c0, 3)))
         return failure_set(error, GEMMD_ERR_USAGE, "m", "the operands have more than 2^63 bytes");
     return GEMMD_OK;
 }
@@ -131,6 +131,8 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
     if (write_body(request, &gemm, &asked, error) != GEMMD_OK ||
         expect_result(request, &gemm, &asked, error) != GEMMD_OK)
         goto refused;
+    request->share.possible = gemm.job == 0;
+    request->share.result = gemm.store == NULL ? "c" : NULL;
     schedule_submit(request);
     return request;
 

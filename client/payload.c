@@ -34,6 +34,9 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
 {
     struct sink *sink = &request->sink;
     uint64_t bytes = request->expected.bytes;
+    /* What is put into shared memory does not come. */
+    const bool placed = request->share.used && request->share.result != NULL;
+    const uint64_t coming = placed ? 0 : bytes;
     if (answer->tensors) {
         unpack_begin(sink);
         return GEMMD_OK;
@@ -41,12 +44,12 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
     if (request->expected.lse_bytes > 0)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer is no safetensors file, which lse was to come in");
-    if (answer->has_length && answer->length != bytes)
+    if (answer->has_length && answer->length != coming)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes where the result has %llu",
-                           (unsigned long long)answer->length, (unsigned long long)bytes);
+                           (unsigned long long)answer->length, (unsigned long long)coming);
     sink->kind = SINK_DATA;
-    sink->wanted = bytes;
+    sink->wanted = coming;
     return payload_make_room(request, &sink->data, bytes);
 }
 

@@ -13,7 +13,7 @@
 
 /* The sizes that structures began with, below which one is none of ours. */
 enum {
-    GEMMD_OPTIONS_SIZE_0_1 = sizeof(struct gemmd_options),
+    GEMMD_OPTIONS_SIZE_0_1 = offsetof(struct gemmd_options, shared_bytes),
     GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
     GEMMD_ATTENTION_SIZE_0_1 = sizeof(struct gemmd_attention),
     GEMMD_CALL_SIZE_0_1 = sizeof(struct gemmd_call),

@@ -194,6 +194,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         .timing = answer->timing,
         .elapsed_ms = (double)(request->done_us - request->submitted_us) / 1000,
     };
+    result.shared = request->share.used;
     result.lse = lse_of(sink, &result.lse_bytes);
     _Static_assert(sizeof result.dims == sizeof answer->dims, "one rank");
     _Static_assert(sizeof result.kernel == sizeof answer->kernel, "one length of names");
@@ -228,7 +229,7 @@ enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemm
 void gemmd_request_progress(const struct gemmd_request *request, struct gemmd_progress *progress)
 {
     *progress = (struct gemmd_progress){
-        .sent = request->body.position,
+        .sent = request->share.used ? request->body.bytes : request->body.position,
         .to_send = request->body.bytes,
         .received = request->sink.bytes,
         .to_receive = request->expected.bytes + request->expected.lse_bytes,

@@ -42,6 +42,7 @@ static struct request_list *list_of_done(struct gemmd_request *request)
 static void finish(struct gemmd_request *request)
 {
     leave_list(request);
+    share_release(request);
     request->state = REQUEST_DONE;
     request->done_us = loop_now_us();
     request->error.attempts = request->attempts;
@@ -151,7 +152,10 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
         return;
     }
     uint64_t resume_us = UINT64_MAX;
-    if (request->stale) {
+    if (request->unshared) {
+        request->unshared = false;
+        resume_us = 0;
+    } else if (request->stale) {
         /* Nobody's failure, and no repeat: the daemon closes what is idle for long. */
         request->stale = false;
         request->fresh = true;

@@ -33,6 +33,11 @@ static void write_url(struct transfer *transfer, const struct gemmd_request *req
 {
     const struct operation *operation = request->operation;
     const char *base = request->client->endpoint.base;
+    char shared[SHARE_BASE_MAX];
+    if (request->share.used) {
+        share_base(request, shared);
+        base = shared;
+    }
     if (operation->time_parameter == NULL) {
         snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
         return;
@@ -58,7 +63,7 @@ static struct curl_slist *write_headers(struct transfer *transfer,
                                         const struct gemmd_request *request)
 {
     const struct operation *operation = request->operation;
-    bool asks = request->body.bytes > ASK_BYTES || request->ask_first;
+    bool asks = !request->share.used && (request->body.bytes > ASK_BYTES || request->ask_first);
     enum headers kind = operation->headers;
     if (asks && (kind == HEADERS_SEND || kind == HEADERS_SEND_FOR_TENSORS))
         kind++;
@@ -70,6 +75,11 @@ static struct curl_slist *write_headers(struct transfer *transfer,
         list = put_before(transfer, list, "If-None-Match", request->etag);
     if (operation->prefers_async)
         list = put_before(transfer, list, "Prefer", "respond-async");
+    if (request->share.used) {
+        char places[MEMORY_HEADER_MAX];
+        memory_header_write(&request->share.places, places);
+        list = put_before(transfer, list, MEMORY_HEADER, places);
+    }
     return list;
 }
 
@@ -91,6 +101,7 @@ static const char *join(struct transfer *transfer, struct body *body)
 static bool set_method(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
+    struct body *body = share_body(request);
     const char *method = request->operation->method;
     bool is_get = strcmp(method, "GET") == 0, is_head = strcmp(method, "HEAD") == 0;
     bool is_post = strcmp(method, "POST") == 0;
@@ -100,8 +111,22 @@ static bool set_method(struct transfer *transfer, struct gemmd_request *request)
         return SET(CURLOPT_NOBODY, 1L);
     if (!request->operation->sends)
         return SET(CURLOPT_HTTPGET, 1L);
-    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join(transfer, &request->body)) &&
-           SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.bytes);
+    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join(transfer, body)) &&
+           SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->bytes);
+}
+
+/* Connections for shared memory begin with it. */
+static bool set_connecting(struct transfer *transfer, struct gemmd_request *request)
+{
+    CURL *easy = transfer->easy;
+    transfer->opened = -1;
+    if (request->share.used)
+        return SET(CURLOPT_OPENSOCKETFUNCTION, share_open_socket) &&
+               SET(CURLOPT_OPENSOCKETDATA, transfer) &&
+               SET(CURLOPT_PREREQFUNCTION, share_before_request) &&
+               SET(CURLOPT_PREREQDATA, transfer);
+    return SET(CURLOPT_OPENSOCKETFUNCTION, loop_open_socket) &&
+           SET(CURLOPT_OPENSOCKETDATA, &request->client->loop) && SET(CURLOPT_PREREQFUNCTION, NULL);
 }
 
 static bool prepare(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
@@ -110,13 +135,18 @@ static bool prepare(struct transfer *transfer, struct gemmd_request *request, ui
     write_url(transfer, request, now_us);
     return SET(CURLOPT_URL, transfer->url) &&
            SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) &&
-           SET(CURLOPT_FRESH_CONNECT, (long)request->fresh) && set_method(transfer, request);
+           SET(CURLOPT_FRESH_CONNECT, (long)request->fresh) && set_connecting(transfer, request) &&
+           set_method(transfer, request);
 }
 
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
 {
     struct gemmd_client *client = request->client;
-    bool bulk = request->body.bytes >= BULK_BYTES || request->expected.bytes >= BULK_BYTES;
+    enum gemmd_error shared = share_begin(request);
+    if (shared != GEMMD_OK)
+        return shared;
+    bool bulk = !request->share.used &&
+                (request->body.bytes >= BULK_BYTES || request->expected.bytes >= BULK_BYTES);
     struct transfer *transfer = pool_take(client, bulk);
     if (transfer == NULL)
         return verdict_no_memory(request);
@@ -126,7 +156,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     transfer->curl_error[0] = '\0';
     transfer->document_bytes = 0;
     answer_init(&transfer->answer);
-    body_seek(&request->body, 0);
+    body_seek(share_body(request), 0);
     request->sink.bytes = 0;
     request->sink.kind = SINK_NONE;
     if (!prepare(transfer, request, now_us) ||
@@ -152,7 +182,7 @@ static void note_loss(struct gemmd_request *request, CURLcode result)
         request->stale = true;
     /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
      * Asked before the body, it is heard. */
-    else if (request->body.position > 0)
+    else if (share_body(request)->position > 0)
         request->ask_first = true;
 }
 
@@ -162,6 +192,8 @@ enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result)
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
     enum gemmd_error code = verdict_of(request, result);
     note_loss(request, result);
+    const struct answer *answer = &transfer->answer;
+    request->unshared = share_end(request, answer->complete ? answer->status : 0);
     if (code == GEMMD_OK)
         request->answer = transfer->answer;
     else
@@ -177,6 +209,7 @@ void transfer_abort(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
+    (void)share_end(request, 0);
     request->transfer = NULL;
     pool_give(request->client, transfer);
 }
@@ -192,5 +225,6 @@ bool transfer_should_move(const struct gemmd_request *request)
 {
     curl_off_t sent = 0;
     curl_easy_getinfo(request->transfer->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-    return (uint64_t)sent < request->body.bytes || request->transfer->answer.status >= 200;
+    const struct body *body = request->share.used ? &request->share.rest : &request->body;
+    return (uint64_t)sent < body->bytes || request->transfer->answer.status >= 200;
 }

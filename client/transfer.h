@@ -6,18 +6,19 @@
 
 #include "client/client.h"
 
-enum { HEADER_LINES_MAX = 3 };
+enum { HEADER_LINES_MAX = 4 };
 
 /* One in front of the client's. */
 struct header_line {
     struct curl_slist node;
-    char text[96];
+    char text[MEMORY_HEADER_MAX + 32];
 };
 
 struct transfer {
     struct transfer *next; /* in a list of idle ones */
     CURL *easy;
     bool bulk;
+    int opened; /* a connection for shared memory that has no first line yet; -1: none */
     struct gemmd_request *request; /* NULL while idle */
     struct answer answer;
     bool accepted;            /* the operation's accept agreed */

@@ -96,6 +96,8 @@ static enum gemmd_error completed(struct gemmd_request *request)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes where the result has %llu",
                            (unsigned long long)sink->bytes, (unsigned long long)sink->wanted);
+    if (sink->kind == SINK_DATA)
+        share_collect(request);
     if (sink->kind == SINK_NONE && operation->conclude != NULL)
         return operation->conclude(request, &transfer->answer, transfer->document,
                                    transfer->document_bytes);

@@ -109,6 +109,13 @@ GEMMD_API void gemmd_free(void *memory);
 
 /* ---- Clients --------------------------------------------------------------------------------- */
 
+/* Whether operands and results go through memory that the daemon shares (over a Unix socket). */
+enum gemmd_shared {
+    GEMMD_SHARED_AUTO,  /* where the daemon takes it and it is worth it */
+    GEMMD_SHARED_NEVER, /* through the socket */
+    GEMMD_SHARED_ALWAYS /* or fail; jobs go through the socket all the same */
+};
+
 /* Zero, or NULL, means the default everywhere but in `retries`. */
 struct gemmd_options {
     size_t size;
@@ -125,6 +132,9 @@ struct gemmd_options {
     uint32_t retries;            /* default 4; 0: none */
     uint32_t max_in_flight;      /* connections, each with one request on it; default 64. Further
                                     requests wait in the client */
+    uint64_t shared_bytes;       /* most memory that is shared; default 256 MiB. In use once needed,
+                                    but a GPU pins all of it */
+    enum gemmd_shared shared;
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_options). */
@@ -136,6 +146,21 @@ GEMMD_API struct gemmd_client *gemmd_client_new(const struct gemmd_options *opti
                                                 struct gemmd_error_info *error);
 /* Cancels and releases the client's requests, whose handles die with it, then the client. */
 GEMMD_API void gemmd_client_free(struct gemmd_client *client);
+
+/* ---- Shared memory --------------------------------------------------------------------------- */
+
+/* On a client of a Unix socket, operands and results go through memory that the daemon reads and
+ * writes where it lies, if it takes that (its --shm-memfd): they are copied into a part of
+ * `shared_bytes`, the result out of it. What lies in memory from gemmd_memory_alloc() is not copied
+ * at all. The daemon may write to a result for as long as it computes, which is longer than a
+ * request that was cancelled or ran out of time. */
+
+/* New memory for operands and results, aligned to 64, shared with the daemon if it can be, ordinary
+ * memory if not; good until the client is released. NULL: GEMMD_ERR_OUT_OF_MEMORY. */
+GEMMD_API void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
+                                   struct gemmd_error_info *error);
+/* No request may use it any more. NULL is allowed. */
+GEMMD_API void gemmd_memory_free(struct gemmd_client *client, void *memory);
 
 /* ---- Products -------------------------------------------------------------------------------- */
 
@@ -225,6 +250,7 @@ struct gemmd_result {
     float *lse; /* of an attention, if it was asked for: the caller's buffer, or a new one as `data`
                    is; else NULL */
     uint64_t lse_bytes;
+    int32_t shared; /* 1 if it went through shared memory */
 };
 
 /* Zeroes the structure; `size` is sizeof(struct gemmd_result). */
