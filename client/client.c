@@ -20,7 +20,6 @@ static const struct gemmd_options defaults = {
     .stall_timeout_ms = 30000,
     .retries = 4,
     .max_in_flight = 64,
-    .shared_bytes = UINT64_C(256) << 20,
 };
 
 void gemmd_options_init(struct gemmd_options *options, size_t size)
@@ -47,8 +46,6 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
     use_default(&out->total_timeout_ms, defaults.total_timeout_ms);
     use_default(&out->stall_timeout_ms, defaults.stall_timeout_ms);
     use_default(&out->max_in_flight, defaults.max_in_flight);
-    if (out->shared_bytes == 0)
-        out->shared_bytes = defaults.shared_bytes;
     if (out->url == NULL)
         out->url = secure_getenv("GEMMD_URL");
     if (out->url == NULL || out->url[0] == '\0')

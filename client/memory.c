@@ -66,6 +66,11 @@ void memory_free(struct memory *memory)
     free(memory);
 }
 
+uint64_t memory_bytes(const struct memory *memory)
+{
+    return memory->bytes;
+}
+
 int memory_fd(const struct memory *memory)
 {
     return memory->fd;

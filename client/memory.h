@@ -17,6 +17,7 @@ struct memory;
 struct memory *memory_new(uint64_t bytes, uint32_t number);
 void memory_free(struct memory *memory); /* NULL is allowed */
 
+uint64_t memory_bytes(const struct memory *memory);
 int memory_fd(const struct memory *memory);
 uint32_t memory_number(const struct memory *memory);
 /* A block, with whatever was in it before; NULL: there is no room. */

@@ -14,7 +14,14 @@
 /* Below this, a body that is sent at one go is no slower. */
 #define WORTH_BYTES (UINT64_C(256) * 1024)
 
-enum { ALIGNMENT = 64, ALLOC_ALIGNMENT = 64 };
+/* A memory whose size is not given begins with the first, and is replaced by larger ones up to the
+ * second: a GPU pins all of it, used or not. */
+#define FIRST_BYTES (UINT64_C(64) << 20)
+#define GROWN_BYTES (UINT64_C(1) << 30)
+#define SIZE_STEP (UINT64_C(2) << 20)
+
+/* SLACK: what aligning all parts of a request can add. */
+enum { ALIGNMENT = 64, ALLOC_ALIGNMENT = 64, SLACK = ALIGNMENT * (BODY_PIECES_MAX + 1) };
 
 /* ---- the client's memory ---- */
 
@@ -31,19 +38,54 @@ static void sweep(struct share_client *share)
     share->worn_count = kept;
 }
 
-/* The memory that new requests use; NULL if there is none to be had. */
-static struct memory *memory_of(struct gemmd_client *client)
+/* How large the next memory is to be, for something that takes `needed` bytes; 0: it cannot be. */
+static uint64_t next_size(const struct gemmd_client *client, uint64_t needed)
+{
+    const struct memory *memory = client->share.memory;
+    uint64_t bytes = memory != NULL ? 2 * memory_bytes(memory) : FIRST_BYTES;
+    if (client->options.shared_bytes != 0)
+        return client->options.shared_bytes;
+    if (bytes < needed && !size_align(needed, SIZE_STEP, &bytes))
+        return 0;
+    if (client->options.shared != GEMMD_SHARED_ALWAYS && bytes > GROWN_BYTES)
+        bytes = needed > GROWN_BYTES ? 0 : GROWN_BYTES;
+    return bytes;
+}
+
+/* A new memory in place of the one there is, which goes when its blocks have come back. */
+static struct memory *replace(struct gemmd_client *client, uint64_t bytes)
 {
     struct share_client *share = &client->share;
-    const uint32_t most = sizeof share->worn / sizeof share->worn[0];
     sweep(share);
-    if (share->memory != NULL && memory_is_worn(share->memory) && share->worn_count < most) {
+    if (bytes == 0 || share->worn_count == sizeof share->worn / sizeof share->worn[0])
+        return NULL;
+    struct memory *memory = memory_new(bytes, share->made_count++);
+    if (memory == NULL)
+        return NULL;
+    if (share->memory != NULL)
         share->worn[share->worn_count++] = share->memory;
-        share->memory = NULL;
-    }
-    if (share->memory == NULL)
-        share->memory = memory_new(client->options.shared_bytes, share->made_count++);
-    return share->memory;
+    share->memory = memory;
+    return memory;
+}
+
+/* The memory that new requests use; NULL if there is none to be had. */
+static struct memory *memory_of(struct gemmd_client *client, uint64_t needed)
+{
+    struct memory *memory = client->share.memory;
+    if (memory == NULL)
+        return replace(client, next_size(client, needed));
+    if (memory_is_worn(memory))
+        return replace(client, memory_bytes(memory));
+    return memory;
+}
+
+/* A larger one, if its size is the library's to choose. */
+static struct memory *grow(struct gemmd_client *client, uint64_t needed)
+{
+    const uint64_t bytes = next_size(client, needed);
+    return client->options.shared_bytes == 0 && bytes > memory_bytes(client->share.memory)
+               ? replace(client, bytes)
+               : NULL;
 }
 
 void share_close(struct gemmd_client *client)
@@ -64,9 +106,11 @@ void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
                          struct gemmd_error_info *error)
 {
     void *block = NULL;
-    struct memory *memory = can_share(client) ? memory_of(client) : NULL;
+    struct memory *memory = can_share(client) ? memory_of(client, bytes) : NULL;
     failure_clear(error);
     if (memory != NULL)
+        block = memory_take(memory, bytes);
+    if (memory != NULL && block == NULL && (memory = grow(client, bytes)) != NULL)
         block = memory_take(memory, bytes);
     if (block == NULL && posix_memalign(&block, ALLOC_ALIGNMENT, bytes > 0 ? bytes : 1) != 0) {
         block = NULL;
@@ -171,8 +215,8 @@ static enum gemmd_error cannot(struct gemmd_request *request, uint64_t bytes)
     if (client->options.shared != GEMMD_SHARED_ALWAYS)
         return GEMMD_OK; /* without, then */
     return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, "shared_bytes",
-                       "%llu bytes of shared memory are needed and not free; the client has %llu",
-                       (unsigned long long)bytes, (unsigned long long)client->options.shared_bytes);
+                       "%llu bytes of shared memory are needed and not to be had",
+                       (unsigned long long)bytes);
 }
 
 enum gemmd_error share_begin(struct gemmd_request *request)
@@ -188,12 +232,17 @@ enum gemmd_error share_begin(struct gemmd_request *request)
         share->used = true;
         return GEMMD_OK;
     }
-    struct memory *memory = memory_of(client);
+    struct memory *memory = memory_of(client, 0);
     if (memory == NULL || !measure(request, memory, &copied, &worth))
         return cannot(request, copied);
     if (!worth)
         return GEMMD_OK;
-    if (copied > 0) {
+    if (copied > 0)
+        share->block = memory_take(memory, copied);
+    if (copied > 0 && share->block == NULL) {
+        memory = grow(client, request->body.bytes + request->expected.bytes + SLACK);
+        if (memory == NULL || !measure(request, memory, &copied, &worth))
+            return cannot(request, copied);
         share->block = memory_take(memory, copied);
         if (share->block == NULL)
             return cannot(request, copied);

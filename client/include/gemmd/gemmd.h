@@ -132,8 +132,9 @@ struct gemmd_options {
     uint32_t retries;            /* default 4; 0: none */
     uint32_t max_in_flight;      /* connections, each with one request on it; default 64. Further
                                     requests wait in the client */
-    uint64_t shared_bytes;       /* most memory that is shared; default 256 MiB. In use once needed,
-                                    but a GPU pins all of it */
+    uint64_t shared_bytes;       /* of the memory that is shared, which a GPU pins as a whole; to be
+                                    set where gemmd_memory_alloc() is used. Default: as much as
+                                    requests turn out to need, 1 GiB at most */
     enum gemmd_shared shared;
 };
 
@@ -150,8 +151,8 @@ GEMMD_API void gemmd_client_free(struct gemmd_client *client);
 /* ---- Shared memory --------------------------------------------------------------------------- */
 
 /* On a client of a Unix socket, operands and results go through memory that the daemon reads and
- * writes where it lies, if it takes that (its --shm-memfd): they are copied into a part of
- * `shared_bytes`, the result out of it. What lies in memory from gemmd_memory_alloc() is not copied
+ * writes where it lies, if it takes that (its --shm-memfd): they are copied there, the result
+ * from there. What lies in memory from gemmd_memory_alloc() is not copied
  * at all. The daemon may write to a result for as long as it computes, which is longer than a
  * request that was cancelled or ran out of time. */
 
