@@ -330,11 +330,13 @@ curl_socket_t share_open_socket(void *user, curlsocktype purpose, struct curl_so
     return transfer->opened;
 }
 
-/* libcurl gives a transfer the connection that was opened for it. */
+/* libcurl gives a transfer the connection that was opened for it. It sends a request again by
+ * itself if a connection that it had kept turns out to be closed. */
 int share_before_request(void *user, char *peer, char *own, int peer_port, int own_port)
 {
     struct transfer *transfer = user;
     const int fd = transfer->opened;
+    transfer->request->share.lost |= transfer->issued++ > 0;
     (void)peer;
     (void)own;
     (void)peer_port;

@@ -120,6 +120,7 @@ static bool set_connecting(struct transfer *transfer, struct gemmd_request *requ
 {
     CURL *easy = transfer->easy;
     transfer->opened = -1;
+    transfer->issued = 0;
     if (request->share.used)
         return SET(CURLOPT_OPENSOCKETFUNCTION, share_open_socket) &&
                SET(CURLOPT_OPENSOCKETDATA, transfer) &&

@@ -18,7 +18,8 @@ struct transfer {
     struct transfer *next; /* in a list of idle ones */
     CURL *easy;
     bool bulk;
-    int opened; /* a connection for shared memory that has no first line yet; -1: none */
+    uint32_t issued; /* how often it was sent in this attempt; of those that share memory */
+    int opened;      /* a connection for shared memory that has no first line yet; -1: none */
     struct gemmd_request *request; /* NULL while idle */
     struct answer answer;
     bool accepted;            /* the operation's accept agreed */

@@ -126,7 +126,7 @@ static enum gemmd_error take_input(struct decoding *decoding, const json_t *obje
     const bool shared = names_shared_memory(parameters);
     if ((data != NULL) + (size != NULL) + shared != 1)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "input '%s': it must have either data, or the parameter binary_data_size, "
+                         "input '%s': it must have either data or the parameter binary_data_size "
                          "or a shared memory region",
                          input->name);
     if (shared) {

@@ -5,11 +5,11 @@ _gemmctl() {
     local current previous word i command="" group="" words="" files=""
     local common="--url --token-file --ca-file --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
-        --kernel --verify --priority --json"
+        --kernel --verify --priority --json --shm --no-shm"
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
         --heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap
-        --lens-q --lens-kv --lse --kernel --priority --json"
+        --lens-q --lens-kv --lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
     local commands="gemm attention tensor job bench info metrics ready help"

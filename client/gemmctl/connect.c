@@ -36,6 +36,15 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
     client_options.url = arguments->values[OPTION_URL];
     client_options.ca_file = arguments->values[OPTION_CA_FILE];
     client_options.max_in_flight = in_flight;
+    const bool shm = option_flag(arguments, OPTION_SHM),
+               no_shm = option_flag(arguments, OPTION_NO_SHM);
+    if (shm && no_shm) {
+        *exit_code = fail_usage(context, "--shm and --no-shm exclude each other; choose one");
+        return NULL;
+    }
+    client_options.shared = shm      ? GEMMD_SHARED_ALWAYS
+                            : no_shm ? GEMMD_SHARED_NEVER
+                                     : GEMMD_SHARED_AUTO;
     const char *token_file = arguments->values[OPTION_TOKEN_FILE];
     /* A job's time is not that of handing it in; gemm reads it. */
     bool is_job = option_flag(arguments, OPTION_ASYNC);

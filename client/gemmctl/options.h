@@ -107,6 +107,10 @@ enum {
       "print how long each stage took in the daemon")                                              \
     X(JSON, "json", 0, NULL, FOR_COMPUTED | FOR_TENSORS | FOR_JOBS | FOR_INFO, 0,                  \
       "print JSON on standard output")                                                             \
+    X(SHM, "shm", 0, NULL, FOR_COMPUTING | FOR_BENCH, 0,                                           \
+      "through memory shared with the daemon, whatever the size, or fail; needs unix:PATH")        \
+    X(NO_SHM, "no-shm", 0, NULL, FOR_COMPUTING | FOR_BENCH, 0,                                     \
+      "never so; default: where the daemon takes it and it is worth it")                           \
     X(URL, "url", 'u', "URL", FOR_ALL, 0,                                                          \
       "http://HOST:PORT, https://HOST:PORT or unix:PATH; default: GEMMD_URL, else "                \
       "http://127.0.0.1:8080")                                                                     \

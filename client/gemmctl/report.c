@@ -35,6 +35,8 @@ static void print_json(const struct gemmd_result *result, const char *path, cons
                   (json_int_t)result->bytes, "kernel", result->kernel, "batch", (int)result->batch,
                   "attempts", (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
                   result->elapsed_ms, "timing_ms", timing);
+    if (root != NULL && result->shared)
+        json_object_set_new(root, "shared", json_true());
     if (root != NULL && result->verified)
         json_object_set_new(
             root, "verify",
@@ -66,6 +68,8 @@ static void print_line(const struct gemmd_result *result, const char *path)
     fprintf(stderr, " in %.3f ms", result->elapsed_ms);
     if (result->verified)
         fprintf(stderr, ", verified (residual %.3g)", result->residual);
+    if (result->shared)
+        fprintf(stderr, ", through shared memory");
     if (result->attempts > 1)
         fprintf(stderr, ", %u attempts", result->attempts);
     fputc('\n', stderr);

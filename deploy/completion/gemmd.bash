@@ -17,7 +17,7 @@ _gemmd() {
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
-        --tensor-bytes | --max-body | --max-result | --max-json | --queue-requests | \
+        --tensor-bytes | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --queue-requests | \
         --queue-bytes | --tenant-requests | --tenant-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
         --min-body-rate | --job-ttl | --max-wait | --drain-delay | --drain-timeout)
@@ -28,7 +28,9 @@ _gemmd() {
             --listen --io-threads --max-connections --max-connections-per-address
             --connection-buffer --bulk-connections --bulk-buffer --token-file --backend
             --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
-            --device-bytes --tensor-bytes --max-body --max-result --max-json
+            --device-bytes --tensor-bytes --shm-memfd --no-shm-memfd --shm-system
+            --no-shm-system --shm-cuda --no-shm-cuda --shm-bytes --shm-regions --max-body
+            --max-result --max-json
             --queue-requests --queue-bytes --tenant-requests --tenant-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --job-ttl --max-wait --drain-delay

@@ -102,7 +102,7 @@ const struct config_option config_options[] = {
              "(/v2/cudasharedmemory)."},
     {SETTING("shm-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(shm_bytes), .min = 1,
      .max = BYTES_MAX, .standard = "4G", .placeholder = "SIZE",
-     .help = "Memory of clients' in use at a time; a GPU pins it."},
+     .help = "Client memory in use at a time; a GPU pins it."},
     {SETTING("shm-regions", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(shm_regions),
      .min = 1, .max = 4096, .standard = "256", .placeholder = "N",
      .help = "How many memories that may be, and how many names they may have."},

@@ -60,7 +60,7 @@ static void check_answer(const struct oip_request *request)
     MUST(tensor_init(&tensor, GEMMD_F32, dims, 2, NULL));
     json_text_start(&json, text, sizeof text);
     oip_answer_begin(&json, "gemm_fp32", request->id);
-    oip_answer_output(&json, &(struct oip_answer_output){"C", &tensor, true});
+    oip_answer_output(&json, &(struct oip_answer_output){"C", &tensor, true, false});
     MUST(oip_answer_end(&json) > 0);
 }
 

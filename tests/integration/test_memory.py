@@ -211,8 +211,7 @@ def test_limits(daemon):
 
 
 def test_off(start, tmp_path, memory):
-    daemon = start("--shm-memfd", "false",
-                   listen=("127.0.0.1:0", f"unix:{tmp_path}/s"))
+    daemon = start("--no-shm-memfd", listen=("127.0.0.1:0", f"unix:{tmp_path}/s"))
     before = daemon.descriptors()
     with Connection(daemon.addresses[1], [memory.fd]) as connection:
         assert_problem(Answer(connection.post(SQUARE, **header({"a": 0, "b": 0}))), 501, "is off")

@@ -48,7 +48,7 @@ class Region:
 
 @pytest.fixture(scope="module")
 def daemon(gemmd):
-    daemon = Daemon(gemmd, "--shm-system", "true", "--shm-cuda", "true", "--shm-bytes", "64M",
+    daemon = Daemon(gemmd, "--shm-system", "--shm-cuda", "--shm-bytes", "64M",
                     "--shm-regions", "8", listen=("127.0.0.1:0", f"unix:@gemmd-test-{uuid.uuid4().hex}"))
     try:
         daemon.wait_until_listening(2).wait_until_ready()
@@ -368,7 +368,7 @@ def test_tenants(start, tmp_path, region):
     tokens = tmp_path / "tokens"
     tokens.write_text("one:first-token\nother:second-token\n")
     tokens.chmod(0o600)
-    daemon = start("--shm-system", "true", "--token-file", tokens)
+    daemon = start("--shm-system", "--token-file", tokens)
     here = region(4096)
     here.put(np.arange(4, dtype=np.float32))
 

@@ -22,6 +22,8 @@ static enum gemmd_error decode(const void *body, uint64_t bytes, uint64_t json_b
     ck_assert_msg(code == GEMMD_OK || fault->detail[0] != '\0', "a failure without a sentence");
     for (uint32_t i = 0; i < request->input_count; i++) {
         struct oip_input *input = &request->inputs[i];
+        if (input->region.name[0] != '\0')
+            continue; /* it is not there */
         if (input->binary)
             input->data = (const char *)body + ((const char *)input->data - exact);
         else
@@ -96,6 +98,32 @@ START_TEST(json_and_binary_can_be_mixed)
 }
 END_TEST
 
+/* Parts of regions, which are not behind the JSON. */
+START_TEST(tensors_can_be_in_shared_memory)
+{
+    static const char body[] =
+        "{\"inputs\":[{\"name\":\"A\",\"shape\":[2],\"datatype\":\"FP32\",\"parameters\":{"
+        "\"shared_memory_region\":\"in\",\"shared_memory_byte_size\":8,"
+        "\"shared_memory_offset\":9223372036854775807}}],\"outputs\":[{\"name\":\"C\","
+        "\"parameters\":{\"binary_data\":false,\"shared_memory_region\":\"out\","
+        "\"shared_memory_byte_size\":0}}],\"parameters\":{\"binary_data_output\":true}}";
+    const uint64_t bytes = sizeof body - 1;
+    struct oip_request request;
+    struct fault fault;
+    ck_assert_msg(decode(body, bytes, bytes, &request, &fault) == GEMMD_OK, "%s", fault.detail);
+    const struct oip_input *input = &request.inputs[0];
+    ck_assert_str_eq(input->region.name, "in");
+    ck_assert_uint_eq(input->region.offset, INT64_MAX);
+    ck_assert_uint_eq(input->bytes, 8);
+    ck_assert(input->binary);
+    ck_assert_ptr_null(input->data);
+    ck_assert_str_eq(request.outputs[0].region.name, "out");
+    ck_assert_uint_eq(request.outputs[0].region.bytes, 0);
+    ck_assert_uint_eq(request.outputs[0].region.offset, 0);
+    ck_assert(!request.outputs[0].binary);
+}
+END_TEST
+
 #define INPUT(members) "{\"inputs\":[{\"name\":\"A\",\"datatype\":\"FP32\"," members "}]}"
 #define ONE "{\"name\":\"A\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1]}"
 
@@ -137,8 +165,8 @@ static const struct {
      "0 bytes of the body are left"},
     {INPUT("\"shape\":[1],\"parameters\":{\"binary_data_size\":18446744073709551616}"),
      GEMMD_ERR_MALFORMED, "integer"},
-    {INPUT("\"shape\":[1],\"parameters\":{\"shared_memory_region\":\"r\"}"),
-     GEMMD_ERR_NOT_IMPLEMENTED, "shared memory"},
+    {INPUT("\"shape\":[1],\"parameters\":{\"shared_memory_region\":\"r\"}"), GEMMD_ERR_MALFORMED,
+     "shared memory is"},
     {"{\"id\":7,\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED, "id must be"},
     {"{\"id\":\"\\u0000\",\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED, "not JSON"},
     {"{\"parameters\":[],\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED, "not an object"},
@@ -158,7 +186,7 @@ static const struct {
      GEMMD_ERR_NOT_IMPLEMENTED, "classification"},
     {"{\"outputs\":[{\"name\":\"C\",\"parameters\":{\"shared_memory_region\":\"r\"}}],\"inputs\":"
      "[" ONE "]}",
-     GEMMD_ERR_NOT_IMPLEMENTED, "shared memory"},
+     GEMMD_ERR_MALFORMED, "shared memory is"},
     {"{\"inputs\":[{\"parameters\":{\"a\":{\"b\":1}}}]}", GEMMD_ERR_MALFORMED, "nests deeper"},
     {"{\"inputs\":[" ONE "," ONE "," ONE "," ONE "," ONE "," ONE "," ONE "," ONE "," ONE "]}",
      GEMMD_ERR_MALFORMED, "more than the 16 arrays"},
@@ -251,7 +279,7 @@ START_TEST(answers_are_exact)
         "12}}]}";
     json_text_start(&json, out, sizeof out);
     oip_answer_begin(&json, "gemm_bf16", "a\"b");
-    oip_answer_output(&json, &(struct oip_answer_output){"C", &halves, true});
+    oip_answer_output(&json, &(struct oip_answer_output){"C", &halves, true, false});
     ck_assert_uint_eq(oip_answer_end(&json), sizeof binary - 1);
     ck_assert_str_eq(out, binary);
 
@@ -262,12 +290,21 @@ START_TEST(answers_are_exact)
         "12}}]}";
     json_text_start(&json, out, sizeof out);
     oip_answer_begin(&json, "linear.W", "");
-    oip_answer_output(&json, &(struct oip_answer_output){"Y", &doubles, false});
+    oip_answer_output(&json, &(struct oip_answer_output){"Y", &doubles, false, false});
     json_text_raw(&json, "1,2");
     oip_answer_numbers_end(&json);
-    oip_answer_output(&json, &(struct oip_answer_output){"Z", &halves, true});
+    oip_answer_output(&json, &(struct oip_answer_output){"Z", &halves, true, false});
     ck_assert_uint_eq(oip_answer_end(&json), sizeof text - 1);
     ck_assert_str_eq(out, text);
+
+    static const char elsewhere[] =
+        "{\"model_name\":\"linear.W\",\"model_version\":\"1\",\"outputs\":[{"
+        "\"name\":\"Y\",\"datatype\":\"FP64\",\"shape\":[2,3]}]}";
+    json_text_start(&json, out, sizeof out);
+    oip_answer_begin(&json, "linear.W", "");
+    oip_answer_output(&json, &(struct oip_answer_output){"Y", &doubles, false, true});
+    ck_assert_uint_eq(oip_answer_end(&json), sizeof elsewhere - 1);
+    ck_assert_str_eq(out, elsewhere);
 }
 END_TEST
 
@@ -285,8 +322,8 @@ START_TEST(any_answer_has_room)
         tensor.dims[i] = UINT64_MAX;
     json_text_start(&json, out, sizeof out);
     oip_answer_begin(&json, model, id);
-    oip_answer_output(&json, &(struct oip_answer_output){"LSE", &tensor, true});
-    oip_answer_output(&json, &(struct oip_answer_output){"LSE", &tensor, false});
+    oip_answer_output(&json, &(struct oip_answer_output){"LSE", &tensor, true, false});
+    oip_answer_output(&json, &(struct oip_answer_output){"LSE", &tensor, false, false});
     oip_answer_numbers_end(&json);
     ck_assert_uint_gt(oip_answer_end(&json), 0);
 }
@@ -312,6 +349,7 @@ int main(void)
     TCase *tests = tcase_create("oip");
     tcase_add_test(tests, binary_inputs_are_views);
     tcase_add_test(tests, json_and_binary_can_be_mixed);
+    tcase_add_test(tests, tensors_can_be_in_shared_memory);
     tcase_add_loop_test(tests, lies_are_refused, 0, sizeof refused / sizeof *refused);
     tcase_add_test(tests, bytes_must_be_those_that_were_announced);
     tcase_add_loop_test(tests, hostile_sizes_are_refused, 0, 7);
