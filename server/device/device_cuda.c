@@ -105,8 +105,8 @@ static cudaError_t copy_in(struct slot *slot, unsigned char *range, struct devic
 {
     if (part.bytes == 0)
         return cudaSuccess;
-    return cudaMemcpyAsync(range + part.offset, from, part.bytes, cudaMemcpyHostToDevice,
-                           slot->stream);
+    /* From the host, or from GPU memory that a client shares: the address says. */
+    return cudaMemcpyAsync(range + part.offset, from, part.bytes, cudaMemcpyDefault, slot->stream);
 }
 
 /* Whichever way the addresses say. */
@@ -175,8 +175,7 @@ static cudaError_t copy_all_out(struct cuda_device *cuda, struct slot *slot,
         c.to_pitch = p->ldc * dtype_size(p->out);
         error = copy_rows(slot, &c);
     } else if (layout->c.bytes > 0) {
-        error =
-            cudaMemcpyAsync(p->c, ran->c, layout->c.bytes, cudaMemcpyDeviceToHost, slot->stream);
+        error = cudaMemcpyAsync(p->c, ran->c, layout->c.bytes, cudaMemcpyDefault, slot->stream);
     }
     for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
         error = copy_rows(slot, &work->copies[i]);
