@@ -134,6 +134,8 @@ bool memory_give(struct memory *memory, void *at)
 void memory_lose(struct memory *memory, void *at)
 {
     struct block *block = *find(memory, at);
+    if (block == NULL)
+        return;
     block->lost = true;
     memory->lost_bytes += block->bytes;
     memory->out--;

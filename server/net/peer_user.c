@@ -78,7 +78,7 @@ static bool find(const char *table, const struct end *own, const struct end *oth
 bool peer_user(int fd, uid_t *user)
 {
     struct ucred credentials;
-    struct sockaddr_storage here, there;
+    struct sockaddr_storage here = {.ss_family = AF_UNSPEC}, there = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof credentials, here_size = sizeof here, there_size = sizeof there;
     struct end ours, theirs;
     if (getsockname(fd, (struct sockaddr *)&here, &here_size) != 0)

@@ -121,11 +121,14 @@ void region_register_begin(struct request *request)
     if (code == GEMMD_OK && !region_is_name(request->name))
         code = fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "a region's name has 1 to 128 of the characters A-Z a-z 0-9 . _ -");
-    struct region_call *call = code == GEMMD_OK ? calloc(1, sizeof *call) : NULL;
-    if (code == GEMMD_OK && call == NULL)
-        code = fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a region");
-    request->region = call;
     if (code != GEMMD_OK) {
+        request_refuse(request);
+        return;
+    }
+    struct region_call *call = calloc(1, sizeof *call);
+    request->region = call;
+    if (call == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a region");
         request_refuse(request);
         return;
     }
