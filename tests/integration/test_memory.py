@@ -238,7 +238,7 @@ def test_connections_that_bring_the_same_memory_share_it(daemon, memory):
 
 def test_a_client_that_leaves_a_product_running(daemon):
     """Its memory stays for as long as the device computes with it."""
-    side = 512
+    side = 256
     with Memory(4 << 20) as memory:
         with Connection(daemon.unix, [memory.fd]) as connection:
             connection.request("POST", f"/gemm?m={side}&n={side}&k={side}&kernel=naive",
