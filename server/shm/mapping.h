@@ -17,8 +17,10 @@
 enum { MAPPING_COUNT_MAX = 4096 }; /* at a time, in the process */
 
 struct mapping {
-    unsigned char *start; /* what was asked for; its page begins the mapping */
+    unsigned char *start; /* what was asked for */
     uint64_t bytes;
+    void *page; /* its page, where the mapping begins */
+    uint64_t mapped_bytes;
     int fd;        /* kept to ask for its size; -1: it cannot shrink */
     uint64_t end;  /* how long the file has to be */
     uint32_t slot; /* the signal handler's */

@@ -44,8 +44,10 @@ static void connect_by(int family, int listening_family)
     ck_assert_int_eq(getsockname(listening, (struct sockaddr *)&address, &size), 0);
     int client = socket(family, SOCK_STREAM, 0);
     if (family != listening_family) { /* as ::ffff:127.0.0.1 */
-        const in_port_t port = v4->sin_port;
-        *v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = port};
+        struct sockaddr_in bound = {.sin_port = 0};
+        size = sizeof bound;
+        ck_assert_int_eq(getsockname(listening, (struct sockaddr *)&bound, &size), 0);
+        *v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = bound.sin_port};
         v6->sin6_addr.s6_addr[10] = v6->sin6_addr.s6_addr[11] = 0xff;
         v6->sin6_addr.s6_addr[12] = 127;
         v6->sin6_addr.s6_addr[15] = 1;
