@@ -12,6 +12,11 @@ static enum gemmd_error find(struct request *request, const char *what,
     struct region_owner owner;
     struct shared_memory *memory;
     struct fault *fault = &request->fault;
+    const struct config *config = &request->daemon->config;
+    if (!config->shm_system && !config->shm_cuda)
+        return fault_set(fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
+                         "shared memory is off (--shm-system, --shm-cuda); send tensors in the "
+                         "body");
     enum gemmd_error code = region_owner_of(request, &owner);
     if (code == GEMMD_OK)
         code = regions_find(request->daemon->regions, owner, part->name, &memory, fault);

@@ -109,7 +109,9 @@ def test_half_precision_is_not_json(send):
     ([{"name": "C"}] * 9, 400, ("more outputs",)),
     ([{"name": "C"}] * 60000, 400, ("longer than 16384",)),
     ([{"name": "C", "parameters": {"classification": 2}}], 501, ("classification",)),
-    ([{"name": "C", "parameters": {"shared_memory_region": "r"}}], 501, ("shared memory",)),
+    ([{"name": "C", "parameters": {"shared_memory_region": "r"}}], 400, ("shared memory",)),
+    ([{"name": "C", "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 24}}],
+     501, ("shared memory",)),
     ([{"name": "C", "parameters": {"binary_data": "yes"}}], 400, ("binary_data",))])
 def test_outputs(outputs, status, words, send):
     refused(send({"inputs": [GOOD_A, GOOD_B], "outputs": outputs}), status, *words)
