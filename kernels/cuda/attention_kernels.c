@@ -1,4 +1,8 @@
+#include "kernels/backend.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_tiled.h"
+
+extern const struct attention_kernel attention_cuda_tiled;
 
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {
@@ -22,10 +26,15 @@ static const struct attention_kernel naive = {
     .run = run_naive,
 };
 
-const struct attention_kernel *const attention_cuda_kernels[] = {&naive, NULL};
+const struct attention_kernel *const attention_cuda_kernels[] = {&attention_cuda_tiled, &naive,
+                                                                 NULL};
 
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
 {
-    (void)context;
-    return GEMMD_OK;
+    enum gemmd_error code = attention_tiled_prepare_f32(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_tiled_prepare_f16(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_tiled_prepare_bf16(context->shared_bytes);
+    return code;
 }
