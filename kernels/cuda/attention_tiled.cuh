@@ -414,7 +414,6 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
         if (row >= part.rows)
             continue;
         /* All weights are 0 only if all scores were minus infinity; 0 / 0 is NaN then. */
-        const float part_of = 1 / total;
         const uint64_t query = part.query_of(row), head = part.head_of(row);
         T *to = row_of((T *)p.o, p.o_strides, part.entry, head, query);
 #pragma unroll
@@ -423,7 +422,7 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
             quad<T> quad;
 #pragma unroll
             for (unsigned e = 0; e < 4; e++)
-                narrow(sees ? rows.sums[i][c + e] * part_of : 0.0f, &quad.at[e]);
+                narrow(sees ? rows.sums[i][c + e] / total : 0.0f, &quad.at[e]);
             if (a.wide_o) {
                 if (column < p.dv)
                     *(attention_tiled::quad<T> *)(to + column) = quad;
