@@ -222,12 +222,12 @@ static void keep_worse(float *same, const float *other, const double *exact, uin
 
 /* Products of numbers of 16 bits are exact in f32: fused or not is then the same. */
 static void expect_row(struct attention_sample *sample, float *const operands[], uint64_t row,
-                       double *weights)
+                       double *weights, float *same_weights)
 {
     const struct attention_problem *p = &sample->problem;
     double *exact = sample->exact + row * p->dv, *exact_lse = sample->exact_lse + row;
     float *same = sample->same + row * p->dv, *same_lse = sample->same_lse + row;
-    float *same_weights = (float *)weights, other[ATTENTION_WIDTH_MAX], other_lse;
+    float other[ATTENTION_WIDTH_MAX], other_lse;
     in_f64(p, operands, weights, row, exact, exact_lse);
     in_f32(p, operands, same_weights, row, same, same_lse);
     if (p->dtype != GEMMD_F32)
@@ -245,11 +245,13 @@ static bool expect(struct attention_sample *sample, float *const operands[])
     sample->same = malloc(sample->rows * p->dv * sizeof *sample->same);
     sample->same_lse = malloc(sample->rows * sizeof *sample->same_lse);
     double *weights = malloc(p->skv * sizeof *weights);
+    float *same_weights = malloc(p->skv * sizeof *same_weights);
     const bool done = sample->exact != NULL && sample->exact_lse != NULL && sample->same != NULL &&
-                      sample->same_lse != NULL && weights != NULL;
+                      sample->same_lse != NULL && weights != NULL && same_weights != NULL;
     for (uint64_t row = 0; done && row < sample->rows; row++)
-        expect_row(sample, operands, row, weights);
+        expect_row(sample, operands, row, weights, same_weights);
     free(weights);
+    free(same_weights);
     return done;
 }
 
