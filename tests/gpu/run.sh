@@ -94,7 +94,7 @@ section "kernels"
 timeout -k 5 300 "$build/bin/gemmd-gpu-check" >"$out/kernels.log" 2>&1
 add "$out/kernels.log" $?
 section "attention"
-timeout -k 5 120 "$build/bin/gemmd-gpu-attention-check" >"$out/attention.log" 2>&1
+timeout -k 5 240 "$build/bin/gemmd-gpu-attention-check" >"$out/attention.log" 2>&1
 add "$out/attention.log" $?
 section "many products in one launch"
 timeout -k 5 150 "$build/bin/gemmd-gpu-group-check" >"$out/groups.log" 2>&1
@@ -156,7 +156,7 @@ if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-acc
     for test in gemm_numpy attention kernels formats bad_parameters bad_bodies framing http digits; do
         tests+=("tests/integration/test_$test.py")
     done
-    timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
+    timeout -k 5 300 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
         --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
         >"$out/correctness.log" 2>&1
     status=$?
