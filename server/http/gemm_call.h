@@ -4,7 +4,9 @@
  * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
  * request; shapes that are inside the body are known, and their memory and the result's bytes in
- * the queue are reserved, in gemm_call_bind.
+ * the queue are reserved, in gemm_call_bind. A body whose length nothing says (chunked or
+ * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
+ * grows: no byte of a body is ever held that is not counted.
  */
 #ifndef SERVER_HTTP_GEMM_CALL_H
 #define SERVER_HTTP_GEMM_CALL_H
@@ -94,7 +96,7 @@ struct gemm_call {
 
 /* What the headers say about the body. */
 struct gemm_body_length {
-    bool known; /* false: chunked */
+    bool known; /* false: chunked or compressed */
     uint64_t bytes;
 };
 

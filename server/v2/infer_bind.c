@@ -316,7 +316,7 @@ static enum gemmd_error ask(struct request *request)
         return ask_raw(request);
     if (!call->has_header)
         call->json_bytes = gemm->body_bytes;
-    if (call->json_bytes > limit) /* of a chunked body */
+    if (call->json_bytes > limit) /* its length was not known before */
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the request's JSON is longer than the limit of %" PRIu64
                          " bytes; send tensors as binary data",
