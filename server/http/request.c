@@ -25,6 +25,15 @@ static void count_active(struct io_thread *thread, int change)
     atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
 }
 
+/* libmicrohttpd shows paths unescaped, and as C strings: with an end that is not theirs. */
+static void look_for_escapes(struct request *request, const char *uri)
+{
+    const size_t length = strcspn(uri, "?");
+    for (const char *p = uri; (p = memchr(p, '%', (size_t)(uri + length - p))) != NULL; p++) {
+        request->escapes_end |= strncmp(p, "%00", 3) == 0 || strncasecmp(p, "%2f", 3) == 0;
+    }
+}
+
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct io_thread *thread = cls;
@@ -41,6 +50,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->tenant = "";
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
+    look_for_escapes(request, uri);
     connection->request = request;
     count_active(thread, 1);
     thread->moved = true;

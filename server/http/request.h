@@ -102,6 +102,7 @@ struct request {
     bool abandoned;              /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
     char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
+    bool escapes_end;            /* the path has %2F or %00 in it, which end no name here */
     const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
     char method[16];
     char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */

@@ -107,7 +107,7 @@ def test_half_precision_is_not_json(send):
     ([{"name": "D"}], 400, ("'D'",)),
     ([{"name": "C"}, {"name": "C"}], 400, ("twice",)),
     ([{"name": "C"}] * 9, 400, ("more outputs",)),
-    ([{"name": "C"}] * 60000, 400, ("longer than 16384",)),
+    ([{"name": "C"}] * 65536, 400, ("longer than 16384",)),
     ([{"name": "C", "parameters": {"classification": 2}}], 501, ("classification",)),
     ([{"name": "C", "parameters": {"shared_memory_region": "r"}}], 501, ("shared memory",)),
     ([{"name": "C", "parameters": {"binary_data": "yes"}}], 400, ("binary_data",))])
