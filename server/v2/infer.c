@@ -103,6 +103,15 @@ void infer_begin(struct request *request)
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
+    /* All JSON, and its length was not known before. */
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    if (!request->infer->has_header && length > limit - request->gemm.body_bytes) {
+        fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                  "the request's JSON is longer than the limit of %" PRIu64
+                  " bytes; send tensors as binary data",
+                  limit);
+        return false;
+    }
     return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
            GEMMD_OK;
 }

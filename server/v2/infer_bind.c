@@ -311,16 +311,10 @@ static enum gemmd_error ask(struct request *request)
 {
     struct infer_call *call = request->infer;
     const struct gemm_call *gemm = &request->gemm;
-    const uint64_t limit = request->daemon->config.max_json_bytes;
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
         call->json_bytes = gemm->body_bytes;
-    if (call->json_bytes > limit) /* its length was not known before */
-        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request's JSON is longer than the limit of %" PRIu64
-                         " bytes; send tensors as binary data",
-                         limit);
     return oip_request_decode(gemm->body, gemm->body_bytes, call->json_bytes, &call->asked,
                               &request->fault);
 }

@@ -160,7 +160,8 @@ DATA = np.arange(2 * 64 * 64, dtype=np.float32).tobytes()
 
 
 @pytest.mark.parametrize("packed, words", [
-    (gzip.compress(DATA)[:-1], "ends in the middle"), (gzip.compress(DATA)[:5], "ends in the middle"),
+    (gzip.compress(DATA)[:-1], "ends in the middle"),
+    (gzip.compress(DATA)[:5], "ends in the middle"),
     (gzip.compress(DATA)[:-8] + bytes(8), "not gzip"), (b"x" * 100, "not gzip"),
     (gzip.compress(DATA) + b"x", "ends in the middle|not gzip"),
     (gzip.compress(DATA[:-4]), "the body is 32764 bytes"),
@@ -191,20 +192,24 @@ def bomb(mebibytes):
 
 def test_bombs(start):
     """Refused at the ratio or at the longest body, whichever is first, with nothing kept."""
-    daemon = start("--max-body", "4M", "--pinned-bytes", "64M")
+    daemon = start("--max-body", "4M", "--max-json", "256K", "--pinned-bytes", "64M")
 
     def post(path, packed, media_type=NPY):
         return daemon.session.post(daemon.url + path, data=packed, timeout=PATIENCE_S, headers={
             "Content-Encoding": "deflate", "Content-Type": media_type})
 
     small = bomb(16)
-    for path in ("/gemm", "/attention", "/v2/models/gemm_fp32/infer"):
+    for path in ("/gemm", "/attention"):
         assert_problem(post(path, small), 413, "the limit is 100 times")
+    infer_path = "/v2/models/gemm_fp32/infer"
+    assert_problem(post(infer_path, small), 413, "the limit is 100 times")
+    json_text = zlib.compress(b"[" + b"1," * 150000)
+    assert_problem(post(infer_path, json_text), 413, "JSON is longer than the limit of 262144")
     answer = daemon.session.put(f"{daemon.url}/tensors/w", data=small, timeout=PATIENCE_S,
                                 headers={"Content-Encoding": "deflate", "Content-Type": NPY})
     assert_problem(answer, 413, "the limit is 100 times")
     assert_problem(post("/gemm?m=64&n=64&k=64", small, RAW), 400, "more than the 32768 bytes")
-    noise = zlib.compress(np.random.default_rng(1).bytes(4 << 20) + bytes(8 << 20))
+    noise = zlib.compress(np.random.default_rng(1).bytes(1 << 20) + bytes(8 << 20), 1)
     assert_problem(post("/gemm", noise), 413, "longer than the limit of 4194304")
     eventually(lambda: values(scrape(daemon))["gemmd_pinned_memory_used_bytes"] == 0,
                "memory of requests that are over is in use")

@@ -1,5 +1,5 @@
-"""The daemon against its own description: what /openapi.json says is taken is taken or refused as it
-says, and every answer looks as it says."""
+"""The daemon against its own description: what /openapi.json says is taken is taken or refused as
+it says, and every answer looks as it says."""
 
 import subprocess
 import sys
@@ -25,15 +25,19 @@ deterministic = true
 max-examples = 3
 database = "none"
 """
+METHODS = ("get", "put", "post", "delete")
 
 
 @pytest.mark.slow
 def test_answers_are_as_described(start, tmp_path):
     daemon = start()
+    paths = daemon.session.get(f"{daemon.url}/openapi.json", timeout=PATIENCE_S).json()["paths"]
+    operations = sum(method in METHODS for path in paths.values() for method in path)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     run = subprocess.run(
         [Path(sys.executable).with_name("st"), "--no-color", "run", f"{daemon.url}/openapi.json",
          "--phases", "coverage,fuzzing"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
+        cwd=tmp_path, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
-    assert "34 passed" in run.stdout, "not all that is described was asked for"
+    # All but the document's own.
+    assert f"Tested: {operations - 1}\n" in run.stdout, run.stdout[-8000:]
