@@ -46,6 +46,7 @@ void coding_read(struct coding_list *list, const char *value)
 
 enum coding coding_accepted(const char *accept)
 {
+    static const enum coding preferred[] = {CODING_GZIP, CODING_DEFLATE, CODING_IDENTITY};
     /* What a header that is there does not name is not wanted, but for no coding at all. */
     double quality[CODING_COUNT] = {[CODING_IDENTITY] = 0.0005};
     double star = -1;
@@ -69,11 +70,12 @@ enum coding coding_accepted(const char *accept)
         if (!named[c] && star >= 0)
             quality[c] = star;
     enum coding best = CODING_IDENTITY;
-    if (quality[CODING_GZIP] > 0 && quality[CODING_GZIP] >= quality[best])
-        best = CODING_GZIP;
-    if (quality[CODING_DEFLATE] > 0 &&
-        (best == CODING_IDENTITY ? quality[CODING_DEFLATE] >= quality[best]
-                                 : quality[CODING_DEFLATE] > quality[best]))
-        best = CODING_DEFLATE;
+    double best_quality = 0;
+    for (size_t i = 0; i < sizeof preferred / sizeof *preferred; i++) {
+        if (quality[preferred[i]] > best_quality) {
+            best = preferred[i];
+            best_quality = quality[best];
+        }
+    }
     return best;
 }
