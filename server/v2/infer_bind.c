@@ -90,7 +90,7 @@ static enum gemmd_error find_input(const struct model *model, const struct oip_i
 static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
                                        struct tensor *tensor, struct fault *fault)
 {
-    if (strcmp(input->datatype, oip_datatype(dtype)) != 0)
+    if (!oip_datatype_names(input->datatype, dtype))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its datatype is %s, the model expects %s", input->name,
                          input->datatype, oip_datatype(dtype));

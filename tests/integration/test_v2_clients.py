@@ -55,6 +55,19 @@ def test_every_type(dtype, out, client, url, session, rng):
     assert got.astype(expected.dtype).tobytes() == expected.tobytes()
 
 
+def test_bf16_as_integers(client, url, session, rng):
+    """What the client can send as it is: its own way to BF16 is element by element."""
+    problem = Problem(9, 5, 17, dtype="bf16")
+    operands = random_operands(problem, rng)
+    inputs = []
+    for name, array, _, _ in inputs_of(problem, operands):
+        inputs.append(http.InferInput(name, list(array.shape), "UINT16"))
+        inputs[-1].set_data_from_numpy(array.view(np.uint16))
+    got = client.infer("gemm_bf16", inputs).as_numpy("C")
+    expected = np.frombuffer(product(url, session, problem, operands), NUMPY["bf16"])
+    assert got.astype(expected.dtype).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("binary_in", [True, False])
 @pytest.mark.parametrize("binary_out", [True, False, None])
 def test_json_and_binary(binary_in, binary_out, client):
