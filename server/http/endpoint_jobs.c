@@ -6,6 +6,7 @@
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/endpoints.h"
+#include "server/http/payload.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
 
@@ -101,8 +102,9 @@ static void answer_result(struct request *request, struct job_answer *answer)
         job_answer_release(answer);
         return;
     }
-    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-        (size_t)answer->bytes, answer->payload, payload_sent, answer);
+    const struct payload payload = {
+        {{answer->payload, (size_t)answer->bytes}}, 1, payload_sent, answer};
+    struct MHD_Response *response = payload_response(request, &payload);
     if (response == NULL) {
         job_answer_release(answer);
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");

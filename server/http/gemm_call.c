@@ -8,8 +8,8 @@
 #include "proto/size.h"
 #include "server/daemon.h"
 
-/* A chunked body in a self-describing format starts with this much and doubles. */
-static const uint64_t FIRST_CHUNKED_BYTES = 1 << 20;
+/* A self-describing body of unknown length starts with this much and doubles. */
+static const uint64_t FIRST_BYTES = 64 * 1024;
 
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
                                   uint64_t limit)
@@ -72,14 +72,10 @@ static bool is_sent(const struct gemm_call *call)
     return call->request.store[0] == '\0';
 }
 
-/* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
- * shapes are in the headers, others' not before the body is there. Not a result that stays. */
-static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
-                                       struct fault *fault)
+/* Makes the place in the queue count so many bytes, unless it counts as many already. */
+static enum gemmd_error count_bytes(struct gemm_call *call, struct daemon *daemon, uint64_t bytes,
+                                    struct fault *fault)
 {
-    uint64_t bytes;
-    if (!size_add(call->body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
-        bytes = UINT64_MAX;
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
     enum gemmd_error code = queue_reserve_more(daemon->queue, call->work.tenant, call->queue_bytes,
@@ -87,6 +83,17 @@ static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *da
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
+}
+
+/* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
+ * others' not before the body is there. Not a result that stays. */
+static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
+                                       struct fault *fault)
+{
+    uint64_t bytes;
+    if (!size_add(call->body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
+        bytes = UINT64_MAX;
+    return count_bytes(call, daemon, bytes, fault);
 }
 
 static enum gemmd_error take_result(struct gemm_call *call, struct daemon *daemon,
@@ -194,6 +201,7 @@ static enum gemmd_error check_length(const struct gemm_call *call, const struct 
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault)
 {
+    const uint64_t limit = daemon->config.max_body_bytes;
     uint64_t expected;
     enum gemmd_error code = check_length(call, &daemon->config, length, &expected, fault);
     if (code != GEMMD_OK)
@@ -205,6 +213,8 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                       &call->queue_bytes))
             call->queue_bytes = expected;
     } else {
+        if (!length.known)
+            expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
         call->queue_bytes = expected;
     }
     code = queue_reserve(daemon->queue, call->work.tenant, call->queue_bytes, fault);
@@ -218,13 +228,8 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     }
 
     call->body_capacity = expected;
-    if (expected == 0 && !call->shapes_inside)
+    if (expected == 0)
         return GEMMD_OK; /* all operands are resident */
-    if (expected == 0) {
-        call->body_capacity = FIRST_CHUNKED_BYTES;
-        if (call->body_capacity > daemon->config.max_body_bytes)
-            call->body_capacity = daemon->config.max_body_bytes;
-    }
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     return call->body == NULL ? GEMMD_ERR_OUT_OF_MEMORY : GEMMD_OK;
 }
@@ -238,6 +243,9 @@ static enum gemmd_error grow_body(struct gemm_call *call, struct daemon *daemon,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
+    enum gemmd_error code = count_bytes(call, daemon, capacity, fault);
+    if (code != GEMMD_OK)
+        return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
     if (body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -313,9 +321,10 @@ enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *
     return GEMMD_OK;
 }
 
-static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *daemon,
-                                       struct gemm_operands *operands, struct fault *fault)
+static enum gemmd_error gemm_place(struct gemm_call *call, struct daemon *daemon,
+                                   struct call_operands *all_operands, struct fault *fault)
 {
+    struct gemm_operands *operands = &all_operands->gemm;
     struct work *work = &call->work;
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside) {
@@ -340,38 +349,31 @@ static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *da
     return GEMMD_OK;
 }
 
-static enum gemmd_error gemm_bind(struct gemm_call *call, struct daemon *daemon,
+static enum gemmd_error gemm_find(struct gemm_call *call, struct call_operands *operands,
                                   struct fault *fault)
 {
-    struct gemm_operands operands;
-    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
-                                              call->body_bytes, &operands, fault);
-    return code == GEMMD_OK ? place_operands(call, daemon, &operands, fault) : code;
-}
-
-/* All that the queue looks at. */
-static void describe_to_queue(struct gemm_call *call)
-{
-    call->work.priority = call->priority;
-    call->work.bytes = call->queue_bytes;
-    call->work.deadline_ns = call->deadline_ns;
+    return gemm_request_bind(&call->request, call->body_format, call->body, call->body_bytes,
+                             &operands->gemm, fault);
 }
 
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
 {
-    enum gemmd_error code = call->operation->bind(call, daemon, fault);
-    if (code == GEMMD_OK)
-        describe_to_queue(call);
-    return code;
+    struct call_operands operands;
+    enum gemmd_error code = call->operation->find(call, &operands, fault);
+    return code == GEMMD_OK ? gemm_call_bind_operands(call, daemon, &operands, fault) : code;
 }
 
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct gemm_operands *operands, struct fault *fault)
+                                         struct call_operands *operands, struct fault *fault)
 {
-    enum gemmd_error code = place_operands(call, daemon, operands, fault);
-    if (code == GEMMD_OK)
-        describe_to_queue(call);
-    return code;
+    enum gemmd_error code = call->operation->place(call, daemon, operands, fault);
+    if (code != GEMMD_OK)
+        return code;
+    /* All that the queue looks at. */
+    call->work.priority = call->priority;
+    call->work.bytes = call->queue_bytes;
+    call->work.deadline_ns = call->deadline_ns;
+    return GEMMD_OK;
 }
 
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
@@ -465,5 +467,6 @@ const struct call_operation gemm_operation = {
     .choose = gemm_choose,
     .header = gemm_header,
     .place_result = gemm_place_result,
-    .bind = gemm_bind,
+    .find = gemm_find,
+    .place = gemm_place,
 };

@@ -47,6 +47,8 @@ static bool fits(const char *pattern, const char *path, struct request *request)
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
+    if (request->escapes_end)
+        url = ""; /* none of ours, whatever it looks like without the escape */
     for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
         if (fits(endpoints[i]->path, url, request))
             found = endpoints[i];

@@ -107,6 +107,12 @@ void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops,
     atomic_store_explicit(&shard->flops, now + flops, memory_order_relaxed);
 }
 
+void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)
+{
+    add(&shard->inflated_bodies, 1);
+    add(&shard->inflated_bytes, bytes);
+}
+
 void metrics_connection_refused(struct metrics_shard *shard)
 {
     add(&shard->connections_refused, 1);
