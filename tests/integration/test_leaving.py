@@ -58,10 +58,10 @@ def wait_until_idle(daemon):
 
 
 @pytest.fixture
-def blocked(start):
+def blocked(start, request):
     """A daemon of one thread each whose device computes for minutes; it must end all the same."""
     daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
-                   "--timeout", "600s")
+                   "--timeout", "600s", *getattr(request, "param", ()))
     with Wire(daemon.address) as blocker:
         blocker.send(endless())
         wait_for(daemon, requests_running=1)
@@ -79,6 +79,10 @@ def leave(wire, how):
         wire.socket.close()
 
 
+SLEEPS, POLLS = ("--busy-poll-us", "0"), ("--busy-poll-us", "1000000")
+
+
+@pytest.mark.parametrize("blocked", [SLEEPS, POLLS], ids=["sleeps", "polls"], indirect=True)
 @pytest.mark.parametrize("how", ["close", "reset", "half"])
 def test_leaving_the_queue(how, blocked):
     """Their work goes at once, whatever is running, and is never computed."""
