@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/key.h"
+
 enum { UNIT_FLOPS = 1000000 };
 
 uint32_t attention_group_units(const struct attention_problem *problem)
@@ -47,10 +49,5 @@ uint64_t attention_group_key(const struct attention_kernel *kernel,
                              const struct attention_problem *problem)
 {
     const struct traits traits = traits_of(kernel, problem);
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < sizeof traits.words / sizeof traits.words[0]; i++) {
-        key = (key ^ traits.words[i]) * UINT64_C(0x9e3779b97f4a7c15); /* 2^64 / golden ratio */
-        key ^= key >> 32;
-    }
-    return key != 0 ? key : 1;
+    return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
