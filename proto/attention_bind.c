@@ -253,46 +253,6 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
     return code;
 }
 
-/* By their names: each that has to be there is, and no other. */
-static enum gemmd_error check_presence(const struct attention_request *request,
-                                       struct tensor *const all[OPERANDS], const char *where,
-                                       struct fault *fault)
-{
-    for (int i = 0; i < OPERANDS; i++) {
-        if (is_there(all[i]) == is_wanted(request, i))
-            continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
-                         is_there(all[i])
-                             ? "%sthere is a tensor '%s', which the parameters leave out"
-                             : "%sthe tensor '%s' is missing",
-                         where, names[i]);
-    }
-    return GEMMD_OK;
-}
-
-static enum gemmd_error check_all_lens(const struct attention_request *request,
-                                       const struct attention_operands *operands,
-                                       struct fault *fault)
-{
-    enum gemmd_error code = check_lens(&operands->lens_q, request->sq, titles[0], "sq", fault);
-    if (code == GEMMD_OK)
-        code = check_lens(&operands->lens_kv, request->skv, titles[1], "skv", fault);
-    return code;
-}
-
-enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
-                                                struct attention_operands *operands,
-                                                struct fault *fault)
-{
-    struct tensor *all[OPERANDS];
-    list(operands, all);
-    request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    enum gemmd_error code = check_presence(request, all, "", fault);
-    if (code == GEMMD_OK)
-        code = settle_arrays(request, operands, fault);
-    return code == GEMMD_OK ? check_all_lens(request, operands, fault) : code;
-}
-
 /* ---- npy: arrays one after another ---- */
 
 static enum gemmd_error bind_npy(struct attention_request *request, const unsigned char *body,
@@ -363,10 +323,45 @@ static enum gemmd_error bind_safetensors(struct attention_request *request, cons
         return code;
     if (!attention_request_given(request, "lens"))
         request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    code = check_presence(request, all, "safetensors: ", fault);
-    if (code != GEMMD_OK)
-        return code;
+    for (int i = 0; i < OPERANDS; i++) {
+        if (is_there(all[i]) == is_wanted(request, i))
+            continue;
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
+                         is_there(all[i])
+                             ? "safetensors: there is a tensor '%s', which the parameters leave out"
+                             : "safetensors: the tensor '%s' is missing",
+                         names[i]);
+    }
     return settle_arrays(request, operands, fault);
+}
+
+static enum gemmd_error check_values(const struct attention_request *request,
+                                     const struct attention_operands *operands, struct fault *fault)
+{
+    enum gemmd_error code = check_lens(&operands->lens_q, request->sq, titles[0], "sq", fault);
+    if (code == GEMMD_OK)
+        code = check_lens(&operands->lens_kv, request->skv, titles[1], "skv", fault);
+    return code;
+}
+
+/* ---- arrays that were found elsewhere ---- */
+
+enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
+                                                struct attention_operands *operands,
+                                                struct fault *fault)
+{
+    struct tensor *all[OPERANDS];
+    list(operands, all);
+    request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (is_there(all[i]) == is_wanted(request, i))
+            continue;
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
+                         is_there(all[i]) ? "%s: it is resident, and sent too" : "%s: missing%s",
+                         titles[i], i < 2 ? "; the lengths are two vectors, or none" : "");
+    }
+    enum gemmd_error code = settle_arrays(request, operands, fault);
+    return code == GEMMD_OK ? check_values(request, operands, fault) : code;
 }
 
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
@@ -381,5 +376,5 @@ enum gemmd_error attention_request_bind(struct attention_request *request, enum 
         code = bind_safetensors(request, body, bytes, operands, fault);
     else
         code = bind_raw(request, body, bytes, operands, fault);
-    return code == GEMMD_OK ? check_all_lens(request, operands, fault) : code;
+    return code == GEMMD_OK ? check_values(request, operands, fault) : code;
 }
