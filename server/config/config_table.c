@@ -71,8 +71,8 @@ const struct config_option config_options[] = {
      .max = 64, .standard = "8", .placeholder = "N", .help = "Products in flight on the device."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
-     .help = "Requests that may share one launch (small products, or rows of one resident B); "
-             "fewer bound what one waits for the others."},
+     .help = "Requests that may share one launch (small products and attentions, or rows "
+             "of one resident B); fewer bound what one waits for the others."},
     {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
      .max = 1000000, .placeholder = "N",
      .help =

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "kernels/attention_grouped.h"
 #include "server/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -118,6 +119,18 @@ bool device_plan(const struct device *device, struct work *work)
     work->shares = device->groups > 0;
     work->device_bytes = 0;
     return true;
+}
+
+bool device_plan_attention(const struct device *device, struct work *work)
+{
+    const struct attention_problem *problem = &work->attention;
+    const bool groups =
+        device->ops->groups_attention && attention_can_group(work->attends, problem);
+    work->shares = groups && device->groups > 0;
+    work->stack_key = groups ? attention_group_key(work->attends, problem) : 0;
+    work->stack_rows = groups ? work->attends->group_units : 0;
+    work->device_bytes = 0;
+    return groups || device_attention_bytes(device, problem, work->attends, &work->device_bytes);
 }
 
 uint64_t device_stack_memory(const struct device *device)

@@ -110,8 +110,7 @@ static enum gemmd_error choose(struct gemm_call *call, struct daemon *daemon, st
         attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!device_attention_bytes(daemon->device, &work->attention, work->attends,
-                                &work->device_bytes))
+    if (!device_plan_attention(daemon->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;
