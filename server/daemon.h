@@ -46,6 +46,7 @@ struct daemon {
     struct tensor_store *tensors;
     struct model_stats model_stats[GEMMD_DTYPE_COUNT]; /* of the products in server/v2 */
     struct queue *queue;
+    struct intake *intake; /* NULL: the device copies nothing early */
     struct dispatch *dispatch;
     struct jobs *jobs;
     struct keeper *keeper;
