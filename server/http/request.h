@@ -108,7 +108,8 @@ struct request {
     bool expects_continue;           /* the client waits for 100 Continue */
     uint64_t content_length;         /* 0 if chunked */
     uint64_t received_bytes;
-    struct fault fault; /* why it was refused or failed; GEMMD_OK otherwise */
+    struct fault fault;     /* why it was refused or failed; GEMMD_OK otherwise */
+    uint32_t retry_after_s; /* what whoever set `fault` knows of when to try again; 0: nothing */
 
     int status; /* of the answer */
     uint64_t response_bytes;
