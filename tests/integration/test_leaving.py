@@ -121,7 +121,7 @@ def test_leaving_while_waiting_for_a_job(how, blocked):
         assert before["gemmd_requests_waiting"] == 1
         assert blocked.session.get(blocked.url + path).json()["state"] == "queued"
         assert blocked.session.delete(blocked.url + path).json()["state"] == "cancelled"
-        assert wires[0].read_answer().status == 410
+        assert wires[0].receive().status == 410
     finally:
         for wire in wires:
             wire.socket.close()
