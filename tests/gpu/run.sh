@@ -7,14 +7,14 @@ usage() {
     cat <<'TEXT'
 Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM]
 
-  --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-group-check and
-                    bin/gemmd-bench-mhd-alone lie (default build)
+  --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-group-check,
+                    bin/gemmd-gpu-copy-check and bin/gemmd-bench-mhd-alone lie (default build)
   --out DIR         where the logs and the table go (default $OUT, else tests/bench/results)
   --seconds N       length of each measurement (default 5)
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
                     scikit-learn (default build/venv/bin/python if it is there, else python3)
 
-Writes gpu-DATE-GPU.md (the table) and at most six logs. Needs wrk for the rates (on PATH, or
+Writes gpu-DATE-GPU.md (the table) and at most seven logs. Needs wrk for the rates (on PATH, or
 named by the environment variable WRK).
 TEXT
 }
@@ -51,7 +51,8 @@ fi
 wrk=${WRK:-wrk}
 gemmd=$build/bin/gemmd
 alone=$build/bin/gemmd-bench-mhd-alone
-for program in gemmd gemmd-gpu-check gemmd-gpu-group-check gemmd-bench-mhd-alone; do
+for program in gemmd gemmd-gpu-check gemmd-gpu-group-check gemmd-gpu-copy-check \
+    gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -95,6 +96,9 @@ add "$out/kernels.log" $?
 section "many products in one launch"
 timeout -k 5 150 "$build/bin/gemmd-gpu-group-check" >"$out/groups.log" 2>&1
 add "$out/groups.log" $?
+section "copies to the device"
+timeout -k 5 60 "$build/bin/gemmd-gpu-copy-check" >"$out/copies.log" 2>&1
+add "$out/copies.log" $?
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
 memcheck="not run: there is no compute-sanitizer"
 if [[ -n $sanitizer ]]; then
