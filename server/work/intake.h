@@ -8,8 +8,8 @@
  * intake gives its memory back once the device does not read or write it any more; nobody waits for
  * that.
  *
- * One lock, held for some assignments at a time. A thread that computes nothing else may be woken
- * once in INTAKE_STEP_BYTES, which take some tenths of a millisecond to receive.
+ * One lock, held for some assignments at a time. The dispatch thread is woken once for each
+ * INTAKE_STEP_BYTES of a body, which take half a millisecond to receive.
  */
 #ifndef SERVER_WORK_INTAKE_H
 #define SERVER_WORK_INTAKE_H

@@ -304,12 +304,15 @@ struct simulated_device *simulated_device_open_scripted(uint32_t slots)
     return device;
 }
 
-struct simulated_device *simulated_device_open_copying(uint32_t slots, uint64_t memory_bytes)
+struct simulated_device *
+simulated_device_open_copying(uint32_t slots, uint64_t memory_bytes,
+                              enum simulated_event (*look)(const struct work *))
 {
-    struct simulated_device *device = make(&copying_ops, slots, look_at_script);
+    struct simulated_device *device =
+        make(&copying_ops, slots, look != NULL ? look : look_at_script);
     if (device == NULL)
         return NULL;
-    device->scripted = true;
+    device->scripted = look == NULL;
     atomic_store(&device->copies, SIMULATED_DONE);
     arena_destroy(device->base.arena);
     device->base.arena = arena_create(memory_bytes);

@@ -65,8 +65,11 @@ struct simulated_device *simulated_device_open(uint32_t slots,
                                                enum simulated_event (*look)(const struct work *));
 /* As above, but each work says itself what becomes of it. */
 struct simulated_device *simulated_device_open_scripted(uint32_t slots);
-/* As above, with memory of its own into which operands are copied, early too (device_copy.h). */
-struct simulated_device *simulated_device_open_copying(uint32_t slots, uint64_t memory_bytes);
+/* As the first, or as above if `look` is NULL, with memory of its own into which operands are
+ * copied, early too (device_copy.h). */
+struct simulated_device *
+simulated_device_open_copying(uint32_t slots, uint64_t memory_bytes,
+                              enum simulated_event (*look)(const struct work *));
 /* As the first, but like the CPU: one stream, and a submit returns when the work has ended. */
 struct simulated_device *
     simulated_device_open_computing(enum simulated_event (*look)(const struct work *));

@@ -47,7 +47,7 @@ static const struct gemm_kernel wants_a_apart = {
 static void start(void)
 {
     const struct places_limits limits = {.requests = 1000, .bytes = UINT64_MAX, .tenants = 1};
-    stage.device = simulated_device_open_copying(2, MEMORY_BYTES);
+    stage.device = simulated_device_open_copying(2, MEMORY_BYTES, NULL);
     stage.queue = queue_create(&limits);
     stage.pinned = aligned_alloc(ARENA_ALIGNMENT, MEMORY_BYTES);
     stage.pool = pool_create(stage.pinned, MEMORY_BYTES);
