@@ -149,7 +149,8 @@ ready() {
 section "correctness over HTTP"
 if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
     tests=()
-    for test in gemm_numpy kernels formats bad_parameters bad_bodies framing http digits; do
+    for test in gemm_numpy kernels formats large_bodies bad_parameters bad_bodies framing http \
+        digits; do
         tests+=("tests/integration/test_$test.py")
     done
     timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
