@@ -6,6 +6,7 @@
 
 #include "kernels/attention_grouped.h"
 #include "server/clock.h"
+#include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
 #include "server/device/self_test.h"
@@ -245,8 +246,11 @@ struct work *device_poll(struct device *device)
         if (slot != device->slots)
             atomic_fetch_sub_explicit(&device->in_flight, length(works), memory_order_relaxed);
         uint64_t now_ns = clock_now_ns();
-        for (struct work *work = works; work != NULL; work = work->next)
+        for (struct work *work = works; work != NULL; work = work->next) {
             work->done_ns = now_ns;
+            if (work->copy_in != NULL)
+                device_end_copies(device, work->copy_in);
+        }
         return works;
     }
     return NULL;

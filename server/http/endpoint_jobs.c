@@ -134,6 +134,8 @@ static void result_answer(struct request *request)
         else
             fault_set(fault, GEMMD_ERR_CONFLICT, NULL, "the job is %s; its result is not there yet",
                       job_state_name(view.state));
+        if (fault->code == GEMMD_ERR_CONFLICT)
+            request->retry_after_s = jobs_result_wait_s(request->daemon->jobs, request->name);
     }
     respond_fault(request, fault);
 }
@@ -163,10 +165,17 @@ static void result_begin(struct request *request)
         request_wake(request);
 }
 
+/* The client has left, or need not wait any longer. */
+static bool result_withdraw(struct request *request)
+{
+    return jobs_unwait(request->daemon->jobs, &request->waiter);
+}
+
 const struct endpoint endpoint_job = {
     .path = "/jobs/{id}", .allow = "GET, HEAD, DELETE", .op = METRICS_OP_OTHER, .begin = job_begin};
 const struct endpoint endpoint_job_result = {.path = "/jobs/{id}/result",
                                              .allow = "GET, HEAD",
                                              .op = METRICS_OP_OTHER,
                                              .begin = result_begin,
+                                             .withdraw = result_withdraw,
                                              .answer = result_answer};

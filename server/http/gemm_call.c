@@ -198,6 +198,16 @@ static enum gemmd_error check_length(const struct gemm_call *call, const struct 
     return GEMMD_OK;
 }
 
+/* A raw body's operands can go to the device as they come: its memory is reserved. */
+static void open_intake(struct gemm_call *call, struct daemon *daemon)
+{
+    if (daemon->intake == NULL || call->shapes_inside || call->operation->locate == NULL ||
+        call->work.device_bytes == 0)
+        return;
+    call->operation->locate(call);
+    call->intake = intake_open(daemon->intake, &call->work, call->body, call->body_capacity);
+}
+
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault)
 {
@@ -231,7 +241,10 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     if (expected == 0)
         return GEMMD_OK; /* all operands are resident */
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
-    return call->body == NULL ? GEMMD_ERR_OUT_OF_MEMORY : GEMMD_OK;
+    if (call->body == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    open_intake(call, daemon);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error grow_body(struct gemm_call *call, struct daemon *daemon, uint64_t needed,
@@ -273,6 +286,7 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
     }
     memcpy(call->body + call->body_bytes, bytes, length);
     call->body_bytes = needed;
+    intake_landed(call->intake, needed);
     return GEMMD_OK;
 }
 
@@ -321,6 +335,16 @@ enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *
     return GEMMD_OK;
 }
 
+static void point_at_operands(struct work *work, const struct gemm_operands *operands)
+{
+    if (operands->a.rank > 0)
+        work->problem.a = operands->a.data;
+    if (operands->b.rank > 0)
+        work->problem.b = operands->b.data;
+    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
+    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
+}
+
 static enum gemmd_error gemm_place(struct gemm_call *call, struct daemon *daemon,
                                    struct call_operands *all_operands, struct fault *fault)
 {
@@ -339,12 +363,7 @@ static enum gemmd_error gemm_place(struct gemm_call *call, struct daemon *daemon
     if (code != GEMMD_OK)
         return code;
 
-    if (operands->a.rank > 0)
-        work->problem.a = operands->a.data;
-    if (operands->b.rank > 0)
-        work->problem.b = operands->b.data;
-    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
-    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
+    point_at_operands(work, operands);
     work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
     return GEMMD_OK;
 }
@@ -354,6 +373,14 @@ static enum gemmd_error gemm_find(struct gemm_call *call, struct call_operands *
 {
     return gemm_request_bind(&call->request, call->body_format, call->body, call->body_bytes,
                              &operands->gemm, fault);
+}
+
+static void gemm_locate(struct gemm_call *call)
+{
+    struct gemm_operands operands;
+    if (gemm_request_bind(&call->request, FORMAT_RAW, call->body, call->body_capacity, &operands,
+                          NULL) == GEMMD_OK)
+        point_at_operands(&call->work, &operands);
 }
 
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
@@ -370,6 +397,8 @@ enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *
     if (code != GEMMD_OK)
         return code;
     /* All that the queue looks at. */
+    if (call->intake != NULL)
+        call->work.copy_in = intake_copies(call->intake);
     call->work.priority = call->priority;
     call->work.bytes = call->queue_bytes;
     call->work.deadline_ns = call->deadline_ns;
@@ -391,8 +420,20 @@ void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
                                .work.attends = to->work.attends};
 }
 
+/* What copies of the body may still use is the intake's from here on. */
+static void close_intake(struct gemm_call *call)
+{
+    if (!intake_close(call->intake)) {
+        call->has_device_memory = false;
+        call->body = NULL;
+    }
+    call->intake = NULL;
+    call->work.copy_in = NULL;
+}
+
 void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
 {
+    close_intake(call);
     if (call->has_device_memory)
         arena_free(device_arena(daemon->device), call->work.device_offset);
     call->has_device_memory = false;
@@ -466,6 +507,7 @@ const struct call_operation gemm_operation = {
     .result = gemm_result,
     .choose = gemm_choose,
     .header = gemm_header,
+    .locate = gemm_locate,
     .place_result = gemm_place_result,
     .find = gemm_find,
     .place = gemm_place,

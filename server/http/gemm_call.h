@@ -22,6 +22,7 @@
 
 struct daemon;
 struct gemm_call;
+struct intake_body;
 struct pool_cache;
 
 /* Those of the call's operation are used. */
@@ -53,6 +54,9 @@ struct call_operation {
     enum gemmd_error (*choose)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX]);
+    /* Points the problem at where a raw body's operands will be. NULL: not before they are there.
+     */
+    void (*locate)(struct gemm_call *call);
     /* There is memory for the result: points `c` and the problem at it. */
     void (*place_result)(struct gemm_call *call, unsigned char *payload);
     /* Finds the operands in the complete body, and completes the request with them. */
@@ -79,7 +83,8 @@ struct gemm_call {
     struct pool_cache *memory; /* the I/O thread's; borrowed */
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
-    unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
+    struct intake_body *intake; /* copies the body's operands while it is received; NULL: not */
+    unsigned char *result;      /* pinned: header_bytes of the format's header, then the payload */
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;

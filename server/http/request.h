@@ -118,6 +118,7 @@ struct request {
     uint64_t body_bytes;             /* ... which is this; else 0 */
     struct inflater *inflater;       /* from the first byte of a compressed body on */
     struct fault fault;              /* why it was refused or failed; GEMMD_OK otherwise */
+    uint32_t retry_after_s; /* what whoever set `fault` knows of when to try again; 0: nothing */
 
     int status; /* of the answer */
     uint64_t response_bytes;

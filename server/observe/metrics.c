@@ -127,3 +127,8 @@ void metrics_device_error(struct metrics_shard *shard)
 {
     add(&shard->device_errors, 1);
 }
+
+void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes)
+{
+    add(&shard->early_copy_bytes, bytes);
+}

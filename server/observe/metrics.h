@@ -96,6 +96,8 @@ void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
 void metrics_connection_refused(struct metrics_shard *shard); /* over the connection limit */
 void metrics_client_gone(struct metrics_shard *shard);
 void metrics_device_error(struct metrics_shard *shard);
+/* So many bytes of operands began to be copied before their request was complete. */
+void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes);
 
 /* Writes everything as text. `*text` is allocated with malloc and owned by the caller; `*length`
  * without terminator. False if memory ran out. */

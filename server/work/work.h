@@ -27,6 +27,8 @@ struct work_copy {
 };
 enum { WORK_COPIES_MAX = 3 };
 
+struct copy_in;
+
 struct work {
     struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
     struct heap_node node;        /* the queue's, like the next three */
@@ -41,6 +43,8 @@ struct work {
     const struct attention_kernel *attends; /* NULL: no attention. With neither, only the copies */
     struct work_copy copies[WORK_COPIES_MAX]; /* after the product, in this order */
     uint32_t copy_count;
+    struct copy_in *copy_in; /* its operands' copies, begun while they were received (intake.h);
+                                NULL: none were */
     /* For the check, where the host cannot read what the problem points to: copies of it. */
     const void *host_a, *host_b;
     void *host_c;
