@@ -190,37 +190,37 @@ START_TEST(a_group_changes_no_bit)
     enum { COUNT = 8 };
     const struct attention_kernel *kernel = attention_kernels(GEMM_BACKEND_CPU)[0];
     const struct attention_problem *list[COUNT];
-    struct attention_problem problems[COUNT];
-    struct sample samples[COUNT];
+    struct attention_sample samples[COUNT];
     struct gemm_context *context;
     struct fault fault;
+    char why[256];
     for (int i = 0; i < COUNT; i++) {
         const struct attention_problem problem = problem_of(i * 19 + _i);
-        samples[i] = make(&problem, i % 2 ? ATTENTION_BSHD : ATTENTION_BHSD, 0, (uint64_t)i);
-        problems[i] = samples[i].problem;
-        problems[i].o = filled(samples[i].o_count * dtype_size(problem.dtype));
-        problems[i].lse = i % 4 == 0 ? NULL : filled(samples[i].rows * sizeof(float));
-        list[i] = &problems[i];
+        samples[i] = make(&problem, i % 2 ? ATTENTION_BSHD : ATTENTION_BHSD, 0, PRODUCT_UNIFORM,
+                          (uint64_t)i);
+        if (i % 4 == 0)
+            samples[i].problem.lse = NULL;
+        attention_sample_poison(&samples[i]);
+        list[i] = &samples[i].problem;
     }
     ck_assert_uint_eq(
         gemm_context_create(GEMM_BACKEND_CPU, NULL, 1 + (uint32_t)_i, &context, &fault), GEMMD_OK);
     ck_assert_uint_eq(kernel->run_group(context, list, COUNT), GEMMD_OK);
     gemm_context_destroy(context);
     for (int i = 0; i < COUNT; i++) {
-        const struct sample *s = &samples[i];
-        const uint64_t bytes = s->o_count * dtype_size(problems[i].dtype);
-        float *lse;
-        void *alone = run_kernel(kernel, s, 1, &lse);
-        ck_assert_msg(memcmp(alone, problems[i].o, bytes + GUARD) == 0,
+        struct attention_sample *s = &samples[i];
+        const struct product_buffer *o = &s->buffers[ATTENTION_O];
+        const struct product_buffer *lse = &s->buffers[ATTENTION_LSE];
+        ck_assert_msg(attention_sample_check(s, NULL, why, sizeof why), "attention %d: %s", i, why);
+        unsigned char *group_o = copy_of(s, ATTENTION_O), *group_lse = copy_of(s, ATTENTION_LSE);
+        run_kernel(kernel, s, 1);
+        ck_assert_msg(memcmp(group_o, o->data, o->bytes) == 0,
                       "attention %d has other bits in a group", i);
-        if (problems[i].lse != NULL)
-            ck_assert_msg(memcmp(lse, problems[i].lse, s->rows * sizeof *lse + GUARD) == 0,
-                          "lse of attention %d has other bits in a group", i);
-        free(alone);
-        free(lse);
-        free(problems[i].o);
-        free(problems[i].lse);
-        destroy(&samples[i]);
+        ck_assert_msg(memcmp(group_lse, lse->data, lse->bytes) == 0,
+                      "lse of attention %d has other bits in a group", i);
+        free(group_o);
+        free(group_lse);
+        attention_sample_destroy(s);
     }
 }
 END_TEST
