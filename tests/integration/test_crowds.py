@@ -61,6 +61,7 @@ def test_a_crowd_of_tiny_tensors(start):
             listed += [tensor["name"] for tensor in page["tensors"]]
             after = page["next"]
         assert listed == sorted(names)
+    with Wire(daemon.address) as wire:
         deletes = [request("DELETE", f"/tensors/{name}") for name in names]
         assert {answer.status for answer in pipeline(wire, deletes)} == {204}
     now = memory_of(daemon)
