@@ -30,7 +30,8 @@ static void look_for_escapes(struct request *request, const char *uri)
 {
     const size_t length = strcspn(uri, "?");
     for (const char *p = uri; (p = memchr(p, '%', (size_t)(uri + length - p))) != NULL; p++) {
-        request->escapes_end |= strncmp(p, "%00", 3) == 0 || strncasecmp(p, "%2f", 3) == 0;
+        request->escapes_zero |= strncmp(p, "%00", 3) == 0;
+        request->escapes_slash |= strncasecmp(p, "%2f", 3) == 0;
     }
 }
 

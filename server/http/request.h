@@ -101,9 +101,9 @@ struct request {
     bool given_up;               /* to be answered with request->fault before the work is done */
     bool abandoned;              /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
-    char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
-    bool escapes_end;            /* the path has %2F or %00 in it, which end no name here */
-    const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
+    char path[REQUEST_PATH_MAX];      /* as sent, cut; for the log */
+    bool escapes_zero, escapes_slash; /* the path has %00 or %2F in it */
+    const char *rest;                 /* of the path after the endpoint's own, decoded; borrowed */
     char method[16];
     char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
     const char *tenant;              /* whose token it has; "" without tokens. Borrowed */

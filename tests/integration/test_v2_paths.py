@@ -72,8 +72,9 @@ def test_paths_that_are_not_there(method, path, address):
 
 
 @pytest.mark.parametrize("path", ["/v2/models/gemm_fp32%00", "/v2/models/gemm_fp32%00/config",
-                                  "/v2%00/models/nope", "/livez%00x", "/tensors/w%00"])
-def test_a_path_does_not_end_at_a_zero(path, address):
+                                  "/v2%00/models/nope", "/livez%00x", "/tensors/w%00",
+                                  "/tensors%2Fw", "/jobs%2Fx"])
+def test_a_path_does_not_end_at_a_zero_nor_part_at_an_escaped_slash(path, address):
     answer = exchange(address, request("GET", path))
     assert answer.status == 404, answer
     assert json.loads(answer.body)["error"]
