@@ -68,15 +68,27 @@ double attention_flops(const struct attention_problem *problem);
 /* One kernel; as struct gemm_kernel. */
 struct attention_kernel {
     const char *name;
-    const char *description; /* one line, for /info */
+    const char *description;     /* one line, for /info */
+    uint32_t compute_capability; /* of the only GPUs it runs on, 90 for 9.0; 0: any device */
     bool (*takes)(const struct attention_problem *problem);
     bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
     enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
                             void *workspace);
+    /* Computes 1 ... ATTENTION_GROUP_MAX attentions in one launch (attention_grouped.h): each as
+     * `run` does, to the bit. The list is read before this returns. NULL: the kernel takes one at
+     * a time. */
+    enum gemmd_error (*run_group)(struct gemm_context *context,
+                                  const struct attention_problem *const problems[], uint32_t count);
+    /* How much work a group may be together, in units of attention_group_units: so little that
+     * nobody waits long for his neighbours, so much that the launch is worth it. */
+    uint32_t group_units;
 };
 
 /* The kernels of a backend, best first, NULL-terminated. */
 const struct attention_kernel *const *attention_kernels(enum gemm_backend backend);
+
+bool attention_kernel_runs_on(const struct attention_kernel *kernel,
+                              const struct gemm_device *device);
 
 /* As gemm_select; a dtype that no kernel of the device takes is named as such. */
 enum gemmd_error attention_select(const struct gemm_device *device, const char *name,

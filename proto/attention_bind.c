@@ -254,23 +254,6 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
     return code;
 }
 
-/* By their names: each that has to be there is, and no other. */
-static enum gemmd_error check_presence(const struct attention_request *request,
-                                       struct tensor *const all[OPERANDS], const char *where,
-                                       struct fault *fault)
-{
-    for (int i = 0; i < OPERANDS; i++) {
-        if (is_there(all[i]) == is_wanted(request, i))
-            continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
-                         is_there(all[i])
-                             ? "%sthere is a tensor '%s', which the parameters leave out"
-                             : "%sthe tensor '%s' is missing",
-                         where, names[i]);
-    }
-    return GEMMD_OK;
-}
-
 static enum gemmd_error check_all_lens(const struct attention_request *request,
                                        const struct attention_operands *operands,
                                        struct fault *fault)
@@ -370,9 +353,15 @@ static enum gemmd_error bind_safetensors(struct attention_request *request, cons
         return code;
     if (!attention_request_given(request, "lens"))
         request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    code = check_presence(request, all, "safetensors: ", fault);
-    if (code != GEMMD_OK)
-        return code;
+    for (int i = 0; i < OPERANDS; i++) {
+        if (is_there(all[i]) == is_wanted(request, i))
+            continue;
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
+                         is_there(all[i])
+                             ? "safetensors: there is a tensor '%s', which the parameters leave out"
+                             : "safetensors: the tensor '%s' is missing",
+                         names[i]);
+    }
     return settle_arrays(request, operands, fault);
 }
 

@@ -50,6 +50,7 @@ struct daemon {
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in server/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
     struct queue *queue;
+    struct intake *intake; /* NULL: the device copies nothing early */
     struct dispatch *dispatch;
     struct jobs *jobs;
     struct keeper *keeper;

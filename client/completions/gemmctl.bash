@@ -7,8 +7,8 @@ _gemmctl() {
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
+    local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
-        --heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap
         --lens-q --lens-kv --lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
@@ -51,8 +51,8 @@ _gemmctl() {
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
-        attention:-*) words="$attention $common" ;;
-        bench:-*) words="$bench $product $common" ;;
+        attention:-*) words="$attention $attends $common" ;;
+        bench:-*) words="$bench $product $attends $common" ;;
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;
         job\ result:-*) words="--output --format --timing --json $common" ;;
@@ -61,7 +61,7 @@ _gemmctl() {
         gemm:* | attention:* | tensor\ put:*) files=yes ;;
         tensor:*) words=$tensor ;;
         job:*) words=$job ;;
-        bench:*) words=ladder ;;
+        bench:*) words="attention ladder" ;;
         :* | help:*) words=$commands ;;
         esac
         ;;

@@ -36,9 +36,10 @@ const struct command commands[] = {
      "  gemmctl job result \"$id\" -o C.npy\n", command_job_result},
     {"job cancel", FOR_JOB_CANCEL, 1, 1, "ID", "end a job and drop its result",
      "  gemmctl job cancel \"$id\"\n", command_job_cancel},
-    {"bench", FOR_BENCH, 0, 1, "[ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
-     "measure how many products a second the daemon answers",
+    {"bench", FOR_BENCH, 0, 1, "[attention|ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
+     "measure how many products or attentions a second the daemon answers",
      "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n"
+     "  gemmctl bench attention --heads 8 --sq 1 --skv 4096 --connections 32\n"
      "  gemmctl bench ladder\n",
      command_bench},
     {"info", FOR_INFO, 0, 0, "", "show what the daemon is, has and allows", "  gemmctl info\n",

@@ -11,7 +11,7 @@ static int choose_lse(const struct context *context, struct destination *destina
         return EXIT_OK;
     if (destination->is_job)
         return fail_usage(context, "a job's lse is not there yet; leave out --lse");
-    if (strcmp(destination->lse_path, destination->path) == 0)
+    if (destination->path != NULL && strcmp(destination->lse_path, destination->path) == 0)
         return fail_usage(context, "--lse and --output are the same file; name two");
     return formats_check_stream(context, destination->lse_path);
 }

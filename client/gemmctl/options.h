@@ -27,6 +27,7 @@ enum {
     FOR_JOB_CANCEL = 8192,
     FOR_ATTENTION = 16384,
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
+    FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH,
     FOR_COMPUTING = FOR_GEMM | FOR_ATTENTION,
     FOR_COMPUTED = FOR_COMPUTING | FOR_BENCH,
     FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT,
@@ -68,20 +69,20 @@ enum {
     X(BATCH, "batch", 0, "COUNT", FOR_COMPUTED, 1, "problems of one shape, one after another")     \
     X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", FOR_PRODUCTS, 1,                             \
       "activation, applied last; default none")                                                    \
-    X(HEADS, "heads", 0, "COUNT", FOR_ATTENTION, 1, "heads of Q; raw files need heads, sq and d")  \
-    X(KV_HEADS, "kv-heads", 0, "COUNT", FOR_ATTENTION, 1, "heads of K and V; default: as Q")       \
-    X(SQ, "sq", 0, "LENGTH", FOR_ATTENTION, 1, "length of Q")                                      \
-    X(SKV, "skv", 0, "LENGTH", FOR_ATTENTION, 1, "length of K and V; default: as Q")               \
-    X(D, "d", 0, "SIZE", FOR_ATTENTION, 1, "head size of Q and K")                                 \
-    X(DV, "dv", 0, "SIZE", FOR_ATTENTION, 1, "head size of V and the result; default: as Q")       \
-    X(LAYOUT, "layout", 0, "bhsd|bshd", FOR_ATTENTION, 1,                                          \
+    X(HEADS, "heads", 0, "COUNT", FOR_ATTENDING, 1, "heads of Q; raw files need heads, sq and d")  \
+    X(KV_HEADS, "kv-heads", 0, "COUNT", FOR_ATTENDING, 1, "heads of K and V; default: as Q")       \
+    X(SQ, "sq", 0, "LENGTH", FOR_ATTENDING, 1, "length of Q")                                      \
+    X(SKV, "skv", 0, "LENGTH", FOR_ATTENDING, 1, "length of K and V; default: as Q")               \
+    X(D, "d", 0, "SIZE", FOR_ATTENDING, 1, "head size of Q and K")                                 \
+    X(DV, "dv", 0, "SIZE", FOR_ATTENDING, 1, "head size of V and the result; default: as Q")       \
+    X(LAYOUT, "layout", 0, "bhsd|bshd", FOR_ATTENDING, 1,                                          \
       "heads before or after the sequence; default bhsd")                                          \
-    X(CAUSAL, "causal", 0, NULL, FOR_ATTENTION, 1,                                                 \
+    X(CAUSAL, "causal", 0, NULL, FOR_ATTENDING, 1,                                                 \
       "a query sees no key to its right; the last query stands at the last key")                   \
-    X(WINDOW, "window", 0, "COUNT", FOR_ATTENTION, 1,                                              \
+    X(WINDOW, "window", 0, "COUNT", FOR_ATTENDING, 1,                                              \
       "a query sees no key further left than this")                                                \
-    X(SCALE, "scale", 0, "NUMBER", FOR_ATTENTION, 1, "factor of the scores; default 1/sqrt(d)")    \
-    X(SOFTCAP, "softcap", 0, "NUMBER", FOR_ATTENTION, 1,                                           \
+    X(SCALE, "scale", 0, "NUMBER", FOR_ATTENDING, 1, "factor of the scores; default 1/sqrt(d)")    \
+    X(SOFTCAP, "softcap", 0, "NUMBER", FOR_ATTENDING, 1,                                           \
       "bound of the scores, by tanh; default none")                                                \
     X(LENS_Q, "lens-q", 0, "FILE", FOR_ATTENTION, 0,                                               \
       "int32 vector of the valid length of each entry of Q")                                       \

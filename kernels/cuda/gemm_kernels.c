@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
@@ -184,17 +185,24 @@ static enum gemmd_error create_grouped(struct cuda_context *context, struct faul
 
 static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fault *fault)
 {
-    int device = 0, multiprocessors = 0;
+    int device = 0, multiprocessors = 0, shared_bytes = 0;
     enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
     if (code == GEMMD_OK)
         code = cuda_fault(
             cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", fault);
+    if (code == GEMMD_OK)
+        code = cuda_fault(
+            cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+            "cudaDeviceGetAttribute", fault);
     context->multiprocessors = (uint32_t)multiprocessors;
+    context->shared_bytes = (uint32_t)shared_bytes;
     if (code == GEMMD_OK &&
         (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||
          tensor_core_prepare_bf16() != GEMMD_OK))
         code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
+    if (code == GEMMD_OK && attention_cuda_prepare(context) != GEMMD_OK)
+        code = cuda_fault(cudaGetLastError(), "preparing the kernels of attention", fault);
     return code;
 }
 
@@ -268,6 +276,7 @@ static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
+    .attention = attention_cuda_kernels,
     .context_create = create,
     .context_destroy = destroy,
     .move_rows = move_rows,

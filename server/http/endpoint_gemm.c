@@ -13,6 +13,7 @@
 #include "server/http/gemm_answer.h"
 #include "server/http/gemm_job.h"
 #include "server/http/gemm_memory.h"
+#include "server/http/payload.h"
 #include "server/http/respond.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -83,7 +84,7 @@ static void gemm_begin(struct request *request)
     request->gemm.operation = request->endpoint->operation;
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
-    struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
+    struct gemm_body_length length = {.known = request->sized, .bytes = request->body_bytes};
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
         gemm_memory_open(request) != GEMMD_OK ||
@@ -215,9 +216,9 @@ static void gemm_answer(struct request *request)
     struct MHD_Response *response = NULL;
     uint64_t length = call->header_bytes + call->result_bytes;
     if (sent != NULL) {
+        const struct payload payload = {{{call->result, (size_t)length}}, 1, block_sent, sent};
         *sent = (struct sent_block){call->memory, call->result, length};
-        response = MHD_create_response_from_buffer_with_free_callback_cls(
-            (size_t)length, call->result, block_sent, sent);
+        response = payload_response(request, &payload);
     }
     if (response == NULL) {
         free(sent);

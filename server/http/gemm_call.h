@@ -4,7 +4,9 @@
  * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
  * request; shapes that are inside the body are known, and their memory and the result's bytes in
- * the queue are reserved, in gemm_call_bind.
+ * the queue are reserved, in gemm_call_bind. A body whose length nothing says (chunked or
+ * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
+ * grows: no byte of a body is ever held that is not counted.
  */
 #ifndef SERVER_HTTP_GEMM_CALL_H
 #define SERVER_HTTP_GEMM_CALL_H
@@ -21,6 +23,7 @@
 
 struct daemon;
 struct gemm_call;
+struct intake_body;
 struct pool_cache;
 
 /* An operand that a raw body holds, or that the client has in its shared memory. */
@@ -64,6 +67,9 @@ struct call_operation {
     enum gemmd_error (*choose)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX]);
+    /* Points the problem at where a raw body's operands will be. NULL: not before they are there.
+     */
+    void (*locate)(struct gemm_call *call);
     /* There is memory for the result: points `c` and the problem at it. */
     void (*place_result)(struct gemm_call *call, unsigned char *payload);
     /* Finds the operands in the complete body, and completes the request with them. */
@@ -90,7 +96,8 @@ struct gemm_call {
     struct pool_cache *memory; /* the I/O thread's; borrowed */
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
-    unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
+    struct intake_body *intake; /* copies the body's operands while it is received; NULL: not */
+    unsigned char *result;      /* pinned: header_bytes of the format's header, then the payload */
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;
@@ -109,7 +116,7 @@ struct gemm_call {
 
 /* What the headers say about the body. */
 struct gemm_body_length {
-    bool known; /* false: chunked */
+    bool known; /* false: chunked or compressed */
     uint64_t bytes;
 };
 

@@ -2,6 +2,7 @@
 
 #include "proto/dtype.h"
 #include "server/daemon.h"
+#include "server/http/inflater.h"
 #include "server/http/request.h"
 
 /* Whether such requests compute something, with all there is to say about it in `gemm`. */
@@ -88,6 +89,8 @@ static void count_request(const struct request *request, uint64_t now_ns)
     enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
     metrics_request(shard, op, dtype_of(request, op), request->fault.code,
                     now_ns - request->started_ns, request->received_bytes, request->response_bytes);
+    if (request->inflater != NULL)
+        metrics_inflated(shard, inflater_total_bytes(request->inflater));
     if (!computes(op))
         return;
     if (request->received_ns != 0)

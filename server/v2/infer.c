@@ -32,18 +32,18 @@ static enum gemmd_error read_header(struct request *request)
     const uint64_t limit = request->daemon->config.max_json_bytes;
     const char *header = request_header(request, "Inference-Header-Content-Length");
     call->has_header = header != NULL;
-    call->json_bytes = request->content_length; /* 0 where it is not known */
+    call->json_bytes = request->body_bytes; /* 0 where it is not known */
     if (header != NULL && !number_u64(header, &call->json_bytes))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "Inference-Header-Content-Length is not a number of bytes");
-    if (!request->chunked && request->content_length == 0)
+    if (request->sized && request->body_bytes == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request has no body; it is JSON, then the tensors' bytes");
-    if (!request->chunked && call->json_bytes > request->content_length)
+    if (request->sized && call->json_bytes > request->body_bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "Inference-Header-Content-Length is %" PRIu64
                          ", more than the body's %" PRIu64 " bytes",
-                         call->json_bytes, request->content_length);
+                         call->json_bytes, request->body_bytes);
     if (call->json_bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the request's JSON is %" PRIu64 " bytes long; the limit is %" PRIu64
@@ -56,8 +56,7 @@ static enum gemmd_error read_header(struct request *request)
 static enum gemmd_error open_call(struct request *request)
 {
     struct gemm_call *gemm = &request->gemm;
-    const struct gemm_body_length length = {.known = !request->chunked,
-                                            .bytes = request->content_length};
+    const struct gemm_body_length length = {.known = request->sized, .bytes = request->body_bytes};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
     gemm->shapes_inside = gemm->sends_lse = true;
     gemm->body_format = gemm->answer_format = FORMAT_RAW;
@@ -104,6 +103,15 @@ void infer_begin(struct request *request)
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
+    /* All JSON, and its length was not known before. */
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    if (!request->infer->has_header && length > limit - request->gemm.body_bytes) {
+        fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                  "the request's JSON is longer than the limit of %" PRIu64
+                  " bytes; send tensors as binary data",
+                  limit);
+        return false;
+    }
     return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
            GEMMD_OK;
 }

@@ -9,6 +9,7 @@
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/gemm_answer.h"
+#include "server/http/payload.h"
 #include "server/http/respond.h"
 #include "server/v2/infer.h"
 
@@ -93,9 +94,8 @@ static void answer(struct request *request)
 {
     struct infer_call *call = request->infer;
     struct gemm_call *gemm = &request->gemm;
-    struct MHD_IoVec parts[1 + MODEL_OUTPUTS_MAX];
-    unsigned count = 1;
-    uint64_t json_length, length;
+    _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
+    uint64_t json_length;
     char header[24];
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
@@ -108,16 +108,14 @@ static void answer(struct request *request)
         free(sent);
         return;
     }
-    parts[0] = (struct MHD_IoVec){json, (size_t)json_length};
-    length = json_length;
+    struct payload payload = {{{json, (size_t)json_length}}, 1, answer_sent, sent};
     for (uint32_t i = 0; i < call->output_count; i++) {
         const struct tensor *result = infer_result(request, &call->outputs[i]);
         if (!call->outputs[i].binary)
             continue;
-        parts[count++] = (struct MHD_IoVec){result->data, (size_t)result->bytes};
-        length += result->bytes;
+        payload.parts[payload.count++] = (struct MHD_IoVec){result->data, (size_t)result->bytes};
     }
-    struct MHD_Response *response = MHD_create_response_from_iovec(parts, count, answer_sent, sent);
+    struct MHD_Response *response = payload_response(request, &payload);
     if (response == NULL) {
         free(sent);
         out_of_memory(request);
@@ -130,11 +128,11 @@ static void answer(struct request *request)
     sent->text_bytes = call->text_bytes;
     gemm->result = NULL; /* the response's now */
     call->text = NULL;
-    if (count > 1) {
+    if (payload.count > 1) {
         snprintf(header, sizeof header, "%" PRIu64, json_length);
         MHD_add_response_header(response, "Inference-Header-Content-Length", header);
     }
-    succeed(request, response, length);
+    succeed(request, response, payload_bytes(&payload));
 }
 
 void infer_answer(struct request *request)

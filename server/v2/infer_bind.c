@@ -90,7 +90,7 @@ static enum gemmd_error find_input(const struct model *model, const struct oip_i
 static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
                                        struct tensor *tensor, struct fault *fault)
 {
-    if (strcmp(input->datatype, oip_datatype(dtype)) != 0)
+    if (!oip_datatype_names(input->datatype, dtype))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its datatype is %s, the model expects %s", input->name,
                          input->datatype, oip_datatype(dtype));
@@ -317,16 +317,10 @@ static enum gemmd_error ask(struct request *request)
 {
     struct infer_call *call = request->infer;
     const struct gemm_call *gemm = &request->gemm;
-    const uint64_t limit = request->daemon->config.max_json_bytes;
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
         call->json_bytes = gemm->body_bytes;
-    if (call->json_bytes > limit) /* of a chunked body */
-        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request's JSON is longer than the limit of %" PRIu64
-                         " bytes; send tensors as binary data",
-                         limit);
     return oip_request_decode(gemm->body, gemm->body_bytes, call->json_bytes, &call->asked,
                               &request->fault);
 }

@@ -179,7 +179,8 @@ def test_report(run, tmp_path, rng):
 @pytest.mark.parametrize("arguments, status, says", [
     (["Q.npy", "K.npy", "-o", "O.npy"], USAGE, "V is missing"),
     (["Q.npy", "-o", "O.npy"], USAGE, "K is missing; only a safetensors file"),
-    (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "lens.npy"], USAGE, "lens_kv"),
+    (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "lens.npy"], USAGE,
+     "the lengths of K and V: missing"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "Q.npy", "--lens-kv", "lens.npy"],
      USAGE, "the lengths of Q must be one vector"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "lens.npy", "--lens-kv", "long.npy"],
@@ -218,3 +219,18 @@ def test_dtypes_have_names(run, tmp_path, rng):
     assert result.returncode == DONE, result.stderr
     got = np.load(tmp_path / "O.npy")
     assert got.dtype == NUMPY["f16"] and got.shape == (1, 1, 3, 4)
+
+
+def test_bench(run):
+    report = json.loads(succeed(run("bench", "attention", "--heads=2", "--sq=40", "--skv=60",
+                                    "--d=16", "--causal", "--requests", "30", "--connections", "3",
+                                    "--json")).stdout)
+    assert (report["op"], report["requests"], report["errors"]) == ("attention", 30, {})
+    assert (report["heads"], report["sq"], report["skv"], report["dv"]) == (2, 40, 60, 16)
+    assert report["requests_per_launch"] >= 1 and report["causal"] is True
+    flops = 2 * 2 * 2 * 16 * sum(range(21, 61))  # two products over the pairs that are seen
+    assert report["gigaflops_per_second"] == pytest.approx(
+        report["requests_per_second"] * flops / 1e9)
+    assert b"attention  8 heads on 8, 5 queries" in succeed(
+        run("bench", "attention", "--sq=5", "--d=8", "--requests", "8")).stdout
+    assert run("bench", "attention", "-m", "3", "--requests", "8").returncode == USAGE

@@ -375,7 +375,11 @@ def test_metrics_and_log(start):
 
 def test_every_call_wants_the_token(start, tmp_path):
     daemon = guarded(start, tmp_path, "one:aaaaaaaaaaaaaaaa")
-    calls = [("GET", ""), ("GET", "/"), ("GET", "/models/stats"), ("GET", "/models/gemm_fp32"),
+    calls = [("POST", "/models/attention_fp16/infer"), ("POST", "/repository/models/x/unload"),
+             ("POST", "/logging"), ("POST", "/models/gemm_fp32/trace/setting"),
+             ("GET", "/models/linear.w"), ("GET", "/models/gemm_fp32%2Finfer"),
+             ("POST", "/systemsharedmemory/region/r/register"),
+             ("POST", "/cudasharedmemory/unregister"), ("GET", ""), ("GET", "/"), ("GET", "/models/stats"), ("GET", "/models/gemm_fp32"),
              ("GET", "/models/gemm_fp32/ready"), ("GET", "/models/gemm_fp32/config"),
              ("GET", "/models/gemm_fp32/versions/1/stats"), ("POST", "/models/gemm_fp32/infer"),
              ("POST", "/models/gemm_fp32/versions/1/infer"), ("POST", "/repository/index"),

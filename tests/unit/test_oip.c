@@ -341,6 +341,9 @@ START_TEST(datatypes_have_the_protocols_names)
     ck_assert_str_eq(oip_datatype(dtype), names[dtype]);
     ck_assert_str_eq(oip_config_datatype(dtype), config);
     ck_assert_uint_eq(oip_datatype_has_json(dtype), dtype != GEMMD_F16 && dtype != GEMMD_BF16);
+    for (int other = 0; other < GEMMD_DTYPE_COUNT; other++)
+        ck_assert_int_eq(oip_datatype_names(names[other], dtype), other == _i);
+    ck_assert_int_eq(oip_datatype_names("UINT16", dtype), dtype == GEMMD_BF16);
 }
 END_TEST
 

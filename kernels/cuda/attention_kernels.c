@@ -1,0 +1,40 @@
+#include "kernels/backend.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_tiled.h"
+
+extern const struct attention_kernel attention_cuda_tiled;
+
+static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+static enum gemmd_error run_naive(struct gemm_context *context,
+                                  const struct attention_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return attention_naive_launch(cuda_context_of(context)->stream, problem);
+}
+
+static const struct attention_kernel naive = {
+    .name = "naive",
+    .description = "one block a row, the scores computed anew for each of the three steps",
+    .takes = attention_problem_offered,
+    .workspace_bytes = no_workspace,
+    .run = run_naive,
+};
+
+const struct attention_kernel *const attention_cuda_kernels[] = {&attention_cuda_tiled, &naive,
+                                                                 NULL};
+
+enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
+{
+    enum gemmd_error code = attention_tiled_prepare_f32(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_tiled_prepare_f16(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_tiled_prepare_bf16(context->shared_bytes);
+    return code;
+}
