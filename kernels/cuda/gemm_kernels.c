@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
@@ -195,6 +196,8 @@ static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fau
         (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||
          tensor_core_prepare_bf16() != GEMMD_OK))
         code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
+    if (code == GEMMD_OK && attention_cuda_prepare(context) != GEMMD_OK)
+        code = cuda_fault(cudaGetLastError(), "preparing the kernels of attention", fault);
     return code;
 }
 
@@ -268,6 +271,7 @@ static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
+    .attention = attention_cuda_kernels,
     .context_create = create,
     .context_destroy = destroy,
     .move_rows = move_rows,
