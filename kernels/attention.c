@@ -72,6 +72,13 @@ bool attention_problem_offered(const struct attention_problem *p)
            size_mul(rows, p->sq, &rows);
 }
 
+bool attention_kernel_runs_on(const struct attention_kernel *kernel,
+                              const struct gemm_device *device)
+{
+    return kernel->compute_capability == 0 ||
+           kernel->compute_capability == device->compute_capability;
+}
+
 /* Appends a word to a list: "a, b". */
 static void append(char *text, size_t size, const char *word)
 {
@@ -79,15 +86,15 @@ static void append(char *text, size_t size, const char *word)
     snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "", word);
 }
 
-/* The types in which some kernel of the backend would take the problem. */
-static void list_dtypes(enum gemm_backend backend, struct attention_problem problem, char *text,
-                        size_t size)
+/* The types in which some kernel of the device would take the problem. */
+static void list_dtypes(const struct gemm_device *device, struct attention_problem problem,
+                        char *text, size_t size)
 {
     for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++) {
         problem.dtype = (enum gemmd_dtype)dtype;
-        for (const struct attention_kernel *const *k = attention_kernels(backend); *k != NULL;
-             k++) {
-            if (!(*k)->takes(&problem))
+        for (const struct attention_kernel *const *k = attention_kernels(device->backend);
+             *k != NULL; k++) {
+            if (!attention_kernel_runs_on(*k, device) || !(*k)->takes(&problem))
                 continue;
             append(text, size, dtype_name(problem.dtype));
             break;
@@ -105,6 +112,8 @@ enum gemmd_error attention_select(const struct gemm_device *device, const char *
     bool known = any, taken = false;
     for (const struct attention_kernel *const *k = attention_kernels(device->backend); *k != NULL;
          k++) {
+        if (!attention_kernel_runs_on(*k, device))
+            continue;
         const bool takes = (*k)->takes(problem), named = strcmp((*k)->name, name) == 0;
         append(names, sizeof names, (*k)->name);
         taken |= takes;
@@ -121,7 +130,7 @@ enum gemmd_error attention_select(const struct gemm_device *device, const char *
     if (taken)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
                          "kernel '%.32s' cannot compute this attention; kernel=auto can", name);
-    list_dtypes(device->backend, *problem, dtypes, sizeof dtypes);
+    list_dtypes(device, *problem, dtypes, sizeof dtypes);
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
                      "attention in %s is not offered on the %s backend; these types are: %s",
                      dtype_name(problem->dtype), backend, dtypes[0] != '\0' ? dtypes : "none");

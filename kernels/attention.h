@@ -68,7 +68,8 @@ double attention_flops(const struct attention_problem *problem);
 /* One kernel; as struct gemm_kernel. */
 struct attention_kernel {
     const char *name;
-    const char *description; /* one line, for /info */
+    const char *description;     /* one line, for /info */
+    uint32_t compute_capability; /* of the only GPUs it runs on, 90 for 9.0; 0: any device */
     bool (*takes)(const struct attention_problem *problem);
     bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
     enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
@@ -77,6 +78,9 @@ struct attention_kernel {
 
 /* The kernels of a backend, best first, NULL-terminated. */
 const struct attention_kernel *const *attention_kernels(enum gemm_backend backend);
+
+bool attention_kernel_runs_on(const struct attention_kernel *kernel,
+                              const struct gemm_device *device);
 
 /* As gemm_select; a dtype that no kernel of the device takes is named as such. */
 enum gemmd_error attention_select(const struct gemm_device *device, const char *name,

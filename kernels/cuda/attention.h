@@ -19,6 +19,8 @@ extern "C" {
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem);
 
+extern const struct attention_kernel attention_cuda_wgmma;
+
 /* The kernels of the CUDA backend, best first, NULL-terminated (gemm_backend_entry.attention). */
 extern const struct attention_kernel *const attention_cuda_kernels[];
 

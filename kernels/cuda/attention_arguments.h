@@ -2,8 +2,8 @@
  * attention_arguments.h - a problem as the fast attention kernels get it: 32-bit sizes, the masks
  * in one form, and what the exponent is multiplied with.
  *
- * Weights are powers of 2: softmax of S is 2^(S * log2 e - the row's largest), and log2 e * scale is
- * one factor, applied in the multiply-add that subtracts the largest. That holds for scales that
+ * Weights are powers of 2: softmax of S is 2^(S * log2 e - the row's largest), and log2 e * scale
+ * is one factor, applied in the multiply-add that subtracts the largest. That holds for scales that
  * leave the order of scores as it is; for others, and with a soft cap, scores are computed first
  * (`general`).
  */

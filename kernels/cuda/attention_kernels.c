@@ -1,4 +1,5 @@
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/sm90/attention_wgmma.h"
 
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {
@@ -22,10 +23,11 @@ static const struct attention_kernel naive = {
     .run = run_naive,
 };
 
-const struct attention_kernel *const attention_cuda_kernels[] = {&naive, NULL};
+const struct attention_kernel *const attention_cuda_kernels[] = {&attention_cuda_wgmma, &naive,
+                                                                 NULL};
 
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
 {
-    (void)context;
-    return GEMMD_OK;
+    return context->sm90.encode == NULL ? GEMMD_OK
+                                        : cuda_error_code((int)attention_wgmma_prepare());
 }

@@ -24,8 +24,9 @@
 #include <stdint.h>
 
 #include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/epilogue.cuh"
 
-namespace attention
+namespace flash
 {
 
 constexpr float INFINITE = __builtin_huge_valf();
@@ -112,25 +113,6 @@ __device__ __forceinline__ bool is_finite(float x)
     return fabsf(x) < INFINITE;
 }
 
-__device__ __forceinline__ float widen(__half x)
-{
-    return __half2float(x);
-}
-__device__ __forceinline__ float widen(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
-
-template <typename Element> __device__ __forceinline__ Element narrow(float x);
-template <> __device__ __forceinline__ __half narrow<__half>(float x)
-{
-    return __float2half_rn(x);
-}
-template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x)
-{
-    return __float2bfloat16_rn(x);
-}
-
 /* Two neighbours in a word, the first in its lower half. */
 template <typename Element> __device__ __forceinline__ uint32_t pack(float first, float second);
 template <> __device__ __forceinline__ uint32_t pack<__half>(float first, float second)
@@ -161,7 +143,8 @@ __device__ __forceinline__ float quad_sum(float x)
 /* ---- the softmax of one row's share of a fragment ---- */
 
 /* What a row knows of the tiles it has seen: the largest score in powers of 2 (minus infinity at
- * first), and this lane's share of the sum of weights. NaNs are no largest; they stay in the sum. */
+ * first), and this lane's share of the sum of weights. NaNs are no largest; they stay in the sum.
+ */
 struct softmax_row {
     float most, total;
 };
@@ -185,8 +168,7 @@ __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_ro
         top[1] = fmaxf(top[1], scores[j + 2 * H + 1]);
     }
     /* NaN only if all of this lane's are; it is no largest. */
-    const float most =
-        fmaxf(row.most, quad_max(fmaxf(top[0], top[1])) * exponent_of_score);
+    const float most = fmaxf(row.most, quad_max(fmaxf(top[0], top[1])) * exponent_of_score);
     const float base = base_of(most);
     const float factor = exp2_fast(row.most - base);
     float sum[2] = {0, 0};
@@ -226,8 +208,9 @@ __device__ __forceinline__ float finish_row(const softmax_row &row, float total,
                                             float &lse)
 {
     const float ln_2 = 0.693147181f;
-    lse = !sees ? -INFINITE : total == 0 ? __int_as_float(0x7fffffff)
-                                         : (row.most + log2f(total)) * ln_2;
+    lse = !sees        ? -INFINITE
+          : total == 0 ? __int_as_float(0x7fffffff)
+                       : (row.most + log2f(total)) * ln_2;
     return 1 / total;
 }
 
@@ -367,10 +350,10 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
             }
         }
         if (exists)
-            o[c + lane] = narrow<Element>(sum / total);
+            narrow(sum / total, o + c + lane);
     }
 }
 
-} // namespace attention
+} // namespace flash
 
 #endif

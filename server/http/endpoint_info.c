@@ -58,6 +58,7 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
 static json_t *attention_types(const struct attention_kernel *kernel)
 {
     json_t *types = json_object();
+    const struct attention_strides rows = attention_strides(ATTENTION_BHSD, 1, 64, 64);
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
         const struct attention_problem problem = {.dtype = (enum gemmd_dtype)d,
                                                   .batch = 1,
@@ -66,7 +67,11 @@ static json_t *attention_types(const struct attention_kernel *kernel)
                                                   .sq = 64,
                                                   .skv = 64,
                                                   .d = 64,
-                                                  .dv = 64};
+                                                  .dv = 64,
+                                                  .q_strides = rows,
+                                                  .k_strides = rows,
+                                                  .v_strides = rows,
+                                                  .o_strides = rows};
         const char *name = dtype_name(problem.dtype);
         if (kernel->takes(&problem))
             json_object_set_new(types, name, json_pack("[s]", name));
@@ -85,10 +90,13 @@ static json_t *kernels_json(struct gemm_device device)
                                                  kernel_types(*k)));
     }
     for (const struct attention_kernel *const *k = attention_kernels(device.backend); *k != NULL;
-         k++)
+         k++) {
+        if (!attention_kernel_runs_on(*k, &device))
+            continue;
         json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
                                                  "attention", "description", (*k)->description,
                                                  "dtypes", attention_types(*k)));
+    }
     return kernels;
 }
 

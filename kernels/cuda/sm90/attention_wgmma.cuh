@@ -5,9 +5,10 @@
  * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS
  * warpgroups with 64 queries each. It walks over tiles of 64 * CONSUMERS queries of one head until
  * none is left. Q of a tile stays in shared memory; tiles of TILE_N keys of K and V stream through
- * a ring of SLOTS buffers, from the last keys that the tile sees to the first, in the order in which
- * they are used: K, then K and V by turns (V of the keys that K was one step ahead of), then V. Tiles
- * of keys that no query of the tile sees are not loaded, and only those at the edges are masked.
+ * a ring of SLOTS buffers, from the last keys that the tile sees to the first, in the order in
+ * which they are used: K, then K and V by turns (V of the keys that K was one step ahead of), then
+ * V. Tiles of keys that no query of the tile sees are not loaded, and only those at the edges are
+ * masked.
  *
  * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T comes from shared
  * memory; its weights become the register operand of O += P V, since a fragment of sums and one of
@@ -39,9 +40,9 @@
 namespace sm90
 {
 
-using attention::lengths;
-using attention::softmax_row;
-using attention::span;
+using flash::lengths;
+using flash::softmax_row;
+using flash::span;
 
 template <element E> struct storage {
     using type = __nv_bfloat16;
@@ -50,7 +51,8 @@ template <> struct storage<F16> {
     using type = __half;
 };
 
-template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_, bool TURNS_> struct attention_config {
+template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_, bool TURNS_>
+struct attention_config {
     static constexpr element E = E_;
     static constexpr int WIDTH = WIDTH_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     static constexpr bool TURNS = TURNS_; /* whether consumers take turns */
@@ -62,7 +64,8 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_, bool TURNS_> stru
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : 160;
 
     static constexpr int BOXES = (WIDTH + 63) / 64; /* of 128 bytes width */
-    static constexpr uint32_t Q_BOX_BYTES = 64 * 128, Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
+    static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
+                              Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
     static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
     static constexpr uint32_t SCHEDULED = 2; /* tiles that are known ahead */
     static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 16 * SCHEDULED;
@@ -141,11 +144,11 @@ __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmm
     t.entry = number / p.a.heads;
     t.head = number - t.entry * p.a.heads;
     t.row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
-    t.n = attention::lengths_of(p.a, t.entry);
+    t.n = flash::lengths_of(p.a, t.entry);
     t.first = t.end = 0;
     if (t.row < t.n.sq) {
-        const span from = attention::span_of(p.a, t.n, t.row);
-        const span to = attention::span_of(p.a, t.n, min(t.row + C::TILE_M, t.n.sq) - 1);
+        const span from = flash::span_of(p.a, t.n, t.row);
+        const span to = flash::span_of(p.a, t.n, min(t.row + C::TILE_M, t.n.sq) - 1);
         if (to.end > from.first) {
             t.first = from.first / C::TILE_N;
             t.end = (to.end + C::TILE_N - 1) / C::TILE_N;
@@ -244,7 +247,7 @@ __device__ __forceinline__ void narrow_weights(const float (&s)[C::TILE_N / 2],
     for (int k = 0; k < C::TILE_N / 16; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            p[k][i] = attention::pack<typename C::Element>(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
+            p[k][i] = flash::pack<typename C::Element>(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
 }
 
 /* One consumer's walk over the keys of a tile. */
@@ -299,11 +302,11 @@ template <class C> struct attention_consumer {
     {
         const int32_t from = tile * C::TILE_N;
         if (p.a.general)
-            attention::score_all(p.a, s);
+            flash::score_all(p.a, s);
         if (from < all.first || from + C::TILE_N > all.end) {
             const int32_t origin = from + 2 * (int32_t)(lane % 4);
-            attention::mask<0>(s, rows[0].first - origin, rows[0].end - origin);
-            attention::mask<1>(s, rows[1].first - origin, rows[1].end - origin);
+            flash::mask<0>(s, rows[0].first - origin, rows[0].end - origin);
+            flash::mask<1>(s, rows[1].first - origin, rows[1].end - origin);
         }
     }
 
@@ -323,37 +326,33 @@ template <class C> struct attention_consumer {
     {
         using Element = typename C::Element;
         const bool sees = keys.first < keys.end, exists = row < p.a.sq;
-        const float total = attention::quad_sum(state.total);
+        const float total = flash::quad_sum(state.total);
         float lse;
-        const float factor = attention::finish_row(state, total, sees, lse);
-        Element *to = const_cast<Element *>(
-            attention::row_at<Element>(p.a.o, p.a.o_steps, t.entry, t.head, row));
-        const bool all_finite =
-            attention::store_row<Element, H>(p.a, o, factor, to, exists && sees);
+        const float factor = flash::finish_row(state, total, sees, lse);
+        Element *to =
+            const_cast<Element *>(flash::row_at<Element>(p.a.o, p.a.o_steps, t.entry, t.head, row));
+        const bool all_finite = flash::store_row<Element, H>(p.a, o, factor, to, exists && sees);
         if (exists && !sees)
-            attention::store_zeros(p.a, to);
+            flash::store_zeros(p.a, to);
         if (exists && p.a.lse != nullptr && lane % 4 == 0)
             p.a.lse[((uint64_t)t.entry * p.a.heads + t.head) * p.a.sq + row] = lse;
         /* One lane of a quad stands for it in what follows. */
-        uint32_t again = __ballot_sync(attention::WHOLE_WARP,
-                                       exists && sees && !all_finite && total > 0 &&
-                                           attention::is_finite(total));
+        uint32_t again = __ballot_sync(flash::WHOLE_WARP, exists && sees && !all_finite &&
+                                                              total > 0 && flash::is_finite(total));
         while (again != 0) {
             const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
             again &= ~(0xfu << 4 * quad);
             const uint32_t i = row - lane / 4 + quad;
             __syncwarp();
-            attention::exact_row<Element>(p.a, t.entry, t.head, i,
-                                          attention::span_of(p.a, t.n, i));
+            flash::exact_row<Element>(p.a, t.entry, t.head, i, flash::span_of(p.a, t.n, i));
         }
     }
 
     __device__ __forceinline__ void compute(const attention_tile &t)
     {
         const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
-        const span rows[2] = {attention::span_of(p.a, t.n, row),
-                              attention::span_of(p.a, t.n, row + 8)};
-        softmax_row state[2] = {{-attention::INFINITE, 0}, {-attention::INFINITE, 0}};
+        const span rows[2] = {flash::span_of(p.a, t.n, row), flash::span_of(p.a, t.n, row + 8)};
+        softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
         float o[C::WIDTH / 2];
 #pragma unroll
         for (int j = 0; j < C::WIDTH / 2; j++)
@@ -364,8 +363,8 @@ template <class C> struct attention_consumer {
         }
 
         /* Keys that all of this consumer's rows see: rows beyond the last don't matter. */
-        const span low = attention::span_of(p.a, t.n, min(first_row, t.n.sq - 1));
-        const span high = attention::span_of(p.a, t.n, min(first_row + 63, t.n.sq - 1));
+        const span low = flash::span_of(p.a, t.n, min(first_row, t.n.sq - 1));
+        const span high = flash::span_of(p.a, t.n, min(first_row + 63, t.n.sq - 1));
         const span all = {high.first, low.end};
         const uint32_t q = shared.q(consumer);
         float s[C::TILE_N / 2];
@@ -381,8 +380,8 @@ template <class C> struct attention_consumer {
         at.advance();
         int32_t tile = t.end - 1;
         adjust(s, tile, rows, all);
-        attention::softmax_step<0>(s, state[0], p.a.exponent_of_score);
-        attention::softmax_step<1>(s, state[1], p.a.exponent_of_score);
+        flash::softmax_step<0>(s, state[0], p.a.exponent_of_score);
+        flash::softmax_step<1>(s, state[1], p.a.exponent_of_score);
         narrow_weights<C>(s, weights);
 
 #pragma unroll 1
@@ -401,9 +400,8 @@ template <class C> struct attention_consumer {
             pin(s);
             arrive(shared.empty(keys));
             adjust(s, tile, rows, all);
-            const float factor[2] = {
-                attention::softmax_step<0>(s, state[0], p.a.exponent_of_score),
-                attention::softmax_step<1>(s, state[1], p.a.exponent_of_score)};
+            const float factor[2] = {flash::softmax_step<0>(s, state[0], p.a.exponent_of_score),
+                                     flash::softmax_step<1>(s, state[1], p.a.exponent_of_score)};
             wgmma_wait<0>();
             pin(o);
             pin(weights);
@@ -445,7 +443,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     extern __shared__ unsigned char shared_memory[];
     const attention_shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
     /* The same for all threads of a warpgroup, and known to be so by the compiler. */
-    const uint32_t warpgroup = __shfl_sync(attention::WHOLE_WARP, threadIdx.x / 128, 0);
+    const uint32_t warpgroup = __shfl_sync(flash::WHOLE_WARP, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
         ptx::tensor_map_prefetch(&p.q);
         ptx::tensor_map_prefetch(&p.k);

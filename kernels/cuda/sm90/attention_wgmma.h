@@ -23,10 +23,10 @@ extern "C" {
 struct attention_wgmma_arguments {
     CUtensorMap q, k, v;
     struct attention_arguments a;
-    uint32_t tile_rows;    /* of a head */
-    uint32_t tiles;        /* of all heads of all entries */
+    uint32_t tile_rows;     /* of a head */
+    uint32_t tiles;         /* of all heads of all entries */
     uint32_t heads_at_once; /* whose K and V should stay in the L2 together */
-    uint32_t *next;        /* zero: blocks take tiles as they get ready; NULL: in turn */
+    uint32_t *next;         /* zero: blocks take tiles as they get ready; NULL: in turn */
 };
 
 /* One tile configuration of one type. */
@@ -35,10 +35,10 @@ struct attention_wgmma_kernel {
     const void *function;
     uint32_t width; /* of d and dv, at most */
     uint32_t tile_m, tile_n, threads, shared_bytes;
+    bool full, masked; /* whether it is chosen for problems without and with a mask */
 };
 
-/* Ended by a NULL name. The first that is wide enough is chosen for a problem without causal mask
- * and window, the first of `..._masked` for one with either. */
+/* Ended by a NULL name; the narrow ones first. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
 #ifdef __cplusplus
@@ -62,7 +62,8 @@ enum { ATTENTION_WGMMA_WORKSPACE_BYTES = 256 };
 /* For the current device, before the first launch on it. */
 cudaError_t attention_wgmma_prepare(void);
 
-/* Enqueues the problem on a kernel that is wide enough for it. Fails if a pointer is not aligned. */
+/* Enqueues the problem on a kernel that is wide enough for it. Fails if a pointer is not aligned.
+ */
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
                                     const struct attention_problem *problem, void *workspace,
