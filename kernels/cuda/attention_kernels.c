@@ -23,11 +23,17 @@ static const struct attention_kernel naive = {
     .run = run_naive,
 };
 
-const struct attention_kernel *const attention_cuda_kernels[] = {&attention_cuda_wgmma, &naive,
-                                                                 NULL};
+const struct attention_kernel *const attention_cuda_kernels[] = {
+    &attention_cuda_decode,
+    &attention_cuda_wgmma,
+    &naive,
+    NULL,
+};
 
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
 {
-    return context->sm90.encode == NULL ? GEMMD_OK
-                                        : cuda_error_code((int)attention_wgmma_prepare());
+    const enum gemmd_error code = attention_decode_prepare();
+    if (code != GEMMD_OK || context->sm90.encode == NULL)
+        return code;
+    return cuda_error_code((int)attention_wgmma_prepare());
 }
