@@ -50,11 +50,12 @@ span_of(const struct attention_problem &p, const struct lengths &lengths, uint64
     return span;
 }
 
-/* A product of Q and K as it goes into the softmax. */
+/* A product of Q and K as it goes into the softmax. Rounded here, and not fused with what is
+ * subtracted from it later, so that a score is the same wherever it is computed. */
 static __device__ __forceinline__ float score_of(float product, float scale, float softcap)
 {
-    const float score = product * scale;
-    return softcap > 0 ? softcap * tanhf(score / softcap) : score;
+    const float score = __fmul_rn(product, scale);
+    return softcap > 0 ? __fmul_rn(softcap, tanhf(score / softcap)) : score;
 }
 
 } // namespace attention

@@ -1,5 +1,9 @@
+#include "kernels/backend.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_tiled.h"
 #include "kernels/cuda/sm90/attention_wgmma.h"
+
+extern const struct attention_kernel attention_cuda_tiled;
 
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {
@@ -24,16 +28,19 @@ static const struct attention_kernel naive = {
 };
 
 const struct attention_kernel *const attention_cuda_kernels[] = {
-    &attention_cuda_decode,
-    &attention_cuda_wgmma,
-    &naive,
-    NULL,
+    &attention_cuda_decode, &attention_cuda_wgmma, &attention_cuda_tiled, &naive, NULL,
 };
 
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
 {
-    const enum gemmd_error code = attention_decode_prepare();
-    if (code != GEMMD_OK || context->sm90.encode == NULL)
-        return code;
-    return cuda_error_code((int)attention_wgmma_prepare());
+    enum gemmd_error code = attention_tiled_prepare_f32(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_tiled_prepare_f16(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_tiled_prepare_bf16(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_decode_prepare();
+    if (code == GEMMD_OK && context->sm90.encode != NULL)
+        code = cuda_error_code((int)attention_wgmma_prepare());
+    return code;
 }

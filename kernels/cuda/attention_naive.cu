@@ -103,9 +103,11 @@ __global__ void __launch_bounds__(THREADS)
     for (uint64_t number = blockIdx.x; number < rows; number += gridDim.x) {
         const uint64_t i = number % p.sq, head = number / p.sq % p.heads;
         const uint64_t entry = number / p.sq / p.heads, kv_head = head / (p.heads / p.kv_heads);
-        const struct row<T> row = {p, q, row_of((const T *)p.k, p.k_strides, entry, kv_head, 0),
-                                   row_of((const T *)p.v, p.v_strides, entry, kv_head, 0),
-                                   span_of(p, lengths(p, entry), i)};
+        const struct row<T> row = {
+            p, q, row_of((const T *)p.k, p.k_strides, entry, kv_head, 0),
+                row_of((const T *)p.v, p.v_strides, entry, kv_head, 0),
+                span_of(p, lengths(p, entry), i)
+        };
         const bool sees = row.span.first < row.span.end;
         float sum = 0, lse = -CUDART_INF_F;
         __syncthreads(); /* the row before has been read */

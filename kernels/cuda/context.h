@@ -22,6 +22,7 @@ struct cuda_context {
     struct gemm_context base;
     cudaStream_t stream; /* the caller's */
     uint32_t multiprocessors;
+    uint32_t shared_bytes; /* of shared memory that a block can have */
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
     void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, used by both */

@@ -185,13 +185,18 @@ static enum gemmd_error create_grouped(struct cuda_context *context, struct faul
 
 static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fault *fault)
 {
-    int device = 0, multiprocessors = 0;
+    int device = 0, multiprocessors = 0, shared_bytes = 0;
     enum gemmd_error code = cuda_fault(cudaGetDevice(&device), "cudaGetDevice", fault);
     if (code == GEMMD_OK)
         code = cuda_fault(
             cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", fault);
+    if (code == GEMMD_OK)
+        code = cuda_fault(
+            cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+            "cudaDeviceGetAttribute", fault);
     context->multiprocessors = (uint32_t)multiprocessors;
+    context->shared_bytes = (uint32_t)shared_bytes;
     if (code == GEMMD_OK &&
         (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||
          tensor_core_prepare_bf16() != GEMMD_OK))

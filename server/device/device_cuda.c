@@ -22,6 +22,7 @@
 
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
+#include "server/device/device_cuda_attention.h"
 #include "server/device/device_layout.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -97,6 +98,17 @@ static bool cuda_work_bytes(const struct device *device, const struct gemm_probl
     if (!device_layout(problem, kernel, device->tensors, &layout))
         return false;
     *out = layout.total_bytes;
+    return true;
+}
+
+static bool cuda_attention_bytes(const struct device *device,
+                                 const struct attention_problem *problem,
+                                 const struct attention_kernel *kernel, uint64_t *out)
+{
+    struct attention_parts parts;
+    if (!attention_parts_place(problem, kernel, device->tensors, &parts))
+        return false;
+    *out = parts.total_bytes;
     return true;
 }
 
@@ -239,6 +251,28 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
         fail(cuda, work, "the copy from the device", GEMMD_OK, error);
 }
 
+static struct cuda_steps steps_of(const struct slot *slot)
+{
+    return (struct cuda_steps){slot->stream,    slot->context,  slot->begun,
+                               slot->copied_in, slot->computed, slot->ended};
+}
+
+static void enqueue_attention(struct cuda_device *cuda, const struct slot *slot, struct work *work)
+{
+    const struct cuda_steps steps = steps_of(slot);
+    struct attention_parts parts;
+    if (!attention_parts_place(&work->attention, work->attends, cuda->base.tensors, &parts) ||
+        parts.total_bytes > work->device_bytes) {
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
+                                 "the work's range of device memory is too small");
+        return;
+    }
+    const struct cuda_failure failure =
+        cuda_attention_enqueue(&steps, &parts, work, cuda->memory + work->device_offset);
+    if (failure.call != NULL)
+        fail(cuda, work, failure.call, failure.code, failure.error);
+}
+
 static void enqueue_copies(struct cuda_device *cuda, struct slot *slot, struct work *work)
 {
     cudaEvent_t before[] = {slot->begun, slot->copied_in, slot->computed};
@@ -305,6 +339,8 @@ static void cuda_submit(struct device *device, uint32_t number, struct work *wor
     slot->failed = false;
     if (works->shares)
         enqueue_shared(cuda, slot, works);
+    else if (works->attends != NULL)
+        enqueue_attention(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
@@ -333,7 +369,7 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
         return false;
     }
     if (error != cudaSuccess) {
-        fail(cuda, works, work_is_copy(works) ? "the copy of a tensor" : works->kernel->name,
+        fail(cuda, works, work_is_copy(works) ? "the copy of a tensor" : work_kernel_name(works),
              GEMMD_OK, error);
         if (!device_lost(device))
             clear(cuda, slot);
@@ -437,6 +473,18 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
                      "rows cannot be stacked: %s", cudaGetErrorString(cudaGetLastError()));
 }
 
+static enum gemmd_error warm_attention(struct cuda_device *cuda, struct fault *fault)
+{
+    const struct gemm_device device = device_gemm(&cuda->base);
+    const struct cuda_steps steps = steps_of(&cuda->slots[0]);
+    const struct cuda_failure failure =
+        cuda_attention_warm(&steps, &device, cuda->memory, arena_capacity_bytes(cuda->base.arena));
+    if (failure.call == NULL)
+        return GEMMD_OK;
+    return fault_set(fault, failure.code, NULL, "the attention kernel %s does not start: %s",
+                     failure.call, cudaGetErrorString(failure.error));
+}
+
 /* A kernel's code is loaded when it is first launched, and libraries have many: the first request
  * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
 static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
@@ -448,6 +496,8 @@ static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
                 code = warm_types(cuda, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, fault);
     if (code == GEMMD_OK)
         code = warm_stack(cuda, fault);
+    if (code == GEMMD_OK)
+        code = warm_attention(cuda, fault);
     cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
     if (code == GEMMD_OK && error != cudaSuccess)
         code = open_failed(fault, "running every kernel once", error);
@@ -488,6 +538,7 @@ static const struct device_ops cuda_ops = {
     .poll = cuda_poll,
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
+    .attention_bytes = cuda_attention_bytes,
     .shares = cuda_shares,
 };
 

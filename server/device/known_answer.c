@@ -78,7 +78,7 @@ static unsigned char *element(void *matrix, int index, enum gemmd_dtype dtype)
 }
 
 /* Little-endian, as everything that travels. */
-static void store(unsigned char *to, int value, enum gemmd_dtype dtype)
+void known_answer_store(unsigned char *to, int value, enum gemmd_dtype dtype)
 {
     uint64_t bits = bits_of(value, dtype);
     for (uint32_t i = 0; i < dtype_size(dtype); i++)
@@ -89,7 +89,7 @@ static bool holds(const unsigned char *at, int value, enum gemmd_dtype dtype)
 {
     uint32_t size = dtype_size(dtype);
     unsigned char expected[8];
-    store(expected, value, dtype);
+    known_answer_store(expected, value, dtype);
     if (memcmp(at, expected, size) == 0)
         return true;
     /* The other zero is as right as this one. */
@@ -122,10 +122,12 @@ void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enu
     gemm_problem_contiguous(problem);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < K; j++)
-            store(element(a, transa ? j * M + i : i * K + j, dtype), a_at(i, j), dtype);
+            known_answer_store(element(a, transa ? j * M + i : i * K + j, dtype), a_at(i, j),
+                               dtype);
     for (int i = 0; i < K; i++)
         for (int j = 0; j < N; j++)
-            store(element(b, transb ? j * K + i : i * N + j, dtype), b_at(i, j), dtype);
+            known_answer_store(element(b, transb ? j * K + i : i * N + j, dtype), b_at(i, j),
+                               dtype);
     memset(c, 0xff, (size_t)M * N * dtype_size(out));
 }
 

@@ -26,4 +26,7 @@ void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enu
 /* Whether the result is right. If not, the first wrong element is at (*row, *column). */
 bool known_answer_check(const struct gemm_problem *problem, uint64_t *row, uint64_t *column);
 
+/* Writes a small integer, which the type holds exactly. */
+void known_answer_store(unsigned char *to, int value, enum gemmd_dtype dtype);
+
 #endif

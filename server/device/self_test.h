@@ -5,10 +5,10 @@
 #include "proto/error.h"
 #include "server/device/device.h"
 
-/* Products with known answers through every kernel, pair of types and transposition that the
- * device's backend takes. That loads all code that the first requests would otherwise wait for.
- * GEMMD_ERR_DEVICE_LOST if an answer is wrong or does not come within some seconds. Called by
- * device_open, with nothing in flight. */
+/* Products and attentions with known answers through every kernel, pair of types, transposition
+ * and mask that the device's backend takes. That loads all code that the first requests would
+ * otherwise wait for. GEMMD_ERR_DEVICE_LOST if an answer is wrong or does not come within some
+ * seconds. Called by device_open, with nothing in flight. */
 enum gemmd_error self_test(struct device *device, struct fault *fault);
 
 #endif

@@ -67,8 +67,11 @@ static struct attention_strides strides_of(const struct attention_request *reque
                              resident != NULL ? resident_leading(resident) : width);
 }
 
+/* Of what is in the body or the answer it is known that it will be there, and no more. */
 static void describe(const struct gemm_call *call, struct attention_problem *problem)
 {
+    static const int32_t lengths;
+    static float lse;
     const struct attention_request *r = &call->attention;
     const struct resident *k = call->residents.a, *v = call->residents.b;
     const bool scaled = attention_request_given(r, "scale");
@@ -88,6 +91,9 @@ static void describe(const struct gemm_call *call, struct attention_problem *pro
         .softcap = (float)r->softcap,
         .k = k != NULL ? resident_memory(k) : NULL,
         .v = v != NULL ? resident_memory(v) : NULL,
+        .lens_q = r->lens ? &lengths : NULL,
+        .lens_kv = r->lens ? &lengths : NULL,
+        .lse = call->lse.rank > 0 ? &lse : NULL,
         .q_strides = strides_of(r, r->heads, r->sq, r->d, NULL),
         .k_strides = strides_of(r, r->kv_heads, r->skv, r->d, k),
         .v_strides = strides_of(r, r->kv_heads, r->skv, r->dv, v),

@@ -1,0 +1,110 @@
+#include "kernels/cuda/attention_tiled.h"
+
+#include "kernels/backend.h"
+#include "kernels/cuda/attention.h"
+
+const uint32_t attention_tiled_rows[ATTENTION_TILED_ROWS] = {32, 128};
+
+/* Columns of O that there is a kernel for. */
+static uint64_t columns(enum attention_tiled_rows rows, uint64_t dv)
+{
+    static const uint64_t widths[ATTENTION_TILED_ROWS][5] = {{64, 128, 256},
+                                                             {64, 96, 128, 192, 256}};
+    const uint64_t *width = widths[rows];
+    while (*width < dv)
+        width++;
+    return *width;
+}
+
+uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv)
+{
+    const uint64_t tile = attention_tiled_rows[rows], depth = (d + 3) / 4 * 4;
+    const uint64_t q = tile * depth, k = ATTENTION_TILED_KEYS * depth;
+    const uint64_t v = ATTENTION_TILED_KEYS * columns(rows, dv);
+    const uint64_t weights = ATTENTION_TILED_KEYS * tile, spans = tile * 2;
+    /* With few rows the weights take the place of the keys. */
+    const uint64_t keys_and_weights = rows == ATTENTION_TILED_MANY ? k + weights
+                                      : k > weights                ? k
+                                                                   : weights;
+    return (q + keys_and_weights + v + spans) * 4;
+}
+
+enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
+                                                 uint32_t multiprocessors, uint64_t shared_bytes)
+{
+    const uint64_t tile = attention_tiled_rows[ATTENTION_TILED_MANY];
+    const uint64_t rows = p->heads / p->kv_heads * p->sq;
+    const uint64_t blocks = (rows + tile - 1) / tile * p->batch * p->kv_heads;
+    return rows > attention_tiled_rows[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
+                   attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
+               ? ATTENTION_TILED_MANY
+               : ATTENTION_TILED_FEW;
+}
+
+static enum gemmd_error run_rows(struct gemm_context *base, const struct attention_problem *problem,
+                                 enum attention_tiled_rows rows)
+{
+    const cudaStream_t stream = cuda_context_of(base)->stream;
+    switch (problem->dtype) {
+    case GEMMD_F32:
+        return attention_tiled_launch_f32(stream, rows, problem);
+    case GEMMD_F16:
+        return attention_tiled_launch_f16(stream, rows, problem);
+    case GEMMD_BF16:
+        return attention_tiled_launch_bf16(stream, rows, problem);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
+                            void *workspace)
+{
+    (void)workspace;
+    const struct cuda_context *context = cuda_context_of(base);
+    return run_rows(
+        base, problem,
+        attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes));
+}
+
+static enum gemmd_error run_few(struct gemm_context *base, const struct attention_problem *problem,
+                                void *workspace)
+{
+    (void)workspace;
+    return run_rows(base, problem, ATTENTION_TILED_FEW);
+}
+
+static enum gemmd_error run_many(struct gemm_context *base, const struct attention_problem *problem,
+                                 void *workspace)
+{
+    (void)workspace;
+    return run_rows(base, problem, ATTENTION_TILED_MANY);
+}
+
+static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+const struct attention_kernel attention_cuda_tiled = {
+    .name = "tiled",
+    .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
+    .takes = attention_problem_offered,
+    .workspace_bytes = no_workspace,
+    .run = run,
+};
+
+const struct attention_kernel attention_tiled_kernels[ATTENTION_TILED_ROWS] = {
+    {.name = "tiled_32",
+     .description = "tiled, by 32 rows",
+     .takes = attention_problem_offered,
+     .workspace_bytes = no_workspace,
+     .run = run_few},
+    {.name = "tiled_128",
+     .description = "tiled, by 128 rows",
+     .takes = attention_problem_offered,
+     .workspace_bytes = no_workspace,
+     .run = run_many},
+};

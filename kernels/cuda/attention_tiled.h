@@ -1,0 +1,55 @@
+/*
+ * attention_tiled.h - the shapes that the kernel of attention_tiled.cuh comes in, and which is
+ * chosen.
+ *
+ * All go through the keys in the same tiles and share a tile out over a warp's lanes in the same
+ * way: a row's bits are the same in all of them.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_TILED_H
+#define KERNELS_CUDA_ATTENTION_TILED_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { ATTENTION_TILED_KEYS = 32 }; /* in a tile of K and V */
+
+/* Rows of Q that a block of threads has on chip. */
+enum attention_tiled_rows {
+    ATTENTION_TILED_FEW,  /* 32 */
+    ATTENTION_TILED_MANY, /* 128 */
+    ATTENTION_TILED_ROWS
+};
+extern const uint32_t attention_tiled_rows[ATTENTION_TILED_ROWS];
+
+/* Shared memory that a block needs. */
+uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv);
+
+/* Many, if they fit and there is a block for every multiprocessor. Pure. */
+enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *problem,
+                                                 uint32_t multiprocessors, uint64_t shared_bytes);
+
+/* Allow the kernels their shared memory, at most `shared_bytes`, for the current device. */
+enum gemmd_error attention_tiled_prepare_f32(uint64_t shared_bytes);
+enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes);
+enum gemmd_error attention_tiled_prepare_bf16(uint64_t shared_bytes);
+
+/* Enqueue the whole problem, whose operands are of that type. */
+enum gemmd_error attention_tiled_launch_f32(cudaStream_t stream, enum attention_tiled_rows rows,
+                                            const struct attention_problem *problem);
+enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_tiled_rows rows,
+                                            const struct attention_problem *problem);
+enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention_tiled_rows rows,
+                                             const struct attention_problem *problem);
+
+/* One kernel for each number of rows, for measuring and checking; not among attention_kernels(). */
+extern const struct attention_kernel attention_tiled_kernels[ATTENTION_TILED_ROWS];
+
+#ifdef __cplusplus
+}
+#endif
+#endif

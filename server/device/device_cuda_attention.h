@@ -1,0 +1,39 @@
+/*
+ * device_cuda_attention.h - an attention on its way through a stream: copies in, the kernel, copies
+ * out. Used by device_cuda.c only, on its thread.
+ */
+#ifndef SERVER_DEVICE_DEVICE_CUDA_ATTENTION_H
+#define SERVER_DEVICE_DEVICE_CUDA_ATTENTION_H
+
+#include <cuda_runtime_api.h>
+
+#include "server/device/attention_parts.h"
+#include "server/work/work.h"
+
+/* A stream, what its kernels run in, and the events that part its steps. All borrowed. */
+struct cuda_steps {
+    cudaStream_t stream;
+    struct gemm_context *context;
+    cudaEvent_t begun, copied_in, computed, ended;
+};
+
+/* What failed: a call or a kernel, with the code that the kernel gave or the error of the call. */
+struct cuda_failure {
+    const char *call; /* NULL: nothing */
+    enum gemmd_error code;
+    cudaError_t error;
+};
+
+/* Enqueues the whole work, in the range of device memory that begins at `range`; stops at the first
+ * failure. `parts` are those of the work's problem and kernel. */
+struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
+                                           const struct attention_parts *parts,
+                                           const struct work *work, unsigned char *range);
+
+/* Enqueues what "auto" chooses for each type, width and number of queries, on whatever lies in
+ * memory at `range`, as far as `bytes` suffice. */
+struct cuda_failure cuda_attention_warm(const struct cuda_steps *steps,
+                                        const struct gemm_device *device, unsigned char *range,
+                                        uint64_t bytes);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * attention_sample.h - random attentions for testing kernels with, and whether a kernel's result is
+ * right.
+ *
+ * Every operand lies in a buffer with guard zones before and after it and, if asked for, gaps
+ * between its rows, which hold NaN, so that reading one shows in the result. Those of O and lse
+ * must come back as they were.
+ *
+ * Right is: no more than twice the error against f64 that the three steps make in f32, one term
+ * after another, and a rounding to the result's type (two for types of 16 bits, which the f32
+ * result is spared).
+ */
+#ifndef TESTS_PRODUCT_ATTENTION_SAMPLE_H
+#define TESTS_PRODUCT_ATTENTION_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/attention.h"
+#include "tests/product/product.h"
+
+enum attention_part {
+    ATTENTION_Q,
+    ATTENTION_K,
+    ATTENTION_V,
+    ATTENTION_O,
+    ATTENTION_LSE,
+    ATTENTION_PARTS
+};
+
+struct attention_sample {
+    struct attention_problem problem; /* pointing into the buffers; the lengths are the caller's */
+    struct product_buffer buffers[ATTENTION_PARTS];
+    uint64_t rows;             /* of O, in all heads of all entries */
+    double *exact, *exact_lse; /* [rows][dv], [rows] */
+    float *same, *same_lse;    /* likewise, computed in f32 */
+};
+
+/* What is wanted of an attention: types, sizes, masks, scale and lengths are taken from `like`, the
+ * strides from the layout, with `gap` elements between rows. PRODUCT_SPECIAL has some NaN and
+ * infinities in each operand; PRODUCT_EXTREME is as PRODUCT_UNIFORM. What lies beyond the lengths
+ * is NaN. False if memory is lacking. */
+bool attention_sample_create(struct attention_sample *sample, const struct attention_problem *like,
+                             enum attention_layout layout, uint64_t gap, enum product_fill fill,
+                             uint64_t seed);
+void attention_sample_destroy(struct attention_sample *sample);
+
+/* Fills O and lse and all around them with what no attention of random numbers is. */
+void attention_sample_poison(struct attention_sample *sample);
+
+/* Whether O and lse are right, lse if the problem has it, and nothing around them was written. On a
+ * fault, says it in `text`. `*worst`, if not NULL, is raised to the largest error of O / what is
+ * allowed. */
+bool attention_sample_check(const struct attention_sample *sample, double *worst, char *text,
+                            uint64_t size);
+
+/* "f16, 2 entries, 4 heads of 2, 113 x 203, d 40, dv 24, causal, window 33, ..." */
+void attention_describe(const struct attention_problem *problem, char *text, uint64_t size);
+
+#endif
