@@ -20,8 +20,10 @@ enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem);
 
 enum gemmd_error attention_decode_prepare(void);
+enum gemmd_error attention_flash_mma_prepare(void);
 
-extern const struct attention_kernel attention_cuda_wgmma, attention_cuda_decode;
+extern const struct attention_kernel attention_cuda_decode, attention_cuda_wgmma,
+    attention_cuda_flash_mma;
 
 /* The kernels of the CUDA backend, best first, NULL-terminated (gemm_backend_entry.attention). */
 extern const struct attention_kernel *const attention_cuda_kernels[];

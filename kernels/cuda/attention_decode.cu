@@ -24,8 +24,8 @@ namespace attention_decode
 using namespace flash;
 
 constexpr int ROWS = 16, KEYS = 16; /* of a step of a warp */
-constexpr int WARPS = 4, THREADS = 32 * WARPS;
 constexpr int SPLIT_KEYS = 256;
+constexpr int JOIN_THREADS = 128;
 constexpr uint32_t ROWS_MAX = 32; /* of a head of K and V, that are taken */
 
 struct arguments {
@@ -41,6 +41,8 @@ template <typename Element_, int WIDTH_> struct config {
     static constexpr int WIDTH = WIDTH_;
     static constexpr uint32_t TILE_BYTES = KEYS * WIDTH * 2, STAGE_BYTES = 2 * TILE_BYTES;
     static constexpr int STAGES = WIDTH == 64 ? 4 : 3;
+    static constexpr int WARPS = WIDTH == 256 ? 2 : 4; /* two blocks fit in a multiprocessor */
+    static constexpr int THREADS = 32 * WARPS;
     static constexpr uint32_t WARP_BYTES = STAGES * STAGE_BYTES;
     static constexpr uint32_t SHARED_BYTES = WARPS * WARP_BYTES;
     static_assert(WARP_BYTES >= ROWS * WIDTH * sizeof(float), "sums of a warp fit in its stages");
@@ -133,7 +135,7 @@ template <class C>
 static __device__ __forceinline__ void
 combine_warps(const arguments &p, char *shared, uint32_t unit, uint32_t first_row, partial<C> &mine)
 {
-    __shared__ float2 states[WARPS][ROWS];
+    __shared__ float2 states[C::WARPS][ROWS];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     __syncthreads(); /* all steps are done */
     float *sums = reinterpret_cast<float *>(shared + warp * C::WARP_BYTES);
@@ -154,19 +156,19 @@ combine_warps(const arguments &p, char *shared, uint32_t unit, uint32_t first_ro
     const uint32_t rows = min(p.rows - first_row, (uint32_t)ROWS);
     const uint64_t place = ((uint64_t)unit * p.splits + blockIdx.x) * p.rows + first_row;
     for (uint32_t row = 0; row < rows; row++) {
-        float most = -INFINITE, total = 0, factor[WARPS];
+        float most = -INFINITE, total = 0, factor[C::WARPS];
 #pragma unroll
-        for (int w = 0; w < WARPS; w++)
+        for (int w = 0; w < C::WARPS; w++)
             most = fmaxf(most, states[w][row].x);
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
+        for (int w = 0; w < C::WARPS; w++) {
             factor[w] = exp2_fast(states[w][row].x - base_of(most));
             total += states[w][row].y * factor[w];
         }
-        for (uint32_t column = threadIdx.x; column < p.a.dv; column += THREADS) {
+        for (uint32_t column = threadIdx.x; column < p.a.dv; column += C::THREADS) {
             float sum = 0;
 #pragma unroll
-            for (int w = 0; w < WARPS; w++)
+            for (int w = 0; w < C::WARPS; w++)
                 sum = __fmaf_rn(reinterpret_cast<const float *>(
                                     shared + w * C::WARP_BYTES)[row * C::WIDTH + column],
                                 factor[w], sum);
@@ -179,8 +181,7 @@ combine_warps(const arguments &p, char *shared, uint32_t unit, uint32_t first_ro
 
 /* Grid: splits, heads of K and V of all entries, tiles of rows. */
 template <class C>
-__global__ void __launch_bounds__(THREADS, C::WIDTH == 256 ? 1 : 2)
-    split_kernel(const __grid_constant__ arguments p)
+__global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_constant__ arguments p)
 {
     extern __shared__ __align__(128) char shared[];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(THREADS, C::WIDTH == 256 ? 1 : 2)
     const uint16_t *k = row_at<uint16_t>(p.a.k, p.a.k_steps, entry, kv_head, 0);
     const uint16_t *v = row_at<uint16_t>(p.a.v, p.a.v_steps, entry, kv_head, 0);
     const auto copy = [&](int32_t number) {
-        const int32_t key = origin + (number * WARPS + (int32_t)warp) * KEYS;
+        const int32_t key = origin + (number * C::WARPS + (int32_t)warp) * KEYS;
         if (key < end && key + KEYS > first) {
             const uint32_t stage = ring + (uint32_t)(number % C::STAGES) * C::STAGE_BYTES;
             copy_rows<C::WIDTH, KEYS, 32>(stage, k + key * p.a.k_steps.row, p.a.k_steps.row, p.a.d,
@@ -221,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, C::WIDTH == 256 ? 1 : 2)
         }
         ptx_sm80::copies_commit();
     };
-    constexpr int32_t STEPS = SPLIT_KEYS / KEYS / WARPS;
+    constexpr int32_t STEPS = SPLIT_KEYS / KEYS / C::WARPS;
     for (int32_t number = 0; number < C::STAGES - 1; number++)
         copy(number);
 
@@ -240,7 +241,7 @@ __global__ void __launch_bounds__(THREADS, C::WIDTH == 256 ? 1 : 2)
             ptx_sm80::copies_commit();
         ptx_sm80::copies_wait<C::STAGES - 1>();
         __syncwarp();
-        const int32_t key = origin + (number * WARPS + (int32_t)warp) * KEYS;
+        const int32_t key = origin + (number * C::WARPS + (int32_t)warp) * KEYS;
         if (key < end && key + KEYS > first)
             step<C>(p, ring + (uint32_t)(number % C::STAGES) * C::STAGE_BYTES, key, keys, q,
                     result);
@@ -251,9 +252,9 @@ __global__ void __launch_bounds__(THREADS, C::WIDTH == 256 ? 1 : 2)
 
 /* A block a row of O. */
 template <typename Element>
-__global__ void __launch_bounds__(THREADS) join_kernel(const __grid_constant__ arguments p)
+__global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constant__ arguments p)
 {
-    __shared__ float2 states[THREADS];
+    __shared__ float2 states[JOIN_THREADS];
     const uint32_t kv_heads = p.a.heads / p.a.group;
     const uint32_t row = blockIdx.x, unit = blockIdx.y;
     const uint32_t entry = unit / kv_heads;
@@ -266,13 +267,13 @@ __global__ void __launch_bounds__(THREADS) join_kernel(const __grid_constant__ a
     const uint32_t end = sees ? ((uint32_t)keys.end + SPLIT_KEYS - 1) / SPLIT_KEYS : first;
     const uint64_t place = (uint64_t)unit * p.splits * p.rows + row; /* of split 0 */
     softmax_row state = {-INFINITE, 0};
-    constexpr int COLUMNS = ATTENTION_WIDTH_MAX / THREADS;
+    constexpr int COLUMNS = ATTENTION_WIDTH_MAX / JOIN_THREADS;
     float sum[COLUMNS];
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++)
         sum[c] = 0;
-    for (uint32_t from = first; from < end; from += THREADS) {
-        const uint32_t count = min(end - from, (uint32_t)THREADS);
+    for (uint32_t from = first; from < end; from += JOIN_THREADS) {
+        const uint32_t count = min(end - from, (uint32_t)JOIN_THREADS);
         __syncthreads();
         if (threadIdx.x < count)
             states[threadIdx.x] = p.states[place + (uint64_t)(from + threadIdx.x) * p.rows];
@@ -293,8 +294,8 @@ __global__ void __launch_bounds__(THREADS) join_kernel(const __grid_constant__ a
             state.total = __fmaf_rn(states[s].y, factor, state.total);
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
-                if (threadIdx.x + c * THREADS < p.a.dv)
-                    sum[c] = __fmaf_rn(sums[threadIdx.x + c * THREADS], factor, sum[c]);
+                if (threadIdx.x + c * JOIN_THREADS < p.a.dv)
+                    sum[c] = __fmaf_rn(sums[threadIdx.x + c * JOIN_THREADS], factor, sum[c]);
         }
     }
     float lse;
@@ -303,7 +304,7 @@ __global__ void __launch_bounds__(THREADS) join_kernel(const __grid_constant__ a
     bool all_finite = true;
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        const uint32_t column = threadIdx.x + c * THREADS;
+        const uint32_t column = threadIdx.x + c * JOIN_THREADS;
         const float value = sees ? sum[c] * factor : 0;
         if (column < p.a.dv) {
             narrow(value, to + column);
@@ -354,10 +355,10 @@ template <class C> static enum gemmd_error run(cudaStream_t stream, const argume
     const unsigned units = p.a.batch * (p.a.heads / p.a.group);
     const dim3 grid(p.splits, units, (p.rows + ROWS - 1) / ROWS);
     enum gemmd_error code =
-        launch_overlapped(split_kernel<C>, grid, dim3(THREADS), C::SHARED_BYTES, stream, p);
+        launch_overlapped(split_kernel<C>, grid, dim3(C::THREADS), C::SHARED_BYTES, stream, p);
     if (code == GEMMD_OK)
         code = launch_overlapped(join_kernel<typename C::Element>, dim3(p.rows, units),
-                                 dim3(THREADS), 0, stream, p);
+                                 dim3(JOIN_THREADS), 0, stream, p);
     return code;
 }
 

@@ -28,7 +28,12 @@ static const struct attention_kernel naive = {
 };
 
 const struct attention_kernel *const attention_cuda_kernels[] = {
-    &attention_cuda_decode, &attention_cuda_wgmma, &attention_cuda_tiled, &naive, NULL,
+    &attention_cuda_decode,
+    &attention_cuda_wgmma,
+    &attention_cuda_flash_mma,
+    &attention_cuda_tiled,
+    &naive,
+    NULL,
 };
 
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
@@ -40,6 +45,8 @@ enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
         code = attention_tiled_prepare_bf16(context->shared_bytes);
     if (code == GEMMD_OK)
         code = attention_decode_prepare();
+    if (code == GEMMD_OK)
+        code = attention_flash_mma_prepare();
     if (code == GEMMD_OK && context->sm90.encode != NULL)
         code = cuda_error_code((int)attention_wgmma_prepare());
     return code;

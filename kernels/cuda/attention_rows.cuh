@@ -354,6 +354,38 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
     }
 }
 
+/* ---- the end of a tile ---- */
+
+/* Row H of this lane's two, `row` of its head, comes out: sums over the total to O, or zeros. All
+ * lanes of the warp call it. */
+template <typename Element, int H, int COUNT>
+__device__ __forceinline__ void finish(const attention_arguments &a, const lengths &n,
+                                       uint32_t entry, uint32_t head, uint32_t row,
+                                       const softmax_row &state, const float (&sums)[COUNT])
+{
+    const uint32_t lane = threadIdx.x % 32;
+    const span keys = span_of(a, n, row);
+    const bool sees = keys.first < keys.end, exists = row < a.sq;
+    const float total = quad_sum(state.total);
+    float lse;
+    const float factor = finish_row(state, total, sees, lse);
+    Element *to = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, row));
+    const bool all_finite = store_row<Element, H>(a, sums, factor, to, exists && sees);
+    if (exists && !sees)
+        store_zeros(a, to);
+    if (exists && a.lse != nullptr && lane % 4 == 0)
+        a.lse[((uint64_t)entry * a.heads + head) * a.sq + row] = lse;
+    uint32_t again =
+        __ballot_sync(WHOLE_WARP, exists && sees && !all_finite && total > 0 && is_finite(total));
+    while (again != 0) {
+        const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
+        const uint32_t i = row - lane / 4 + quad;
+        again &= ~(0xfu << 4 * quad);
+        __syncwarp();
+        exact_row<Element>(a, entry, head, i, span_of(a, n, i));
+    }
+}
+
 } // namespace flash
 
 #endif

@@ -295,70 +295,41 @@ template <class C> struct attention_consumer {
         return index;
     }
 
-    /* Scores of general kind; then what the two rows don't see is masked, if the tile of keys has
-     * any such. */
+    /* Scores of general kind; then what rows `row` and `row` + 8 don't see is masked, if the tile
+     * of keys is not within those that `all` of the consumer's rows see. */
     __device__ __forceinline__ void adjust(float (&s)[C::TILE_N / 2], int32_t tile,
-                                           const span (&rows)[2], const span &all) const
+                                           const lengths &n, uint32_t row, const span &all) const
     {
         const int32_t from = tile * C::TILE_N;
         if (p.a.general)
             flash::score_all(p.a, s);
         if (from < all.first || from + C::TILE_N > all.end) {
             const int32_t origin = from + 2 * (int32_t)(lane % 4);
-            flash::mask<0>(s, rows[0].first - origin, rows[0].end - origin);
-            flash::mask<1>(s, rows[1].first - origin, rows[1].end - origin);
+            const span keys[2] = {flash::span_of(p.a, n, row), flash::span_of(p.a, n, row + 8)};
+            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
+            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
         }
     }
 
-    /* Rows that come out: sums over the total to O. */
     __device__ __forceinline__ void store(const attention_tile &t, uint32_t row,
-                                          const span (&rows)[2], const softmax_row (&state)[2],
+                                          const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
     {
-        store_half<0>(t, row, rows[0], state[0], o);
-        store_half<1>(t, row + 8, rows[1], state[1], o);
-    }
-
-    template <int H>
-    __device__ __forceinline__ void store_half(const attention_tile &t, uint32_t row,
-                                               const span &keys, const softmax_row &state,
-                                               const float (&o)[C::WIDTH / 2]) const
-    {
         using Element = typename C::Element;
-        const bool sees = keys.first < keys.end, exists = row < p.a.sq;
-        const float total = flash::quad_sum(state.total);
-        float lse;
-        const float factor = flash::finish_row(state, total, sees, lse);
-        Element *to =
-            const_cast<Element *>(flash::row_at<Element>(p.a.o, p.a.o_steps, t.entry, t.head, row));
-        const bool all_finite = flash::store_row<Element, H>(p.a, o, factor, to, exists && sees);
-        if (exists && !sees)
-            flash::store_zeros(p.a, to);
-        if (exists && p.a.lse != nullptr && lane % 4 == 0)
-            p.a.lse[((uint64_t)t.entry * p.a.heads + t.head) * p.a.sq + row] = lse;
-        /* One lane of a quad stands for it in what follows. */
-        uint32_t again = __ballot_sync(flash::WHOLE_WARP, exists && sees && !all_finite &&
-                                                              total > 0 && flash::is_finite(total));
-        while (again != 0) {
-            const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
-            again &= ~(0xfu << 4 * quad);
-            const uint32_t i = row - lane / 4 + quad;
-            __syncwarp();
-            flash::exact_row<Element>(p.a, t.entry, t.head, i, flash::span_of(p.a, t.n, i));
-        }
+        flash::finish<Element, 0>(p.a, t.n, t.entry, t.head, row, state[0], o);
+        flash::finish<Element, 1>(p.a, t.n, t.entry, t.head, row + 8, state[1], o);
     }
 
     __device__ __forceinline__ void compute(const attention_tile &t)
     {
         const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
-        const span rows[2] = {flash::span_of(p.a, t.n, row), flash::span_of(p.a, t.n, row + 8)};
         softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
         float o[C::WIDTH / 2];
 #pragma unroll
         for (int j = 0; j < C::WIDTH / 2; j++)
             o[j] = 0;
         if (t.first == t.end) {
-            store(t, row, rows, state, o);
+            store(t, row, state, o);
             return;
         }
 
@@ -379,7 +350,7 @@ template <class C> struct attention_consumer {
         arrive(shared.empty(at.stage));
         at.advance();
         int32_t tile = t.end - 1;
-        adjust(s, tile, rows, all);
+        adjust(s, tile, t.n, row, all);
         flash::softmax_step<0>(s, state[0], p.a.exponent_of_score);
         flash::softmax_step<1>(s, state[1], p.a.exponent_of_score);
         narrow_weights<C>(s, weights);
@@ -399,7 +370,7 @@ template <class C> struct attention_consumer {
             wgmma_wait<1>();
             pin(s);
             arrive(shared.empty(keys));
-            adjust(s, tile, rows, all);
+            adjust(s, tile, t.n, row, all);
             const float factor[2] = {flash::softmax_step<0>(s, state[0], p.a.exponent_of_score),
                                      flash::softmax_step<1>(s, state[1], p.a.exponent_of_score)};
             wgmma_wait<0>();
@@ -422,7 +393,7 @@ template <class C> struct attention_consumer {
         pin(o);
         arrive(shared.empty(at.stage));
         at.advance();
-        store(t, row, rows, state, o);
+        store(t, row, state, o);
     }
 
     __device__ __forceinline__ void run()
