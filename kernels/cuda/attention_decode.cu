@@ -132,8 +132,8 @@ step(const arguments &p, uint32_t stage, int32_t key, const span (&keys)[2],
 
 /* The warps' results to the workspace, as one. */
 template <class C>
-static __device__ __forceinline__ void
-combine_warps(const arguments &p, char *shared, uint32_t unit, uint32_t first_row, partial<C> &mine)
+static __device__ __forceinline__ void combine_warps(const arguments &p, char *shared,
+                                                     uint32_t first_row, partial<C> &mine)
 {
     __shared__ float2 states[C::WARPS][ROWS];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -154,7 +154,7 @@ combine_warps(const arguments &p, char *shared, uint32_t unit, uint32_t first_ro
     }
     __syncthreads();
     const uint32_t rows = min(p.rows - first_row, (uint32_t)ROWS);
-    const uint64_t place = ((uint64_t)unit * p.splits + blockIdx.x) * p.rows + first_row;
+    const uint64_t place = (uint64_t)blockIdx.x * p.rows + first_row; /* of this split */
     for (uint32_t row = 0; row < rows; row++) {
         float most = -INFINITE, total = 0, factor[C::WARPS];
 #pragma unroll
@@ -179,15 +179,16 @@ combine_warps(const arguments &p, char *shared, uint32_t unit, uint32_t first_ro
     }
 }
 
-/* Grid: splits, heads of K and V of all entries, tiles of rows. */
+/* Grid: splits of heads of K and V of all entries; tiles of rows. */
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_constant__ arguments p)
 {
     extern __shared__ __align__(128) char shared[];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint32_t kv_heads = p.a.heads / p.a.group, unit = blockIdx.y;
+    const uint32_t kv_heads = p.a.heads / p.a.group;
+    const uint32_t unit = blockIdx.x / p.splits, split = blockIdx.x % p.splits;
     const uint32_t entry = unit / kv_heads, kv_head = unit % kv_heads;
-    const uint32_t first_row = blockIdx.z * ROWS;
+    const uint32_t first_row = blockIdx.y * ROWS;
     later_kernels_allow();
     earlier_kernels_wait();
     const lengths n = lengths_of(p.a, entry);
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_const
     const uint32_t high = (min(first_row + ROWS, p.rows) - 1) / p.a.group;
     if (low >= n.sq)
         return;
-    const int32_t origin = (int32_t)(blockIdx.x * SPLIT_KEYS);
+    const int32_t origin = (int32_t)(split * SPLIT_KEYS);
     const int32_t first = max(span_of(p.a, n, low).first, origin);
     const int32_t end = min(span_of(p.a, n, min(high, n.sq - 1)).end, origin + SPLIT_KEYS);
     if (first >= end)
@@ -247,7 +248,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_const
                     result);
         __syncwarp();
     }
-    combine_warps<C>(p, shared, unit, first_row, result);
+    combine_warps<C>(p, shared, first_row, result);
 }
 
 /* A block a row of O. */
@@ -256,7 +257,7 @@ __global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constan
 {
     __shared__ float2 states[JOIN_THREADS];
     const uint32_t kv_heads = p.a.heads / p.a.group;
-    const uint32_t row = blockIdx.x, unit = blockIdx.y;
+    const uint32_t row = blockIdx.x % p.rows, unit = blockIdx.x / p.rows;
     const uint32_t entry = unit / kv_heads;
     const query at = query_of(p, row, unit % kv_heads);
     earlier_kernels_wait();
@@ -332,10 +333,11 @@ static bool count_rows(const struct attention_problem *p, uint64_t *rows)
 
 static bool takes(const struct attention_problem *p)
 {
-    const uint64_t blocks_max = 65535;
     return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
            attention_arguments_fit(p) && p->sq <= ROWS_MAX &&
-           p->sq * (p->heads / p->kv_heads) <= ROWS_MAX && p->batch * p->kv_heads <= blocks_max;
+           p->sq * (p->heads / p->kv_heads) <= ROWS_MAX &&
+           p->batch * p->kv_heads <=
+               INT32_MAX / (splits_of(p) > ROWS_MAX ? splits_of(p) : ROWS_MAX);
 }
 
 static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
@@ -353,11 +355,11 @@ template <class C> static cudaError_t prepare()
 template <class C> static enum gemmd_error run(cudaStream_t stream, const arguments &p)
 {
     const unsigned units = p.a.batch * (p.a.heads / p.a.group);
-    const dim3 grid(p.splits, units, (p.rows + ROWS - 1) / ROWS);
+    const dim3 grid(units * p.splits, (p.rows + ROWS - 1) / ROWS);
     enum gemmd_error code =
         launch_overlapped(split_kernel<C>, grid, dim3(C::THREADS), C::SHARED_BYTES, stream, p);
     if (code == GEMMD_OK)
-        code = launch_overlapped(join_kernel<typename C::Element>, dim3(p.rows, units),
+        code = launch_overlapped(join_kernel<typename C::Element>, dim3(units * p.rows),
                                  dim3(JOIN_THREADS), 0, stream, p);
     return code;
 }

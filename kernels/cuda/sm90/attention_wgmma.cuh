@@ -122,6 +122,17 @@ template <class C> struct attention_shared {
     }
 };
 
+/* ptx::mbarrier_wait with more patience: exact rows of V with infinities can keep a consumer for
+ * seconds. */
+__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t tries = 0;
+    while (!ptx::mbarrier_try_wait(barrier, parity)) {
+        if (++tries == 32 * ptx::WAIT_TRIES_MAX)
+            asm volatile("st.global.u32 [%0], %1;" ::"l"(0ull), "r"(tries) : "memory");
+    }
+}
+
 /* A tile of queries, and the tiles of keys that they see: first ... end - 1. */
 struct attention_tile {
     uint32_t entry, head, row; /* row: the first query */
@@ -178,7 +189,7 @@ __device__ __forceinline__ void attention_produce(const attention_wgmma_argument
     uint32_t q_parity = 0;
     uint32_t index = blockIdx.x;
     for (;;) {
-        ptx::mbarrier_wait(s.tile_empty(scheduled.stage), scheduled.parity ^ 1);
+        wait(s.tile_empty(scheduled.stage), scheduled.parity ^ 1);
         ptx::store_shared(s.tile(scheduled.stage), index);
         ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
         scheduled.advance();
@@ -191,7 +202,7 @@ __device__ __forceinline__ void attention_produce(const attention_wgmma_argument
 
         const uint32_t kv_head = t.head / p.a.group;
         const auto load = [&](const CUtensorMap *map, int32_t tile) {
-            ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
+            wait(s.empty(at.stage), at.parity ^ 1);
             ptx::mbarrier_arrive_expect(s.full(at.stage), C::SLOT_BYTES);
             load_tile<C>(s.slot(at.stage), C::BOX_BYTES, map, s.full(at.stage),
                          (uint32_t)tile * C::TILE_N, kv_head, t.entry);
@@ -199,7 +210,7 @@ __device__ __forceinline__ void attention_produce(const attention_wgmma_argument
         };
         load(&p.k, t.end - 1);
         for (uint32_t c = 0; c < C::CONSUMERS; c++) {
-            ptx::mbarrier_wait(s.q_empty(c), q_parity ^ 1);
+            wait(s.q_empty(c), q_parity ^ 1);
             ptx::mbarrier_arrive_expect(s.q_full(c), C::Q_BYTES);
             load_tile<C>(s.q(c), C::Q_BOX_BYTES, &p.q, s.q_full(c), t.row + 64 * c, t.head,
                          t.entry);
@@ -287,7 +298,7 @@ template <class C> struct attention_consumer {
 
     __device__ __forceinline__ uint32_t next_tile()
     {
-        ptx::mbarrier_wait(shared.tile_full(scheduled.stage), scheduled.parity);
+        wait(shared.tile_full(scheduled.stage), scheduled.parity);
         const uint32_t index = ptx::load_shared(shared.tile(scheduled.stage));
         __syncwarp();
         arrive(shared.tile_empty(scheduled.stage));
@@ -341,8 +352,8 @@ template <class C> struct attention_consumer {
         float s[C::TILE_N / 2];
         uint32_t weights[C::TILE_N / 16][4];
 
-        ptx::mbarrier_wait(shared.q_full(consumer), q_parity);
-        ptx::mbarrier_wait(shared.full(at.stage), at.parity);
+        wait(shared.q_full(consumer), q_parity);
+        wait(shared.full(at.stage), at.parity);
         wgmma_fence();
         multiply_keys<C>(q, shared.slot(at.stage), s);
         wgmma_wait<0>();
@@ -357,13 +368,13 @@ template <class C> struct attention_consumer {
 
 #pragma unroll 1
         for (tile--; tile >= t.first; tile--) {
-            ptx::mbarrier_wait(shared.full(at.stage), at.parity);
+            wait(shared.full(at.stage), at.parity);
             const uint32_t keys = at.stage;
             at.advance();
             take_turn();
             wgmma_fence();
             multiply_keys<C>(q, shared.slot(keys), s);
-            ptx::mbarrier_wait(shared.full(at.stage), at.parity);
+            wait(shared.full(at.stage), at.parity);
             wgmma_fence();
             multiply_values<C>(weights, shared.slot(at.stage), o);
             give_turn();
@@ -386,7 +397,7 @@ template <class C> struct attention_consumer {
         arrive(shared.q_empty(consumer));
         q_parity ^= 1;
 
-        ptx::mbarrier_wait(shared.full(at.stage), at.parity);
+        wait(shared.full(at.stage), at.parity);
         wgmma_fence();
         multiply_values<C>(weights, shared.slot(at.stage), o);
         wgmma_wait<0>();
