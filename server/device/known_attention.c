@@ -9,7 +9,7 @@
 
 /* Of all four: keys are fewer than D, so that D orthogonal rows are enough. */
 enum { BATCH = 2, HEADS = 2, SQ = 20, SKV = 36, D = 64 };
-enum { Q_BYTES = BATCH * HEADS * SQ * D * 4, K_BYTES = BATCH * SKV * D * 4 }; /* the widest type */
+enum { Q_BYTES = BATCH * HEADS * SQ * D * 8, K_BYTES = BATCH * SKV * D * 8 }; /* the widest type */
 
 static int key_at(int key, int column)
 {

@@ -14,7 +14,7 @@
 #include "kernels/attention.h"
 
 /* Host memory for operands and result of any type, each part at a multiple of 256 bytes. */
-enum { KNOWN_ATTENTION_BYTES = 80 * 1024 };
+enum { KNOWN_ATTENTION_BYTES = 160 * 1024 };
 
 /* Describes the attention and writes its operands to `memory` (KNOWN_ATTENTION_BYTES long, aligned
  * to 256), where the result will be too; the result is poisoned. */

@@ -167,15 +167,21 @@ static bool await_end(struct request *request)
     return request->handed_over;
 }
 
+/* Takes the work back from others, unless it has begun: then false. */
+static bool withdraw(struct request *request)
+{
+    if (is_handed_over(request))
+        request->handed_over =
+            request->endpoint->withdraw == NULL || !request->endpoint->withdraw(request);
+    return !request->handed_over;
+}
+
 void request_give_up(struct waiter *waiter, enum waiter_end why)
 {
     struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
     if (!is_handed_over(request) && why != WAITER_LEFT)
         return; /* its answer is about to go */
-    bool (*withdraw)(struct request *) = request->endpoint->withdraw;
-    bool begun = request->handed_over && (withdraw == NULL || !withdraw(request));
-    if (!begun)
-        request->handed_over = false;
+    bool begun = !withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
         connection_abandon(request->connection);
@@ -339,6 +345,8 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         note_end(request);
+    /* While the thread is busy, libmicrohttpd may be the one to see that the client has left. */
+    (void)withdraw(request);
     request_record(request, !is_handed_over(request), now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;

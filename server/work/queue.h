@@ -62,12 +62,8 @@ struct places *queue_places(struct queue *queue);
  * ends at once, before this returns. */
 void queue_push(struct queue *queue, struct work *work);
 /* Takes back work that was pushed, if it still waits: `done` will not be called, and the work is
- * the caller's again. False if it was popped or has ended: `done` was called, or will be. */
-bool queue_cancel(struct queue *queue, struct work *work);
-
-/* Takes work back that still waits: then true, and its `done` is never called. False if it was
- * handed out or has ended; then it goes on as if nothing had happened. The work must not be gone.
- */
+ * the caller's again. False if it was popped or has ended: `done` was called, or will be. The work
+ * must not be gone. */
 bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What a taker has room for. */

@@ -7,14 +7,14 @@ usage() {
     cat <<'TEXT'
 Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM]
 
-  --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-group-check and
-                    bin/gemmd-bench-mhd-alone lie (default build)
+  --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-attention-check,
+                    bin/gemmd-gpu-group-check and bin/gemmd-bench-mhd-alone lie (default build)
   --out DIR         where the logs and the table go (default $OUT, else tests/bench/results)
   --seconds N       length of each measurement (default 5)
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
                     scikit-learn (default build/venv/bin/python if it is there, else python3)
 
-Writes gpu-DATE-GPU.md (the table) and at most six logs. Needs wrk for the rates (on PATH, or
+Writes gpu-DATE-GPU.md (the table) and at most eight logs. Needs wrk for the rates (on PATH, or
 named by the environment variable WRK).
 TEXT
 }
@@ -51,7 +51,8 @@ fi
 wrk=${WRK:-wrk}
 gemmd=$build/bin/gemmd
 alone=$build/bin/gemmd-bench-mhd-alone
-for program in gemmd gemmd-gpu-check gemmd-gpu-group-check gemmd-bench-mhd-alone; do
+for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-check \
+    gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -92,6 +93,9 @@ printf '%s, driver %s, %s\n' "$gpu" "$driver" "$revision"
 section "kernels"
 timeout -k 5 300 "$build/bin/gemmd-gpu-check" >"$out/kernels.log" 2>&1
 add "$out/kernels.log" $?
+section "attention"
+timeout -k 5 240 "$build/bin/gemmd-gpu-attention-check" >"$out/attention.log" 2>&1
+add "$out/attention.log" $?
 section "many products in one launch"
 timeout -k 5 150 "$build/bin/gemmd-gpu-group-check" >"$out/groups.log" 2>&1
 add "$out/groups.log" $?
@@ -105,6 +109,10 @@ if [[ -n $sanitizer ]]; then
     add "$out/memcheck.log" $status
     memcheck=$(grep -o 'ERROR SUMMARY:.*' "$out/memcheck.log" | tail -n 1)
     [[ -n $memcheck ]] || memcheck="ended with status $status, see memcheck.log"
+    section "attention under memcheck"
+    timeout -k 5 120 "$sanitizer" --tool memcheck --leak-check full --error-exitcode 9 \
+        "$build/bin/gemmd-gpu-attention-check" --quick >"$out/attention-memcheck.log" 2>&1
+    add "$out/attention-memcheck.log" $?
 fi
 
 # --- The daemon on the GPU, over HTTP -------------------------------------------------------------
@@ -145,10 +153,10 @@ ready() {
 section "correctness over HTTP"
 if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
     tests=()
-    for test in gemm_numpy kernels formats bad_parameters bad_bodies framing http digits; do
+    for test in gemm_numpy attention kernels formats bad_parameters bad_bodies framing http digits; do
         tests+=("tests/integration/test_$test.py")
     done
-    timeout -k 5 200 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
+    timeout -k 5 300 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
         --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
         >"$out/correctness.log" 2>&1
     status=$?

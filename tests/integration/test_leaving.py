@@ -58,10 +58,10 @@ def wait_until_idle(daemon):
 
 
 @pytest.fixture
-def blocked(start):
+def blocked(start, request):
     """A daemon of one thread each whose device computes for minutes; it must end all the same."""
     daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
-                   "--timeout", "600s")
+                   "--timeout", "600s", *getattr(request, "param", ()))
     with Wire(daemon.address) as blocker:
         blocker.send(endless())
         wait_for(daemon, requests_running=1)
@@ -79,6 +79,10 @@ def leave(wire, how):
         wire.socket.close()
 
 
+SLEEPS, POLLS = ("--busy-poll-us", "0"), ("--busy-poll-us", "1000000")
+
+
+@pytest.mark.parametrize("blocked", [SLEEPS, POLLS], ids=["sleeps", "polls"], indirect=True)
 @pytest.mark.parametrize("how", ["close", "reset", "half"])
 def test_leaving_the_queue(how, blocked):
     """Their work goes at once, whatever is running, and is never computed."""
@@ -112,13 +116,14 @@ def test_leaving_with_the_next_request_sent(blocked):
     wait_for(blocked, requests_waiting=0, queue_requests=1)
 
 
-def test_leaving_at_every_stage(start):
+def test_leaving_at_every_stage(start, instrumented):
     """In the head, before and within the body, in the queue, on the device, before and within the
     answer: what was held comes back, the daemon goes on, no descriptor is left."""
     daemon = start("--cpu-threads", "1", "--io-threads", "1")
     wait_until_idle(daemon)
     descriptors = daemon.descriptors()
-    running = product(500, 500, 500)  # some tenths of a second
+    side = 250 if instrumented else 500
+    running = product(side, side, side)  # some tenths of a second
     large = request("POST", "/gemm?m=1500&n=1500&k=1", [OCTETS, ("Content-Length", 12000)],
                     bytes(12000))
     for how in ("close", "reset", "half"):
@@ -147,8 +152,14 @@ def test_leaving_at_every_stage(start):
 def test_deadline_while_it_runs(start):
     """The answer comes at the deadline, not at the product's end; the connection goes on."""
     daemon = start("--cpu-threads", "1", "--drain-timeout", "0")
+    side = 16384
+    shape = f"dtype=bf16&shape={side},512"
     with Wire(daemon.address) as wire:
-        wire.send(endless("&timeout_ms=700"))
+        wire.send(request("PUT", f"/tensors/w?{shape}", [OCTETS, ("Content-Length", 1024 * side)],
+                          bytes(1024 * side)))
+        assert wire.receive().status == 201
+        # Without a body, so that it is on the device well before its deadline.
+        wire.send(request("POST", "/gemm?a=w&b=w&transb=1&kernel=naive&dtype=bf16&timeout_ms=3000"))
         assert_problem(wire.receive(), 504, "deadline passed while the device worked on the request")
         wait_for(daemon, requests_running=1, queue_requests=1)
         wire.send(request("GET", "/livez"))
@@ -196,8 +207,7 @@ def test_a_thousand_wait_and_one_reads_slowly(start):
     daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
                    "--timeout", "600s")
     wires = []
-    with Wire(daemon.address) as reader, Wire(daemon.address) as blocker, \
-            Wire(daemon.address) as upload:
+    with Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
         try:
             reader.send(product(3000, 3000, 1))  # 18 MB, more than sockets hold
             reader.socket.recv(1, socket.MSG_PEEK)
@@ -208,14 +218,15 @@ def test_a_thousand_wait_and_one_reads_slowly(start):
                 wires[-1].send(GOOD)
             wait_for(daemon, requests_waiting=1000)
             data = product(300, 300, 300)
+            wires.append(Wire(daemon.address))
             for i in range(0, len(data), 10000):
-                upload.send(data[i:i + 10000])
+                wires[-1].send(data[i:i + 10000])
             wait_for(daemon, requests_waiting=1001)
             assert exchange(daemon.address, request("GET", "/livez")).status == 200
             assert reader.receive().body == bytes(2 * 3000 * 3000)
             for wire in wires:
                 wire.socket.close()
-            wait_for(daemon, requests_waiting=1, queue_requests=2, client_gone_total=1000)
+            wait_for(daemon, requests_waiting=0, queue_requests=1, client_gone_total=1001)
         finally:
             for wire in wires:
                 wire.socket.close()

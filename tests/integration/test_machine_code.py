@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm")
+SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm|attention_\w*_kernel")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,7 @@ def test_serving_kernels_stay_in_registers(cuobjdump):
     kernels = dict(re.findall(r"Function (\S+):\s+(REG:.*)", usage))
     serving = {name: used for name, used in kernels.items() if SERVING.search(name)}
     assert len(serving) > 20
+    assert any("attention_tiled" in name for name in serving)
     spilled = [f"{name}: {used}" for name, used in serving.items()
                if not re.search(r"STACK:0 .*LOCAL:0 ", used)]
     assert not spilled, "\n".join(spilled)

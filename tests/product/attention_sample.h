@@ -7,8 +7,8 @@
  * must come back as they were.
  *
  * Right is: no more than twice the error against f64 that the three steps make in f32, one term
- * after another, and a rounding to the result's type (two for types of 16 bits, which the f32
- * result is spared).
+ * after another, by multiply-adds that are fused or not, and a rounding to the result's type (two
+ * for types of 16 bits, which the f32 result is spared).
  */
 #ifndef TESTS_PRODUCT_ATTENTION_SAMPLE_H
 #define TESTS_PRODUCT_ATTENTION_SAMPLE_H
@@ -33,7 +33,7 @@ struct attention_sample {
     struct product_buffer buffers[ATTENTION_PARTS];
     uint64_t rows;             /* of O, in all heads of all entries */
     double *exact, *exact_lse; /* [rows][dv], [rows] */
-    float *same, *same_lse;    /* likewise, computed in f32 */
+    float *same, *same_lse;    /* likewise in f32, the worse of the two */
 };
 
 /* What is wanted of an attention: types, sizes, masks, scale and lengths are taken from `like`, the

@@ -1,0 +1,427 @@
+/*
+ * gemmd-gpu-attention-check - every attention kernel on CUDA against f64 on the host.
+ *
+ * Types x lengths x masks x head sizes x shared heads x lengths of entries x layouts, scores of
+ * every size, NaN and infinity, rows that see no key, poisoned outputs, guard zones; the same bytes
+ * when run again on another stream, and the same whatever tile the rows are in. One line for each
+ * kernel and type; exit status 1 if anything is wrong.
+ *   --quick    little of everything, for a run under compute-sanitizer
+ *   --large    also K and V that stretch over more than 2^31 elements; takes 20 GB of device memory
+ *   --kernels TEXT  only those with TEXT in their name
+ */
+#include <cuda_runtime_api.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/attention_tiled.h"
+#include "kernels/cuda/context.h"
+#include "proto/dtype.h"
+#include "tests/gpu/device_attention.h"
+#include "tests/product/attention_sample.h"
+#include "tests/product/random.h"
+
+enum { TRIALS_MAX = 64, LANES = 2, BATCH_MAX = 4 };
+
+/* One kernel with one type, and how it has done. */
+struct trial {
+    const struct attention_kernel *kernel;
+    enum gemmd_dtype dtype;
+    bool family; /* of those whose bits are the same */
+    uint64_t passed, failed;
+    double worst;    /* largest error / what is allowed */
+    char first[768]; /* what failed first */
+};
+
+/* Two streams with a context each, which must give the same bytes. */
+struct lane {
+    cudaStream_t stream;
+    struct gemm_context *context;
+};
+
+struct check {
+    struct lane lanes[LANES];
+    struct trial trials[TRIALS_MAX];
+    unsigned count;
+    bool quick;
+};
+
+/* A problem with its layout. */
+struct wanted {
+    struct attention_problem problem;
+    enum attention_layout layout;
+    uint64_t gap;
+    enum product_fill fill;
+    uint64_t spread; /* elements between rows of K and V on the device, or 0 */
+    int32_t lens_q[BATCH_MAX], lens_kv[BATCH_MAX];
+};
+
+static bool open_lanes(struct check *check)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        struct lane *lane = &check->lanes[i];
+        struct fault fault = {.detail = "no CUDA stream"};
+        if (cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking) != cudaSuccess ||
+            gemm_context_create(GEMM_BACKEND_CUDA, lane->stream, 0, &lane->context, &fault) !=
+                GEMMD_OK) {
+            printf("%s\n", fault.detail);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void close_lanes(struct check *check)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        gemm_context_destroy(check->lanes[i].context);
+        if (check->lanes[i].stream != NULL)
+            (void)cudaStreamDestroy(check->lanes[i].stream);
+    }
+}
+
+static struct gemm_device this_device(void)
+{
+    int major = 0, minor = 0;
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    return (struct gemm_device){GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
+}
+
+static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
+
+static void add_trials(struct check *check, const struct attention_kernel *kernel, bool family)
+{
+    for (int i = 0; i < 3; i++)
+        check->trials[check->count++] =
+            (struct trial){.kernel = kernel, .dtype = dtypes[i], .family = family};
+}
+
+/* Those with `text` in their name. A kernel that comes in several tiles also tile by tile. */
+static void add_all(struct check *check, const struct gemm_device *device, const char *text)
+{
+    for (const struct attention_kernel *const *k = attention_kernels(GEMM_BACKEND_CUDA); *k != NULL;
+         k++)
+        if (attention_kernel_runs_on(*k, device) && strstr((*k)->name, text) != NULL)
+            add_trials(check, *k, strcmp((*k)->name, "tiled") == 0);
+    for (unsigned i = 0; i < ATTENTION_TILED_ROWS; i++)
+        if (strstr(attention_tiled_kernels[i].name, text) != NULL)
+            add_trials(check, &attention_tiled_kernels[i], true);
+}
+
+static void record(struct trial *trial, bool right, const struct attention_problem *problem,
+                   const char *why)
+{
+    char what[256];
+    if (right) {
+        trial->passed++;
+        return;
+    }
+    if (trial->failed++ == 0) {
+        attention_describe(problem, what, sizeof what);
+        snprintf(trial->first, sizeof trial->first, "%s: %s", what, why);
+    }
+}
+
+/* O and lse as they lie in memory. */
+struct result {
+    unsigned char *bytes;
+    uint64_t o_bytes, lse_bytes;
+};
+
+static void keep(struct result *result, const struct attention_sample *sample)
+{
+    memcpy(result->bytes, sample->buffers[ATTENTION_O].data, result->o_bytes);
+    memcpy(result->bytes + result->o_bytes, sample->buffers[ATTENTION_LSE].data, result->lse_bytes);
+}
+
+static bool is_kept(const struct result *result, const struct attention_sample *sample)
+{
+    return memcmp(result->bytes, sample->buffers[ATTENTION_O].data, result->o_bytes) == 0 &&
+           memcmp(result->bytes + result->o_bytes, sample->buffers[ATTENTION_LSE].data,
+                  result->lse_bytes) == 0;
+}
+
+/* Runs one trial: on the first lane against the host, then on all for the same bytes. */
+static bool run_trial(struct check *check, struct trial *trial, struct attention_sample *sample,
+                      struct device_attention *device, struct result *first)
+{
+    char why[512] = "";
+    bool right = true;
+    for (unsigned i = 0; i < (check->quick ? 1 : LANES + 1) && right; i++) {
+        struct lane *lane = &check->lanes[i % LANES];
+        device->stream = lane->stream;
+        right = device_attention_run(device, sample, trial->kernel, lane->context, why, sizeof why);
+        if (right && i == 0) {
+            right = attention_sample_check(sample, &trial->worst, why, sizeof why);
+            keep(first, sample);
+        } else if (right && !is_kept(first, sample)) {
+            snprintf(why, sizeof why, "other bytes the next time");
+            right = false;
+        }
+    }
+    record(trial, right, &sample->problem, why);
+    return right;
+}
+
+/* All kernels that take it, on one problem. False if nothing more can be run. */
+static bool run_trials(struct check *check, struct attention_sample *sample,
+                       struct device_attention *device, struct result *first, struct result *family)
+{
+    bool has_family = false;
+    for (unsigned i = 0; i < check->count; i++) {
+        struct trial *trial = &check->trials[i];
+        if (trial->dtype != sample->problem.dtype || !trial->kernel->takes(&device->problem))
+            continue;
+        if (!run_trial(check, trial, sample, device, first) || !trial->family)
+            continue;
+        if (has_family)
+            record(trial, is_kept(family, sample), &sample->problem,
+                   "other bits than in tiles of other rows");
+        else
+            keep(family, sample);
+        has_family = true;
+    }
+    return cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess;
+}
+
+static bool check_one(struct check *check, const struct wanted *wanted, uint64_t seed)
+{
+    struct attention_sample sample;
+    struct device_attention device;
+    struct result first = {NULL}, family = {NULL};
+    struct attention_problem like = wanted->problem;
+    static float lse;
+    const bool with_lse = like.lse != NULL;
+    like.lse = &lse;
+    if (!attention_sample_create(&sample, &like, wanted->layout, wanted->gap, wanted->fill, seed)) {
+        printf("no memory\n");
+        return false;
+    }
+    if (!with_lse)
+        sample.problem.lse = NULL;
+    first.o_bytes = family.o_bytes = sample.buffers[ATTENTION_O].bytes;
+    first.lse_bytes = family.lse_bytes = sample.buffers[ATTENTION_LSE].bytes;
+    first.bytes = malloc(first.o_bytes + first.lse_bytes);
+    family.bytes = malloc(family.o_bytes + family.lse_bytes);
+    bool done = first.bytes != NULL && family.bytes != NULL;
+    if (done && device_attention_create(&device, &sample, check->quick, check->lanes[0].stream)) {
+        done = (wanted->spread == 0 || device_attention_spread(&device, wanted->spread)) &&
+               cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess &&
+               run_trials(check, &sample, &device, &first, &family);
+        device_attention_destroy(&device);
+    } else {
+        done = false;
+    }
+    free(first.bytes);
+    free(family.bytes);
+    attention_sample_destroy(&sample);
+    return done;
+}
+
+/* --- which problems --- */
+
+static const struct {
+    uint64_t sq, skv;
+} lengths[] = {{1, 1},   {1, 300},   {3, 799},   {799, 3},   {32, 32},   {95, 96},    {97, 128},
+               {64, 64}, {113, 203}, {203, 113}, {129, 127}, {128, 256}, {1023, 1024}};
+static const struct {
+    bool causal, windowed;
+    uint64_t window;
+} masks[] = {{false, false, 0}, {true, false, 0},  {false, true, 33},
+             {true, true, 0},   {true, true, 130}, {false, true, 0}};
+static const uint64_t widths[] = {64, 128, 1, 3, 40, 80, 96, 192, 256, 65, 33, 8, 255};
+static const uint64_t heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {6, 2}, {8, 1}};
+static const float scales[] = {0.125f, 1.5f, -2, 0.3f, 0};
+enum {
+    LENGTHS = sizeof lengths / sizeof *lengths,
+    MASKS = sizeof masks / sizeof *masks,
+    WIDTHS = sizeof widths / sizeof *widths,
+    HEADS = sizeof heads / sizeof *heads,
+    SCALES = sizeof scales / sizeof *scales,
+};
+
+/* Everything but lengths, masks and widths, drawn. */
+static void draw_rest(struct wanted *wanted, uint64_t *seed)
+{
+    static float present;
+    struct attention_problem *p = &wanted->problem;
+    const uint64_t *shared = heads[random_next(seed) % HEADS];
+    p->heads = shared[0];
+    p->kv_heads = shared[1];
+    p->batch = p->sq > 1000 ? 1 : 1 + random_next(seed) % 3;
+    p->scale = scales[random_next(seed) % SCALES];
+    p->softcap = random_next(seed) % 5 == 0 ? 1 : 0;
+    p->lse = random_next(seed) % 4 == 0 ? NULL : &present;
+    wanted->layout = random_next(seed) % 2 ? ATTENTION_BSHD : ATTENTION_BHSD;
+    wanted->gap = random_next(seed) % 4 == 0 ? 1 + random_next(seed) % 8 : 0;
+    if (random_next(seed) % 3 != 0)
+        return;
+    for (uint64_t i = 0; i < p->batch; i++) {
+        wanted->lens_q[i] = (int32_t)(random_next(seed) % (p->sq + 1));
+        wanted->lens_kv[i] = (int32_t)(random_next(seed) % (p->skv + 1));
+    }
+    p->lens_q = wanted->lens_q;
+    p->lens_kv = wanted->lens_kv;
+}
+
+static void set_shape(struct wanted *wanted, enum gemmd_dtype dtype, unsigned length, unsigned mask,
+                      uint64_t d, uint64_t dv)
+{
+    *wanted = (struct wanted){.problem = {.dtype = dtype,
+                                          .sq = lengths[length].sq,
+                                          .skv = lengths[length].skv,
+                                          .d = d,
+                                          .dv = dv,
+                                          .causal = masks[mask].causal,
+                                          .windowed = masks[mask].windowed,
+                                          .window = masks[mask].window}};
+}
+
+/* Every length with every mask, widths in turn. */
+static bool check_lengths(struct check *check, enum gemmd_dtype dtype, enum product_fill fill)
+{
+    uint64_t seed = 1000u * dtype + fill;
+    for (unsigned number = 0; number < LENGTHS * MASKS; number++) {
+        struct wanted wanted;
+        const uint64_t d = widths[number % 5],
+                       dv = widths[number % 3 == 0 ? number % 7 : number % 5];
+        set_shape(&wanted, dtype, number % LENGTHS, number / LENGTHS, d, dv);
+        draw_rest(&wanted, &seed);
+        wanted.fill = fill;
+        if (fill == PRODUCT_SPECIAL) { /* no weight that vanishes in f32 only */
+            wanted.problem.scale = 0.125f;
+            if (wanted.problem.sq > 1000)
+                continue;
+        }
+        if (check->quick && number % 19 != 0)
+            continue;
+        if (!check_one(check, &wanted, random_next(&seed)))
+            return false;
+    }
+    return true;
+}
+
+/* Every pair of widths in one of the types, masks in turn. */
+static bool check_widths(struct check *check, enum gemmd_dtype dtype)
+{
+    uint64_t seed = 77 + dtype;
+    for (unsigned number = 0; number < WIDTHS * WIDTHS; number++) {
+        struct wanted wanted;
+        const uint64_t d = widths[number % WIDTHS], dv = widths[number / WIDTHS];
+        set_shape(&wanted, dtype, number % 2 ? 8 : 6, number % MASKS, d, dv);
+        draw_rest(&wanted, &seed);
+        if (dtypes[number % 3] != dtype || (check->quick && number % 29 != 0))
+            continue;
+        if (!check_one(check, &wanted, random_next(&seed)))
+            return false;
+    }
+    return true;
+}
+
+/* Scores far beyond what exp takes, and cases that a grid or a tile is too small for. */
+static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool large)
+{
+    struct wanted wanted;
+    uint64_t seed = 7 + dtype;
+    for (unsigned mask = 0; mask < MASKS; mask++) {
+        set_shape(&wanted, dtype, 8, mask, 64, 64);
+        draw_rest(&wanted, &seed);
+        wanted.problem.scale = 1000;
+        wanted.problem.softcap = 0;
+        if (!check_one(check, &wanted, random_next(&seed)))
+            return false;
+    }
+    if (check->quick)
+        return true;
+    const struct {
+        uint64_t batch, heads, kv_heads, sq, skv, d;
+    } shapes[] = {{70000, 1, 1, 1, 2, 8},   {1, 140000, 70000, 1, 3, 4}, {1, 1, 1, 5, 70000, 16},
+                  {300, 1, 1, 130, 40, 64}, {1, 64, 1, 3, 1000, 128},    {160, 1, 1, 65, 64, 128}};
+    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        wanted = (struct wanted){.problem = {.dtype = dtype,
+                                             .batch = shapes[i].batch,
+                                             .heads = shapes[i].heads,
+                                             .kv_heads = shapes[i].kv_heads,
+                                             .sq = shapes[i].sq,
+                                             .skv = shapes[i].skv,
+                                             .d = shapes[i].d,
+                                             .dv = shapes[i].d,
+                                             .causal = i % 2,
+                                             .scale = 0.5f}};
+        if (!check_one(check, &wanted, random_next(&seed)))
+            return false;
+    }
+    wanted = (struct wanted){.problem = {.dtype = dtype,
+                                         .batch = 1,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .sq = 40,
+                                         .skv = 1100,
+                                         .d = 64,
+                                         .dv = 64,
+                                         .causal = true,
+                                         .scale = 0.5f},
+                             .spread = 1 << 21};
+    return !large || check_one(check, &wanted, random_next(&seed));
+}
+
+static bool check_all(struct check *check, bool large)
+{
+    for (int i = 0; i < 3; i++)
+        if (!check_lengths(check, dtypes[i], PRODUCT_UNIFORM) ||
+            !check_lengths(check, dtypes[i], PRODUCT_SPECIAL) || !check_widths(check, dtypes[i]) ||
+            !check_extremes(check, dtypes[i], large))
+            return false;
+    return true;
+}
+
+static void report(const struct check *check, uint64_t *passed, uint64_t *failed)
+{
+    for (unsigned i = 0; i < check->count; i++) {
+        const struct trial *trial = &check->trials[i];
+        if (trial->passed + trial->failed == 0)
+            continue;
+        *passed += trial->passed;
+        *failed += trial->failed;
+        printf("%-16s %-5s  %5" PRIu64 " passed  %5" PRIu64
+               " failed  largest error %.2f of what is allowed\n",
+               trial->kernel->name, dtype_name(trial->dtype), trial->passed, trial->failed,
+               trial->worst);
+        if (trial->failed > 0)
+            printf("         first: %s\n", trial->first);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    static struct check check; /* large, and there is one */
+    bool large = false;
+    const char *kernels = "";
+    for (int i = 1; i < count; i++) {
+        if (strcmp(arguments[i], "--quick") == 0) {
+            check.quick = true;
+        } else if (strcmp(arguments[i], "--large") == 0) {
+            large = true;
+        } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
+            kernels = arguments[++i];
+        } else {
+            fprintf(stderr,
+                    "usage: gemmd-gpu-attention-check [--quick] [--large] [--kernels TEXT]\n");
+            return 2;
+        }
+    }
+    uint64_t passed = 0, failed = 0;
+    bool done = open_lanes(&check);
+    if (done) {
+        const struct gemm_device device = this_device();
+        add_all(&check, &device, kernels);
+        done = check_all(&check, large);
+        report(&check, &passed, &failed);
+    }
+    close_lanes(&check);
+    printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
+           done ? "" : " (stopped early)");
+    return done && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

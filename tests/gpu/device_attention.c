@@ -1,0 +1,186 @@
+#include "tests/gpu/device_attention.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+
+enum { GUARD = 256, POISON = 0xff };
+
+static bool succeeded(cudaError_t error, const char *what, char *text, uint64_t size)
+{
+    if (error == cudaSuccess)
+        return true;
+    snprintf(text, size, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    (void)cudaGetLastError();
+    return false;
+}
+
+static bool copy_up(struct device_attention *device, int part, const void *from, uint64_t bytes,
+                    char *text, uint64_t size)
+{
+    return succeeded(cudaMalloc(&device->memory[part], bytes), "cudaMalloc", text, size) &&
+           succeeded(cudaMemcpyAsync(device->memory[part], from, bytes, cudaMemcpyHostToDevice,
+                                     device->stream),
+                     "the copy of an operand", text, size);
+}
+
+static void *start_of(const struct device_attention *device, const struct attention_sample *sample,
+                      enum attention_part part, bool exact)
+{
+    return (char *)device->memory[part] + (exact ? 0 : sample->buffers[part].offset);
+}
+
+/* lens_q, then lens_kv. */
+static bool copy_lengths(struct device_attention *device, char *text, uint64_t size)
+{
+    struct attention_problem *p = &device->problem;
+    if (p->lens_q == NULL)
+        return true;
+    const uint64_t bytes = p->batch * sizeof *p->lens_q;
+    void *memory = NULL;
+    if (!succeeded(cudaMalloc(&memory, 2 * bytes), "cudaMalloc", text, size))
+        return false;
+    device->memory[DEVICE_ATTENTION_LENGTHS] = memory;
+    if (!succeeded(
+            cudaMemcpyAsync(memory, p->lens_q, bytes, cudaMemcpyHostToDevice, device->stream),
+            "the copy of the lengths", text, size) ||
+        !succeeded(cudaMemcpyAsync((char *)memory + bytes, p->lens_kv, bytes,
+                                   cudaMemcpyHostToDevice, device->stream),
+                   "the copy of the lengths", text, size))
+        return false;
+    p->lens_q = memory;
+    p->lens_kv = p->lens_q + p->batch;
+    return true;
+}
+
+bool device_attention_create(struct device_attention *device, const struct attention_sample *sample,
+                             bool exact, void *stream)
+{
+    *device = (struct device_attention){.problem = sample->problem, .stream = stream};
+    struct attention_problem *p = &device->problem;
+    char text[256];
+    bool done = copy_lengths(device, text, sizeof text);
+    for (int part = 0; part < ATTENTION_PARTS && done; part++) {
+        const struct product_buffer *buffer = &sample->buffers[part];
+        const uint64_t cut = exact && part <= ATTENTION_V ? buffer->offset : 0;
+        done =
+            copy_up(device, part, buffer->data + cut, buffer->bytes - 2 * cut, text, sizeof text);
+    }
+    if (!done) {
+        printf("%s\n", text);
+        device_attention_destroy(device);
+        return false;
+    }
+    p->q = start_of(device, sample, ATTENTION_Q, exact);
+    p->k = start_of(device, sample, ATTENTION_K, exact);
+    p->v = start_of(device, sample, ATTENTION_V, exact);
+    p->o = start_of(device, sample, ATTENTION_O, false);
+    if (p->lse != NULL)
+        p->lse = start_of(device, sample, ATTENTION_LSE, false);
+    return true;
+}
+
+void device_attention_destroy(struct device_attention *device)
+{
+    for (int part = 0; part < DEVICE_ATTENTION_PARTS; part++)
+        (void)cudaFree(device->memory[part]);
+    *device = (struct device_attention){.stream = NULL};
+}
+
+static bool spread(struct device_attention *device, enum attention_part part, const void **start,
+                   struct attention_strides *strides, uint64_t width, uint64_t row)
+{
+    const uint64_t size = dtype_size(device->problem.dtype), rows = device->problem.skv;
+    void *wide = NULL;
+    char text[256];
+    if (!succeeded(cudaMalloc(&wide, rows * row * size), "cudaMalloc", text, sizeof text) ||
+        !succeeded(cudaMemcpy2D(wide, row * size, *start, strides->row * size, width * size, rows,
+                                cudaMemcpyDeviceToDevice),
+                   "spreading an operand", text, sizeof text)) {
+        (void)cudaFree(wide);
+        printf("%s\n", text);
+        return false;
+    }
+    (void)cudaFree(device->memory[part]);
+    device->memory[part] = wide;
+    *start = wide;
+    *strides = (struct attention_strides){rows * row, rows * row, row};
+    return true;
+}
+
+bool device_attention_spread(struct device_attention *device, uint64_t row)
+{
+    struct attention_problem *p = &device->problem;
+    return cudaStreamSynchronize(device->stream) == cudaSuccess &&
+           spread(device, ATTENTION_K, &p->k, &p->k_strides, p->d, row) &&
+           spread(device, ATTENTION_V, &p->v, &p->v_strides, p->dv, row);
+}
+
+static bool guard_intact(const void *guard, char *text, uint64_t size)
+{
+    unsigned char bytes[GUARD];
+    if (!succeeded(cudaMemcpy(bytes, guard, GUARD, cudaMemcpyDeviceToHost), "the guard's copy",
+                   text, size))
+        return false;
+    for (unsigned i = 0; i < GUARD; i++) {
+        if (bytes[i] != POISON) {
+            snprintf(text, size, "byte %u beyond the workspace was written", i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* O and lse with all around them, down or (their poison) up. */
+static bool copy_results(struct device_attention *device, struct attention_sample *sample, bool up,
+                         char *text, uint64_t size)
+{
+    for (int part = ATTENTION_O; part <= ATTENTION_LSE; part++) {
+        const struct product_buffer *buffer = &sample->buffers[part];
+        void *to = up ? device->memory[part] : buffer->data;
+        const void *from = up ? buffer->data : device->memory[part];
+        if (!succeeded(cudaMemcpyAsync(to, from, buffer->bytes, cudaMemcpyDefault, device->stream),
+                       "the copy of a result", text, size))
+            return false;
+    }
+    return true;
+}
+
+static bool run_in(struct device_attention *device, struct attention_sample *sample,
+                   const struct attention_kernel *kernel, struct gemm_context *context,
+                   char *workspace, uint64_t bytes, char *text, uint64_t size)
+{
+    attention_sample_poison(sample);
+    if (!succeeded(cudaMemsetAsync(workspace, POISON, bytes + GUARD, device->stream), "cudaMemset",
+                   text, size) ||
+        !copy_results(device, sample, true, text, size))
+        return false;
+    enum gemmd_error code = kernel->run(context, &device->problem, workspace);
+    if (code != GEMMD_OK) {
+        snprintf(text, size, "run returned %s (%s)", error_name(code),
+                 cudaGetErrorName(cudaGetLastError()));
+        return false;
+    }
+    return copy_results(device, sample, false, text, size) &&
+           succeeded(cudaStreamSynchronize(device->stream), "the kernel", text, size) &&
+           guard_intact(workspace + bytes, text, size);
+}
+
+bool device_attention_run(struct device_attention *device, struct attention_sample *sample,
+                          const struct attention_kernel *kernel, struct gemm_context *context,
+                          char *text, uint64_t size)
+{
+    void *workspace = NULL;
+    uint64_t bytes;
+    if (!kernel->workspace_bytes(&device->problem, &bytes)) {
+        snprintf(text, size, "the workspace's size overflows");
+        return false;
+    }
+    if (!succeeded(cudaMalloc(&workspace, bytes + GUARD), "cudaMalloc of the workspace", text,
+                   size))
+        return false;
+    const bool right = run_in(device, sample, kernel, context, workspace, bytes, text, size);
+    return succeeded(cudaFree(workspace), "cudaFree", text, size) && right;
+}
