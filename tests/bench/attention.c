@@ -44,9 +44,10 @@ static void blame(struct attention_state *state, bool ended)
         state->cell++;
         return;
     }
+    const struct attention_cell cell = state->cell_list[state->cell];
     if (!state->dead[kernel])
-        snprintf(state->why[kernel], sizeof state->why[kernel], "%s in %.48s: %.80s",
-                 ended ? "failed" : "hung", state->cell_list[state->cell].name, state->fault);
+        snprintf(state->why[kernel], sizeof state->why[kernel], "%s in %.47s: %.80s",
+                 ended ? "failed" : "hung", cell.name, state->fault);
     else
         state->cell++; /* the reference itself */
     state->dead[kernel] = true;

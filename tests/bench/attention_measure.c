@@ -64,7 +64,7 @@ static bool open_device(struct measuring *m)
         snprintf(state->fault, sizeof state->fault, "%.150s", fault.detail);
         return false;
     }
-    snprintf(state->device, sizeof state->device, "%s", properties.name);
+    snprintf(state->device, sizeof state->device, "%.95s", properties.name);
     m->l2_bytes = properties.l2CacheSize;
     sensors_open(&m->sensors);
     return true;
