@@ -120,7 +120,7 @@ __device__ __forceinline__ void cluster_sync()
                      : "memory");
 }
 
-/* ---- bulk tensor copies (TMA); boxes of tensors of 3 dimensions, innermost coordinate first ---- */
+/* ---- bulk tensor copies (TMA); boxes of 3 or 4 dimensions, innermost coordinate first ---- */
 
 __device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap *map)
 {
