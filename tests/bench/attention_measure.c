@@ -247,9 +247,8 @@ static bool time_all(struct measuring *m, const struct cell_bench *c,
 {
     struct attention_state *state = m->state;
     float times[ATTENTION_OWN_MAX][ROUNDS];
-    int launches[ATTENTION_OWN_MAX], rounds[ATTENTION_OWN_MAX];
+    int launches[ATTENTION_OWN_MAX] = {0}, rounds[ATTENTION_OWN_MAX] = {0};
     for (int k = 0; k < state->kernels; k++) {
-        rounds[k] = 0;
         if (!ready[k])
             continue;
         beat(state, k);
