@@ -19,9 +19,6 @@ extern "C" {
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem);
 
-enum gemmd_error attention_decode_prepare(void);
-enum gemmd_error attention_flash_mma_prepare(void);
-
 extern const struct attention_kernel attention_cuda_decode, attention_cuda_wgmma,
     attention_cuda_flash_mma;
 

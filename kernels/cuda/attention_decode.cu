@@ -12,11 +12,9 @@
  * After T. Dao et al., "Flash-Decoding for long-context inference" (2023), with splits of a fixed
  * size instead of a fixed number. To be expected: the bandwidth of a copy.
  */
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_decode.h"
 #include "kernels/cuda/attention_mma.cuh"
-#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.cuh"
-#include "proto/size.h"
 
 namespace attention_decode
 {
@@ -24,9 +22,8 @@ namespace attention_decode
 using namespace flash;
 
 constexpr int ROWS = 16, KEYS = 16; /* of a step of a warp */
-constexpr int SPLIT_KEYS = 256;
+constexpr int SPLIT_KEYS = ATTENTION_DECODE_SPLIT_KEYS;
 constexpr int JOIN_THREADS = 128;
-constexpr uint32_t ROWS_MAX = 32; /* of a head of K and V, that are taken */
 
 struct arguments {
     attention_arguments a;
@@ -320,32 +317,6 @@ __global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constan
         exact_row<Element>(p.a, entry, at.head, at.i, keys);
 }
 
-static uint64_t splits_of(const struct attention_problem *p)
-{
-    return (p->skv + SPLIT_KEYS - 1) / SPLIT_KEYS;
-}
-
-/* Rows in all, of all splits. */
-static bool count_rows(const struct attention_problem *p, uint64_t *rows)
-{
-    return size_mul(p->batch * p->heads, p->sq, rows) && size_mul(*rows, splits_of(p), rows);
-}
-
-static bool takes(const struct attention_problem *p)
-{
-    return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
-           attention_arguments_fit(p) && p->sq <= ROWS_MAX &&
-           p->sq * (p->heads / p->kv_heads) <= ROWS_MAX &&
-           p->batch * p->kv_heads <=
-               INT32_MAX / (splits_of(p) > ROWS_MAX ? splits_of(p) : ROWS_MAX);
-}
-
-static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
-{
-    uint64_t rows;
-    return count_rows(p, &rows) && size_mul(rows, (p->dv + 2) * sizeof(float), out);
-}
-
 template <class C> static cudaError_t prepare()
 {
     return cudaFuncSetAttribute((const void *)split_kernel<C>,
@@ -373,26 +344,6 @@ static enum gemmd_error run_width(cudaStream_t stream, const arguments &p)
                           : run<config<Element, 256>>(stream, p);
 }
 
-static enum gemmd_error run_problem(struct gemm_context *context,
-                                    const struct attention_problem *problem, void *workspace)
-{
-    cudaStream_t stream = cuda_context_of(context)->stream;
-    arguments p = {};
-    uint64_t rows;
-    if (!count_rows(problem, &rows))
-        return GEMMD_ERR_INTERNAL;
-    attention_arguments_fill(problem, &p.a);
-    p.splits = (uint32_t)splits_of(problem);
-    p.rows = p.a.sq * p.a.group;
-    p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
-    p.v_pieces = attention_aligned(&problem->v_strides, 8) && (uintptr_t)p.a.v % 16 == 0;
-    p.q_pairs = attention_aligned(&problem->q_strides, 2) && (uintptr_t)p.a.q % 4 == 0;
-    p.states = static_cast<float2 *>(workspace);
-    p.sums = reinterpret_cast<float *>(p.states + rows);
-    return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, p)
-                                       : run_width<__nv_bfloat16>(stream, p);
-}
-
 template <typename Element> static cudaError_t prepare_type()
 {
     cudaError_t error = prepare<config<Element, 64>>();
@@ -411,11 +362,21 @@ enum gemmd_error attention_decode_prepare(void)
     return cuda_error_code((int)error);
 }
 
-extern const struct attention_kernel attention_cuda_decode = {
-    "decode",
-    "few queries and many keys: keys in splits of a fixed size, combined in order",
-    0,
-    attention_decode::takes,
-    attention_decode::workspace_bytes,
-    attention_decode::run_problem,
-};
+enum gemmd_error attention_decode_launch(cudaStream_t stream,
+                                         const struct attention_problem *problem, void *workspace)
+{
+    using namespace attention_decode;
+    const uint64_t splits = (problem->skv + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    arguments p = {};
+    attention_arguments_fill(problem, &p.a);
+    p.splits = (uint32_t)splits;
+    p.rows = p.a.sq * p.a.group;
+    p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
+    p.v_pieces = attention_aligned(&problem->v_strides, 8) && (uintptr_t)p.a.v % 16 == 0;
+    p.q_pairs = attention_aligned(&problem->q_strides, 2) && (uintptr_t)p.a.q % 4 == 0;
+    p.states = static_cast<float2 *>(workspace);
+    p.sums =
+        reinterpret_cast<float *>(p.states + (uint64_t)p.a.batch * p.a.heads * p.a.sq * splits);
+    return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, p)
+                                       : run_width<__nv_bfloat16>(stream, p);
+}

@@ -13,9 +13,8 @@
  * After T. Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning"
  * (2023). To be expected on an H100: half of what flash_wgmma reaches there.
  */
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_flash_mma.h"
 #include "kernels/cuda/attention_mma.cuh"
-#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_flash_mma
@@ -205,20 +204,6 @@ __global__ void __launch_bounds__(C::THREADS, 2)
     }
 }
 
-static bool takes(const struct attention_problem *p)
-{
-    const uint64_t tile_rows = (p->sq + 63) / 64;
-    return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
-           attention_arguments_fit(p) && p->batch * p->heads <= INT32_MAX / tile_rows;
-}
-
-static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
-{
-    (void)p;
-    *out = 0;
-    return true;
-}
-
 static bool in_pieces(const struct attention_strides &strides, const void *data)
 {
     return attention_aligned(&strides, PIECE_ELEMENTS) && (uintptr_t)data % 16 == 0;
@@ -246,15 +231,6 @@ static enum gemmd_error run_width(cudaStream_t stream, const struct attention_pr
                           : run<config<Element, 256>>(stream, problem);
 }
 
-static enum gemmd_error run_problem(struct gemm_context *context,
-                                    const struct attention_problem *problem, void *workspace)
-{
-    (void)workspace;
-    cudaStream_t stream = cuda_context_of(context)->stream;
-    return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, *problem)
-                                       : run_width<__nv_bfloat16>(stream, *problem);
-}
-
 template <class C> static cudaError_t prepare()
 {
     return cudaFuncSetAttribute((const void *)flash_mma_kernel<C>,
@@ -279,11 +255,10 @@ enum gemmd_error attention_flash_mma_prepare(void)
     return cuda_error_code((int)error);
 }
 
-extern const struct attention_kernel attention_cuda_flash_mma = {
-    "flash_mma",
-    "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 and newer",
-    0,
-    attention_flash_mma::takes,
-    attention_flash_mma::workspace_bytes,
-    attention_flash_mma::run_problem,
-};
+enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
+                                            const struct attention_problem *problem)
+{
+    using namespace attention_flash_mma;
+    return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, *problem)
+                                       : run_width<__nv_bfloat16>(stream, *problem);
+}

@@ -1,5 +1,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention_flash_mma.h"
 #include "kernels/cuda/attention_tiled.h"
 #include "kernels/cuda/sm90/attention_wgmma.h"
 

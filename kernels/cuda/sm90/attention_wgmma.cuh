@@ -261,6 +261,23 @@ __device__ __forceinline__ void narrow_weights(const float (&s)[C::TILE_N / 2],
             p[k][i] = flash::pack<typename C::Element>(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
 }
 
+/* Zeros in the slot's keys from `first` on, by each consumer for itself: what lies beyond an
+ * entry's length has no weight, but a NaN among it would reach the sums. */
+template <class C>
+__device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint32_t consumer)
+{
+    const uint32_t pieces = (C::TILE_N - first) * 8; /* of 16 bytes, in a box */
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % 128; i < C::BOXES * pieces; i += 128) {
+        const uint32_t box = i / pieces;
+        const uint32_t to = slot + box * C::BOX_BYTES + first * 128 + (i - box * pieces) * 16;
+        ptx::store_shared_2(to, 0, 0);
+        ptx::store_shared_2(to + 8, 0, 0);
+    }
+    ptx::fence_async_proxy();
+    ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+}
+
 /* One consumer's walk over the keys of a tile. */
 template <class C> struct attention_consumer {
     const attention_wgmma_arguments &p;
@@ -282,6 +299,14 @@ template <class C> struct attention_consumer {
     {
         if (lane == 0)
             ptx::mbarrier_arrive(barrier);
+    }
+
+    /* Before the first product of V in a tile: its keys are the tile's last. */
+    __device__ __forceinline__ void clear_beyond(const attention_tile &t) const
+    {
+        const uint32_t length = t.n.skv - (uint32_t)(t.end - 1) * C::TILE_N;
+        if (p.a.lens_q != nullptr && length < C::TILE_N)
+            clear_values<C>(shared.slot(at.stage), length, consumer);
     }
 
     /* Barrier 1 + i is consumer i's turn. */
@@ -375,6 +400,8 @@ template <class C> struct attention_consumer {
             wgmma_fence();
             multiply_keys<C>(q, shared.slot(keys), s);
             wait(shared.full(at.stage), at.parity);
+            if (tile == t.end - 2)
+                clear_beyond(t);
             wgmma_fence();
             multiply_values<C>(weights, shared.slot(at.stage), o);
             give_turn();
@@ -398,6 +425,8 @@ template <class C> struct attention_consumer {
         q_parity ^= 1;
 
         wait(shared.full(at.stage), at.parity);
+        if (t.first == t.end - 1)
+            clear_beyond(t);
         wgmma_fence();
         multiply_values<C>(weights, shared.slot(at.stage), o);
         wgmma_wait<0>();
