@@ -35,11 +35,11 @@ static attention_wgmma_kernel attention_entry(const char *name, bool full, bool 
     sm90::attention_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS, TURNS>>(       \
         #T "_d" #WIDTH "_" #TILE_M "x" #TILE_N SUFFIX, FULL, MASKED)
 
-#define ATTENTION_TABLE(T, E)                                                                      \
+/* What follows the type is more entries, each with a comma behind it. */
+#define ATTENTION_TABLE(T, E, ...)                                                                 \
     const struct attention_wgmma_kernel attention_wgmma_##T[] = {                                  \
         ATTENTION_ENTRY(T, E, 64, 192, 2, 128, true, "", true, false),                             \
         ATTENTION_ENTRY(T, E, 64, 128, 2, 128, true, "", false, true),                             \
-        ATTENTION_ENTRY(T, E, 64, 128, 3, 192, true, "", false, false),                            \
         ATTENTION_ENTRY(T, E, 96, 176, 2, 128, true, "", true, false),                             \
         ATTENTION_ENTRY(T, E, 96, 128, 2, 128, true, "", false, true),                             \
         ATTENTION_ENTRY(T, E, 128, 176, 2, 128, true, "", true, false),                            \
@@ -48,7 +48,7 @@ static attention_wgmma_kernel attention_entry(const char *name, bool full, bool 
         ATTENTION_ENTRY(T, E, 192, 128, 2, 128, true, "", true, false),                            \
         ATTENTION_ENTRY(T, E, 192, 96, 2, 128, true, "", false, true),                             \
         ATTENTION_ENTRY(T, E, 256, 80, 2, 128, true, "", true, true),                              \
-        {}};
+        __VA_ARGS__{}};
 /* clang-format on */
 
 #endif
