@@ -6,6 +6,7 @@
 
 #include "proto/dtype.h"
 #include "proto/number.h"
+#include "proto/tensor.h"
 
 static const struct gemmd_timing timing_unknown = {-1, -1, -1, -1, -1, -1};
 
@@ -29,6 +30,12 @@ static void take_length(struct answer *answer, const char *value)
 static void take_encoding(struct answer *answer, const char *value)
 {
     answer->encoded = strcasecmp(value, "identity") != 0;
+}
+
+static void take_type(struct answer *answer, const char *value)
+{
+    enum format format;
+    answer->tensors = format_from_media_type(value, &format) && format == FORMAT_SAFETENSORS;
 }
 
 static void take_dtype(struct answer *answer, const char *value)
@@ -160,7 +167,7 @@ static const struct {
     {"gemmd-kernel", take_kernel},     {"gemmd-batch", take_batch},
     {"gemmd-verify", take_verify},     {"server-timing", take_timing},
     {"x-request-id", take_request_id}, {"etag", take_etag},
-    {"location", take_location},
+    {"location", take_location},       {"content-type", take_type},
 };
 
 /* "HTTP/1.1 200 OK" */

@@ -16,6 +16,7 @@ struct answer {
     bool has_length;
     uint64_t length; /* Content-Length */
     bool encoded;    /* a Content-Encoding that nobody asked for */
+    bool tensors;    /* a safetensors file, by its Content-Type */
     bool has_dtype;
     enum gemmd_dtype dtype;
     uint32_t rank; /* 0: no Gemmd-Shape that can be read */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/failure.h"
+#include "client/unpack.h"
 
 #define TEXT_MAX (UINT64_C(64) * 1024 * 1024)
 
@@ -46,19 +47,17 @@ enum gemmd_error callback_grow_text(struct gemmd_request *request, uint64_t more
 {
     struct sink *sink = &request->sink;
     uint64_t needed = sink->bytes + more + 1;
-    if (needed <= sink->room)
+    if (needed <= sink->data.room)
         return GEMMD_OK;
     if (needed > TEXT_MAX)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer is longer than %llu bytes", (unsigned long long)TEXT_MAX);
     uint64_t room = needed < 4096 ? 4096 : needed * 2;
-    char *data = realloc(sink->data, room);
+    char *data = realloc(sink->data.data, room);
     if (data == NULL)
         return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                            "no memory for an answer of %llu bytes", (unsigned long long)needed);
-    sink->data = data;
-    sink->room = room;
-    sink->owned = true;
+    sink->data = (struct place){.data = data, .room = room, .owned = true};
     return GEMMD_OK;
 }
 
@@ -66,6 +65,8 @@ static enum gemmd_error take_payload(struct transfer *transfer, const char *data
 {
     struct gemmd_request *request = transfer->request;
     struct sink *sink = &request->sink;
+    if (sink->kind == SINK_TENSORS)
+        return transfer->refused = unpack_take(transfer, data, bytes);
     if (sink->kind == SINK_TEXT)
         transfer->refused = callback_grow_text(request, bytes);
     else if (bytes > sink->wanted - sink->bytes)
@@ -75,7 +76,7 @@ static enum gemmd_error take_payload(struct transfer *transfer, const char *data
                         (unsigned long long)sink->wanted);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
-    memcpy(sink->data + sink->bytes, data, bytes);
+    memcpy(sink->data.data + sink->bytes, data, bytes);
     sink->bytes += bytes;
     return GEMMD_OK;
 }

@@ -71,11 +71,14 @@ static enum gemmd_error write_headers(struct gemmd_client *client, const char *t
 {
     static const char raw[] = "Content-Type: application/octet-stream";
     static const char accept[] = "Accept: application/octet-stream";
+    static const char tensors[] = "Accept: application/vnd.safetensors";
     static const char ask[] = "Expect: 100-continue";
     static const char *const lines[HEADERS_COUNT][3] = {
         [HEADERS_ACCEPT] = {accept},
         [HEADERS_SEND] = {"Expect:", raw, accept},
         [HEADERS_ASK] = {ask, raw, accept},
+        [HEADERS_SEND_FOR_TENSORS] = {"Expect:", raw, tensors},
+        [HEADERS_ASK_FOR_TENSORS] = {ask, raw, tensors},
         [HEADERS_PUT] = {ask, raw},
     };
     char line[TOKEN_MAX + 64];

@@ -24,17 +24,29 @@ enum { REQUEST_TARGET_MAX = 1024 };
 
 enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_RESTING, REQUEST_DONE };
 
+/* A piece of memory that bytes of an answer go to. */
+struct place {
+    char *data; /* the caller's, or ours, of `room` bytes; NULL: none yet */
+    uint64_t room;
+    bool owned; /* `data` is released with the request */
+};
+
 /* Where the payload of an answer that is no failure goes. */
 struct sink {
-    char *data; /* the caller's, or ours, of `room` bytes */
-    uint64_t room;
+    struct place data;
+    struct place lse; /* of SINK_TENSORS: what comes beside the result, if it does */
+    struct {
+        char *data;
+        uint64_t bytes;
+    } parts[2];      /* of SINK_TENSORS: where its tensors go, in the order of their bytes */
     uint64_t wanted; /* of SINK_DATA: how many bytes are to come */
     uint64_t bytes;  /* received */
-    bool owned;      /* `data` is released with the request */
     enum {
-        SINK_NONE, /* a document, if anything: the transfer keeps its front */
-        SINK_DATA, /* exactly `wanted` bytes */
-        SINK_TEXT  /* of unknown length: grows, and is terminated */
+        SINK_NONE,    /* a document, if anything: the transfer keeps its front */
+        SINK_DATA,    /* exactly `wanted` bytes */
+        SINK_TENSORS, /* a safetensors file, taken apart as it comes (unpack.h); `wanted` is the
+                         bytes of its tensors, 0 until its header is there */
+        SINK_TEXT     /* of unknown length: grows, and is terminated */
     } kind;
 };
 
@@ -62,6 +74,7 @@ struct gemmd_request {
         uint64_t dims[ANSWER_MAX_RANK];
         enum gemmd_dtype dtype;
         uint64_t bytes;
+        uint64_t lse_bytes; /* 0: none is asked for */
         bool verify;
     } expected;
 

@@ -36,8 +36,8 @@ enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint
     gemmd_wait(request, -1);
     enum gemmd_error code = gemmd_request_result(request, NULL, error);
     if (code == GEMMD_OK && text != NULL) {
-        *text = request->sink.data;
-        request->sink.owned = false;
+        *text = request->sink.data.data;
+        request->sink.data.owned = false;
     }
     gemmd_request_free(request);
     return code;

@@ -1,15 +1,9 @@
-#include <string.h>
-
-#include "client/client.h"
+#include "client/compute.h"
 #include "client/failure.h"
-#include "client/payload.h"
-#include "client/query.h"
+#include "client/gemm_query.h"
 #include "client/record.h"
-#include "client/resource.h"
 #include "client/schedule.h"
 #include "client/stored.h"
-#include "proto/gemm_request.h"
-#include "proto/size.h"
 
 void gemmd_gemm_init(struct gemmd_gemm *gemm, size_t size)
 {
@@ -29,38 +23,27 @@ void gemmd_result_init(struct gemmd_result *result, size_t size)
     record_write(result, size, &zero, sizeof zero);
 }
 
-static bool append_operand(struct body *body, const void *data, enum gemmd_dtype dtype,
-                           uint64_t batch, uint64_t rows, uint64_t columns)
-{
-    const uint64_t dims[] = {batch, rows, columns};
-    uint64_t bytes;
-    return size_tensor_bytes(dtype, dims, 3, &bytes) && body_append(body, data, bytes);
-}
-
 /* The operands, in the order of a raw body. */
 static enum gemmd_error write_body(struct gemmd_request *request, const struct gemmd_gemm *gemm,
                                    const struct gemm_request *asked, struct gemmd_error_info *error)
 {
-    const bool a = gemm->a_tensor == NULL, b = gemm->b_tensor == NULL;
-    const char *missing = a && gemm->a == NULL                   ? "a"
-                          : b && gemm->b == NULL                 ? "b"
-                          : asked->beta != 0 && gemm->c0 == NULL ? "c0"
-                                                                 : NULL;
-    if (missing != NULL)
-        return failure_set(error, GEMMD_ERR_USAGE, missing, "%s is NULL; it must be an operand%s",
-                           missing, asked->beta != 0 ? ", as beta is not 0" : "");
-    const char *twice = !a && gemm->a != NULL ? "a" : !b && gemm->b != NULL ? "b" : NULL;
-    if (twice != NULL)
-        return failure_set(error, GEMMD_ERR_USAGE, twice,
-                           "%s is given and %s_tensor too; one of them must be NULL", twice, twice);
+    const uint64_t a[] = {asked->batch, asked->m, asked->k};
+    const uint64_t b[] = {asked->batch, asked->k, asked->n};
+    const uint64_t c0[] = {asked->batch, asked->m, asked->n};
     struct body *body = &request->body;
+    enum gemmd_error code = compute_check_operand("a", gemm->a, gemm->a_tensor, error);
+    if (code == GEMMD_OK)
+        code = compute_check_operand("b", gemm->b, gemm->b_tensor, error);
+    if (code != GEMMD_OK)
+        return code;
+    if (asked->beta != 0 && gemm->c0 == NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, "c0",
+                           "c0 is NULL; it must be an operand, as beta is not 0");
     body_init(body);
-    if ((a && !append_operand(body, gemm->a, asked->dtype, asked->batch, asked->m, asked->k)) ||
-        (b && !append_operand(body, gemm->b, asked->dtype, asked->batch, asked->k, asked->n)) ||
-        (asked->bias && !append_operand(body, gemm->bias, asked->out, 1, 1, asked->n)) ||
-        (asked->beta != 0 &&
-         !append_operand(body, gemm->c0, asked->out, asked->batch, asked->m, asked->n)) ||
-        body->bytes > INT64_MAX)
+    if ((gemm->a != NULL && !compute_append(body, gemm->a, asked->dtype, a, 3)) ||
+        (gemm->b != NULL && !compute_append(body, gemm->b, asked->dtype, b, 3)) ||
+        (asked->bias && !compute_append(body, gemm->bias, asked->out, &asked->n, 1)) ||
+        (asked->beta != 0 && !compute_append(body, gemm->c0, asked->out, c0, 3)))
         return failure_set(error, GEMMD_ERR_USAGE, "m", "the operands have more than 2^63 bytes");
     return GEMMD_OK;
 }
@@ -72,38 +55,15 @@ static enum gemmd_error expect_result(struct gemmd_request *request, const struc
     struct tensor result;
     if (!gemm_request_result(asked, NULL, &result))
         return failure_set(error, GEMMD_ERR_USAGE, "m", "the result has more than 2^63 bytes");
-    if (gemm->c != NULL && gemm->store == NULL && gemm->c_bytes < result.bytes)
-        return failure_set(error, GEMMD_ERR_USAGE, "c_bytes",
-                           "the result has %llu bytes and c has room for %llu",
-                           (unsigned long long)result.bytes, (unsigned long long)gemm->c_bytes);
-    request->expected.rank = result.rank;
-    memcpy(request->expected.dims, result.dims, result.rank * sizeof result.dims[0]);
-    request->expected.dtype = result.dtype;
-    request->expected.bytes = result.bytes;
     request->expected.verify = gemm->verify != GEMMD_VERIFY_NONE;
-    return GEMMD_OK;
-}
-
-/* A daemon that takes no jobs answers with the result instead (RFC 7240). */
-static enum gemmd_error accept_taken(struct gemmd_request *request, const struct answer *answer)
-{
-    if (resource_check_job(answer->job, NULL) != GEMMD_OK)
-        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Location is missing or names no job");
-    request->expected.bytes = 0;
-    return GEMMD_OK;
-}
-
-static enum gemmd_error accept_job(struct gemmd_request *request, const struct answer *answer)
-{
-    return answer->status == 202 ? accept_taken(request, answer)
-                                 : payload_take_expected(request, answer);
+    return compute_expect(request, &result, gemm->store == NULL ? gemm->c : NULL, gemm->c_bytes,
+                          "c_bytes", error);
 }
 
 static enum gemmd_error accept_stored(struct gemmd_request *request, const struct answer *answer)
 {
     if (answer->status == 202)
-        return accept_taken(request, answer);
+        return compute_accept_taken(request, answer);
     request->expected.bytes = 0;
     return GEMMD_OK;
 }
@@ -114,13 +74,6 @@ static enum gemmd_error conclude_stored(struct gemmd_request *request, struct an
     return answer->status == 202 ? GEMMD_OK : stored_conclude(request, answer, document, bytes);
 }
 
-static const struct operation gemm_operation = {.method = "POST",
-                                                .headers = HEADERS_SEND,
-                                                .sends = true,
-                                                .statuses = {200},
-                                                .time_parameter = "timeout_ms",
-                                                .time_max_ms = INT32_MAX,
-                                                .accept = payload_take_expected};
 static const struct operation store_operation = {.method = "POST",
                                                  .headers = HEADERS_SEND,
                                                  .sends = true,
@@ -129,12 +82,6 @@ static const struct operation store_operation = {.method = "POST",
                                                  .time_max_ms = INT32_MAX,
                                                  .accept = accept_stored,
                                                  .conclude = conclude_stored};
-static const struct operation job_operation = {.method = "POST",
-                                               .headers = HEADERS_SEND,
-                                               .sends = true,
-                                               .prefers_async = true,
-                                               .statuses = {202, 200},
-                                               .accept = accept_job};
 static const struct operation store_job_operation = {.method = "POST",
                                                      .headers = HEADERS_SEND,
                                                      .sends = true,
@@ -145,9 +92,9 @@ static const struct operation store_job_operation = {.method = "POST",
 
 static const struct operation *operation_for(const struct gemmd_gemm *gemm)
 {
-    if (gemm->job != 0)
-        return gemm->store != NULL ? &store_job_operation : &job_operation;
-    return gemm->store != NULL ? &store_operation : &gemm_operation;
+    if (gemm->store == NULL)
+        return compute_operation(gemm->job != 0, false);
+    return gemm->job != 0 ? &store_job_operation : &store_operation;
 }
 
 struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struct gemmd_gemm *given,
@@ -176,7 +123,8 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
         return NULL;
     struct gemm_request asked;
     struct fault fault;
-    if (query_write(&gemm, request->target, sizeof request->target, &asked, &fault) != GEMMD_OK) {
+    if (gemm_query_write(&gemm, request->target, sizeof request->target, &asked, &fault) !=
+        GEMMD_OK) {
         failure_from_fault(error, &fault);
         goto refused;
     }

@@ -1,6 +1,7 @@
 /*
  * operation.h - what sets one kind of request apart from another. All are constants, each beside
- * the functions that make such requests (gemm.c, tensor.c, job.c, daemon.c).
+ * the functions that make such requests (compute.c, gemm.c, tensor.c,
+ * job.c, daemon.c).
  */
 #ifndef CLIENT_OPERATION_H
 #define CLIENT_OPERATION_H
@@ -13,11 +14,13 @@
 
 /* The headers that a client sends with it. */
 enum headers {
-    HEADERS_PLAIN,  /* who asks */
-    HEADERS_ACCEPT, /* and that raw bytes are wanted */
-    HEADERS_SEND,   /* and that raw bytes follow at once */
-    HEADERS_ASK,    /* or after 100 Continue */
-    HEADERS_PUT,    /* raw bytes follow after 100 Continue, any answer will do */
+    HEADERS_PLAIN,            /* who asks */
+    HEADERS_ACCEPT,           /* and that raw bytes are wanted */
+    HEADERS_SEND,             /* and that raw bytes follow at once */
+    HEADERS_ASK,              /* or after 100 Continue; follows SEND, as below */
+    HEADERS_SEND_FOR_TENSORS, /* raw bytes follow at once, a safetensors file is wanted */
+    HEADERS_ASK_FOR_TENSORS,  /* or after 100 Continue */
+    HEADERS_PUT,              /* raw bytes follow after 100 Continue, any answer will do */
     HEADERS_COUNT
 };
 

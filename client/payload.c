@@ -4,38 +4,50 @@
 #include <string.h>
 
 #include "client/failure.h"
+#include "client/unpack.h"
 #include "proto/size.h"
 
 enum { RESULT_ALIGNMENT = 64 };
 
-static enum gemmd_error make_room(struct gemmd_request *request, const struct answer *answer)
+enum gemmd_error payload_make_room(struct gemmd_request *request, struct place *place,
+                                   uint64_t bytes)
+{
+    if (place->data != NULL && !place->owned) {
+        if (place->room < bytes)
+            return failure_set(&request->error, GEMMD_ERR_USAGE, "bytes",
+                               "the result has %llu bytes and there is room for %llu",
+                               (unsigned long long)bytes, (unsigned long long)place->room);
+        return GEMMD_OK;
+    }
+    /* What an attempt before this one left may have had another shape. */
+    void *data;
+    free(place->data);
+    *place = (struct place){0};
+    if (posix_memalign(&data, RESULT_ALIGNMENT, bytes) != 0)
+        return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                           "no memory for a result of %llu bytes", (unsigned long long)bytes);
+    *place = (struct place){.data = data, .room = bytes, .owned = true};
+    return GEMMD_OK;
+}
+
+static enum gemmd_error begin(struct gemmd_request *request, const struct answer *answer)
 {
     struct sink *sink = &request->sink;
     uint64_t bytes = request->expected.bytes;
+    if (answer->tensors) {
+        unpack_begin(sink);
+        return GEMMD_OK;
+    }
+    if (request->expected.lse_bytes > 0)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer is no safetensors file, which lse was to come in");
     if (answer->has_length && answer->length != bytes)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes where the result has %llu",
                            (unsigned long long)answer->length, (unsigned long long)bytes);
     sink->kind = SINK_DATA;
-    if (sink->data != NULL && !sink->owned) {
-        if (sink->room < bytes)
-            return failure_set(&request->error, GEMMD_ERR_USAGE, "bytes",
-                               "the result has %llu bytes and there is room for %llu",
-                               (unsigned long long)bytes, (unsigned long long)sink->room);
-        sink->wanted = bytes;
-        return GEMMD_OK;
-    }
-    /* What an attempt before this one left may have had another shape. */
-    void *data;
-    free(sink->data);
-    sink->data = NULL;
-    if (posix_memalign(&data, RESULT_ALIGNMENT, bytes) != 0)
-        return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                           "no memory for a result of %llu bytes", (unsigned long long)bytes);
-    sink->data = data;
-    sink->room = sink->wanted = bytes;
-    sink->owned = true;
-    return GEMMD_OK;
+    sink->wanted = bytes;
+    return payload_make_room(request, &sink->data, bytes);
 }
 
 static bool same_shape(const struct gemmd_request *request, const struct answer *answer)
@@ -57,7 +69,7 @@ enum gemmd_error payload_take_expected(struct gemmd_request *request, const stru
     if (request->expected.verify && !answer->verify_pass)
         return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer does not say that the result was verified");
-    return make_room(request, answer);
+    return begin(request, answer);
 }
 
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer)
@@ -78,5 +90,5 @@ enum gemmd_error payload_describe(struct gemmd_request *request, const struct an
 enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer)
 {
     enum gemmd_error code = payload_describe(request, answer);
-    return code == GEMMD_OK ? make_room(request, answer) : code;
+    return code == GEMMD_OK ? begin(request, answer) : code;
 }

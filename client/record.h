@@ -15,6 +15,7 @@
 enum {
     GEMMD_OPTIONS_SIZE_0_1 = sizeof(struct gemmd_options),
     GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
+    GEMMD_ATTENTION_SIZE_0_1 = sizeof(struct gemmd_attention),
     GEMMD_CALL_SIZE_0_1 = sizeof(struct gemmd_call),
     GEMMD_TENSOR_PUT_SIZE_0_1 = sizeof(struct gemmd_tensor_put)
 };

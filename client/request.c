@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,8 +55,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;
     if (call->request_id != NULL)
         memcpy(request->id, call->request_id, strlen(call->request_id) + 1);
-    request->sink.data = call->data;
-    request->sink.room = call->bytes;
+    request->sink.data = (struct place){.data = call->data, .room = call->bytes};
     request->user = call->user;
     TAILQ_INSERT_TAIL(&client->requests, request, of_client);
     return request;
@@ -152,14 +152,37 @@ void gemmd_cancel(struct gemmd_request *request)
     schedule_cancel(request);
 }
 
+static bool has_data(const struct sink *sink)
+{
+    return sink->kind == SINK_DATA || sink->kind == SINK_TENSORS;
+}
+
+/* The part of a safetensors answer that lse was; NULL: there was none. */
+static float *lse_of(const struct sink *sink, uint64_t *bytes)
+{
+    *bytes = 0;
+    for (uint32_t i = 0; i < sizeof sink->parts / sizeof sink->parts[0]; i++) {
+        if (sink->kind != SINK_TENSORS || sink->lse.data == NULL ||
+            sink->parts[i].data != sink->lse.data)
+            continue;
+        *bytes = sink->parts[i].bytes;
+        return (float *)(void *)sink->lse.data;
+    }
+    return NULL;
+}
+
 static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 {
     const struct answer *answer = &request->answer;
+    struct sink *sink = &request->sink;
+    /* Of a structure that ends before it, an older caller's, lse stays with the request. */
+    const bool knows_lse =
+        out->size >= offsetof(struct gemmd_result, lse_bytes) + sizeof out->lse_bytes;
     uint64_t bytes = 0;
     if (answer->rank > 0)
         (void)size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &bytes);
     struct gemmd_result result = {
-        .data = request->sink.kind == SINK_DATA ? request->sink.data : NULL,
+        .data = has_data(sink) ? sink->data.data : NULL,
         .bytes = bytes,
         .dtype = answer->dtype,
         .rank = answer->rank,
@@ -171,6 +194,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         .timing = answer->timing,
         .elapsed_ms = (double)(request->done_us - request->submitted_us) / 1000,
     };
+    result.lse = lse_of(sink, &result.lse_bytes);
     _Static_assert(sizeof result.dims == sizeof answer->dims, "one rank");
     _Static_assert(sizeof result.kernel == sizeof answer->kernel, "one length of names");
     _Static_assert(sizeof result.etag == sizeof answer->etag, "one length of etags");
@@ -184,7 +208,9 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         memcpy(result.job, answer->job, sizeof result.job);
     record_write(out, out->size, &result, sizeof result);
     if (result.data != NULL)
-        request->sink.owned = false;
+        sink->data.owned = false;
+    if (result.lse != NULL && knows_lse)
+        sink->lse.owned = false;
 }
 
 enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemmd_result *result,
@@ -205,7 +231,7 @@ void gemmd_request_progress(const struct gemmd_request *request, struct gemmd_pr
         .sent = request->body.position,
         .to_send = request->body.bytes,
         .received = request->sink.bytes,
-        .to_receive = request->expected.bytes,
+        .to_receive = request->expected.bytes + request->expected.lse_bytes,
         .attempts = request->attempts,
     };
 }
@@ -222,7 +248,9 @@ void gemmd_request_free(struct gemmd_request *request)
     gemmd_cancel(request);
     report(request);
     TAILQ_REMOVE(&request->client->requests, request, of_client);
-    if (request->sink.owned)
-        free(request->sink.data);
+    if (request->sink.data.owned)
+        free(request->sink.data.data);
+    if (request->sink.lse.owned)
+        free(request->sink.lse.data);
     free(request);
 }

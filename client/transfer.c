@@ -59,8 +59,9 @@ static struct curl_slist *write_headers(struct transfer *transfer,
 {
     const struct operation *operation = request->operation;
     bool asks = request->body.bytes > ASK_BYTES || request->ask_first;
-    enum headers kind =
-        operation->headers == HEADERS_SEND && asks ? HEADERS_ASK : operation->headers;
+    enum headers kind = operation->headers;
+    if (asks && (kind == HEADERS_SEND || kind == HEADERS_SEND_FOR_TENSORS))
+        kind++;
     struct curl_slist *list = request->client->headers[kind];
     transfer->own_count = 0;
     if (request->id[0] != '\0')

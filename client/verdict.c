@@ -5,6 +5,7 @@
 
 #include "client/callbacks.h"
 #include "client/failure.h"
+#include "client/unpack.h"
 
 enum gemmd_error verdict_no_memory(struct gemmd_request *request)
 {
@@ -86,9 +87,11 @@ static enum gemmd_error completed(struct gemmd_request *request)
     if (sink->kind == SINK_TEXT) {
         enum gemmd_error code = callback_grow_text(request, 0);
         if (code == GEMMD_OK)
-            sink->data[sink->bytes] = '\0';
+            sink->data.data[sink->bytes] = '\0';
         return code;
     }
+    if (sink->kind == SINK_TENSORS)
+        return unpack_end(request);
     if (sink->kind == SINK_DATA && sink->bytes != sink->wanted)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes where the result has %llu",

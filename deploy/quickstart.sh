@@ -103,6 +103,7 @@ want_library libmicrohttpd libmicrohttpd-dev
 want_library libuv libuv1-dev
 want_library jansson libjansson-dev
 want_library nettle nettle-dev
+want_library zlib zlib1g-dev
 want_library libcurl libcurl4-gnutls-dev
 want_library openblas libopenblas-dev
 

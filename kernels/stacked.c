@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/key.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -68,16 +69,10 @@ bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem
     return memcmp(&one, &two, sizeof one) == 0;
 }
 
-/* Word by word, multiplied and folded. */
 uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
 {
     const struct traits traits = traits_of(kernel, problem);
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < sizeof traits.words / sizeof traits.words[0]; i++) {
-        key = (key ^ traits.words[i]) * UINT64_C(0x9e3779b97f4a7c15); /* 2^64 / golden ratio */
-        key ^= key >> 32;
-    }
-    return key != 0 ? key : 1;
+    return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
 
 bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem)

@@ -335,6 +335,35 @@ static enum gemmd_error bind_safetensors(struct attention_request *request, cons
     return settle_arrays(request, operands, fault);
 }
 
+static enum gemmd_error check_values(const struct attention_request *request,
+                                     const struct attention_operands *operands, struct fault *fault)
+{
+    enum gemmd_error code = check_lens(&operands->lens_q, request->sq, titles[0], "sq", fault);
+    if (code == GEMMD_OK)
+        code = check_lens(&operands->lens_kv, request->skv, titles[1], "skv", fault);
+    return code;
+}
+
+/* ---- arrays that were found elsewhere ---- */
+
+enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
+                                                struct attention_operands *operands,
+                                                struct fault *fault)
+{
+    struct tensor *all[OPERANDS];
+    list(operands, all);
+    request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (is_there(all[i]) == is_wanted(request, i))
+            continue;
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
+                         is_there(all[i]) ? "%s: it is resident, and sent too" : "%s: missing%s",
+                         titles[i], i < 2 ? "; the lengths are two vectors, or none" : "");
+    }
+    enum gemmd_error code = settle_arrays(request, operands, fault);
+    return code == GEMMD_OK ? check_values(request, operands, fault) : code;
+}
+
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault)
@@ -347,9 +376,5 @@ enum gemmd_error attention_request_bind(struct attention_request *request, enum 
         code = bind_safetensors(request, body, bytes, operands, fault);
     else
         code = bind_raw(request, body, bytes, operands, fault);
-    if (code == GEMMD_OK)
-        code = check_lens(&operands->lens_q, request->sq, titles[0], "sq", fault);
-    if (code == GEMMD_OK)
-        code = check_lens(&operands->lens_kv, request->skv, titles[1], "skv", fault);
-    return code;
+    return code == GEMMD_OK ? check_values(request, operands, fault) : code;
 }

@@ -81,6 +81,13 @@ enum gemmd_error attention_request_bind(struct attention_request *request, enum 
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault);
 
+/* As attention_request_bind, for arrays that were found in places of their own: takes the tensors
+ * that are set in `operands` (rank 0: not there). The request's `lens` becomes whether there are
+ * lengths. */
+enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
+                                                struct attention_operands *operands,
+                                                struct fault *fault);
+
 /* O in the request's layout and lse as [batch, heads, sq], without data. False on overflow. All
  * sizes must be known. */
 bool attention_request_result(const struct attention_request *request, struct tensor *o,

@@ -1,5 +1,7 @@
 #include "proto/oip_datatype.h"
 
+#include <string.h>
+
 static const struct {
     const char *name, *config_name;
     bool has_json;
@@ -18,6 +20,12 @@ static const struct {
 const char *oip_datatype(enum gemmd_dtype dtype)
 {
     return entries[dtype].name;
+}
+
+bool oip_datatype_names(const char *name, enum gemmd_dtype dtype)
+{
+    return strcmp(name, entries[dtype].name) == 0 ||
+           (dtype == GEMMD_BF16 && strcmp(name, "UINT16") == 0);
 }
 
 const char *oip_config_datatype(enum gemmd_dtype dtype)

@@ -87,6 +87,15 @@ enum gemmd_error tensor_request_check(const struct tensor_request *request, enum
     return GEMMD_OK;
 }
 
+bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *out)
+{
+    struct tensor tensor;
+    if (!tensor_init(&tensor, request->dtype, request->dims, request->rank, NULL))
+        return false;
+    *out = tensor.bytes;
+    return true;
+}
+
 static enum gemmd_error find_raw(const struct tensor_request *request, const void *body,
                                  uint64_t total, struct tensor *tensor, struct fault *fault)
 {

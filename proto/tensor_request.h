@@ -33,6 +33,9 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
 enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,
                                       struct fault *fault);
 
+/* Exact length in bytes of a raw body. False on overflow. */
+bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *out);
+
 /* Finds the tensor in a body of `total` bytes, the first `length` of which are there; checks that
  * it is the only thing in it and what the parameters say it is. `tensor->data` points into `body`,
  * to where the data is or will be. GEMMD_ERR_CONFLICT: too little is there to tell; never if all

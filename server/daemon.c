@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "server/clock.h"
+#include "server/device/device_copy.h"
 #include "server/http/io_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/keeper.h"
@@ -83,6 +84,12 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     if (daemon->pool == NULL || daemon->queue == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
 
+    if (device_copies_early(daemon->device)) {
+        daemon->intake = intake_create(daemon->device, daemon->queue, daemon->pool);
+        if (daemon->intake == NULL)
+            return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the intake");
+    }
+
     const struct device_info *info = device_info(daemon->device);
     struct metrics_identity identity = {
         .version = GEMMD_VERSION,
@@ -95,7 +102,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->metrics = metrics_create(daemon->io_thread_count + 2, &identity);
     if (daemon->metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
-    daemon->dispatch = dispatch_start(daemon->device, daemon->queue,
+    daemon->dispatch = dispatch_start(daemon->device, daemon->queue, daemon->intake,
                                       metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)),
                                       config->max_batch, config->busy_poll_us);
     if (daemon->dispatch == NULL)
@@ -207,6 +214,7 @@ bool daemon_stop(struct daemon *daemon)
     acceptor_destroy(daemon->acceptor);
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
+    intake_destroy(daemon->intake);
     queue_destroy(daemon->queue);
     tensor_store_destroy(daemon->tensors);
     pool_destroy(daemon->pool);

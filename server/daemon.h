@@ -44,8 +44,10 @@ struct daemon {
     uint64_t pinned_bytes;
     struct pool *pool;
     struct tensor_store *tensors;
-    struct model_stats model_stats[GEMMD_DTYPE_COUNT]; /* of the products in server/v2 */
+    struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in server/v2 */
+    struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
     struct queue *queue;
+    struct intake *intake; /* NULL: the device copies nothing early */
     struct dispatch *dispatch;
     struct jobs *jobs;
     struct keeper *keeper;

@@ -1,5 +1,5 @@
-# bash completion for gemmctl: gemm, tensor put, tensor get, tensor ls, tensor rm, job status,
-# job wait, job result, job cancel, bench, info, metrics, ready, help
+# bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm,
+# job status, job wait, job result, job cancel, bench, info, metrics, ready, help
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
@@ -7,9 +7,12 @@ _gemmctl() {
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json"
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
+    local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
+    local attention="--output --async --format --in-format --out-format --timing --dtype --batch
+        --lens-q --lens-kv --lse --kernel --priority --json"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
-    local commands="gemm tensor job bench info metrics ready help"
+    local commands="gemm attention tensor job bench info metrics ready help"
     local tensor="put get ls rm" job="status wait result cancel"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
@@ -33,29 +36,32 @@ _gemmctl() {
     case $previous in
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
+    --layout) words="bhsd bshd" ;;
     --precision) words="full tf32" ;;
     --act) words="none relu gelu gelu_tanh silu" ;;
     --verify) words="none freivalds" ;;
     --priority) words="0 1 2 3 4 5 6 7 8 9" ;;
     --format | --in-format | --out-format) words="npy safetensors raw" ;;
     -u | --url) words="http:// https:// unix:" ;;
-    -o | --output | --bias | --c0 | --token-file | --ca-file) files=yes ;;
+    -o | --output | --bias | --c0 | --lens-q | --lens-kv | --lse | --token-file | --ca-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | \
-        --shape) ;;
+        --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
+        --softcap) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
-        bench:-*) words="$bench $product $common" ;;
+        attention:-*) words="$attention $attends $common" ;;
+        bench:-*) words="$bench $product $attends $common" ;;
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;
         job\ result:-*) words="--output --format --timing --json $common" ;;
         info:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
         *:-*) words=$common ;;
-        gemm:* | tensor\ put:*) files=yes ;;
+        gemm:* | attention:* | tensor\ put:*) files=yes ;;
         tensor:*) words=$tensor ;;
         job:*) words=$job ;;
-        bench:*) words=ladder ;;
+        bench:*) words="attention ladder" ;;
         :* | help:*) words=$commands ;;
         esac
         ;;

@@ -6,16 +6,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/gemmctl/fill.h"
 #include "client/gemmctl/interrupt.h"
-#include "client/gemmctl/parameters.h"
-#include "proto/size.h"
 
-enum { DEFAULT_CONNECTIONS = 8, DEFAULT_SIDE = 64, DEFAULT_DURATION_MS = 5000 };
+enum { DEFAULT_CONNECTIONS = 8, DEFAULT_DURATION_MS = 5000 };
 
 struct bench {
     struct gemmd_client *client;
-    struct gemmd_gemm gemm;
     struct gemmd_request **slots; /* [in_flight] */
     void **results;               /* [in_flight], each of result_bytes */
     uint64_t requests_max;        /* 0: as many as there is time for */
@@ -33,9 +29,8 @@ static double now_s(void)
 
 static bool submit(struct bench *bench, uint32_t slot, struct gemmd_error_info *error)
 {
-    bench->gemm.user = &bench->slots[slot];
-    bench->gemm.c = bench->results[slot];
-    bench->slots[slot] = gemmd_gemm_submit(bench->client, &bench->gemm, error);
+    bench->slots[slot] = bench_subject_submit(&bench->run.subject, bench->client,
+                                              bench->results[slot], &bench->slots[slot], error);
     return bench->slots[slot] != NULL;
 }
 
@@ -74,8 +69,12 @@ static bool loop(struct bench *bench, struct gemmd_error_info *error)
             return false;
         bench->started++;
     }
-    while (gemmd_in_flight(bench->client) > 0) {
+    for (;;) {
+        /* Those that are done at once are not in flight any more, and are told one by one. */
+        const bool busy = gemmd_in_flight(bench->client) > 0;
         struct gemmd_request *request = gemmd_wait_any(bench->client, INTERRUPT_CHECK_MS);
+        if (request == NULL && !busy)
+            return true;
         if (request == NULL)
             continue;
         struct gemmd_request **slot = gemmd_request_user(request);
@@ -88,7 +87,6 @@ static bool loop(struct bench *bench, struct gemmd_error_info *error)
             return false;
         bench->started++;
     }
-    return true;
 }
 
 /* As many as are in flight first, so that connecting is not measured; if none of them is
@@ -122,41 +120,23 @@ static bool measure(struct bench *bench, uint64_t requests, uint32_t duration_ms
     return done;
 }
 
-static bool allocate(struct bench *bench, void **a, void **b)
+static bool allocate(struct bench *bench)
 {
-    const struct gemm_request *request = &bench->run.request;
-    const uint64_t a_dims[] = {request->batch, request->m, request->k};
-    const uint64_t b_dims[] = {request->batch, request->k, request->n};
     uint32_t in_flight = bench->run.in_flight;
-    uint64_t a_bytes, b_bytes, size = gemmd_dtype_size(request->dtype);
-    if (!size_tensor_bytes(request->dtype, a_dims, 3, &a_bytes) ||
-        !size_tensor_bytes(request->dtype, b_dims, 3, &b_bytes) ||
-        !size_add(a_bytes, b_bytes, &bench->run.body_bytes) ||
-        !gemm_request_result_bytes(request, &bench->run.result_bytes))
-        return false;
-    *a = malloc(a_bytes);
-    *b = malloc(b_bytes);
     bench->slots = calloc(in_flight, sizeof(struct gemmd_request *));
     bench->results = calloc(in_flight, sizeof(void *));
-    if (*a == NULL || *b == NULL || bench->slots == NULL || bench->results == NULL)
+    if (bench->slots == NULL || bench->results == NULL)
         return false;
     for (uint32_t i = 0; i < in_flight; i++)
-        if ((bench->results[i] = malloc(bench->run.result_bytes)) == NULL)
+        if ((bench->results[i] = malloc(bench->run.subject.result_bytes)) == NULL)
             return false;
-    fill_random(*a, request->dtype, a_bytes / size, 1);
-    fill_random(*b, request->dtype, b_bytes / size, 2);
-    return true;
+    return bench_subject_fill(&bench->run.subject);
 }
 
-static enum gemmd_error read_request(const struct arguments *arguments,
-                                     struct gemm_request *request, struct fault *fault)
+/* What the operand says: nothing, "attention" or "ladder". */
+static bool is_operand(const struct arguments *arguments, const char *word)
 {
-    enum gemmd_error code = parameters_read(request, arguments, fault);
-    uint64_t *const sides[] = {&request->m, &request->n, &request->k};
-    for (int i = 0; i < 3; i++)
-        if (*sides[i] == 0)
-            *sides[i] = DEFAULT_SIDE;
-    return code == GEMMD_OK ? gemm_request_check(request, FORMAT_RAW, fault) : code;
+    return arguments->operand_count > 0 && strcmp(arguments->operands[0], word) == 0;
 }
 
 int command_bench(const struct context *context)
@@ -166,13 +146,13 @@ int command_bench(const struct context *context)
     char problem[PROBLEM_MAX];
     struct fault fault = {0};
     struct bench *bench = NULL;
-    void *a = NULL, *b = NULL;
+    const bool attends = is_operand(arguments, "attention");
     uint32_t connections, in_flight, duration_ms, requests;
     int code = EXIT_OK;
-    if (arguments->operand_count > 0)
-        return strcmp(arguments->operands[0], "ladder") == 0
-                   ? command_ladder(context)
-                   : fail_usage(context, "bench takes no operand but ladder");
+    if (is_operand(arguments, "ladder"))
+        return command_ladder(context);
+    if (arguments->operand_count > 0 && !attends)
+        return fail_usage(context, "bench takes no operand but attention and ladder");
     if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
         !option_count(arguments, OPTION_IN_FLIGHT, connections, &in_flight, problem) ||
         !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &duration_ms, problem) ||
@@ -189,24 +169,18 @@ int command_bench(const struct context *context)
     }
     bench->run.connections = connections;
     bench->run.in_flight = in_flight;
-    if (read_request(arguments, &bench->run.request, &fault) != GEMMD_OK) {
+    if (bench_subject_read(&bench->run.subject, attends, arguments, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
     }
     bench->client = command_client(context, 0, connections, &code);
     if (bench->client == NULL)
         goto done;
-    if (!allocate(bench, &a, &b)) {
+    if (!allocate(bench)) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for operands of this size");
         code = fail_fault(context, &fault);
         goto done;
     }
-    const struct gemm_operands operands = {.a = {.data = a},
-                                           .b = {.data = b},
-                                           .transa = bench->run.request.transa,
-                                           .transb = bench->run.request.transb};
-    parameters_to_gemm(&bench->run.request, &operands, &bench->gemm);
-    bench->gemm.c_bytes = bench->run.result_bytes;
     interrupt_watch();
     if (!measure(bench, requests, duration_ms, &error)) {
         code = fail_request(context, &error);
@@ -222,8 +196,7 @@ done:
         free(bench->results[i]);
     free(bench->results);
     free(bench->slots);
-    free(a);
-    free(b);
+    bench_subject_free(&bench->run.subject);
     free(bench);
     return code;
 }

@@ -4,15 +4,14 @@
 #ifndef GEMMCTL_BENCH_H
 #define GEMMCTL_BENCH_H
 
+#include "client/gemmctl/bench_subject.h"
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/latency.h"
-#include "proto/gemm_request.h"
 
 struct bench_run {
-    struct gemm_request request; /* what was asked, again and again */
+    struct bench_subject subject; /* what was asked, again and again */
     uint32_t connections, in_flight;
     double elapsed_s;
-    uint64_t body_bytes, result_bytes; /* of one request */
     uint64_t errors[GEMMD_ERR_COUNT];
     uint64_t error_count;
     struct gemmd_error_info first_error;

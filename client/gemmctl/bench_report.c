@@ -15,15 +15,13 @@ static double percentile_ms(const struct bench_run *run, double percent)
 
 static struct figures figures_of(const struct bench_run *run)
 {
-    const struct gemm_request *request = &run->request;
+    const struct bench_subject *subject = &run->subject;
     double answered = (double)run->latency.count;
     double rate = run->elapsed_s > 0 ? answered / run->elapsed_s : 0;
-    double flops =
-        2 * (double)request->m * (double)request->n * (double)request->k * (double)request->batch;
     return (struct figures){
         .rate = rate,
-        .gigabytes = rate * (double)(run->body_bytes + run->result_bytes) / 1e9,
-        .gigaflops = rate * flops / 1e9,
+        .gigabytes = rate * (double)(subject->body_bytes + subject->result_bytes) / 1e9,
+        .gigaflops = rate * subject->flops / 1e9,
         .launch = answered > 0 ? (double)run->launches_sum / answered : 0,
         .p50_ms = percentile_ms(run, 50),
         .p90_ms = percentile_ms(run, 90),
@@ -35,25 +33,21 @@ static struct figures figures_of(const struct bench_run *run)
 
 static void print_json(const struct bench_run *run, const struct figures *f)
 {
-    const struct gemm_request *request = &run->request;
     json_t *errors = json_object();
     for (int code = 0; code < GEMMD_ERR_COUNT; code++)
         if (run->errors[code] > 0)
             json_object_set_new(errors, gemmd_error_name((enum gemmd_error)code),
                                 json_integer((json_int_t)run->errors[code]));
-    json_t *root =
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:s, s:s, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, "
-                  "s:f, s:f, s:f},"
-                  " s:f, s:f, s:f, s:s}",
-                  "version", 1, "m", (json_int_t)request->m, "n", (json_int_t)request->n, "k",
-                  (json_int_t)request->k, "batch", (json_int_t)request->batch, "dtype",
-                  gemmd_dtype_name(request->dtype), "out", gemmd_dtype_name(request->out),
-                  "connections", (int)run->connections, "in_flight", (int)run->in_flight,
-                  "requests", (json_int_t)run->latency.count, "elapsed_s", run->elapsed_s, "errors",
-                  errors, "requests_per_second", f->rate, "latency_ms", "p50", f->p50_ms, "p90",
-                  f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms,
-                  "gigabytes_per_second", f->gigabytes, "gigaflops_per_second", f->gigaflops,
-                  "requests_per_launch", f->launch, "kernel", run->kernel);
+    json_t *root = json_pack(
+        "{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:s}",
+        "version", 1, "connections", (int)run->connections, "in_flight", (int)run->in_flight,
+        "requests", (json_int_t)run->latency.count, "elapsed_s", run->elapsed_s, "errors", errors,
+        "requests_per_second", f->rate, "latency_ms", "p50", f->p50_ms, "p90", f->p90_ms, "p99",
+        f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms, "gigabytes_per_second", f->gigabytes,
+        "gigaflops_per_second", f->gigaflops, "requests_per_launch", f->launch, "kernel",
+        run->kernel);
+    if (root != NULL)
+        bench_subject_describe(&run->subject, root);
     if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
         putchar('\n');
     json_decref(root);
@@ -61,13 +55,8 @@ static void print_json(const struct bench_run *run, const struct figures *f)
 
 static void print_lines(const struct bench_run *run, const struct figures *f)
 {
-    const struct gemm_request *request = &run->request;
-    printf("product    %llux%llux%llu", (unsigned long long)request->m,
-           (unsigned long long)request->n, (unsigned long long)request->k);
-    if (request->batch > 1)
-        printf(" times %llu", (unsigned long long)request->batch);
-    printf(" %s to %s by %s, %u connections", gemmd_dtype_name(request->dtype),
-           gemmd_dtype_name(request->out), run->kernel[0] != '\0' ? run->kernel : "none",
+    bench_subject_print(&run->subject);
+    printf(" by %s, %u connections", run->kernel[0] != '\0' ? run->kernel : "none",
            run->connections);
     if (run->in_flight > run->connections)
         printf(", %u in flight", run->in_flight);

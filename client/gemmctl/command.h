@@ -43,6 +43,7 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
                                     uint32_t in_flight, int *exit_code);
 
 int command_gemm(const struct context *context);
+int command_attention(const struct context *context);
 int command_tensor_put(const struct context *context);
 int command_tensor_get(const struct context *context);
 int command_tensor_ls(const struct context *context);

@@ -10,6 +10,13 @@ const struct command commands[] = {
      "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
      "  gemmctl gemm A.npy B.npy --async --timeout 10m\n",
      command_gemm},
+    {"attention", FOR_ATTENTION, 1, 3, "Q [K V] [-o O]",
+     "compute O = softmax(scale*Q*K^T + mask)*V",
+     "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
+     "  gemmctl attention qkv.safetensors -o O.safetensors --lse lse.npy\n"
+     "  cat Q.npy K.npy V.npy | gemmctl attention - - - > O.npy\n"
+     "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n",
+     command_attention},
     {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
      "keep a matrix on the daemon; nothing is sent if it is there",
      "  gemmctl tensor put weights W.npy\n"
@@ -29,9 +36,10 @@ const struct command commands[] = {
      "  gemmctl job result \"$id\" -o C.npy\n", command_job_result},
     {"job cancel", FOR_JOB_CANCEL, 1, 1, "ID", "end a job and drop its result",
      "  gemmctl job cancel \"$id\"\n", command_job_cancel},
-    {"bench", FOR_BENCH, 0, 1, "[ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
-     "measure how many products a second the daemon answers",
+    {"bench", FOR_BENCH, 0, 1, "[attention|ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
+     "measure how many products or attentions a second the daemon answers",
      "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n"
+     "  gemmctl bench attention --heads 8 --sq 1 --skv 4096 --connections 32\n"
      "  gemmctl bench ladder\n",
      command_bench},
     {"info", FOR_INFO, 0, 0, "", "show what the daemon is, has and allows", "  gemmctl info\n",

@@ -1,54 +1,15 @@
-#include <string.h>
-
 #include "client/gemmctl/await.h"
-#include "client/gemmctl/formats.h"
+#include "client/gemmctl/destination.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/operands.h"
-#include "client/gemmctl/output.h"
 #include "client/gemmctl/parameters.h"
-#include "client/gemmctl/report.h"
+#include "client/gemmctl/resident.h"
 
-/* Where C goes. */
-struct destination {
-    const char *path; /* NULL: it is not fetched */
-    bool is_job;
-    struct formats formats;
-    struct output output;
-};
-
-static int choose_destination(const struct context *context, struct destination *destination)
-{
-    const struct arguments *arguments = context->arguments;
-    const char *path = arguments->values[OPTION_OUTPUT];
-    bool stored = arguments->values[OPTION_STORE] != NULL;
-    char problem[PROBLEM_MAX];
-    destination->is_job = option_flag(arguments, OPTION_ASYNC);
-    if (path != NULL && destination->is_job)
-        return fail_usage(context, "a job's result is not there yet; 'gemmctl job result' takes "
-                                   "--output");
-    if (path != NULL && stored)
-        return fail_usage(context, "--store keeps the result on the daemon and --output is a file; "
-                                   "choose one");
-    if (!formats_read(arguments, &destination->formats, problem))
-        return fail_usage(context, problem);
-    if (destination->is_job || stored)
-        return EXIT_OK;
-    destination->path = path != NULL ? path : "-";
-    return formats_check_stream(context, destination->path);
-}
-
-/* A and B that are on the daemon already: their names and what they are. */
+/* A and B that are on the daemon already. */
 struct residents {
     struct tensor tensors[2];
     bool is_resident[2];
 };
-
-static const char *name_of_resident(const char *path)
-{
-    static const char prefix[] = "tensor:";
-    bool is_resident = path != NULL && strncmp(path, prefix, sizeof prefix - 1) == 0;
-    return is_resident ? path + sizeof prefix - 1 : NULL;
-}
 
 /* Their shapes decide what the other operands must be. */
 static enum gemmd_error look_at_residents(const struct context *context,
@@ -58,19 +19,15 @@ static enum gemmd_error look_at_residents(const struct context *context,
 {
     static const char *const parameters[] = {"a", "b"};
     const struct arguments *arguments = context->arguments;
-    struct fault fault;
     for (uint32_t i = 0; i < 2 && i < arguments->operand_count; i++) {
-        struct gemmd_result result;
-        const char *name = name_of_resident(arguments->operands[i]);
+        const char *name = resident_name(arguments->operands[i]);
         if (name == NULL)
             continue;
-        gemmd_result_init(&result, sizeof result);
-        enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
+        enum gemmd_error code = resident_look(client, name, &residents->tensors[i], error);
         if (code != GEMMD_OK)
             return code;
-        /* The name is right and not given before, and so is a shape that the library passed on. */
-        (void)gemm_request_set(request, parameters[i], name, &fault);
-        (void)tensor_init(&residents->tensors[i], result.dtype, result.dims, result.rank, NULL);
+        /* The name is right and not given before. */
+        (void)gemm_request_set(request, parameters[i], name, &(struct fault){0});
         residents->is_resident[i] = true;
     }
     return GEMMD_OK;
@@ -92,27 +49,6 @@ static struct operand_paths operand_paths(const struct arguments *arguments,
     };
 }
 
-/* A job's deadline is its own, not that of handing it in. */
-static bool read_deadline(const struct context *context, struct gemmd_gemm *gemm,
-                          char problem[PROBLEM_MAX])
-{
-    return gemm->job == 0 ||
-           option_time_ms(context->arguments, OPTION_TIMEOUT, 0, &gemm->timeout_ms, problem);
-}
-
-static int conclude(const struct context *context, struct destination *destination,
-                    struct gemmd_result *result, struct fault *fault)
-{
-    if (destination->is_job)
-        return report_job_taken(context, result);
-    if (destination->path == NULL)
-        return report_stored(context, result, context->arguments->values[OPTION_STORE]);
-    if (output_commit(&destination->output, fault) != GEMMD_OK)
-        return fail_fault(context, fault);
-    report_result(context, result, destination->path);
-    return EXIT_OK;
-}
-
 int command_gemm(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
@@ -120,13 +56,13 @@ int command_gemm(const struct context *context)
     struct gemm_request request;
     struct operands operands = {0};
     struct residents residents = {0};
-    struct destination destination = {.output = {.fd = -1}};
+    struct destination destination;
     struct gemmd_error_info error;
     struct gemmd_result result;
     struct gemmd_gemm gemm;
     struct tensor shape;
     struct fault fault = {0};
-    int code = choose_destination(context, &destination);
+    int code = destination_choose(context, &destination);
     if (code != EXIT_OK)
         return code;
     struct gemmd_client *client = command_client(context, 4, 1, &code);
@@ -134,7 +70,7 @@ int command_gemm(const struct context *context)
         return code;
 
     gemmd_result_init(&result, sizeof result);
-    if (parameters_read(&request, arguments, &fault) != GEMMD_OK)
+    if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK)
         goto faulty;
     if (look_at_residents(context, client, &residents, &request, &error) != GEMMD_OK)
         goto failed;
@@ -147,22 +83,17 @@ int command_gemm(const struct context *context)
     }
     parameters_to_gemm(&request, &operands.bound, &gemm);
     gemm.job = destination.is_job;
-    if (!read_deadline(context, &gemm, problem)) {
+    if (!destination_deadline(context, &destination, &gemm.timeout_ms, problem)) {
         code = fail_usage(context, problem);
         goto done;
     }
     interrupt_watch(); /* from here on there is a temporary file to be removed */
-    if (destination.path != NULL) {
-        enum format format = formats_out(&destination.formats, destination.path, operands.format);
-        if (output_open(&destination.output, destination.path, format, "c", &shape, &fault) !=
-            GEMMD_OK)
-            goto faulty;
-        gemm.c = output_data(&destination.output);
-        gemm.c_bytes = shape.bytes;
-    }
+    if (destination_open(&destination, operands.files.format, "c", &shape, &gemm.c, &gemm.c_bytes,
+                         &fault) != GEMMD_OK)
+        goto faulty;
     if (await(context, gemmd_gemm_submit(client, &gemm, &error), &result, &error) != GEMMD_OK)
         goto failed;
-    code = conclude(context, &destination, &result, &fault);
+    code = destination_commit(context, &destination, &result);
     goto done;
 
 failed:
@@ -171,9 +102,7 @@ failed:
 faulty:
     code = fail_fault(context, &fault);
 done:
-    if (destination.path == NULL)
-        gemmd_free(result.data);
-    output_close(&destination.output);
+    destination_close(&destination, &result);
     operands_close(&operands);
     gemmd_client_free(client);
     return code;

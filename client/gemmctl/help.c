@@ -67,7 +67,7 @@ static void print_command(const struct context *context, const struct command *c
 
 static void print_overview(const struct context *context)
 {
-    printf("gemmctl: matrix products on a gemmd daemon\n");
+    printf("gemmctl: matrix products and attention on a gemmd daemon\n");
     print_heading(context, "Examples");
     for (const struct command *command = commands; command->name != NULL; command++)
         fputs(command->examples, stdout);

@@ -127,6 +127,7 @@ int command_job_result(const struct context *context)
 
 done:
     gemmd_free(result.data);
+    gemmd_free(result.lse);
     gemmd_client_free(client);
     return code;
 }

@@ -4,7 +4,7 @@
 #ifndef GEMMCTL_OPERANDS_H
 #define GEMMCTL_OPERANDS_H
 
-#include "client/gemmctl/input.h"
+#include "client/gemmctl/tensor_files.h"
 #include "proto/gemm_request.h"
 
 /* Where the operands are. One file alone holds them all, as safetensors; several "-" are read from
@@ -17,10 +17,8 @@ struct operand_paths {
 };
 
 struct operands {
-    struct gemm_operands bound; /* views onto the inputs and copies */
-    struct input inputs[5];     /* A, B, bias, C0, standard input */
-    void *copies[4];            /* of what had to be put in row-major order */
-    enum format format;         /* of A, or of B if A has no file */
+    struct gemm_operands bound; /* views onto the files */
+    struct tensor_files files;
 };
 
 /* Reads and binds: afterwards `request` has its dtype, out, m, n, k, batch and bias, and the

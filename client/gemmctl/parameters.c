@@ -1,18 +1,62 @@
 #include "client/gemmctl/parameters.h"
 
-enum gemmd_error parameters_read(struct gemm_request *request, const struct arguments *arguments,
-                                 struct fault *fault)
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_ROOM = 32 };
+
+/* gemm_request_set and its like. */
+typedef enum gemmd_error set_function(void *request, const char *name, const char *value,
+                                      struct fault *fault);
+
+/* An option's dashes are a parameter's underscores: --kv-heads, kv_heads. */
+static const char *parameter_name(const struct option *option, char out[NAME_ROOM])
 {
-    gemm_request_init(request);
+    snprintf(out, NAME_ROOM, "%s", option->name);
+    for (char *dash = strchr(out, '-'); dash != NULL; dash = strchr(dash, '-'))
+        *dash = '_';
+    return out;
+}
+
+static enum gemmd_error read_all(void *request, set_function *set,
+                                 const struct arguments *arguments, struct fault *fault)
+{
+    char name[NAME_ROOM];
     for (int id = 0; id < OPTION_COUNT; id++) {
         const char *value = arguments->values[id];
         if (!options[id].parameter || value == NULL)
             continue;
-        enum gemmd_error code = gemm_request_set(request, options[id].name, value, fault);
+        enum gemmd_error code = set(request, parameter_name(&options[id], name), value, fault);
         if (code != GEMMD_OK)
             return code;
     }
     return GEMMD_OK;
+}
+
+static enum gemmd_error set_gemm(void *request, const char *name, const char *value,
+                                 struct fault *fault)
+{
+    return gemm_request_set(request, name, value, fault);
+}
+
+static enum gemmd_error set_attention(void *request, const char *name, const char *value,
+                                      struct fault *fault)
+{
+    return attention_request_set(request, name, value, fault);
+}
+
+enum gemmd_error parameters_read_gemm(struct gemm_request *request,
+                                      const struct arguments *arguments, struct fault *fault)
+{
+    gemm_request_init(request);
+    return read_all(request, set_gemm, arguments, fault);
+}
+
+enum gemmd_error parameters_read_attention(struct attention_request *request,
+                                           const struct arguments *arguments, struct fault *fault)
+{
+    attention_request_init(request);
+    return read_all(request, set_attention, arguments, fault);
 }
 
 void parameters_to_gemm(const struct gemm_request *request, const struct gemm_operands *operands,
@@ -41,4 +85,37 @@ void parameters_to_gemm(const struct gemm_request *request, const struct gemm_op
     gemm->a_tensor = gemm_request_given(request, "a") ? request->a : NULL;
     gemm->b_tensor = gemm_request_given(request, "b") ? request->b : NULL;
     gemm->store = gemm_request_given(request, "store") ? request->store : NULL;
+}
+
+void parameters_to_attention(const struct attention_request *request,
+                             const struct attention_operands *operands,
+                             struct gemmd_attention *attention)
+{
+    const struct attention_request *r = request;
+    gemmd_attention_init(attention, sizeof *attention);
+    attention->batch = r->batch;
+    attention->heads = r->heads;
+    attention->kv_heads = r->kv_heads;
+    attention->sq = r->sq;
+    attention->skv = r->skv;
+    attention->d = r->d;
+    attention->dv = r->dv;
+    /* Without heads there is nothing before or after the sequence. */
+    attention->layout = r->rank == 2 ? GEMMD_LAYOUT_BHSD : (enum gemmd_layout)r->layout;
+    attention->dtype = r->dtype;
+    attention->causal = r->causal;
+    if (attention_request_given(r, "window"))
+        attention->window = (int64_t)r->window;
+    if (attention_request_given(r, "scale"))
+        attention->scale = r->scale;
+    attention->softcap = r->softcap;
+    attention->lens_q = operands->lens_q.data;
+    attention->lens_kv = operands->lens_kv.data;
+    attention->q = operands->q.data;
+    attention->k = operands->k.data;
+    attention->v = operands->v.data;
+    attention->k_tensor = attention_request_given(r, "k") ? r->k : NULL;
+    attention->v_tensor = attention_request_given(r, "v") ? r->v : NULL;
+    attention->priority = r->priority;
+    attention->kernel = attention_request_given(r, "kernel") ? r->kernel : NULL;
 }

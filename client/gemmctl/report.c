@@ -19,7 +19,7 @@ static void list_stages(const struct gemmd_timing *timing, struct stage stages[S
     memcpy(stages, list, sizeof list);
 }
 
-static void print_json(const struct gemmd_result *result, const char *path)
+static void print_json(const struct gemmd_result *result, const char *path, const char *lse_path)
 {
     struct stage stages[STAGES];
     json_t *shape = json_array(), *timing = json_object();
@@ -39,6 +39,8 @@ static void print_json(const struct gemmd_result *result, const char *path)
         json_object_set_new(
             root, "verify",
             json_pack("{s:s, s:f}", "verdict", "pass", "residual", result->residual));
+    if (root != NULL && lse_path != NULL)
+        json_object_set_new(root, "lse", json_string(lse_path));
     if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
         putchar('\n');
     json_decref(root);
@@ -83,7 +85,7 @@ void report_result(const struct context *context, const struct gemmd_result *res
 {
     const struct arguments *arguments = context->arguments;
     if (option_flag(arguments, OPTION_JSON))
-        print_json(result, path);
+        print_json(result, path, arguments->values[OPTION_LSE]);
     else if (!option_flag(arguments, OPTION_QUIET))
         print_line(result, path);
     if (option_flag(arguments, OPTION_TIMING))
@@ -133,7 +135,7 @@ int report_job_taken(const struct context *context, const struct gemmd_result *r
     if (result->job[0] == '\0') {
         const struct gemmd_error_info error = {
             .code = GEMMD_ERR_PROTOCOL,
-            .message = "the daemon takes no jobs; it computed the product at once"};
+            .message = "the daemon takes no jobs; it computed the result at once"};
         return fail_request(context, &error);
     }
     if (option_flag(context->arguments, OPTION_JSON))

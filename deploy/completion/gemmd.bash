@@ -17,8 +17,8 @@ _gemmd() {
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
-        --tensor-bytes | --max-body | --max-result | --max-json | --queue-requests | \
-        --queue-bytes | --tenant-requests | --tenant-bytes | --max-jobs | --job-bytes | \
+        --tensor-bytes | --max-body | --max-result | --max-json | --max-inflation | \
+        --queue-requests | --queue-bytes | --tenant-requests | --tenant-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
         --min-body-rate | --job-ttl | --max-wait | --drain-delay | --drain-timeout)
         COMPREPLY=()
@@ -26,10 +26,10 @@ _gemmd() {
     *)
         mapfile -t COMPREPLY < <(compgen -W '
             --listen --io-threads --max-connections --max-connections-per-address
-            --connection-buffer --bulk-connections --bulk-buffer --token-file --backend
-            --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
+            --connection-buffer --bulk-connections --bulk-buffer --compress-answers
+            --no-compress-answers --token-file --backend --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
             --device-bytes --tensor-bytes --max-body --max-result --max-json
-            --queue-requests --queue-bytes --tenant-requests --tenant-bytes --max-jobs
+            --max-inflation --queue-requests --queue-bytes --tenant-requests --tenant-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --job-ttl --max-wait --drain-delay
             --drain-timeout --log-level --log-format --access-log --no-access-log --config

@@ -10,8 +10,10 @@
  * rows and tiles that it sees nothing of change nothing in it.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/attention_grouped.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/microkernel.h"
@@ -46,10 +48,17 @@ uint64_t attention_tiled_scratch_bytes(void)
     return (sizeof(struct scratch) + 63) / 64 * 64;
 }
 
-struct attention_job {
-    const struct cpu_context *context;
+/* One attention of a group. */
+struct member {
     const struct attention_problem *problem;
     uint64_t tiles; /* of Q, for each head of K and V */
+    uint64_t first; /* number of its first part */
+};
+
+struct attention_job {
+    const struct cpu_context *context;
+    uint32_t count;
+    struct member members[ATTENTION_GROUP_MAX]; /* by `first` */
 };
 
 /* What one part computes: rows first ... first + rows - 1 of the `group` heads of Q that share a
@@ -265,17 +274,34 @@ static void store(const struct tile *tile)
     }
 }
 
-static void compute_tile(void *argument, uint64_t part, uint32_t member)
+/* The one that a part belongs to. */
+static const struct member *find_member(const struct attention_job *job, uint64_t part)
+{
+    uint32_t low = 0, high = job->count - 1;
+    while (low < high) {
+        const uint32_t middle = (low + high + 1) / 2;
+        if (job->members[middle].first <= part)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &job->members[low];
+}
+
+static void compute_tile(void *argument, uint64_t part, uint32_t thread)
 {
     const struct attention_job *job = argument;
-    const struct attention_problem *p = job->problem;
-    const uint64_t number = part / job->tiles, group = p->heads / p->kv_heads;
-    const uint64_t entry = number / p->kv_heads, first = part % job->tiles * ROWS;
+    const struct member *member = find_member(job, part);
+    const struct attention_problem *p = member->problem;
+    const uint64_t number = (part - member->first) / member->tiles, group = p->heads / p->kv_heads;
+    /* Under a causal mask the last rows see the most. */
+    const uint64_t tile_number = member->tiles - 1 - (part - member->first) % member->tiles;
+    const uint64_t entry = number / p->kv_heads, first = tile_number * ROWS;
     const struct tile tile = {
         .problem = p,
         .micro = microkernel_for(GEMMD_F32, 0),
         .scratch = (struct scratch *)(void *)((char *)job->context->scratch +
-                                              member * job->context->scratch_bytes),
+                                              thread * job->context->scratch_bytes),
         .entry = entry,
         .kv_head = number % p->kv_heads,
         .group = group,
@@ -305,17 +331,38 @@ static bool workspace_bytes(const struct attention_problem *problem, uint64_t *o
     return true;
 }
 
+static int by_keys_then_queries(const void *one, const void *other)
+{
+    const struct attention_problem *a = ((const struct member *)one)->problem;
+    const struct attention_problem *b = ((const struct member *)other)->problem;
+    if (a->skv != b->skv)
+        return a->skv > b->skv ? -1 : 1;
+    return a->sq > b->sq ? -1 : a->sq < b->sq;
+}
+
+static enum gemmd_error run_group(struct gemm_context *base,
+                                  const struct attention_problem *const problems[], uint32_t count)
+{
+    struct attention_job job = {.context = cpu_context_of(base), .count = count};
+    uint64_t parts = 0;
+    for (uint32_t i = 0; i < count; i++)
+        job.members[i].problem = problems[i];
+    qsort(job.members, count, sizeof job.members[0], by_keys_then_queries);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct attention_problem *p = job.members[i].problem;
+        job.members[i].tiles = size_blocks(p->heads / p->kv_heads * p->sq, ROWS);
+        job.members[i].first = parts;
+        parts += p->batch * p->kv_heads * job.members[i].tiles;
+    }
+    team_run(job.context->team, compute_tile, &job, parts);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
                             void *workspace)
 {
     (void)workspace;
-    struct attention_job job = {
-        .context = cpu_context_of(base),
-        .problem = problem,
-        .tiles = size_blocks(problem->heads / problem->kv_heads * problem->sq, ROWS),
-    };
-    team_run(job.context->team, compute_tile, &job, problem->batch * problem->kv_heads * job.tiles);
-    return GEMMD_OK;
+    return run_group(base, &problem, 1);
 }
 
 const struct attention_kernel attention_cpu_tiled = {
@@ -324,4 +371,6 @@ const struct attention_kernel attention_cpu_tiled = {
     .takes = attention_problem_offered,
     .workspace_bytes = workspace_bytes,
     .run = run,
+    .run_group = run_group,
+    .group_units = 250, /* some 10 ms on two cores */
 };

@@ -39,7 +39,9 @@ struct config {
     uint64_t connection_buffer_bytes;     /* libmicrohttpd's buffer for each connection */
     uint32_t bulk_connections; /* at most so many get a buffer for large bodies; 0: none */
     uint64_t bulk_buffer_bytes;
+    bool compress_answers;
     uint64_t max_body_bytes;
+    uint32_t max_inflation; /* of a compressed body: so many times its length; 0: any */
     uint64_t max_result_bytes;
     uint64_t max_json_bytes; /* of an inference request, and of its answer */
     uint32_t queue_requests;

@@ -53,6 +53,10 @@ const struct config_option config_options[] = {
     {SETTING("bulk-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING), FIELD(bulk_buffer_bytes),
      .min = 8 * KIB, .max = 64 * MIB, .standard = "1M", .placeholder = "SIZE",
      .help = "Buffer of each of these."},
+    {SETTING("compress-answers", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
+     FIELD(compress_answers), .standard = "false",
+     .help = "Compress answers of 1 KiB and more for clients whose Accept-Encoding takes it (gzip, "
+             "deflate); each takes 256 KiB of memory while it is sent. Matrices hardly shrink."},
     {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
      .help = "Bearer tokens that are let in, one a line: TENANT:TOKEN or TOKEN. Without it "
@@ -67,8 +71,8 @@ const struct config_option config_options[] = {
      .max = 64, .standard = "8", .placeholder = "N", .help = "Products in flight on the device."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
-     .help = "Requests that may share one launch (small products, or rows of one resident B); "
-             "fewer bound what one waits for the others."},
+     .help = "Requests that may share one launch (small products and attentions, or rows "
+             "of one resident B); fewer bound what one waits for the others."},
     {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
      .max = 1000000, .placeholder = "N",
      .help =
@@ -101,6 +105,10 @@ const struct config_option config_options[] = {
      .min = 1024, .max = UINT64_C(1) << 30, .standard = "4M", .placeholder = "SIZE",
      .help = "Longest JSON of an inference request, and of its answer; reading and writing it "
              "holds up an I/O thread."},
+    {SETTING("max-inflation", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_inflation),
+     .max = 1000000, .standard = "100", .placeholder = "N",
+     .help = "How many times longer than it came a compressed body may become, once it is longer "
+             "than 1 MiB; 0: any. --max-body bounds what it becomes."},
     {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help = "Requests accepted and not yet done; more are refused with 429."},

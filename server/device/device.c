@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "kernels/attention_grouped.h"
 #include "server/clock.h"
+#include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
 #include "server/device/self_test.h"
@@ -120,6 +122,18 @@ bool device_plan(const struct device *device, struct work *work)
     return true;
 }
 
+bool device_plan_attention(const struct device *device, struct work *work)
+{
+    const struct attention_problem *problem = &work->attention;
+    const bool groups =
+        device->ops->groups_attention && attention_can_group(work->attends, problem);
+    work->shares = groups && device->groups > 0;
+    work->stack_key = groups ? attention_group_key(work->attends, problem) : 0;
+    work->stack_rows = groups ? work->attends->group_units : 0;
+    work->device_bytes = 0;
+    return groups || device_attention_bytes(device, problem, work->attends, &work->device_bytes);
+}
+
 uint64_t device_stack_memory(const struct device *device)
 {
     return device->stack_bytes;
@@ -232,8 +246,11 @@ struct work *device_poll(struct device *device)
         if (slot != device->slots)
             atomic_fetch_sub_explicit(&device->in_flight, length(works), memory_order_relaxed);
         uint64_t now_ns = clock_now_ns();
-        for (struct work *work = works; work != NULL; work = work->next)
+        for (struct work *work = works; work != NULL; work = work->next) {
             work->done_ns = now_ns;
+            if (work->copy_in != NULL)
+                device_end_copies(device, work->copy_in);
+        }
         return works;
     }
     return NULL;

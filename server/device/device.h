@@ -11,7 +11,7 @@
  * Small works share launches that use pinned host memory where it lies, on streams of their own; so
  * do works of few rows on one resident B, which are stacked (device_stack.h).
  * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory, and
- * that of stacks.
+ * that of stacks. Attentions of one kind share launches (kernels/attention_grouped.h).
  */
 #ifndef SERVER_DEVICE_DEVICE_H
 #define SERVER_DEVICE_DEVICE_H
@@ -83,6 +83,8 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
 /* As device_work_bytes, for an attention. */
 bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
                             const struct attention_kernel *kernel, uint64_t *out);
+/* As device_plan, for a work with an attention. */
+bool device_plan_attention(const struct device *device, struct work *work);
 
 /* Settles how a work with a problem and a kernel is launched: fills in `shares`, `stack_key`,
  * `stack_rows` and `device_bytes` (device_work_bytes; 0 for what is stacked). Its copies are

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "kernels/attention_grouped.h"
 #include "server/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -52,9 +53,21 @@ static bool cpu_attention_bytes(const struct device *device,
     return kernel->workspace_bytes(problem, out);
 }
 
+static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struct work *works)
+{
+    _Static_assert((int)DEVICE_GROUP_MAX <= (int)ATTENTION_GROUP_MAX, "a chain is a group");
+    const struct attention_problem *problems[DEVICE_GROUP_MAX];
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next)
+        problems[count++] = &work->attention;
+    return works->attends->run_group(cpu->context, problems, count);
+}
+
 static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)
 {
     void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
+    if (works->attends != NULL && works->stack_key != 0)
+        return run_attentions(cpu, works);
     if (works->attends != NULL)
         return works->attends->run(cpu->context, &works->attention, workspace);
     if (works->stack_key != 0)
@@ -121,6 +134,7 @@ static const struct device_ops cpu_ops = {
     .computes_in_submit = true,
     .work_bytes = cpu_work_bytes,
     .attention_bytes = cpu_attention_bytes,
+    .groups_attention = true,
 };
 
 static uint64_t host_memory_bytes(void)

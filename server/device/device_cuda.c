@@ -1,7 +1,9 @@
 /*
  * An NVIDIA GPU as a device: a stream, four events and a kernel context for each slot.
  *
- * A work is copied in, computed and copied back in its slot's stream; slots run side by side. Small
+ * A work is copied in, computed and copied back in its slot's stream, but for what was copied while
+ * its body arrived, which has a stream of its own (device_cuda_copy.h). Slots run side by side, so
+ * that copies in, kernels and copies out of different works overlap. Small
  * works share one launch in a slot for such, without copies: operands are read and results written
  * in pinned host memory. Their stream goes before the others', since they take little of the
  * device and what they mostly do is wait for the bus. Stacks of rows run there too, in a workspace
@@ -23,6 +25,7 @@
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 #include "server/device/device_cuda_attention.h"
+#include "server/device/device_cuda_copy.h"
 #include "server/device/device_layout.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -40,6 +43,7 @@ struct cuda_device {
     unsigned char *memory; /* the arena's span, in device memory */
     void *tensors;         /* tensor memory */
     struct slot slots[DEVICE_SLOTS_MAX];
+    struct cuda_early early;
     const struct gemm_problem *group[DEVICE_GROUP_MAX]; /* used during a submit */
 };
 
@@ -88,6 +92,19 @@ static bool cuda_shares(const struct gemm_problem *problem, const struct gemm_ke
     return kernel->run_group != NULL && gemm_is_small(problem);
 }
 
+/* Of a work that has a stream to itself. */
+static bool layout_of(const struct device *device, const struct gemm_problem *problem,
+                      const struct gemm_kernel *kernel, struct device_layout *layout)
+{
+    const struct gemm_device gpu = device_gemm(device);
+    const struct gemm_problem *p = problem;
+    const struct device_leading wanted = {
+        gemm_leading(&gpu, p->dtype, p->transa ? p->m : p->k),
+        gemm_leading(&gpu, p->dtype, p->transb ? p->k : p->n),
+    };
+    return device_layout_padded(problem, kernel, wanted, device->tensors, layout);
+}
+
 static bool cuda_work_bytes(const struct device *device, const struct gemm_problem *problem,
                             const struct gemm_kernel *kernel, uint64_t *out)
 {
@@ -95,7 +112,7 @@ static bool cuda_work_bytes(const struct device *device, const struct gemm_probl
     *out = 0;
     if (cuda_shares(problem, kernel))
         return true;
-    if (!device_layout(problem, kernel, device->tensors, &layout))
+    if (!layout_of(device, problem, kernel, &layout))
         return false;
     *out = layout.total_bytes;
     return true;
@@ -110,89 +127,6 @@ static bool cuda_attention_bytes(const struct device *device,
         return false;
     *out = parts.total_bytes;
     return true;
-}
-
-static cudaError_t copy_in(struct slot *slot, unsigned char *range, struct device_part part,
-                           const void *from)
-{
-    if (part.bytes == 0)
-        return cudaSuccess;
-    return cudaMemcpyAsync(range + part.offset, from, part.bytes, cudaMemcpyHostToDevice,
-                           slot->stream);
-}
-
-/* Whichever way the addresses say. */
-static cudaError_t copy_rows(struct slot *slot, const struct work_copy *copy)
-{
-    if (copy->from_pitch == copy->row_bytes && copy->to_pitch == copy->row_bytes)
-        return cudaMemcpyAsync(copy->to, copy->from, copy->rows * copy->row_bytes,
-                               cudaMemcpyDefault, slot->stream);
-    return cudaMemcpy2DAsync(copy->to, copy->to_pitch, copy->from, copy->from_pitch,
-                             copy->row_bytes, copy->rows, cudaMemcpyDefault, slot->stream);
-}
-
-/* A matrix of `rows` by `columns`, all of a batch: from the host, or out of tensor memory without
- * the gaps between its rows. */
-static cudaError_t copy_operand_in(struct cuda_device *cuda, struct slot *slot,
-                                   unsigned char *range, struct device_part part, const void *from,
-                                   uint64_t leading, const struct work_copy *without_gaps)
-{
-    if (part.bytes == 0 || !device_span_has(cuda->base.tensors, from))
-        return copy_in(slot, range, part, from);
-    struct work_copy copy = *without_gaps;
-    copy.from = from;
-    copy.to = range + part.offset;
-    copy.from_pitch = leading;
-    return copy_rows(slot, &copy);
-}
-
-static struct work_copy lines(enum gemmd_dtype dtype, uint64_t rows, uint64_t columns,
-                              uint64_t batch)
-{
-    const uint64_t bytes = columns * dtype_size(dtype);
-    return (struct work_copy){
-        .rows = rows * batch, .row_bytes = bytes, .from_pitch = bytes, .to_pitch = bytes};
-}
-
-static cudaError_t copy_all_in(struct cuda_device *cuda, struct slot *slot, unsigned char *range,
-                               const struct device_layout *layout, const struct gemm_problem *p)
-{
-    const uint64_t size = dtype_size(p->dtype);
-    const struct work_copy a =
-        lines(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch);
-    const struct work_copy b =
-        lines(p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->batch);
-    cudaError_t error = copy_operand_in(cuda, slot, range, layout->a, p->a, p->lda * size, &a);
-    if (error == cudaSuccess)
-        error = copy_operand_in(cuda, slot, range, layout->b, p->b, p->ldb * size, &b);
-    if (error == cudaSuccess)
-        error = copy_in(slot, range, layout->bias, p->bias);
-    if (error == cudaSuccess)
-        error = copy_in(slot, range, layout->c0, p->c0);
-    return error;
-}
-
-/* The result to where it belongs, unless it was computed there, and then the copies that were asked
- * for. */
-static cudaError_t copy_all_out(struct cuda_device *cuda, struct slot *slot,
-                                const struct device_layout *layout, const struct gemm_problem *ran,
-                                const struct work *work)
-{
-    const struct gemm_problem *p = &work->problem;
-    cudaError_t error = cudaSuccess;
-    if (layout->c.bytes > 0 && device_span_has(cuda->base.tensors, p->c)) {
-        struct work_copy c = lines(p->out, p->m, p->n, p->batch);
-        c.from = ran->c;
-        c.to = p->c;
-        c.to_pitch = p->ldc * dtype_size(p->out);
-        error = copy_rows(slot, &c);
-    } else if (layout->c.bytes > 0) {
-        error =
-            cudaMemcpyAsync(p->c, ran->c, layout->c.bytes, cudaMemcpyDeviceToHost, slot->stream);
-    }
-    for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
-        error = copy_rows(slot, &work->copies[i]);
-    return error;
 }
 
 /* The problem as the device sees it: its parts in the work's range of device memory. */
@@ -217,7 +151,10 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
 {
     struct device_layout layout;
     cudaError_t error;
-    if (!device_layout(&work->problem, work->kernel, cuda->base.tensors, &layout) ||
+    const bool known =
+        is_probe ? device_layout(&work->problem, work->kernel, cuda->base.tensors, &layout)
+                 : layout_of(&cuda->base, &work->problem, work->kernel, &layout);
+    if (!known ||
         (layout.total_bytes > work->device_bytes && (!is_probe || layout.workspace.bytes > 0))) {
         work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
                                  "the work's range of device memory is too small");
@@ -228,23 +165,27 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     /* Pinned memory has the same address on host and device (unified addressing). */
     struct gemm_problem problem = is_probe ? work->problem : on_device(range, &layout);
 
+    /* What was copied while the body arrived is behind: h2d is what the request waits for yet. */
     error = cudaEventRecord(slot->begun, slot->stream);
+    enum gemmd_error code = GEMMD_OK;
     if (error == cudaSuccess && !is_probe)
-        error = copy_all_in(cuda, slot, range, &layout, &work->problem);
-    if (error == cudaSuccess)
+        code =
+            cuda_copy_in_rest(&cuda->early, slot->stream, work, &layout, cuda->base.tensors, range);
+    if (error == cudaSuccess && code == GEMMD_OK)
         error = cudaEventRecord(slot->copied_in, slot->stream);
-    if (error != cudaSuccess) {
-        fail(cuda, work, "the copy to the device", GEMMD_OK, error);
+    if (error != cudaSuccess || code != GEMMD_OK) {
+        fail(cuda, work, "the copy to the device", code,
+             error != cudaSuccess ? error : cudaGetLastError());
         return;
     }
-    enum gemmd_error code = work->kernel->run(slot->context, &problem, workspace);
+    code = work->kernel->run(slot->context, &problem, workspace);
     if (code != GEMMD_OK) {
         fail(cuda, work, work->kernel->name, code, cudaGetLastError());
         return;
     }
     error = cudaEventRecord(slot->computed, slot->stream);
     if (error == cudaSuccess && !is_probe)
-        error = copy_all_out(cuda, slot, &layout, &problem, work);
+        error = cuda_copy_out(slot->stream, work, &layout, cuda->base.tensors, problem.c);
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
@@ -280,7 +221,7 @@ static void enqueue_copies(struct cuda_device *cuda, struct slot *slot, struct w
     for (uint32_t i = 0; i < 3 && error == cudaSuccess; i++)
         error = cudaEventRecord(before[i], slot->stream);
     for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
-        error = copy_rows(slot, &work->copies[i]);
+        error = cuda_copy_rows(slot->stream, &work->copies[i]);
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
@@ -314,7 +255,7 @@ static void enqueue_shared(struct cuda_device *cuda, struct slot *slot, struct w
     }
     for (const struct work *work = works; work != NULL; work = work->next)
         for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
-            error = copy_rows(slot, &work->copies[i]);
+            error = cuda_copy_rows(slot->stream, &work->copies[i]);
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
@@ -322,13 +263,19 @@ static void enqueue_shared(struct cuda_device *cuda, struct slot *slot, struct w
 }
 
 /* What was enqueued before a failure still uses the work's memory: it has to end first. */
-static void clear(struct cuda_device *cuda, struct slot *slot)
+static void wait_for(struct cuda_device *cuda, cudaStream_t stream)
 {
-    cudaError_t error = cudaStreamSynchronize(slot->stream);
+    cudaError_t error = cudaStreamSynchronize(stream);
     if (error != cudaSuccess)
         device_set_lost(&cuda->base, "waiting for a stream: %s (%s)", cudaGetErrorString(error),
                         cudaGetErrorName(error));
     (void)cudaGetLastError();
+}
+
+static void clear(struct cuda_device *cuda, struct slot *slot)
+{
+    wait_for(cuda, slot->stream);
+    wait_for(cuda, cuda->early.stream);
     slot->failed = true;
 }
 
@@ -385,6 +332,44 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
         works->d2h_ns = elapsed_ns(slot->computed, slot->ended);
     }
     return true;
+}
+
+/* --- copies that begin before their work --- */
+
+static bool cuda_plan_copies(const struct device *device, const struct work *work,
+                             const unsigned char *body, struct copy_in *copies)
+{
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    struct device_layout layout;
+    if (work->kernel == NULL || !layout_of(device, &work->problem, work->kernel, &layout) ||
+        layout.total_bytes > work->device_bytes)
+        return false;
+    copy_in_plan(copies, &work->problem, &layout, device->tensors,
+                 cuda->memory + work->device_offset, body);
+    return copies->count > 0;
+}
+
+static enum gemmd_error cuda_copy_in(struct device *device, uint32_t lane,
+                                     const struct copy_in_piece *piece)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    enum gemmd_error code = cuda_copy_piece(cuda->early.stream, piece);
+    if (code == GEMMD_OK)
+        code = cuda_error_code((int)cudaEventRecord(cuda->early.ended[lane], cuda->early.stream));
+    if (code != GEMMD_OK)
+        wait_for(cuda, cuda->early.stream);
+    return code;
+}
+
+static bool cuda_copied_in(struct device *device, uint32_t lane)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    const cudaError_t error = cudaEventQuery(cuda->early.ended[lane]);
+    (void)cudaGetLastError(); /* or the next launch would be taken for failed */
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        device_set_lost(device, "copying a body: %s (%s)", cudaGetErrorString(error),
+                        cudaGetErrorName(error));
+    return error != cudaErrorNotReady;
 }
 
 /* --- warming up --- */
@@ -523,6 +508,7 @@ static void cuda_close(struct device *device)
     struct cuda_device *cuda = (struct cuda_device *)device;
     for (uint32_t i = 0; i <= cuda->base.slots; i++)
         close_slot(&cuda->slots[i]);
+    cuda_early_close(&cuda->early);
     arena_destroy(cuda->base.arena);
     if (cuda->memory != NULL)
         (void)cudaFree(cuda->memory);
@@ -540,6 +526,9 @@ static const struct device_ops cuda_ops = {
     .work_bytes = cuda_work_bytes,
     .attention_bytes = cuda_attention_bytes,
     .shares = cuda_shares,
+    .plan_copies = cuda_plan_copies,
+    .copy_in = cuda_copy_in,
+    .copied_in = cuda_copied_in,
 };
 
 static enum gemmd_error open_slot(struct slot *slot, int priority, struct fault *fault)
@@ -570,7 +559,10 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
                          : i >= alone          ? middle
                                                : lowest,
                          fault);
-    return code;
+    if (code != GEMMD_OK)
+        return code;
+    error = cuda_early_open(&cuda->early, lowest);
+    return error == cudaSuccess ? GEMMD_OK : open_failed(fault, "creating a stream", error);
 }
 
 static enum gemmd_error take_memory(uint64_t bytes, const char *option, void **memory,

@@ -81,3 +81,49 @@ bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel 
            kernel->workspace_bytes(q, &workspace_bytes) &&
            place(layout, workspace_bytes, &layout->workspace);
 }
+
+/* Moves the rows of a matrix of `rows` by `columns`, whose leading dimension and stride are in
+ * `padded`, `wanted` elements apart if that spares the kernel some of its workspace. True: they
+ * are. */
+static bool pad(struct gemm_problem *padded, const struct gemm_kernel *kernel, uint64_t rows,
+                uint64_t columns, uint64_t wanted, uint64_t *leading, uint64_t *stride)
+{
+    const uint64_t leading_before = *leading, stride_before = *stride;
+    uint64_t packed, apart, before, after;
+    if (wanted <= columns || *leading != columns || !size_mul(rows, columns, &packed) ||
+        *stride != packed || !size_mul(rows, wanted, &apart) ||
+        !kernel->workspace_bytes(padded, &before))
+        return false;
+    *leading = wanted;
+    *stride = apart;
+    if (kernel->workspace_bytes(padded, &after) && after < before)
+        return true;
+    *leading = leading_before;
+    *stride = stride_before;
+    return false;
+}
+
+/* All rows of a batch, without gaps. */
+static bool place_landing(struct device_layout *layout, uint64_t stride, struct device_part *part)
+{
+    uint64_t bytes;
+    return size_mul(stride, layout->problem.batch, &bytes) &&
+           size_mul(bytes, dtype_size(layout->problem.dtype), &bytes) && place(layout, bytes, part);
+}
+
+bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                          struct device_leading wanted, struct device_span there,
+                          struct device_layout *layout)
+{
+    const struct gemm_problem *p = problem;
+    struct gemm_problem q = *problem;
+    const bool a_padded = kernel->any_leading && !device_span_has(there, p->a) &&
+                          pad(&q, kernel, p->transa ? p->k : p->m, p->transa ? p->m : p->k,
+                              wanted.a, &q.lda, &q.stride_a);
+    const bool b_padded = kernel->any_leading && !device_span_has(there, p->b) &&
+                          pad(&q, kernel, p->transb ? p->n : p->k, p->transb ? p->k : p->n,
+                              wanted.b, &q.ldb, &q.stride_b);
+    return device_layout(&q, kernel, there, layout) &&
+           (!a_padded || place_landing(layout, p->stride_a, &layout->a_landing)) &&
+           (!b_padded || place_landing(layout, p->stride_b, &layout->b_landing));
+}

@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "server/device/copy_in.h"
 #include "server/device/device.h"
 
 struct device_ops {
@@ -31,11 +32,27 @@ struct device_ops {
     /* The same of an attention. NULL: the backend has no kernels for it. */
     bool (*attention_bytes)(const struct device *device, const struct attention_problem *problem,
                             const struct attention_kernel *kernel, uint64_t *out);
+    /* `submit` takes chains of attentions with a stack_key, and runs each chain as one group
+     * (kernels/attention_grouped.h) on operands where they lie. */
+    bool groups_attention;
     /* See device_shares. NULL: none can. */
     bool (*shares)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
+
+    /* Copies that begin before their work does (device_copy.h). All three, or NULL: operands are
+     * used where they lie. */
+    /* The copies by which a work's operands come in from `body`; false: it has none. Any thread. */
+    bool (*plan_copies)(const struct device *device, const struct work *work,
+                        const unsigned char *body, struct copy_in *copies);
+    /* Starts a piece on `lane`, after those that were started before, and marks there the end of
+     * all. An error is of this piece alone unless it loses the device. */
+    enum gemmd_error (*copy_in)(struct device *device, uint32_t lane,
+                                const struct copy_in_piece *piece);
+    /* Whether all that was started on `lane` has ended. */
+    bool (*copied_in)(struct device *device, uint32_t lane);
 };
 
 enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_GROUPS + 1 };
+enum { DEVICE_LANES = 64 }; /* bodies that are being copied while they are received */
 
 /* A backend's struct begins with this one. */
 struct device {
@@ -51,6 +68,7 @@ struct device {
     uint8_t order[DEVICE_SLOTS_MAX];        /* busy slots, oldest first */
     uint32_t busy, busy_groups;             /* slots; the probe's is among `busy` */
     atomic_uint in_flight;                  /* works, without the probe */
+    bool lanes[DEVICE_LANES];               /* in use (device_copy.h) */
 
     char reason[256]; /* written once, before `lost` is set */
     atomic_bool lost;

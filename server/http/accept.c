@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { FORMATS = 3, RANGE_MAX = 128 };
+enum { FORMATS = 3 };
 
 /* How well a media range names a format: 3 exactly, 2 its type, 1 anything, 0 not. */
 static int match(const char *range, enum format format)
@@ -16,50 +16,55 @@ static int match(const char *range, enum format format)
     return strcasecmp(range, format_media_type(format)) == 0 ? 3 : 0;
 }
 
-/* One element of the list: the media range without space or parameters, and its q. */
-static bool parse_element(const char *element, size_t length, char range[RANGE_MAX], double *q)
+static bool parse_element(const char *text, size_t length, struct accept_element *element)
 {
-    char text[RANGE_MAX];
-    if (length >= sizeof text)
+    char copy[ACCEPT_RANGE_MAX];
+    if (length >= sizeof copy)
         return false;
-    memcpy(text, element, length);
-    text[length] = '\0';
-    *q = 1;
-    size_t start = strspn(text, " \t");
-    size_t size = strcspn(text + start, " \t;");
-    memcpy(range, text + start, size);
-    range[size] = '\0';
-    for (const char *p = strchr(text, ';'); p != NULL; p = strchr(p, ';')) {
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    element->q = 1;
+    size_t start = strspn(copy, " \t");
+    size_t size = strcspn(copy + start, " \t;");
+    memcpy(element->range, copy + start, size);
+    element->range[size] = '\0';
+    for (const char *p = strchr(copy, ';'); p != NULL; p = strchr(p, ';')) {
         p += 1 + strspn(p + 1, " \t");
         if (strncasecmp(p, "q=", 2) == 0)
-            *q = strtod(p + 2, NULL);
+            element->q = strtod(p + 2, NULL);
     }
     return size > 0;
+}
+
+bool accept_next(const char **list, struct accept_element *element)
+{
+    while (**list != '\0') {
+        const char *text = *list;
+        const size_t length = strcspn(text, ",");
+        *list += length + (text[length] == ',');
+        if (parse_element(text, length, element))
+            return true;
+    }
+    return false;
 }
 
 bool accept_format(const char *accept, enum format own, enum format *format)
 {
     double quality[FORMATS] = {0};
     int precision[FORMATS] = {0};
-    char range[RANGE_MAX];
-    double q;
+    struct accept_element element;
 
     *format = own;
     if (accept == NULL || accept[strspn(accept, " \t")] == '\0')
         return true;
-    for (const char *p = accept; *p != '\0';) {
-        size_t length = strcspn(p, ",");
-        if (parse_element(p, length, range, &q)) {
-            for (int f = 0; f < FORMATS; f++) {
-                int how = match(range, (enum format)f);
-                if (how > precision[f]) {
-                    precision[f] = how;
-                    quality[f] = q;
-                }
+    while (accept_next(&accept, &element)) {
+        for (int f = 0; f < FORMATS; f++) {
+            int how = match(element.range, (enum format)f);
+            if (how > precision[f]) {
+                precision[f] = how;
+                quality[f] = element.q;
             }
         }
-        p += length;
-        p += *p == ',';
     }
     for (int f = 0; f < FORMATS; f++)
         if (quality[f] > quality[*format] ||

@@ -53,8 +53,8 @@ static bool result(struct gemm_call *call)
 {
     if (!attention_request_result(&call->attention, &call->c, &call->lse))
         return false;
-    if (!call->attention.lse || call->answer_format != FORMAT_SAFETENSORS)
-        call->lse = (struct tensor){.rank = 0}; /* other formats have no place for it */
+    if (!call->attention.lse || !call->sends_lse)
+        call->lse = (struct tensor){.rank = 0};
     return size_add(call->lse.bytes, call->c.bytes, &call->result_bytes);
 }
 
@@ -110,8 +110,7 @@ static enum gemmd_error choose(struct gemm_call *call, struct daemon *daemon, st
         attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!device_attention_bytes(daemon->device, &work->attention, work->attends,
-                                &work->device_bytes))
+    if (!device_plan_attention(daemon->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;
@@ -139,27 +138,34 @@ static void place_result(struct gemm_call *call, unsigned char *payload)
     call->c.data = problem->o;
 }
 
-static enum gemmd_error bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+static enum gemmd_error find(struct gemm_call *call, struct call_operands *operands,
+                             struct fault *fault)
 {
-    struct attention_operands operands;
+    return attention_request_bind(&call->attention, call->body_format, call->body, call->body_bytes,
+                                  &operands->attention, fault);
+}
+
+static enum gemmd_error place(struct gemm_call *call, struct daemon *daemon,
+                              struct call_operands *all_operands, struct fault *fault)
+{
+    struct attention_operands *operands = &all_operands->attention;
     struct attention_problem *problem = &call->work.attention;
-    enum gemmd_error code = attention_request_bind(&call->attention, call->body_format, call->body,
-                                                   call->body_bytes, &operands, fault);
-    if (code == GEMMD_OK && call->shapes_inside)
+    enum gemmd_error code = GEMMD_OK;
+    if (call->shapes_inside)
         code = gemm_call_prepare(call, daemon, fault);
-    struct tensor *const all[] = {&operands.lens_q, &operands.lens_kv, &operands.q, &operands.k,
-                                  &operands.v};
+    struct tensor *const all[] = {&operands->lens_q, &operands->lens_kv, &operands->q, &operands->k,
+                                  &operands->v};
     if (code == GEMMD_OK)
         code = gemm_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
     if (code != GEMMD_OK)
         return code;
-    problem->lens_q = operands.lens_q.rank > 0 ? operands.lens_q.data : NULL;
-    problem->lens_kv = operands.lens_kv.rank > 0 ? operands.lens_kv.data : NULL;
-    problem->q = operands.q.data;
-    if (operands.k.rank > 0)
-        problem->k = operands.k.data;
-    if (operands.v.rank > 0)
-        problem->v = operands.v.data;
+    problem->lens_q = operands->lens_q.rank > 0 ? operands->lens_q.data : NULL;
+    problem->lens_kv = operands->lens_kv.rank > 0 ? operands->lens_kv.data : NULL;
+    problem->q = operands->q.data;
+    if (operands->k.rank > 0)
+        problem->k = operands->k.data;
+    if (operands->v.rank > 0)
+        problem->v = operands->v.data;
     return GEMMD_OK;
 }
 
@@ -175,5 +181,6 @@ const struct call_operation attention_operation = {
     .choose = choose,
     .header = header,
     .place_result = place_result,
-    .bind = bind,
+    .find = find,
+    .place = place,
 };

@@ -12,6 +12,7 @@
 #include "server/http/endpoints.h"
 #include "server/http/gemm_answer.h"
 #include "server/http/gemm_job.h"
+#include "server/http/payload.h"
 #include "server/http/respond.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -51,6 +52,7 @@ static enum gemmd_error choose_answer_format(struct request *request)
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
+    call->sends_lse = call->answer_format == FORMAT_SAFETENSORS; /* the others send one array */
     return GEMMD_OK;
 }
 
@@ -81,7 +83,7 @@ static void gemm_begin(struct request *request)
     request->gemm.operation = request->endpoint->operation;
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
-    struct gemm_body_length length = {.known = !request->chunked, .bytes = request->content_length};
+    struct gemm_body_length length = {.known = request->sized, .bytes = request->body_bytes};
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
         gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK ||
@@ -193,9 +195,9 @@ static void gemm_answer(struct request *request)
     struct MHD_Response *response = NULL;
     uint64_t length = call->header_bytes + call->result_bytes;
     if (sent != NULL) {
+        const struct payload payload = {{{call->result, (size_t)length}}, 1, block_sent, sent};
         *sent = (struct sent_block){call->memory, call->result, length};
-        response = MHD_create_response_from_buffer_with_free_callback_cls(
-            (size_t)length, call->result, block_sent, sent);
+        response = payload_response(request, &payload);
     }
     if (response == NULL) {
         free(sent);

@@ -6,6 +6,7 @@
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/endpoints.h"
+#include "server/http/payload.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
 
@@ -101,8 +102,9 @@ static void answer_result(struct request *request, struct job_answer *answer)
         job_answer_release(answer);
         return;
     }
-    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-        (size_t)answer->bytes, answer->payload, payload_sent, answer);
+    const struct payload payload = {
+        {{answer->payload, (size_t)answer->bytes}}, 1, payload_sent, answer};
+    struct MHD_Response *response = payload_response(request, &payload);
     if (response == NULL) {
         job_answer_release(answer);
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
@@ -132,6 +134,8 @@ static void result_answer(struct request *request)
         else
             fault_set(fault, GEMMD_ERR_CONFLICT, NULL, "the job is %s; its result is not there yet",
                       job_state_name(view.state));
+        if (fault->code == GEMMD_ERR_CONFLICT)
+            request->retry_after_s = jobs_result_wait_s(request->daemon->jobs, request->name);
     }
     respond_fault(request, fault);
 }
@@ -161,10 +165,17 @@ static void result_begin(struct request *request)
         request_wake(request);
 }
 
+/* The client has left, or need not wait any longer. */
+static bool result_withdraw(struct request *request)
+{
+    return jobs_unwait(request->daemon->jobs, &request->waiter);
+}
+
 const struct endpoint endpoint_job = {
     .path = "/jobs/{id}", .allow = "GET, HEAD, DELETE", .op = METRICS_OP_OTHER, .begin = job_begin};
 const struct endpoint endpoint_job_result = {.path = "/jobs/{id}/result",
                                              .allow = "GET, HEAD",
                                              .op = METRICS_OP_OTHER,
                                              .begin = result_begin,
+                                             .withdraw = result_withdraw,
                                              .answer = result_answer};

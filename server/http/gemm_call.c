@@ -8,8 +8,8 @@
 #include "proto/size.h"
 #include "server/daemon.h"
 
-/* A chunked body in a self-describing format starts with this much and doubles. */
-static const uint64_t FIRST_CHUNKED_BYTES = 1 << 20;
+/* A self-describing body of unknown length starts with this much and doubles. */
+static const uint64_t FIRST_BYTES = 64 * 1024;
 
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
                                   uint64_t limit)
@@ -72,14 +72,10 @@ static bool is_sent(const struct gemm_call *call)
     return call->request.store[0] == '\0';
 }
 
-/* Counts body and result, as far as the place in the queue does not count them yet: raw bodies'
- * shapes are in the headers, others' not before the body is there. Not a result that stays. */
-static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
-                                       struct fault *fault)
+/* Makes the place in the queue count so many bytes, unless it counts as many already. */
+static enum gemmd_error count_bytes(struct gemm_call *call, struct daemon *daemon, uint64_t bytes,
+                                    struct fault *fault)
 {
-    uint64_t bytes;
-    if (!size_add(call->body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
-        bytes = UINT64_MAX;
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
     enum gemmd_error code = queue_reserve_more(daemon->queue, call->work.tenant, call->queue_bytes,
@@ -87,6 +83,17 @@ static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *da
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
+}
+
+/* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
+ * others' not before the body is there. Not a result that stays. */
+static enum gemmd_error complete_place(struct gemm_call *call, struct daemon *daemon,
+                                       struct fault *fault)
+{
+    uint64_t bytes;
+    if (!size_add(call->body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
+        bytes = UINT64_MAX;
+    return count_bytes(call, daemon, bytes, fault);
 }
 
 static enum gemmd_error take_result(struct gemm_call *call, struct daemon *daemon,
@@ -191,9 +198,20 @@ static enum gemmd_error check_length(const struct gemm_call *call, const struct 
     return GEMMD_OK;
 }
 
+/* A raw body's operands can go to the device as they come: its memory is reserved. */
+static void open_intake(struct gemm_call *call, struct daemon *daemon)
+{
+    if (daemon->intake == NULL || call->shapes_inside || call->operation->locate == NULL ||
+        call->work.device_bytes == 0)
+        return;
+    call->operation->locate(call);
+    call->intake = intake_open(daemon->intake, &call->work, call->body, call->body_capacity);
+}
+
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault)
 {
+    const uint64_t limit = daemon->config.max_body_bytes;
     uint64_t expected;
     enum gemmd_error code = check_length(call, &daemon->config, length, &expected, fault);
     if (code != GEMMD_OK)
@@ -205,6 +223,8 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                       &call->queue_bytes))
             call->queue_bytes = expected;
     } else {
+        if (!length.known)
+            expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
         call->queue_bytes = expected;
     }
     code = queue_reserve(daemon->queue, call->work.tenant, call->queue_bytes, fault);
@@ -218,15 +238,13 @@ enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
     }
 
     call->body_capacity = expected;
-    if (expected == 0 && !call->shapes_inside)
+    if (expected == 0)
         return GEMMD_OK; /* all operands are resident */
-    if (expected == 0) {
-        call->body_capacity = FIRST_CHUNKED_BYTES;
-        if (call->body_capacity > daemon->config.max_body_bytes)
-            call->body_capacity = daemon->config.max_body_bytes;
-    }
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
-    return call->body == NULL ? GEMMD_ERR_OUT_OF_MEMORY : GEMMD_OK;
+    if (call->body == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    open_intake(call, daemon);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error grow_body(struct gemm_call *call, struct daemon *daemon, uint64_t needed,
@@ -238,6 +256,9 @@ static enum gemmd_error grow_body(struct gemm_call *call, struct daemon *daemon,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
+    enum gemmd_error code = count_bytes(call, daemon, capacity, fault);
+    if (code != GEMMD_OK)
+        return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
     if (body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -265,6 +286,7 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
     }
     memcpy(call->body + call->body_bytes, bytes, length);
     call->body_bytes = needed;
+    intake_landed(call->intake, needed);
     return GEMMD_OK;
 }
 
@@ -313,9 +335,20 @@ enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *
     return GEMMD_OK;
 }
 
-static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *daemon,
-                                       struct gemm_operands *operands, struct fault *fault)
+static void point_at_operands(struct work *work, const struct gemm_operands *operands)
 {
+    if (operands->a.rank > 0)
+        work->problem.a = operands->a.data;
+    if (operands->b.rank > 0)
+        work->problem.b = operands->b.data;
+    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
+    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
+}
+
+static enum gemmd_error gemm_place(struct gemm_call *call, struct daemon *daemon,
+                                   struct call_operands *all_operands, struct fault *fault)
+{
+    struct gemm_operands *operands = &all_operands->gemm;
     struct work *work = &call->work;
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside) {
@@ -330,48 +363,46 @@ static enum gemmd_error place_operands(struct gemm_call *call, struct daemon *da
     if (code != GEMMD_OK)
         return code;
 
-    if (operands->a.rank > 0)
-        work->problem.a = operands->a.data;
-    if (operands->b.rank > 0)
-        work->problem.b = operands->b.data;
-    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
-    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
+    point_at_operands(work, operands);
     work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
     return GEMMD_OK;
 }
 
-static enum gemmd_error gemm_bind(struct gemm_call *call, struct daemon *daemon,
+static enum gemmd_error gemm_find(struct gemm_call *call, struct call_operands *operands,
                                   struct fault *fault)
 {
-    struct gemm_operands operands;
-    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
-                                              call->body_bytes, &operands, fault);
-    return code == GEMMD_OK ? place_operands(call, daemon, &operands, fault) : code;
+    return gemm_request_bind(&call->request, call->body_format, call->body, call->body_bytes,
+                             &operands->gemm, fault);
 }
 
-/* All that the queue looks at. */
-static void describe_to_queue(struct gemm_call *call)
+static void gemm_locate(struct gemm_call *call)
 {
-    call->work.priority = call->priority;
-    call->work.bytes = call->queue_bytes;
-    call->work.deadline_ns = call->deadline_ns;
+    struct gemm_operands operands;
+    if (gemm_request_bind(&call->request, FORMAT_RAW, call->body, call->body_capacity, &operands,
+                          NULL) == GEMMD_OK)
+        point_at_operands(&call->work, &operands);
 }
 
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
 {
-    enum gemmd_error code = call->operation->bind(call, daemon, fault);
-    if (code == GEMMD_OK)
-        describe_to_queue(call);
-    return code;
+    struct call_operands operands;
+    enum gemmd_error code = call->operation->find(call, &operands, fault);
+    return code == GEMMD_OK ? gemm_call_bind_operands(call, daemon, &operands, fault) : code;
 }
 
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct gemm_operands *operands, struct fault *fault)
+                                         struct call_operands *operands, struct fault *fault)
 {
-    enum gemmd_error code = place_operands(call, daemon, operands, fault);
-    if (code == GEMMD_OK)
-        describe_to_queue(call);
-    return code;
+    enum gemmd_error code = call->operation->place(call, daemon, operands, fault);
+    if (code != GEMMD_OK)
+        return code;
+    /* All that the queue looks at. */
+    if (call->intake != NULL)
+        call->work.copy_in = intake_copies(call->intake);
+    call->work.priority = call->priority;
+    call->work.bytes = call->queue_bytes;
+    call->work.deadline_ns = call->deadline_ns;
+    return GEMMD_OK;
 }
 
 void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
@@ -389,8 +420,20 @@ void gemm_call_move(struct gemm_call *to, struct gemm_call *from)
                                .work.attends = to->work.attends};
 }
 
+/* What copies of the body may still use is the intake's from here on. */
+static void close_intake(struct gemm_call *call)
+{
+    if (!intake_close(call->intake)) {
+        call->has_device_memory = false;
+        call->body = NULL;
+    }
+    call->intake = NULL;
+    call->work.copy_in = NULL;
+}
+
 void gemm_call_finish(struct gemm_call *call, struct daemon *daemon)
 {
+    close_intake(call);
     if (call->has_device_memory)
         arena_free(device_arena(daemon->device), call->work.device_offset);
     call->has_device_memory = false;
@@ -464,6 +507,8 @@ const struct call_operation gemm_operation = {
     .result = gemm_result,
     .choose = gemm_choose,
     .header = gemm_header,
+    .locate = gemm_locate,
     .place_result = gemm_place_result,
-    .bind = gemm_bind,
+    .find = gemm_find,
+    .place = gemm_place,
 };

@@ -4,7 +4,9 @@
  * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
  * request; shapes that are inside the body are known, and their memory and the result's bytes in
- * the queue are reserved, in gemm_call_bind.
+ * the queue are reserved, in gemm_call_bind. A body whose length nothing says (chunked or
+ * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
+ * grows: no byte of a body is ever held that is not counted.
  */
 #ifndef SERVER_HTTP_GEMM_CALL_H
 #define SERVER_HTTP_GEMM_CALL_H
@@ -20,7 +22,14 @@
 
 struct daemon;
 struct gemm_call;
+struct intake_body;
 struct pool_cache;
+
+/* Those of the call's operation are used. */
+struct call_operands {
+    struct gemm_operands gemm;
+    struct attention_operands attention;
+};
 
 /* What differs between the two: its parameters, its operands and its kernels. Errors are in
  * `fault`. */
@@ -45,11 +54,18 @@ struct call_operation {
     enum gemmd_error (*choose)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX]);
+    /* Points the problem at where a raw body's operands will be. NULL: not before they are there.
+     */
+    void (*locate)(struct gemm_call *call);
     /* There is memory for the result: points `c` and the problem at it. */
     void (*place_result)(struct gemm_call *call, unsigned char *payload);
-    /* Finds the operands in the complete body, calls gemm_call_prepare if it is not raw, and points
-     * the problem at them (gemm_call_copy_operands). */
-    enum gemmd_error (*bind)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+    /* Finds the operands in the complete body, and completes the request with them. */
+    enum gemmd_error (*find)(struct gemm_call *call, struct call_operands *operands,
+                             struct fault *fault);
+    /* Calls gemm_call_prepare if that had to wait for them, and points the problem at them
+     * (gemm_call_copy_operands). */
+    enum gemmd_error (*place)(struct gemm_call *call, struct daemon *daemon,
+                              struct call_operands *operands, struct fault *fault);
 };
 extern const struct call_operation gemm_operation;
 extern const struct call_operation attention_operation; /* attention_call.c */
@@ -67,13 +83,15 @@ struct gemm_call {
     struct pool_cache *memory; /* the I/O thread's; borrowed */
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
-    unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
+    struct intake_body *intake; /* copies the body's operands while it is received; NULL: not */
+    unsigned char *result;      /* pinned: header_bytes of the format's header, then the payload */
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;
     struct tensor c;                 /* the result, O for attention; data points into `result`, if
                                         it is sent */
-    struct tensor lse;               /* attention's, if it is sent; else of rank 0 */
+    bool sends_lse;                  /* the answer has a place for attention's lse */
+    struct tensor lse;               /* ... if it is sent; else of rank 0 */
     struct gemm_residents residents; /* acquired before gemm_call_open; data borrowed by `work` */
 
     uint64_t queue_bytes; /* what the place in the queue counts */
@@ -83,12 +101,12 @@ struct gemm_call {
 
 /* What the headers say about the body. */
 struct gemm_body_length {
-    bool known; /* false: chunked */
+    bool known; /* false: chunked or compressed */
     uint64_t bytes;
 };
 
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * `shapes_inside`, the deadline, `residents` (acquired), `memory` and work.tenant. */
+ * `shapes_inside`, `sends_lse`, the deadline, `residents` (acquired), `memory` and work.tenant. */
 enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
                                 struct gemm_body_length length, struct fault *fault);
 /* Appends to the body. */
@@ -97,10 +115,11 @@ enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon,
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
 enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
-/* As gemm_call_bind, for a product whose operands somebody else has found and completed the request
- * with (gemm_request_bind_tensors). They lie in the body, or in pinned memory that stays. */
+/* As gemm_call_bind, for operands that somebody else has found and completed the request with
+ * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, or in pinned
+ * memory that stays. */
 enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct gemm_operands *operands, struct fault *fault);
+                                         struct call_operands *operands, struct fault *fault);
 /* For operations: the shapes are known. Takes the memory for the result and on the device. */
 enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon,
                                    struct fault *fault);

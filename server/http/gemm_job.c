@@ -38,7 +38,14 @@ static bool has_shapes(const struct gemm_call *call)
     return call->result != NULL || call->residents.stored != NULL;
 }
 
-static enum gemmd_error reserve(struct request *request)
+/* There are too many jobs, or too much is kept for them: another one's end makes room. */
+static void note_full(struct request *request, enum gemmd_error code)
+{
+    if (code == GEMMD_ERR_QUEUE_FULL)
+        request->retry_after_s = jobs_place_wait_s(request->daemon->jobs, clock_now_ns());
+}
+
+static enum gemmd_error reserve_bytes(struct request *request)
 {
     const struct gemm_call *call = &request->gemm;
     struct job_answer *answer = job_answer(request->job);
@@ -53,12 +60,22 @@ static enum gemmd_error reserve(struct request *request)
     return code;
 }
 
+static enum gemmd_error reserve(struct request *request)
+{
+    enum gemmd_error code = reserve_bytes(request);
+    note_full(request, code);
+    return code;
+}
+
 enum gemmd_error gemm_job_open(struct request *request)
 {
     enum gemmd_error code =
         job_open(request->daemon->jobs, request->tenant, request->gemm.operation->name, request->id,
                  &request->job, &request->fault);
-    return code == GEMMD_OK && has_shapes(&request->gemm) ? reserve(request) : code;
+    if (code == GEMMD_OK && has_shapes(&request->gemm))
+        return reserve(request);
+    note_full(request, code);
+    return code;
 }
 
 /* The result stays: its description, which nothing has changed since it was measured, is the

@@ -11,6 +11,7 @@
 struct framing {
     uint32_t hosts, lengths, encodings;
     const char *length, *encoding;
+    struct coding_list codings;
 };
 
 static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
@@ -27,12 +28,31 @@ static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name
         framing->encodings++;
         framing->encoding = value == NULL ? "" : value;
     }
+    if (strcasecmp(name, "Content-Encoding") == 0)
+        coding_read(&framing->codings, value == NULL ? "" : value);
     return MHD_YES;
 }
 
 static bool is_digits(const char *text)
 {
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
+/* A body of no bytes is what it is, whatever it is said to be compressed with. */
+static enum gemmd_error take_coding(struct request *request, const struct coding_list *codings)
+{
+    const bool has_body = request->chunked || request->content_length > 0;
+    request->refuses_coding = codings->unknown || codings->count > 1;
+    request->coding = has_body ? codings->coding : CODING_IDENTITY;
+    request->sized = !request->chunked && request->coding == CODING_IDENTITY;
+    request->body_bytes = request->sized ? request->content_length : 0;
+    if (codings->unknown)
+        return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "Content-Encoding can be gzip, deflate or identity");
+    if (codings->count > 1)
+        return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "the body is compressed more than once; once is taken");
+    return GEMMD_OK;
 }
 
 enum gemmd_error guard_headers(struct request *request)
@@ -66,9 +86,5 @@ enum gemmd_error guard_headers(struct request *request)
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
-    const char *coding = request_header(request, "Content-Encoding");
-    if (coding != NULL && strcasecmp(coding, "identity") != 0)
-        return fault_set(fault, GEMMD_ERR_MEDIA_TYPE, NULL,
-                         "compressed bodies are not taken: send Content-Encoding identity");
-    return GEMMD_OK;
+    return take_coding(request, &framing.codings);
 }

@@ -10,8 +10,8 @@
 struct request;
 
 /* At most one Host and one Content-Length, digits only; Transfer-Encoding only as a single
- * "chunked" and never with Content-Length; no Content-Encoding. Fills in request->chunked,
- * content_length and expects_continue; on refusal request->fault. */
+ * "chunked" and never with Content-Length; at most one Content-Encoding that is known. Fills in
+ * what request says about its body; on refusal request->fault. */
 enum gemmd_error guard_headers(struct request *request);
 
 #endif

@@ -8,6 +8,7 @@
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http/guard.h"
+#include "server/http/inflater.h"
 #include "server/http/last_socket.h"
 #include "server/http/request_record.h"
 #include "server/http/respond.h"
@@ -22,6 +23,16 @@ static void count_active(struct io_thread *thread, int change)
 {
     unsigned now = atomic_load_explicit(&thread->active_requests, memory_order_relaxed);
     atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
+}
+
+/* libmicrohttpd shows paths unescaped, and as C strings: with an end that is not theirs. */
+static void look_for_escapes(struct request *request, const char *uri)
+{
+    const size_t length = strcspn(uri, "?");
+    for (const char *p = uri; (p = memchr(p, '%', (size_t)(uri + length - p))) != NULL; p++) {
+        request->escapes_zero |= strncmp(p, "%00", 3) == 0;
+        request->escapes_slash |= strncasecmp(p, "%2f", 3) == 0;
+    }
 }
 
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
@@ -40,6 +51,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->tenant = "";
     request->started_ns = clock_now_ns();
     snprintf(request->path, sizeof request->path, "%s", uri);
+    look_for_escapes(request, uri);
     connection->request = request;
     count_active(thread, 1);
     thread->moved = true;
@@ -110,6 +122,7 @@ static void end(struct request *request)
 {
     if (request->endpoint != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
+    inflater_destroy(request->inflater);
     count_active(request->thread, -1);
     free(request);
 }
@@ -243,6 +256,31 @@ static void take_headers(struct request *request, const char *url, const char *m
         request->state = REQUEST_BODILESS;
 }
 
+static bool take_inflated(void *context, const void *bytes, uint64_t length)
+{
+    struct request *request = context;
+    return request->endpoint->chunk(request, bytes, length);
+}
+
+/* Makes bytes of a compressed body whole again. As `chunk`. */
+static bool inflate_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    if (request->inflater == NULL)
+        request->inflater = inflater_create(request->coding, request->daemon->config.max_inflation);
+    if (request->inflater == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
+        return false;
+    }
+    return inflater_add(request->inflater, bytes, length, take_inflated, request,
+                        &request->fault) == GEMMD_OK;
+}
+
+static bool take_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    return request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
+                                              : inflate_chunk(request, bytes, length);
+}
+
 /* More of the body. False if the connection has to be closed. */
 static bool receive(struct request *request, const char *bytes, size_t length)
 {
@@ -251,13 +289,13 @@ static bool receive(struct request *request, const char *bytes, size_t length)
     request->received_bytes += length;
     connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
-        if (request->endpoint->chunk(request, bytes, length))
+        if (take_chunk(request, bytes, length))
             return true;
         request->state = REQUEST_DISCARDING;
         request->content_length =
             request->received_bytes; /* what may still come is bounded from here */
     }
-    /* Only a body of unknown length can get here with more than DISCARD_MAX_BYTES to drop. */
+    /* Only a body whose end was not known can get here with more than DISCARD_MAX_BYTES to drop. */
     if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
         request->response_bytes =
             connection_send_fault(connection->fd, &request->fault, request->id);
@@ -275,6 +313,9 @@ static bool end_body(struct request *request)
     if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
         return false;
     request->received_ns = clock_now_ns();
+    if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
+        inflater_end(request->inflater, &request->fault) != GEMMD_OK)
+        request->state = REQUEST_DISCARDING;
     if (request->state == REQUEST_DISCARDING) {
         respond_fault(request, &request->fault);
         return true;

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "server/http/coding.h"
 #include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
 #include "server/http/prefer.h"
@@ -56,13 +57,15 @@ enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 
 struct request;
 struct infer_call;
+struct inflater;
 struct tensor_call;
 struct v2_body;
 
 /* What is at a path. `begin` runs once the headers are in: it answers, refuses (request_refuse),
  * or accepts a body (request_receive), or hands over (request_hand_over) where there is none.
- * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes (false:
- * request->fault says why, the rest is dropped), `submit` runs when the body is complete. `answer`
+ * `chunk` and `submit` are for endpoints that accept bodies: `chunk` takes bytes, which are not
+ * compressed any more (false: request->fault says why, the rest is dropped), `submit` runs when the
+ * body is complete. `answer`
  * runs when the work is done (again and again, once in each turn of the thread's loop, until it has
  * answered), `release` exactly once at the end. `withdraw` takes back what was handed over; false
  * if it has begun: request_wake will be called, or was. NULL: always so. */
@@ -98,17 +101,24 @@ struct request {
     bool given_up;               /* to be answered with request->fault before the work is done */
     bool abandoned;              /* the connection ended first: only `release` is left to do */
     char id[REQUEST_ID_MAX + 1];
-    char path[REQUEST_PATH_MAX]; /* as sent, cut; for the log */
-    const char *rest;            /* of the path after the endpoint's own, decoded; borrowed */
+    char path[REQUEST_PATH_MAX];      /* as sent, cut; for the log */
+    bool escapes_zero, escapes_slash; /* the path has %00 or %2F in it */
+    const char *rest;                 /* of the path after the endpoint's own, decoded; borrowed */
     char method[16];
     char name[REQUEST_NAME_MAX + 1]; /* of the resource, where the endpoint's path has a {...} */
     const char *tenant;              /* whose token it has; "" without tokens. Borrowed */
     uint32_t tenant_number;          /* the same; 0 without tokens */
-    bool chunked;                    /* the length is not known */
+    bool chunked;                    /* the length on the wire is not known */
     bool expects_continue;           /* the client waits for 100 Continue */
-    uint64_t content_length;         /* 0 if chunked */
-    uint64_t received_bytes;
-    struct fault fault; /* why it was refused or failed; GEMMD_OK otherwise */
+    uint64_t content_length;         /* on the wire; 0 if chunked */
+    uint64_t received_bytes;         /* ... so far */
+    enum coding coding;              /* of the body on the wire */
+    bool refuses_coding;             /* it is one that is not taken */
+    bool sized;                      /* what the endpoint gets has a length that is known before */
+    uint64_t body_bytes;             /* ... which is this; else 0 */
+    struct inflater *inflater;       /* from the first byte of a compressed body on */
+    struct fault fault;              /* why it was refused or failed; GEMMD_OK otherwise */
+    uint32_t retry_after_s; /* what whoever set `fault` knows of when to try again; 0: nothing */
 
     int status; /* of the answer */
     uint64_t response_bytes;

@@ -2,19 +2,43 @@
 
 #include "proto/dtype.h"
 #include "server/daemon.h"
+#include "server/http/inflater.h"
 #include "server/http/request.h"
 
-/* Whether such requests are products, with all there is to say about one in `gemm`. */
+/* Whether such requests compute something, with all there is to say about it in `gemm`. */
 static bool computes(enum metrics_op op)
 {
-    return op == METRICS_OP_GEMM || op == METRICS_OP_INFER;
+    return op == METRICS_OP_GEMM || op == METRICS_OP_ATTENTION || op == METRICS_OP_INFER;
+}
+
+/* Inference can be either, and is a product until its model is known. */
+static bool attends(const struct request *request)
+{
+    return request->endpoint->operation == &attention_operation ||
+           request->gemm.operation == &attention_operation;
+}
+
+static void describe_product(const struct gemm_request *gemm, struct log_access *entry)
+{
+    entry->m = gemm->m;
+    entry->n = gemm->n;
+    entry->k = gemm->k;
+    entry->batch = gemm->batch;
+    entry->dtype = dtype_name(gemm->dtype);
+}
+
+static void describe_attention(const struct attention_request *attention, struct log_access *entry)
+{
+    entry->m = attention->sq;
+    entry->n = attention->skv;
+    entry->k = attention->d;
+    entry->batch = attention->batch;
+    entry->dtype = dtype_name(attention->dtype);
 }
 
 static void log_request(const struct request *request, bool work_ended, uint64_t now_ns)
 {
     const struct work *work = &request->gemm.work;
-    const struct gemm_request *gemm = &request->gemm.request;
-    const struct attention_request *attention = &request->gemm.attention;
     struct log_access entry = {
         .request_id = request->id,
         .peer = request->connection->peer,
@@ -30,21 +54,12 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
     if (request->received_ns != 0)
         entry.receive_ns = request->received_ns - request->started_ns;
     if (request->endpoint != NULL && computes(request->endpoint->op)) {
-        entry.op = request->endpoint->op == METRICS_OP_GEMM ? "gemm" : "infer";
-        entry.m = gemm->m;
-        entry.n = gemm->n;
-        entry.k = gemm->k;
-        entry.batch = gemm->batch;
-        entry.dtype = dtype_name(gemm->dtype);
-        entry.kernel = work_kernel_name(work);
-    }
-    if (request->endpoint != NULL && request->endpoint->op == METRICS_OP_ATTENTION) {
-        entry.op = "attention";
-        entry.m = attention->sq;
-        entry.n = attention->skv;
-        entry.k = attention->d;
-        entry.batch = attention->batch;
-        entry.dtype = dtype_name(attention->dtype);
+        entry.op = request->endpoint->op == METRICS_OP_INFER ? "infer"
+                                                             : request->endpoint->operation->name;
+        if (attends(request))
+            describe_attention(&request->gemm.attention, &entry);
+        else
+            describe_product(&request->gemm.request, &entry);
         entry.kernel = work_kernel_name(work);
     }
     if (entry.op != NULL && work_ended) {
@@ -61,11 +76,11 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
 static enum gemmd_dtype dtype_of(const struct request *request, enum metrics_op op)
 {
     const struct gemm_call *call = &request->gemm;
-    if (computes(op) && call->request.m != 0)
-        return call->request.dtype;
-    if (op == METRICS_OP_ATTENTION && call->attention.heads != 0)
-        return call->attention.dtype;
-    return GEMMD_DTYPE_COUNT;
+    if (!computes(op))
+        return GEMMD_DTYPE_COUNT;
+    if (attends(request))
+        return call->attention.heads != 0 ? call->attention.dtype : GEMMD_DTYPE_COUNT;
+    return call->request.m != 0 ? call->request.dtype : GEMMD_DTYPE_COUNT;
 }
 
 static void count_request(const struct request *request, uint64_t now_ns)
@@ -74,7 +89,9 @@ static void count_request(const struct request *request, uint64_t now_ns)
     enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
     metrics_request(shard, op, dtype_of(request, op), request->fault.code,
                     now_ns - request->started_ns, request->received_bytes, request->response_bytes);
-    if (!computes(op) && op != METRICS_OP_ATTENTION)
+    if (request->inflater != NULL)
+        metrics_inflated(shard, inflater_total_bytes(request->inflater));
+    if (!computes(op))
         return;
     if (request->received_ns != 0)
         metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);

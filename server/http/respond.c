@@ -7,6 +7,7 @@
 
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http/payload.h"
 #include "server/http/tensor_call.h"
 
 void respond(struct request *request, int status, struct MHD_Response *response, uint64_t length)
@@ -35,8 +36,8 @@ void respond(struct request *request, int status, struct MHD_Response *response,
 void respond_text(struct request *request, int status, const char *content_type, char *text,
                   uint64_t length)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
+    const struct payload payload = {{{text, (size_t)length}}, 1, free, text};
+    struct MHD_Response *response = payload_response(request, &payload);
     if (response == NULL)
         free(text);
     else
@@ -47,13 +48,8 @@ void respond_text(struct request *request, int status, const char *content_type,
 void respond_static(struct request *request, int status, const char *content_type, const char *text,
                     uint64_t length)
 {
-    /* MHD_RESPMEM_PERSISTENT only reads, but the parameter is not const. */
-    union {
-        const char *in;
-        void *out;
-    } memory = {.in = text};
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer((size_t)length, memory.out, MHD_RESPMEM_PERSISTENT);
+    const struct payload payload = {{{text, (size_t)length}}, 1, NULL, NULL};
+    struct MHD_Response *response = payload_response(request, &payload);
     if (response != NULL)
         MHD_add_response_header(response, "Content-Type", content_type);
     respond(request, status, response, length);
@@ -66,6 +62,8 @@ static uint32_t retry_after_s(const struct request *request, enum gemmd_error co
     struct places *places = queue_places(request->daemon->queue);
     uint64_t bytes =
         request->tensor == NULL ? request->gemm.queue_bytes : request->tensor->queue_bytes;
+    if (request->retry_after_s > 0)
+        return request->retry_after_s;
     if (code == GEMMD_ERR_QUEUE_FULL)
         return places_wait_s(places, request->tenant_number, bytes);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
@@ -89,6 +87,8 @@ void respond_fault(struct request *request, const struct fault *fault)
         }
         if (fault->code == GEMMD_ERR_UNAUTHORIZED)
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+        if (fault->code == GEMMD_ERR_MEDIA_TYPE && request->refuses_coding)
+            MHD_add_response_header(response, "Accept-Encoding", CODING_NAMES);
         if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)
             MHD_add_response_header(response, "Allow", request->endpoint->allow);
     }

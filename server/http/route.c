@@ -22,12 +22,21 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
+/* Whether a path, as it was sent, is one of those that a pattern ending in / stands for. */
+static bool is_below(const char *pattern, const char *path)
+{
+    const size_t length = strlen(pattern);
+    return pattern[length - 1] == '/' && strncmp(pattern, path, length) == 0;
+}
+
 /* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
  * it. */
 static bool fits(const char *pattern, const char *path, struct request *request)
 {
     const size_t before = strcspn(pattern, "{");
     request->name[0] = '\0';
+    if (request->escapes_slash && !is_below(pattern, request->path))
+        return false; /* no part of a path, but perhaps of a name that is no good */
     if (pattern[before] == '\0' && pattern[before - 1] != '/')
         return strcmp(pattern, path) == 0;
     if (strncmp(pattern, path, before) != 0)
@@ -47,6 +56,8 @@ static bool fits(const char *pattern, const char *path, struct request *request)
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
+    if (request->escapes_zero)
+        url = ""; /* none of ours, whatever stands before it */
     for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
         if (fits(endpoints[i]->path, url, request))
             found = endpoints[i];

@@ -60,6 +60,16 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
     return code;
 }
 
+enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
+{
+    enum gemmd_error code =
+        queue_reserve_more(call->request->daemon->queue, call->request->tenant_number,
+                           call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
+    if (code == GEMMD_OK)
+        call->queue_bytes = bytes;
+    return code;
+}
+
 static void copy_done(struct work *work)
 {
     struct tensor_call *call =

@@ -32,7 +32,9 @@ struct tensor_call {
 
     /* PUT */
     struct tensor_request offer;
-    enum format format; /* of the body; GET: of the answer */
+    enum format format;   /* of the body; GET: of the answer */
+    bool length_known;    /* of the body, before it is there */
+    uint64_t total_bytes; /* ... which is this */
     uint64_t received_bytes;
     unsigned char *scratch; /* pinned: a tensor that came column by column */
     uint64_t scratch_bytes;
@@ -49,6 +51,8 @@ void tensor_call_close(struct tensor_call *call);
 
 /* A place in the queue for `bytes`, once. */
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
+/* Makes it one for `bytes`, which are more. */
+enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes);
 /* Hands a copy over to the queue; the endpoint's `answer` comes when it is done. */
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy);
 /* Takes the copy back, if it has not begun; else false. */

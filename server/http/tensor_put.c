@@ -16,8 +16,8 @@
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
-/* A chunked body starts with this much and doubles. */
-static const uint64_t FIRST_CHUNKED_BYTES = 1 << 20;
+/* A body of unknown length starts with this much and doubles. */
+static const uint64_t FIRST_BYTES = 64 * 1024;
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_size, const char *value, size_t value_size)
@@ -83,25 +83,31 @@ static enum gemmd_error look(struct tensor_call *call, uint64_t total)
     return take_tensor(call);
 }
 
-static enum gemmd_error check_length(struct request *request)
+/* The headers say it, or the shape of a raw body. */
+static enum gemmd_error know_length(struct tensor_call *call)
 {
+    struct request *request = call->request;
     const uint64_t limit = request->daemon->config.max_body_bytes;
-    if (request->content_length > limit)
+    call->length_known = request->sized || call->format == FORMAT_RAW;
+    call->total_bytes = request->body_bytes;
+    if (!request->sized && call->format == FORMAT_RAW &&
+        !tensor_request_raw_bytes(&call->offer, &call->total_bytes))
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, "shape",
+                         "the tensor's size does not fit in 64 bits");
+    if (call->total_bytes > limit)
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is %" PRIu64 " bytes long; the limit is %" PRIu64,
-                         request->content_length, limit);
+                         call->total_bytes, limit);
+    call->block_bytes = call->total_bytes;
+    if (!call->length_known)
+        call->block_bytes = FIRST_BYTES < limit ? FIRST_BYTES : limit;
     return GEMMD_OK;
 }
 
 static enum gemmd_error take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const uint64_t limit = request->daemon->config.max_body_bytes;
-    uint64_t bytes = request->content_length;
-    if (request->chunked)
-        bytes = FIRST_CHUNKED_BYTES < limit ? FIRST_CHUNKED_BYTES : limit;
-    call->block = pool_alloc(request->thread->memory, bytes, &request->fault);
-    call->block_bytes = bytes;
+    call->block = pool_alloc(request->thread->memory, call->block_bytes, &request->fault);
     return call->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
@@ -111,10 +117,9 @@ static bool open_put(struct request *request)
     return call != NULL && read_parameters(call) == GEMMD_OK &&
            tensor_store_require(request->daemon->tensors, request->rest, request->tenant,
                                 &call->condition, &request->fault) == GEMMD_OK &&
-           request_check_daemon(request) == GEMMD_OK && check_length(request) == GEMMD_OK &&
-           tensor_call_admit(call, request->content_length) == GEMMD_OK &&
-           take_block(call) == GEMMD_OK &&
-           (request->chunked || look(call, request->content_length) == GEMMD_OK);
+           request_check_daemon(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
+           tensor_call_admit(call, call->block_bytes) == GEMMD_OK && take_block(call) == GEMMD_OK &&
+           (!call->length_known || look(call, call->total_bytes) == GEMMD_OK);
 }
 
 void tensor_put_begin(struct request *request)
@@ -130,11 +135,18 @@ static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
     struct request *request = call->request;
     struct pool_cache *memory = request->thread->memory;
     uint64_t limit = request->daemon->config.max_body_bytes, bytes = call->block_bytes;
+    if (call->length_known)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body has more than the %" PRIu64 " bytes that its shape takes",
+                         call->total_bytes);
     if (needed > limit)
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (bytes < needed)
         bytes = bytes > limit / 2 ? limit : bytes * 2;
+    enum gemmd_error code = tensor_call_admit_more(call, bytes);
+    if (code != GEMMD_OK)
+        return code;
     unsigned char *block = pool_alloc(memory, bytes, &request->fault);
     if (block == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -164,8 +176,7 @@ bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t lengt
         return false;
     memcpy(call->block + call->received_bytes, bytes, length);
     call->received_bytes = needed;
-    if (!request->chunked && call->tensor.rank == 0 &&
-        look(call, request->content_length) != GEMMD_OK)
+    if (call->length_known && call->tensor.rank == 0 && look(call, call->total_bytes) != GEMMD_OK)
         return false;
     if (call->hashed != NULL)
         hash_arrived(call);
@@ -190,6 +201,14 @@ static enum gemmd_error transpose(struct tensor_call *call)
 void tensor_put_submit(struct request *request)
 {
     struct tensor_call *call = request->tensor;
+    /* Without a Content-Length nobody has counted. */
+    if (call->length_known && call->received_bytes < call->total_bytes) {
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "the body is %" PRIu64 " bytes; its shape takes %" PRIu64, call->received_bytes,
+                  call->total_bytes);
+        respond_fault(request, &request->fault);
+        return;
+    }
     if ((call->tensor.rank == 0 && look(call, call->received_bytes) != GEMMD_OK) ||
         (call->tensor.fortran && transpose(call) != GEMMD_OK)) {
         respond_fault(request, &request->fault);

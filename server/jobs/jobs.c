@@ -13,7 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { NS_PER_MS = 1000000 };
+#include "server/work/drain_rate.h"
+
+enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
+
+/* How many jobs before one are counted at most, so that nobody holds the lock for long. */
+enum { RANK_MAX = 1024 };
 
 enum { UNFINISHED, KEPT, REMEMBERED, LISTS };
 
@@ -48,6 +53,8 @@ struct jobs {
     uint64_t earliest_wait_ns;             /* nobody's wait ends before; UINT64_MAX: nobody's */
     bool closed;
     struct jobs_counts counts;
+    uint64_t finished, freed;             /* so far; freed: no longer open */
+    struct drain_rate finishing, freeing; /* how fast */
     _Atomic uint64_t due_ns;
 };
 
@@ -157,6 +164,7 @@ static void uncount(struct job *job)
 {
     job->jobs->counts.states[job->state]--;
     job->jobs->open--;
+    job->jobs->freed++;
 }
 
 /* It cannot be found any more. */
@@ -201,9 +209,27 @@ static void wake_all(struct job *job)
     struct job_waiter *next;
     for (struct job_waiter *waiter = job->waiters; waiter != NULL; waiter = next) {
         next = waiter->next;
+        waiter->link = NULL;
         waiter->wake(waiter);
     }
     job->waiters = NULL;
+}
+
+static void add_waiter(struct job *job, struct job_waiter *waiter)
+{
+    waiter->next = job->waiters;
+    waiter->link = &job->waiters;
+    if (waiter->next != NULL)
+        waiter->next->link = &waiter->next;
+    job->waiters = waiter;
+}
+
+static void remove_waiter(struct job_waiter *waiter)
+{
+    *waiter->link = waiter->next;
+    if (waiter->next != NULL)
+        waiter->next->link = waiter->link;
+    waiter->link = NULL;
 }
 
 /* --- Making jobs. */
@@ -331,6 +357,7 @@ void job_finish(struct job *job, uint64_t now_ns)
     job->finished_ns = now_ns;
     list_remove(&jobs->lists[UNFINISHED], job);
     jobs->unfinished--;
+    jobs->finished++;
     if (job->state == JOB_CANCELLED) {
         unwanted = job->answer;
         job->answer = NULL;
@@ -433,9 +460,9 @@ bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job
     pthread_mutex_lock(&jobs->lock);
     struct job *job = jobs->closed ? NULL : find(jobs, id, tenant, &code, NULL);
     bool waits = job != NULL && is_unfinished(job);
+    waiter->link = NULL;
     if (waits) {
-        waiter->next = job->waiters;
-        job->waiters = waiter;
+        add_waiter(job, waiter);
         if (waiter->until_ns < jobs->earliest_wait_ns) {
             jobs->earliest_wait_ns = waiter->until_ns;
             set_due(jobs);
@@ -443,6 +470,53 @@ bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job
     }
     pthread_mutex_unlock(&jobs->lock);
     return waits;
+}
+
+bool jobs_unwait(struct jobs *jobs, struct job_waiter *waiter)
+{
+    pthread_mutex_lock(&jobs->lock);
+    bool waits = waiter->link != NULL;
+    if (waits)
+        remove_waiter(waiter);
+    pthread_mutex_unlock(&jobs->lock);
+    return waits;
+}
+
+void jobs_sample(struct jobs *jobs, uint64_t now_ns)
+{
+    pthread_mutex_lock(&jobs->lock);
+    drain_rate_sample(&jobs->finishing, now_ns, jobs->finished, 0, jobs->unfinished > 0);
+    drain_rate_sample(&jobs->freeing, now_ns, jobs->freed, 0, jobs->open > 0);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id)
+{
+    uint64_t before = 0;
+    pthread_mutex_lock(&jobs->lock);
+    /* As if they finished in the order in which they came. */
+    struct job *job = look_up(jobs, id);
+    if (job != NULL && is_unfinished(job))
+        for (before = 1; job->previous != NULL && before < RANK_MAX; before++)
+            job = job->previous;
+    uint32_t seconds = drain_rate_seconds(&jobs->finishing, before);
+    pthread_mutex_unlock(&jobs->lock);
+    return seconds;
+}
+
+uint32_t jobs_place_wait_s(struct jobs *jobs, uint64_t now_ns)
+{
+    pthread_mutex_lock(&jobs->lock);
+    uint32_t seconds = drain_rate_seconds(&jobs->freeing, 1);
+    const struct job *oldest = jobs->lists[KEPT].first;
+    if (oldest != NULL) { /* its place comes free then at the latest */
+        uint64_t left_ns = oldest->due_ns > now_ns ? oldest->due_ns - now_ns : 0;
+        uint64_t left_s = (left_ns + NS_PER_S - 1) / NS_PER_S;
+        if (left_s < seconds)
+            seconds = left_s > DRAIN_SECONDS_MIN ? (uint32_t)left_s : DRAIN_SECONDS_MIN;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return seconds;
 }
 
 /* --- Keeping. */
@@ -454,7 +528,7 @@ static void wake_due(struct job *job, uint64_t now_ns)
     while (*link != NULL) {
         struct job_waiter *waiter = *link;
         if (waiter->until_ns <= now_ns) {
-            *link = waiter->next;
+            remove_waiter(waiter);
             waiter->wake(waiter);
             continue;
         }

@@ -106,14 +106,24 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
 
 /* Someone who waits for the end of a job; a part of his own structure. */
 struct job_waiter {
-    struct job_waiter *next;
-    uint64_t until_ns; /* the longest he waits */
+    struct job_waiter *next, **link; /* the store's: among those of a job; link NULL: not there */
+    uint64_t until_ns;               /* the longest he waits */
     /* Called once, with the store locked: must not block nor call back; the waiter is not used
      * afterwards. */
     void (*wake)(struct job_waiter *waiter);
 };
 /* False if there is nothing to wait for: no such job of this tenant, or it has ended. */
 bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job_waiter *waiter);
+/* He waits no longer: true, and `wake` will not be called. False if it was. For a waiter that
+ * jobs_wait was called with. */
+bool jobs_unwait(struct jobs *jobs, struct job_waiter *waiter);
+
+/* Looks at how much has ended; called by a timer, some times a second. */
+void jobs_sample(struct jobs *jobs, uint64_t now_ns);
+/* Seconds until a job may have its result, or until another one may be opened, at the rate at which
+ * jobs finished and came free lately: as Retry-After wants them (drain_rate.h). */
+uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id);
+uint32_t jobs_place_wait_s(struct jobs *jobs, uint64_t now_ns);
 
 /* --- For the thread that keeps them. */
 

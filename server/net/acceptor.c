@@ -12,6 +12,7 @@
 #include "server/daemon.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/jobs/jobs.h"
 #include "server/jobs/keeper.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -167,8 +168,10 @@ static void on_tick(uv_timer_t *timer)
     if (++acceptor->ticks % TICKS_PER_CHECK == 0 || stage == DAEMON_CLOSING)
         for (uint32_t i = 0; i < daemon->io_thread_count; i++)
             io_thread_check(daemon->io_threads[i]);
-    if (acceptor->ticks % TICKS_PER_CHECK == 0)
+    if (acceptor->ticks % TICKS_PER_CHECK == 0) {
         places_sample(queue_places(daemon->queue), now_ns);
+        jobs_sample(daemon->jobs, now_ns);
+    }
     if (acceptor->ticks % TICKS_PER_CHECK == 0 && stage != DAEMON_CLOSING)
         start_polling(acceptor);
 

@@ -107,6 +107,12 @@ void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops,
     atomic_store_explicit(&shard->flops, now + flops, memory_order_relaxed);
 }
 
+void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)
+{
+    add(&shard->inflated_bodies, 1);
+    add(&shard->inflated_bytes, bytes);
+}
+
 void metrics_connection_refused(struct metrics_shard *shard)
 {
     add(&shard->connections_refused, 1);
@@ -120,4 +126,9 @@ void metrics_client_gone(struct metrics_shard *shard)
 void metrics_device_error(struct metrics_shard *shard)
 {
     add(&shard->device_errors, 1);
+}
+
+void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes)
+{
+    add(&shard->early_copy_bytes, bytes);
 }

@@ -91,9 +91,13 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
 /* One launch that `requests` requests shared, computing `flops` operations in `busy_ns`. */
 void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
+/* A compressed body became `bytes` long. */
+void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
 void metrics_connection_refused(struct metrics_shard *shard); /* over the connection limit */
 void metrics_client_gone(struct metrics_shard *shard);
 void metrics_device_error(struct metrics_shard *shard);
+/* So many bytes of operands began to be copied before their request was complete. */
+void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes);
 
 /* Writes everything as text. `*text` is allocated with malloc and owned by the caller; `*length`
  * without terminator. False if memory ran out. */

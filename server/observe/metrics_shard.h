@@ -32,7 +32,8 @@ struct metrics_shard {
     struct metrics_histogram duration[METRICS_OP_COUNT];
     struct metrics_histogram stages[METRICS_STAGE_COUNT];
     struct metrics_histogram batch_size;
-    _Atomic uint64_t request_bytes, response_bytes, busy_ns;
+    _Atomic uint64_t request_bytes, response_bytes, early_copy_bytes, busy_ns;
+    _Atomic uint64_t inflated_bodies, inflated_bytes;
     _Atomic uint64_t connections_refused, client_gone, device_errors;
     _Atomic double flops;
 };

@@ -156,6 +156,12 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
     } counters[] = {
         {"gemmd_request_bytes", "Bytes of request bodies received.", TOTAL(metrics, request_bytes)},
         {"gemmd_response_bytes", "Bytes of answers' bodies sent.", TOTAL(metrics, response_bytes)},
+        {"gemmd_inflated_bodies", "Request bodies that came compressed.",
+         TOTAL(metrics, inflated_bodies)},
+        {"gemmd_inflated_bytes", "Bytes that these became.", TOTAL(metrics, inflated_bytes)},
+        {"gemmd_early_copy_bytes",
+         "Bytes of operands whose copy to the device began while their request was received.",
+         TOTAL(metrics, early_copy_bytes)},
         {"gemmd_client_gone", "Requests whose client left before the answer.",
          TOTAL(metrics, client_gone)},
         {"gemmd_device_errors", "Errors that the device reported.", TOTAL(metrics, device_errors)},

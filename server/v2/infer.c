@@ -32,18 +32,18 @@ static enum gemmd_error read_header(struct request *request)
     const uint64_t limit = request->daemon->config.max_json_bytes;
     const char *header = request_header(request, "Inference-Header-Content-Length");
     call->has_header = header != NULL;
-    call->json_bytes = request->content_length; /* 0 where it is not known */
+    call->json_bytes = request->body_bytes; /* 0 where it is not known */
     if (header != NULL && !number_u64(header, &call->json_bytes))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "Inference-Header-Content-Length is not a number of bytes");
-    if (!request->chunked && request->content_length == 0)
+    if (request->sized && request->body_bytes == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request has no body; it is JSON, then the tensors' bytes");
-    if (!request->chunked && call->json_bytes > request->content_length)
+    if (request->sized && call->json_bytes > request->body_bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "Inference-Header-Content-Length is %" PRIu64
                          ", more than the body's %" PRIu64 " bytes",
-                         call->json_bytes, request->content_length);
+                         call->json_bytes, request->body_bytes);
     if (call->json_bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the request's JSON is %" PRIu64 " bytes long; the limit is %" PRIu64
@@ -53,24 +53,36 @@ static enum gemmd_error read_header(struct request *request)
 }
 
 /* A deadline for the body; the request's own timeout is in there. */
-static enum gemmd_error open_product(struct request *request)
+static enum gemmd_error open_call(struct request *request)
 {
     struct gemm_call *gemm = &request->gemm;
-    const struct gemm_body_length length = {.known = !request->chunked,
-                                            .bytes = request->content_length};
+    const struct gemm_body_length length = {.known = request->sized, .bytes = request->body_bytes};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
-    gemm->shapes_inside = true;
+    gemm->shapes_inside = gemm->sends_lse = true;
     gemm->body_format = gemm->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
         gemm->deadline_ns = request->started_ns + timeout_ms * 1000000u;
     return gemm_call_open(gemm, request->daemon, length, &request->fault);
 }
 
+static enum gemmd_error find_model(struct request *request)
+{
+    struct model *model = &request->infer->model;
+    struct gemm_call *gemm = &request->gemm;
+    enum gemmd_error code =
+        model_find(request->daemon, request->name, request->tenant, model, &request->fault);
+    if (code != GEMMD_OK)
+        return code;
+    gemm->operation = model->operation->operation;
+    gemm->operation->init(gemm);
+    gemm->request.dtype = gemm->attention.dtype = model->dtype;
+    return GEMMD_OK;
+}
+
 void infer_begin(struct request *request)
 {
     struct infer_call *call = calloc(1, sizeof *call);
-    request->gemm.operation = &gemm_operation;
-    request->gemm.operation->init(&request->gemm);
+    gemm_operation.init(&request->gemm); /* for the log, should there be no such model */
     request->gemm.memory = request->thread->memory;
     request->gemm.work.tenant = request->tenant_number;
     request->infer = call;
@@ -79,21 +91,27 @@ void infer_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    if (model_find(request->daemon, request->name, request->tenant, &call->model,
-                   &request->fault) != GEMMD_OK ||
-        read_header(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
-        open_product(request) != GEMMD_OK) {
+    if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
+        request_check_daemon(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);
         gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
         request_refuse(request);
         return;
     }
-    request->gemm.request.dtype = call->model.dtype;
     request_receive(request, request->gemm.deadline_ns);
 }
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
+    /* All JSON, and its length was not known before. */
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    if (!request->infer->has_header && length > limit - request->gemm.body_bytes) {
+        fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                  "the request's JSON is longer than the limit of %" PRIu64
+                  " bytes; send tensors as binary data",
+                  limit);
+        return false;
+    }
     return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
            GEMMD_OK;
 }
@@ -122,7 +140,8 @@ void infer_submit(struct request *request)
 void infer_end(struct request *request)
 {
     struct infer_call *call = request->infer;
-    request->gemm.residents.b = NULL; /* the model's */
+    if (call->model.weight != NULL)
+        request->gemm.residents.b = NULL; /* the model's */
     gemm_call_finish(&request->gemm, request->daemon);
     pool_free(request->gemm.memory, call->numbers, call->numbers_bytes);
     call->numbers = NULL;

@@ -1,6 +1,6 @@
 /*
- * infer.h - a POST /v2/models/{model}/infer on its way: what it has besides the product that it
- * becomes (request->gemm). On the request's I/O thread.
+ * infer.h - a POST /v2/models/{model}/infer on its way: what it has besides the product or
+ * attention that it becomes (request->gemm). On the request's I/O thread.
  *
  * The protocol says everything in the body, so that shapes and options are known only once that is
  * there; the limits of size, place and memory hold before, as for a self-describing body of /gemm.
@@ -15,6 +15,27 @@
 #include "server/http/request.h"
 #include "server/v2/model.h"
 
+/* What differs between the models that multiply and those that attend. */
+struct infer_operation {
+    const struct call_operation *operation;
+    const char *const *options; /* which of its parameters mean something here; NULL ends them */
+    const char *options_text;
+    /* All parameters are in: the types, and what resident operands say of the shapes. */
+    enum gemmd_error (*settle)(struct request *request);
+    /* Where an input belongs. */
+    struct tensor *(*place)(struct call_operands *operands, enum model_role role);
+    /* All inputs are in their places: completes the request with them. */
+    enum gemmd_error (*complete)(struct request *request, struct call_operands *operands);
+};
+extern const struct infer_operation infer_gemm;      /* infer_gemm.c */
+extern const struct infer_operation infer_attention; /* infer_attention.c */
+
+/* An output that was asked for. */
+struct infer_output {
+    const struct model_tensor *tensor; /* the model's */
+    bool binary;
+};
+
 struct infer_call {
     struct model model; /* in use until the request is over */
     bool has_header;    /* Inference-Header-Content-Length: */
@@ -23,11 +44,11 @@ struct infer_call {
     unsigned char *numbers; /* pinned: inputs that came as JSON */
     uint64_t numbers_bytes;
 
-    bool binary;         /* how the output goes */
-    char *text;          /* pinned: an answer that is all JSON */
+    struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
+    uint32_t output_count;
+    char *text;          /* pinned: an answer's JSON, if there are numbers in it */
     uint64_t text_bytes; /* room */
-    uint64_t text_length;
-    bool counted; /* in the model's statistics */
+    bool counted;        /* in the model's statistics */
 };
 
 /* The endpoint's functions. */
@@ -40,7 +61,11 @@ void infer_release(struct request *request);
 
 /* The body is complete: reads it, and makes request->gemm ready for the queue (infer_bind.c). */
 enum gemmd_error infer_bind(struct request *request);
-/* The product is over: gives back all but its result. */
+/* The type of an input or output as the request has it. */
+enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor);
+/* An output's tensor; known after infer_bind. */
+const struct tensor *infer_result(const struct request *request, const struct infer_output *output);
+/* The work is over: gives back all but its result. */
 void infer_end(struct request *request);
 /* Counts the request as a failure and answers it with request->fault. */
 void infer_fail(struct request *request);

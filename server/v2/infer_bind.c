@@ -1,4 +1,4 @@
-/* From a complete body to a product that is ready for the queue. */
+/* From a complete body to a product or attention that is ready for the queue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,29 +13,12 @@
 
 enum { ALIGNMENT = 64 }; /* of inputs that came as JSON */
 
-static struct tensor *place_of(const struct model_tensor *input, struct gemm_operands *operands)
-{
-    switch (input->role) {
-    case MODEL_A:
-        return &operands->a;
-    case MODEL_B:
-        return &operands->b;
-    case MODEL_BIAS:
-        return &operands->bias;
-    default:
-        return &operands->c0;
-    }
-}
-
 /* ---- options ---- */
 
-/* What of /gemm's parameters means something here: the rest is said by shapes and models. */
-static bool is_option(const char *name)
+static bool is_option(const struct infer_operation *operation, const char *name)
 {
-    static const char *const options[] = {"transa", "transb", "alpha",  "beta",     "act",
-                                          "out",    "kernel", "verify", "precision"};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (strcmp(options[i], name) == 0)
+    for (const char *const *option = operation->options; *option != NULL; option++)
+        if (strcmp(*option, name) == 0)
             return true;
     return false;
 }
@@ -43,15 +26,15 @@ static bool is_option(const char *name)
 static enum gemmd_error take_options(struct request *request)
 {
     const struct oip_request *asked = &request->infer->asked;
+    const struct infer_operation *operation = request->infer->model.operation;
     for (uint32_t i = 0; i < asked->parameter_count; i++) {
         const struct oip_parameter *parameter = &asked->parameters[i];
-        if (!is_option(parameter->name))
+        if (!is_option(operation, parameter->name))
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
-                             "there is no parameter '%s'; those of a model are transa, transb, "
-                             "alpha, beta, act, out, kernel, verify, precision",
-                             parameter->name);
-        enum gemmd_error code = gemm_request_set(&request->gemm.request, parameter->name,
-                                                 parameter->value, &request->fault);
+                             "there is no parameter '%s'; those of this model are %s",
+                             parameter->name, operation->options_text);
+        enum gemmd_error code = operation->operation->set(&request->gemm, parameter->name,
+                                                          parameter->value, &request->fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -79,46 +62,35 @@ static enum gemmd_error take_schedule(struct request *request)
     return GEMMD_OK;
 }
 
-/* The types, and what the weight says of the shapes. */
-static enum gemmd_error settle(struct request *request)
-{
-    struct gemm_call *gemm = &request->gemm;
-    const struct model *model = &request->infer->model;
-    struct fault *fault = &request->fault;
-    if (model->weight == NULL) {
-        gemm_request_mark_given(&gemm->request, "dtype");
-    } else {
-        memcpy(gemm->request.b, model->name + sizeof MODEL_LINEAR - 1,
-               strlen(model->name) - sizeof MODEL_LINEAR + 2);
-        gemm->residents.b = model->weight;
-        gemm->residents.tenant = request->tenant;
-        tensor_store_count_use(request->daemon->tensors, true);
-        enum gemmd_error code = gemm_request_settle_residents(
-            &gemm->request, NULL, resident_tensor(model->weight), fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
-    return gemm_request_check(&gemm->request, FORMAT_SAFETENSORS, fault);
-}
-
 /* ---- inputs ---- */
+
+/* "A, B, BIAS, C0". */
+static void list_names(const struct model_tensor *tensors, uint32_t count, char out[64])
+{
+    int length = 0;
+    for (uint32_t i = 0; i < count; i++)
+        length += snprintf(out + length, (size_t)(64 - length), "%s%s", i > 0 ? ", " : "",
+                           tensors[i].name);
+}
 
 static enum gemmd_error find_input(const struct model *model, const struct oip_input *input,
                                    uint32_t *index, struct fault *fault)
 {
+    char names[64];
     for (*index = 0; *index < model->input_count; ++*index)
         if (strcmp(model->inputs[*index].name, input->name) == 0)
             return GEMMD_OK;
+    list_names(model->inputs, model->input_count, names);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                      "unexpected input '%s' for model '%.140s'; its inputs are %s", input->name,
-                     model->name, model->weight != NULL ? "X, BIAS, C0" : "A, B, BIAS, C0");
+                     model->name, names);
 }
 
 /* An input as a tensor, by its own type and shape; without its data where that is JSON. */
 static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
                                        struct tensor *tensor, struct fault *fault)
 {
-    if (strcmp(input->datatype, oip_datatype(dtype)) != 0)
+    if (!oip_datatype_names(input->datatype, dtype))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its datatype is %s, the model expects %s", input->name,
                          input->datatype, oip_datatype(dtype));
@@ -176,7 +148,14 @@ static enum gemmd_error read_numbers(struct request *request,
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_inputs(struct request *request, struct gemm_operands *operands)
+/* Whether a resident tensor stands for an input, which is left out then. */
+static bool is_resident(const struct gemm_call *call, enum model_role role)
+{
+    return (role == MODEL_K && call->residents.a != NULL) ||
+           (role == MODEL_V && call->residents.b != NULL);
+}
+
+static enum gemmd_error take_inputs(struct request *request, struct call_operands *operands)
 {
     const struct infer_call *call = request->infer;
     const struct model *model = &call->model;
@@ -188,38 +167,85 @@ static enum gemmd_error take_inputs(struct request *request, struct gemm_operand
         enum gemmd_error code = find_input(model, input, &index, &request->fault);
         if (code != GEMMD_OK)
             return code;
-        const bool operand = !model->inputs[index].optional;
-        tensors[i] = place_of(&model->inputs[index], operands);
-        code = describe_input(input, operand ? model->dtype : request->gemm.request.out, tensors[i],
-                              &request->fault);
+        const struct model_tensor *expected = &model->inputs[index];
+        tensors[i] = model->operation->place(operands, expected->role);
+        code = describe_input(input, infer_dtype(request, expected), tensors[i], &request->fault);
         if (code != GEMMD_OK)
             return code;
     }
-    for (index = 0; index < model->input_count; index++)
-        if (!model->inputs[index].optional && place_of(&model->inputs[index], operands)->rank == 0)
+    for (index = 0; index < model->input_count; index++) {
+        const struct model_tensor *input = &model->inputs[index];
+        if (!input->optional && !is_resident(&request->gemm, input->role) &&
+            model->operation->place(operands, input->role)->rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                             "expected the input '%s', which is missing",
-                             model->inputs[index].name);
+                             "expected the input '%s', which is missing", input->name);
+    }
     return read_numbers(request, tensors, count);
 }
 
-/* ---- the output ---- */
+/* ---- outputs ---- */
 
-static enum gemmd_error take_output(struct request *request)
+enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor)
+{
+    const bool of_result =
+        tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
+    return of_result ? request->gemm.request.out : tensor->dtype;
+}
+
+const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
+{
+    return output->tensor->role == MODEL_LSE ? &request->gemm.lse : &request->gemm.c;
+}
+
+static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
+                                   bool binary)
 {
     struct infer_call *call = request->infer;
-    const char *name = call->model.output.name;
-    for (uint32_t i = 0; i < call->asked.output_count; i++)
-        if (strcmp(call->asked.outputs[i].name, name) != 0)
-            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                             "unexpected output '%s' for model '%.140s'; its output is %s",
-                             call->asked.outputs[i].name, call->model.name, name);
-    call->binary =
-        call->asked.output_count > 0 ? call->asked.outputs[0].binary : call->asked.binary_output;
-    if (!call->binary && !oip_datatype_has_json(request->gemm.request.out))
+    const enum gemmd_dtype dtype = infer_dtype(request, tensor);
+    if (!binary && !oip_datatype_has_json(dtype))
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "output '%s': data of type %s can't be JSON; ask for binary data", name,
-                         oip_datatype(request->gemm.request.out));
+                         "output '%s': data of type %s can't be JSON; ask for binary data",
+                         tensor->name, oip_datatype(dtype));
+    if (tensor->role == MODEL_LSE)
+        request->gemm.attention.lse = true;
+    call->outputs[call->output_count++] = (struct infer_output){tensor, binary};
+    return GEMMD_OK;
+}
+
+/* Those that are always there, and lse if the parameter says so. */
+static enum gemmd_error take_all_outputs(struct request *request)
+{
+    const struct infer_call *call = request->infer;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
+        if (!call->model.outputs[i].optional || request->gemm.attention.lse)
+            code = add_output(request, &call->model.outputs[i], call->asked.binary_output);
+    return code;
+}
+
+static enum gemmd_error take_outputs(struct request *request)
+{
+    const struct infer_call *call = request->infer;
+    const struct model *model = &call->model;
+    char names[64];
+    if (call->asked.output_count == 0)
+        return take_all_outputs(request);
+    request->gemm.attention.lse = false; /* only what is asked for is computed */
+    for (uint32_t i = 0; i < call->asked.output_count; i++) {
+        const struct oip_output *asked = &call->asked.outputs[i];
+        uint32_t index = 0;
+        while (index < model->output_count && strcmp(model->outputs[index].name, asked->name) != 0)
+            index++;
+        if (index == model->output_count) {
+            list_names(model->outputs, model->output_count, names);
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "unexpected output '%s' for model '%.140s'; its outputs are %s",
+                             asked->name, model->name, names);
+        }
+        enum gemmd_error code = add_output(request, &model->outputs[index], asked->binary);
+        if (code != GEMMD_OK)
+            return code;
+    }
     return GEMMD_OK;
 }
 
@@ -227,18 +253,24 @@ static enum gemmd_error take_output(struct request *request)
 static enum gemmd_error take_text(struct request *request)
 {
     struct infer_call *call = request->infer;
-    const struct tensor *c = &request->gemm.c;
     const uint64_t limit = request->daemon->config.max_json_bytes;
-    uint64_t bytes;
-    if (call->binary)
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const struct tensor *result = infer_result(request, &call->outputs[i]);
+        uint64_t bytes;
+        if (call->outputs[i].binary)
+            continue;
+        if (!size_mul(result->bytes / dtype_size(result->dtype), oip_data_text_max(result->dtype),
+                      &bytes) ||
+            !size_add(total, bytes, &total) || total > limit)
+            return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the result as JSON would be longer than the limit of %" PRIu64
+                             " bytes; ask for binary data",
+                             limit);
+    }
+    if (total == 0)
         return GEMMD_OK;
-    if (!size_mul(c->bytes / dtype_size(c->dtype), oip_data_text_max(c->dtype), &bytes) ||
-        bytes > limit)
-        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result as JSON would be longer than the limit of %" PRIu64
-                         " bytes; ask for binary data",
-                         limit);
-    call->text_bytes = bytes + OIP_ANSWER_HEAD_MAX + sizeof OIP_ANSWER_TAIL;
+    call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
     call->text = pool_alloc(request->gemm.memory, call->text_bytes, &request->fault);
     return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
@@ -279,37 +311,32 @@ static enum gemmd_error ask(struct request *request)
 {
     struct infer_call *call = request->infer;
     const struct gemm_call *gemm = &request->gemm;
-    const uint64_t limit = request->daemon->config.max_json_bytes;
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
         call->json_bytes = gemm->body_bytes;
-    if (call->json_bytes > limit) /* of a chunked body */
-        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request's JSON is longer than the limit of %" PRIu64
-                         " bytes; send tensors as binary data",
-                         limit);
     return oip_request_decode(gemm->body, gemm->body_bytes, call->json_bytes, &call->asked,
                               &request->fault);
 }
 
 enum gemmd_error infer_bind(struct request *request)
 {
-    struct gemm_operands operands = {.transa = false};
+    struct call_operands operands = {.gemm.transa = false};
     struct gemm_call *gemm = &request->gemm;
+    const struct infer_operation *operation = request->infer->model.operation;
     enum gemmd_error code = ask(request);
-    if (code == GEMMD_OK)
-        code = take_schedule(request);
     if (code == GEMMD_OK)
         code = take_options(request);
     if (code == GEMMD_OK)
-        code = settle(request);
+        code = operation->settle(request);
     if (code == GEMMD_OK)
-        code = take_output(request);
+        code = take_schedule(request);
+    if (code == GEMMD_OK)
+        code = take_outputs(request);
     if (code == GEMMD_OK)
         code = take_inputs(request, &operands);
     if (code == GEMMD_OK)
-        code = gemm_request_bind_tensors(&gemm->request, &operands, &request->fault);
+        code = operation->complete(request, &operands);
     if (code == GEMMD_OK)
         code = gemm_call_bind_operands(gemm, request->daemon, &operands, &request->fault);
     if (code == GEMMD_OK)

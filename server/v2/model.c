@@ -5,45 +5,80 @@
 
 #include "proto/dtype.h"
 #include "server/daemon.h"
+#include "server/v2/infer.h"
 
 enum { PAGE = 64 };
 
 static const struct {
     const char *name;
     enum gemmd_dtype dtype;
-} products[] = {
-    {"gemm_bf16", GEMMD_BF16}, {"gemm_fp16", GEMMD_F16},    {"gemm_fp32", GEMMD_F32},
-    {"gemm_fp64", GEMMD_F64},  {"gemm_fp8", GEMMD_F8_E4M3}, {"gemm_int8", GEMMD_I8},
+    bool attends;
+} models[] = {
+    {"attention_bf16", GEMMD_BF16, true}, {"attention_fp16", GEMMD_F16, true},
+    {"attention_fp32", GEMMD_F32, true},  {"gemm_bf16", GEMMD_BF16, false},
+    {"gemm_fp16", GEMMD_F16, false},      {"gemm_fp32", GEMMD_F32, false},
+    {"gemm_fp64", GEMMD_F64, false},      {"gemm_fp8", GEMMD_F8_E4M3, false},
+    {"gemm_int8", GEMMD_I8, false},
 };
+
+static struct model_tensor tensor(enum model_role role, const char *name, enum gemmd_dtype dtype,
+                                  uint32_t rank, bool optional)
+{
+    return (struct model_tensor){role, name, dtype, optional, rank, {-1, -1, -1, -1}};
+}
 
 static void add_input(struct model *model, enum model_role role, const char *name,
                       enum gemmd_dtype dtype, uint32_t rank, bool optional)
 {
-    model->inputs[model->input_count++] = (struct model_tensor){.role = role,
-                                                                .name = name,
-                                                                .dtype = dtype,
-                                                                .optional = optional,
-                                                                .rank = rank,
-                                                                .dims = {-1, -1, -1}};
+    model->inputs[model->input_count++] = tensor(role, name, dtype, rank, optional);
 }
 
-static void describe_product(size_t index, struct daemon *daemon, struct model *model)
+static void add_output(struct model *model, enum model_role role, const char *name,
+                       enum gemmd_dtype dtype, uint32_t rank, bool optional)
 {
-    const enum gemmd_dtype dtype = products[index].dtype, out = dtype_default_out(dtype);
-    *model = (struct model){.dtype = dtype, .stats = &daemon->model_stats[dtype]};
-    snprintf(model->name, sizeof model->name, "%s", products[index].name);
+    model->outputs[model->output_count++] = tensor(role, name, dtype, rank, optional);
+}
+
+static void describe_product(enum gemmd_dtype dtype, struct daemon *daemon, struct model *model)
+{
+    const enum gemmd_dtype out = dtype_default_out(dtype);
+    model->operation = &infer_gemm;
+    model->stats = &daemon->product_stats[dtype];
     add_input(model, MODEL_A, "A", dtype, 2, false);
     add_input(model, MODEL_B, "B", dtype, 2, false);
     add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
     add_input(model, MODEL_C0, "C0", out, 2, true);
-    model->output = (struct model_tensor){MODEL_C, "C", out, false, 2, {-1, -1, -1}};
+    add_output(model, MODEL_C, "C", out, 2, false);
+}
+
+static void describe_attention(enum gemmd_dtype dtype, struct daemon *daemon, struct model *model)
+{
+    model->operation = &infer_attention;
+    model->stats = &daemon->attention_stats[dtype];
+    add_input(model, MODEL_Q, "Q", dtype, 4, false);
+    add_input(model, MODEL_K, "K", dtype, 4, false);
+    add_input(model, MODEL_V, "V", dtype, 4, false);
+    add_input(model, MODEL_LENS_Q, "LENS_Q", GEMMD_I32, 1, true);
+    add_input(model, MODEL_LENS_KV, "LENS_KV", GEMMD_I32, 1, true);
+    add_output(model, MODEL_O, "O", dtype, 4, false);
+    add_output(model, MODEL_LSE, "LSE", GEMMD_F32, 3, true);
+}
+
+static void describe(size_t index, struct daemon *daemon, struct model *model)
+{
+    *model = (struct model){.dtype = models[index].dtype};
+    snprintf(model->name, sizeof model->name, "%s", models[index].name);
+    if (models[index].attends)
+        describe_attention(model->dtype, daemon, model);
+    else
+        describe_product(model->dtype, daemon, model);
 }
 
 /* Whether a resident tensor can be the right operand of a product. */
-static bool is_layer(const struct tensor *tensor)
+static bool is_layer(const struct tensor *w)
 {
-    return (tensor->rank == 2 || tensor->rank == 3) &&
-           dtype_offers_out(tensor->dtype, dtype_default_out(tensor->dtype));
+    return (w->rank == 2 || w->rank == 3) &&
+           dtype_offers_out(w->dtype, dtype_default_out(w->dtype));
 }
 
 static void describe_layer(struct resident *weight, struct model *model)
@@ -51,17 +86,20 @@ static void describe_layer(struct resident *weight, struct model *model)
     const struct tensor *w = resident_tensor(weight);
     const enum gemmd_dtype out = dtype_default_out(w->dtype);
     const uint64_t *shape = w->dims + (w->rank - 2);
-    *model = (struct model){.dtype = w->dtype, .weight = weight, .stats = resident_stats(weight)};
+    *model = (struct model){.dtype = w->dtype,
+                            .operation = &infer_gemm,
+                            .weight = weight,
+                            .stats = resident_stats(weight)};
     snprintf(model->name, sizeof model->name, MODEL_LINEAR "%s", resident_name(weight));
     add_input(model, MODEL_A, "X", w->dtype, w->rank, false);
     add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
     add_input(model, MODEL_C0, "C0", out, w->rank, true);
-    model->output = (struct model_tensor){MODEL_C, "Y", out, false, w->rank, {-1, -1, -1}};
+    add_output(model, MODEL_C, "Y", out, w->rank, false);
     model->inputs[0].dims[w->rank - 1] = (int64_t)shape[0];
     model->inputs[1].dims[0] = (int64_t)shape[1];
-    model->output.dims[w->rank - 1] = model->inputs[2].dims[w->rank - 1] = (int64_t)shape[1];
+    model->outputs[0].dims[w->rank - 1] = model->inputs[2].dims[w->rank - 1] = (int64_t)shape[1];
     if (w->rank == 3)
-        model->inputs[0].dims[0] = model->inputs[2].dims[0] = model->output.dims[0] =
+        model->inputs[0].dims[0] = model->inputs[2].dims[0] = model->outputs[0].dims[0] =
             (int64_t)w->dims[0];
 }
 
@@ -69,9 +107,9 @@ enum gemmd_error model_find(struct daemon *daemon, const char *name, const char 
                             struct model *model, struct fault *fault)
 {
     const size_t prefix = sizeof MODEL_LINEAR - 1;
-    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        if (strcmp(products[i].name, name) == 0) {
-            describe_product(i, daemon, model);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            describe(i, daemon, model);
             return GEMMD_OK;
         }
     }
@@ -128,8 +166,8 @@ void model_each(struct daemon *daemon, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context)
 {
     struct model model;
-    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        describe_product(i, daemon, &model);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        describe(i, daemon, &model);
         if (!visit(context, &model))
             return;
     }

@@ -1,6 +1,7 @@
 /*
- * model.h - what has a name in the Open Inference Protocol: the products, one for each type of
- * operands (gemm_fp32: C = A·B), and each resident matrix W as a layer (linear.W: Y = X·W).
+ * model.h - what has a name in the Open Inference Protocol: products (gemm_fp32: C = A·B) and
+ * attentions (attention_fp16: O of Q, K, V), one for each type of operands, and each resident
+ * matrix W as a layer (linear.W: Y = X·W).
  *
  * Models have one version, "1". Those of resident matrices are their tenant's. Any thread.
  */
@@ -14,15 +15,33 @@
 #include "server/observe/model_stats.h"
 
 struct daemon;
+struct infer_operation;
 struct resident;
 
 #define MODEL_VERSION "1"
 #define MODEL_LINEAR "linear."
 
-enum { MODEL_NAME_MAX = sizeof MODEL_LINEAR - 1 + GEMM_TENSOR_NAME_MAX, MODEL_INPUTS_MAX = 4 };
+enum {
+    MODEL_NAME_MAX = sizeof MODEL_LINEAR - 1 + GEMM_TENSOR_NAME_MAX,
+    MODEL_INPUTS_MAX = 5,
+    MODEL_OUTPUTS_MAX = 2
+};
 
-/* Which of a product's matrices it is. */
-enum model_role { MODEL_A, MODEL_B, MODEL_BIAS, MODEL_C0, MODEL_C };
+/* Which of a product's or an attention's tensors it is. */
+enum model_role {
+    MODEL_A,
+    MODEL_B,
+    MODEL_BIAS,
+    MODEL_C0,
+    MODEL_C,
+    MODEL_Q,
+    MODEL_K,
+    MODEL_V,
+    MODEL_LENS_Q,
+    MODEL_LENS_KV,
+    MODEL_O,
+    MODEL_LSE
+};
 
 /* An input or output. Dimensions of -1 can be any. */
 struct model_tensor {
@@ -31,16 +50,19 @@ struct model_tensor {
     enum gemmd_dtype dtype;
     bool optional;
     uint32_t rank;
-    int64_t dims[3];
+    int64_t dims[4];
 };
 
 struct model {
     char name[MODEL_NAME_MAX + 1];
-    enum gemmd_dtype dtype;  /* of the operands */
-    struct resident *weight; /* in use; NULL: a product */
+    enum gemmd_dtype dtype; /* of the operands */
+    const struct infer_operation *operation;
+    struct resident *weight; /* in use; NULL: both operands are inputs */
     struct model_stats *stats;
-    struct model_tensor inputs[MODEL_INPUTS_MAX], output; /* the output by default: see `out` */
-    uint32_t input_count;                                 /* in the order A or X, B, BIAS, C0 */
+    /* In the order A or X, B, BIAS, C0, or Q, K, V, LENS_Q, LENS_KV. A product's types are those
+     * by default: see `out`. */
+    struct model_tensor inputs[MODEL_INPUTS_MAX], outputs[MODEL_OUTPUTS_MAX];
+    uint32_t input_count, output_count;
 };
 
 /* GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN: then nothing is in use. */

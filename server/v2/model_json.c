@@ -27,31 +27,39 @@ static json_t *input_config_json(const struct model_tensor *tensor)
                      (int)tensor->optional);
 }
 
-static json_t *inputs_json(const struct model *model, json_t *(*one)(const struct model_tensor *))
+static json_t *output_config_json(const struct model_tensor *tensor)
 {
-    json_t *inputs = json_array();
-    for (uint32_t i = 0; i < model->input_count; i++)
-        if (json_array_append_new(inputs, one(&model->inputs[i])) != 0) {
-            json_decref(inputs);
+    return json_pack("{s:s, s:s, s:o, s:b}", "name", tensor->name, "data_type",
+                     oip_config_datatype(tensor->dtype), "dims", dims_json(tensor),
+                     "is_shape_tensor", 0);
+}
+
+static json_t *list_json(const struct model_tensor *tensors, uint32_t count,
+                         json_t *(*one)(const struct model_tensor *))
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        if (json_array_append_new(list, one(&tensors[i])) != 0) {
+            json_decref(list);
             return NULL;
         }
-    return inputs;
+    return list;
 }
 
 json_t *model_metadata_json(const struct model *model)
 {
-    return json_pack("{s:s, s:[s], s:s, s:o, s:[o]}", "name", model->name, "versions",
-                     MODEL_VERSION, "platform", "gemmd", "inputs", inputs_json(model, tensor_json),
-                     "outputs", tensor_json(&model->output));
+    return json_pack("{s:s, s:[s], s:s, s:o, s:o}", "name", model->name, "versions", MODEL_VERSION,
+                     "platform", "gemmd", "inputs",
+                     list_json(model->inputs, model->input_count, tensor_json), "outputs",
+                     list_json(model->outputs, model->output_count, tensor_json));
 }
 
 json_t *model_config_json(const struct model *model)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:o, s:[{s:s, s:s, s:o, s:b}], s:{s:b}, s:{s:b}}",
-                     "name", model->name, "platform", "gemmd", "backend", "gemmd", "max_batch_size",
-                     0, "input", inputs_json(model, input_config_json), "output", "name",
-                     model->output.name, "data_type", oip_config_datatype(model->output.dtype),
-                     "dims", dims_json(&model->output), "is_shape_tensor", 0,
+    return json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:{s:b}, s:{s:b}}", "name", model->name,
+                     "platform", "gemmd", "backend", "gemmd", "max_batch_size", 0, "input",
+                     list_json(model->inputs, model->input_count, input_config_json), "output",
+                     list_json(model->outputs, model->output_count, output_config_json),
                      "model_transaction_policy", "decoupled", 0, "response_cache", "enable", 0);
 }
 

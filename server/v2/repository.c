@@ -49,7 +49,7 @@ static void answer(struct request *request, bool ready_only)
 
 void repository_begin(struct request *request)
 {
-    if (!request->chunked && request->content_length == 0) {
+    if (request->sized && request->body_bytes == 0) {
         answer(request, false);
         return;
     }

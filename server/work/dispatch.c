@@ -26,6 +26,7 @@ enum { STOP_STEP_NS = 1000000 };
 struct dispatch {
     struct device *device;       /* borrowed */
     struct queue *queue;         /* borrowed */
+    struct intake *intake;       /* borrowed; may be NULL */
     struct metrics_shard *shard; /* borrowed */
     uint32_t max_batch;
     uint64_t busy_poll_ns;
@@ -51,10 +52,18 @@ static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
     return queue_pop(dispatch->queue, room, wait_ns);
 }
 
+static bool take_in(struct dispatch *dispatch)
+{
+    const uint64_t bytes = intake_feed(dispatch->intake);
+    if (bytes > 0)
+        metrics_early_copy(dispatch->shard, bytes);
+    return bytes > 0;
+}
+
 /* Takes what waits for as long as there is room. `works` (may be NULL) are already taken. */
 static bool feed(struct dispatch *dispatch, struct work *works)
 {
-    bool moved = false;
+    bool moved = take_in(dispatch);
     if (probe_due(dispatch->probe)) {
         device_submit_probe(dispatch->device, probe_begin(dispatch->probe));
         moved = true;
@@ -62,6 +71,7 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     if (works == NULL)
         works = next_work(dispatch, 0);
     for (; works != NULL; works = next_work(dispatch, 0)) {
+        (void)take_in(dispatch); /* what was said of their bodies before they came */
         for (struct work *work = works; work != NULL; work = work->next)
             if (work->started != NULL)
                 work->started(work);
@@ -164,7 +174,8 @@ static void *run(void *argument)
         works = NULL;
         if (moved) {
             moved_ns = clock_now_ns();
-        } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe)) {
+        } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe) ||
+                   intake_is_closing(dispatch->intake)) {
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);
@@ -175,11 +186,12 @@ static void *run(void *argument)
         }
     }
     queue_fail_all(dispatch->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
+    intake_stop(dispatch->intake);
     atomic_store(&dispatch->stopped, true);
     return NULL;
 }
 
-struct dispatch *dispatch_start(struct device *device, struct queue *queue,
+struct dispatch *dispatch_start(struct device *device, struct queue *queue, struct intake *intake,
                                 struct metrics_shard *shard, uint32_t max_batch,
                                 uint32_t busy_poll_us)
 {
@@ -188,6 +200,7 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
         return NULL;
     *dispatch = (struct dispatch){.device = device,
                                   .queue = queue,
+                                  .intake = intake,
                                   .shard = shard,
                                   .max_batch = max_batch,
                                   .busy_poll_ns = busy_poll_us * UINT64_C(1000)};

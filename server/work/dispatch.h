@@ -2,7 +2,8 @@
  * dispatch.h - the thread that feeds a device: takes work from its queue whenever a stream is
  * free, and ends work when the device is done with it. Works that can share a launch do: whenever
  * there is room, all that wait are taken, and none is waited for. One a device (two split batches
- * and lose). Also answers readiness probes, so that /readyz says what the device really does.
+ * and lose). Also has bodies copied while they are received, and answers readiness probes, so that
+ * /readyz says what the device really does.
  *
  * Once the device is lost, all work that waits or comes later ends with GEMMD_ERR_DEVICE_LOST.
  */
@@ -14,16 +15,17 @@
 
 #include "server/device/device.h"
 #include "server/observe/metrics.h"
+#include "server/work/intake.h"
 #include "server/work/probe.h"
 #include "server/work/queue.h"
 
 struct dispatch;
 
 /* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
- * by this thread alone. At most `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. Before
- * it sleeps, the thread looks for work for busy_poll_us. NULL if a thread can't start or there is
- * no memory. */
-struct dispatch *dispatch_start(struct device *device, struct queue *queue,
+ * by this thread alone. `intake` is the device's, NULL for one that copies nothing early. At most
+ * `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. Before it sleeps, the thread looks for
+ * work for busy_poll_us. NULL if a thread can't start or there is no memory. */
+struct dispatch *dispatch_start(struct device *device, struct queue *queue, struct intake *intake,
                                 struct metrics_shard *shard, uint32_t max_batch,
                                 uint32_t busy_poll_us);
 /* Waits until all work that was pushed is done and the threads have ended; work pushed later ends

@@ -225,7 +225,7 @@ static void take(struct queue *queue, struct launch *launch, struct work *work)
 {
     launch->count++;
     launch->bytes += work->bytes;
-    launch->rows += work->problem.m;
+    launch->rows += work_stack_rows(work);
     serve(queue, work);
     list_append(&launch->works, work);
 }
@@ -268,8 +268,9 @@ static struct work *take_stack(struct queue *queue, struct queue_room room, stru
         shelf = HEAP_OWNER(waiting, struct shelf, node);
         struct work *work = shelf_first(shelf);
         const bool last = shelf_has_one(shelf), is_late = has_expired(work, now_ns);
-        if (!is_late && (!fits(&launch, room, work) ||
-                         (launch.count > 0 && launch.rows + work->problem.m > work->stack_rows)))
+        if (!is_late &&
+            (!fits(&launch, room, work) ||
+             (launch.count > 0 && launch.rows + work_stack_rows(work) > work->stack_rows)))
             break;
         heap_remove(&waiting, &shelf->node, shelf_before);
         if (is_late) {

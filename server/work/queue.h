@@ -18,9 +18,10 @@
  * launches. Whoever takes work says of which there is room, and where there is room for both they
  * go by priority and arrival alike; a lane without room holds up only itself.
  *
- * In either lane works may wait that can be stacked (work.h: stack_key). When the turn of one has
- * come, those of its stack come along, whatever waits between them, in the order above: for them
- * the launch costs next to nothing. Each is paid for by its tenant as if it had been its turn.
+ * In either lane works may wait that can be stacked, products and attentions (work.h: stack_key).
+ * When the turn of one has come, those of its stack come along, whatever waits between them, in the
+ * order above: for them the launch costs next to nothing. Each is paid for by its tenant as if it
+ * had been its turn.
  *
  * Bounded by count and by bytes, in total and for each tenant, exactly (places.h): a place is
  * reserved at the headers (queue_reserve), turned into work (queue_push) and given back

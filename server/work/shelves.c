@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "kernels/stacked.h"
 #include "server/work/agenda.h"
 
 struct shelves {
@@ -43,8 +42,7 @@ static struct shelf *match(struct shelf *shelf, const struct work *work)
 {
     for (; shelf != NULL; shelf = shelf->next) {
         const struct work *other = shelf_first(shelf);
-        if (other->stack_key == work->stack_key &&
-            gemm_same_stack(other->kernel, &other->problem, work->kernel, &work->problem))
+        if (other->stack_key == work->stack_key && work_same_stack(other, work))
             return shelf;
     }
     return NULL;

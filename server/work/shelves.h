@@ -1,5 +1,5 @@
 /*
- * shelves.h - the works that wait to be stacked (kernels/stacked.h), where those of one stack are
+ * shelves.h - the works that wait to be stacked (work.h: stack_key), where those of one stack are
  * found together.
  *
  * A shelf holds works of one stack and one flow: one tenant, lane and priority of the queue. A

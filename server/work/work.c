@@ -2,9 +2,27 @@
 
 #include <stddef.h>
 
+#include "kernels/attention_grouped.h"
+#include "kernels/stacked.h"
+
 bool work_is_copy(const struct work *work)
 {
     return work->kernel == NULL && work->attends == NULL && work->copy_count > 0;
+}
+
+bool work_same_stack(const struct work *one, const struct work *other)
+{
+    if (one->attends != NULL || other->attends != NULL)
+        return one->attends != NULL && other->attends != NULL &&
+               attention_same_group(one->attends, &one->attention, other->attends,
+                                    &other->attention);
+    return gemm_same_stack(one->kernel, &one->problem, other->kernel, &other->problem);
+}
+
+uint32_t work_stack_rows(const struct work *work)
+{
+    return work->attends != NULL ? attention_group_units(&work->attention)
+                                 : (uint32_t)work->problem.m;
 }
 
 const char *work_kernel_name(const struct work *work)

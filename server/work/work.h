@@ -27,6 +27,8 @@ struct work_copy {
 };
 enum { WORK_COPIES_MAX = 3 };
 
+struct copy_in;
+
 struct work {
     struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
     struct heap_node node;        /* the queue's, like the next three */
@@ -41,14 +43,17 @@ struct work {
     const struct attention_kernel *attends; /* NULL: no attention. With neither, only the copies */
     struct work_copy copies[WORK_COPIES_MAX]; /* after the product, in this order */
     uint32_t copy_count;
+    struct copy_in *copy_in; /* its operands' copies, begun while they were received (intake.h);
+                                NULL: none were */
     /* For the check, where the host cannot read what the problem points to: copies of it. */
     const void *host_a, *host_b;
     void *host_c;
     bool shares; /* goes to the streams for launches that are shared (device_plan) */
     /* 0: cannot be stacked. Else only works with the same key may be in its stack, and of them
-     * those that gemm_same_stack allows. */
+     * those that work_same_stack allows: products on one B (kernels/stacked.h), or attentions of
+     * one kind (kernels/attention_grouped.h). */
     uint64_t stack_key;
-    uint32_t stack_rows; /* at most so many rows in a stack of its kind */
+    uint32_t stack_rows; /* at most so many in a stack of its kind, as work_stack_rows counts */
     bool verify;         /* run Freivalds' check on the result before `done` */
     uint32_t tenant;     /* whose it is: 0 ... the queue's tenants - 1 */
     uint32_t priority;   /* 0 ... GEMM_PRIORITY_MAX, higher first */
@@ -75,6 +80,12 @@ struct work {
 
 /* Whether nothing is computed: a tensor's bytes move. */
 bool work_is_copy(const struct work *work);
+
+/* Whether two works with the same stack_key, not 0, may be in one stack. */
+bool work_same_stack(const struct work *one, const struct work *other);
+/* What it takes of its stack's stack_rows: a product its rows, an attention the units of its
+ * work. */
+uint32_t work_stack_rows(const struct work *work);
 
 /* The name of the kernel that runs it; NULL for a copy, or if none was chosen yet. */
 const char *work_kernel_name(const struct work *work);

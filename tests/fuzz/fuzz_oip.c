@@ -53,12 +53,15 @@ static void check_views(const struct oip_request *request, const uint8_t *body, 
 
 static void check_answer(const struct oip_request *request)
 {
-    char head[OIP_ANSWER_HEAD_MAX];
+    char text[OIP_ANSWER_TEXT_MAX];
     const uint64_t dims[] = {2, 2};
+    struct json_text json;
     struct tensor tensor;
     MUST(tensor_init(&tensor, GEMMD_F32, dims, 2, NULL));
-    const struct oip_answer answer = {"gemm_fp32", request->id, "C", &tensor, true};
-    MUST(oip_answer_head(&answer, head) > 0);
+    json_text_start(&json, text, sizeof text);
+    oip_answer_begin(&json, "gemm_fp32", request->id);
+    oip_answer_output(&json, &(struct oip_answer_output){"C", &tensor, true});
+    MUST(oip_answer_end(&json) > 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -8,13 +8,14 @@ usage() {
 Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM]
 
   --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-attention-check,
-                    bin/gemmd-gpu-group-check and bin/gemmd-bench-mhd-alone lie (default build)
+                    bin/gemmd-gpu-group-check, bin/gemmd-gpu-copy-check and
+                    bin/gemmd-bench-mhd-alone lie (default build)
   --out DIR         where the logs and the table go (default $OUT, else tests/bench/results)
   --seconds N       length of each measurement (default 5)
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
                     scikit-learn (default build/venv/bin/python if it is there, else python3)
 
-Writes gpu-DATE-GPU.md (the table) and at most eight logs. Needs wrk for the rates (on PATH, or
+Writes gpu-DATE-GPU.md (the table) and at most nine logs. Needs wrk for the rates (on PATH, or
 named by the environment variable WRK).
 TEXT
 }
@@ -52,7 +53,7 @@ wrk=${WRK:-wrk}
 gemmd=$build/bin/gemmd
 alone=$build/bin/gemmd-bench-mhd-alone
 for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-check \
-    gemmd-bench-mhd-alone; do
+    gemmd-gpu-copy-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -99,6 +100,9 @@ add "$out/attention.log" $?
 section "many products in one launch"
 timeout -k 5 150 "$build/bin/gemmd-gpu-group-check" >"$out/groups.log" 2>&1
 add "$out/groups.log" $?
+section "copies to the device"
+timeout -k 5 60 "$build/bin/gemmd-gpu-copy-check" >"$out/copies.log" 2>&1
+add "$out/copies.log" $?
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
 memcheck="not run: there is no compute-sanitizer"
 if [[ -n $sanitizer ]]; then
@@ -153,7 +157,8 @@ ready() {
 section "correctness over HTTP"
 if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
     tests=()
-    for test in gemm_numpy attention kernels formats bad_parameters bad_bodies framing http digits; do
+    for test in gemm_numpy attention kernels formats large_bodies bad_parameters bad_bodies framing \
+        http digits; do
         tests+=("tests/integration/test_$test.py")
     done
     timeout -k 5 300 "$python" -m pytest -c tests/pytest.ini --rootdir tests \

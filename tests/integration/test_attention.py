@@ -15,6 +15,8 @@ from daemon import PATIENCE_S
 from matrices import NUMPY
 from problem import assert_problem
 from test_formats import NPY, RAW, SAFETENSORS, npy
+from test_leaving import OCTETS, wait_for, wait_until_idle
+from wire import Wire, request
 
 DTYPES = ("f32", "f16", "bf16")
 KERNELS = ("naive", "tiled")
@@ -187,6 +189,23 @@ def test_memory_does_not_grow_with_the_product_of_the_lengths(start):
         wide = v[:, 0].astype(np.float64)
         exact = (wide + np.concatenate([wide[:1], wide[:-1]])) / 2
         np.testing.assert_array_equal(got, exact.astype(np.float16).astype(np.float64))
+
+
+def test_what_is_held_grows_with_the_sum_of_the_lengths(start):
+    """A full attention of 131,072 queries and keys, when it is let in and before its body comes:
+    operands and result count, and no scores."""
+    daemon = start("--backend", "cpu")
+    length = 131072
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", f"/attention?heads=1&sq={length}&d=1&dtype=f16",
+                          [OCTETS, ("Content-Length", 3 * 2 * length),
+                           ("Expect", "100-continue")]))
+        assert wire.receive().status == 100
+        now = wait_for(daemon, queue_requests=1, queue_bytes=4 * 2 * length)
+        # In blocks of the pool's sizes, with what the thread has at hand for the next requests.
+        assert now["gemmd_pinned_memory_used_bytes"] < 64 * length
+        assert now["gemmd_device_memory_used_bytes"] < 64 * length
+    wait_until_idle(daemon)
 
 
 # --- Formats and layouts

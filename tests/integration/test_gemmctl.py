@@ -242,7 +242,7 @@ def test_ready(run):
 def test_bench(run):
     report = json.loads(succeed(run("bench", "-m64", "-n64", "-k64", "--requests", "50",
                                     "--connections", "4", "--json")).stdout)
-    assert "50" in json.dumps(report)
+    assert report["requests"] == 50
     assert succeed(run("bench", "-m16", "-n16", "-k16", "--duration", "200ms")).stdout
 
 

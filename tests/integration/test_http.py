@@ -84,11 +84,6 @@ def test_no_media_type_is_raw(address):
     assert exchange(address, request("POST", TARGET, [("Content-Length", 32)], BODY)).body == RIGHT
 
 
-def test_compressed_bodies_are_refused(post):
-    answer = post({"m": 2, "n": 2, "k": 2}, BODY, Content_Encoding="gzip")
-    assert_problem(answer, 415, "compressed")
-
-
 @pytest.mark.parametrize("accept", ["text/html", "application/json", "image/*",
                                     "application/octet-stream;q=0"])
 def test_not_acceptable(accept, post):

@@ -106,6 +106,46 @@ def test_leaving_the_queue(how, blocked):
         assert after[name] == before[name], name
 
 
+JOB = request("POST", "/gemm?m=2&n=2&k=2",
+              [OCTETS, ("Content-Length", 32), ("Prefer", "respond-async")], BODY)
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half"])
+def test_leaving_while_waiting_for_a_job(how, blocked):
+    """Nobody is left to tell of its end; the job itself stays, and whoever else waits for it."""
+    path = exchange(blocked.address, JOB).headers["location"]
+    wires = [Wire(blocked.address) for _ in range(10)]
+    try:
+        for wire in wires:
+            wire.send(request("GET", f"{path}/result?wait_ms=600000"))
+        before = wait_for(blocked, connections=12, client_gone_total=0)  # and the blocker's, ours
+        for wire in wires[1:]:
+            leave(wire, how)
+        wait_for(blocked, connections=3, client_gone_total=9)
+        assert before["gemmd_requests_waiting"] == 1
+        assert blocked.session.get(blocked.url + path).json()["state"] == "queued"
+        assert blocked.session.delete(blocked.url + path).json()["state"] == "cancelled"
+        assert wires[0].receive().status == 410
+    finally:
+        for wire in wires:
+            wire.socket.close()
+
+
+def test_retry_after_of_a_job_follows_the_rate(blocked):
+    """Where nothing has ended for a while, it is no use to ask again after a second."""
+    path = exchange(blocked.address, JOB).headers["location"]
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = exchange(blocked.address, request("GET", f"{path}/result"))
+        assert answer.status == 409
+        seconds = int(answer.headers["retry-after"])
+        assert 1 <= seconds <= 60
+        if seconds > 1:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_leaving_with_the_next_request_sent(blocked):
     """Bytes of a further request do not hide that the client has gone."""
     wire = Wire(blocked.address)

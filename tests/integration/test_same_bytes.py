@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+import attention
+from daemon import PATIENCE_S
 from matrices import ACTS, OUTS, Problem, random_operands
 
 # Sides of one and of primes, tiles' own sides and one more, and products large enough to run alone.
@@ -29,12 +31,37 @@ def lines(folder, rng):
                 yield f"/gemm?{query}&priority={s % 10}\t{body}\n"
 
 
+# Queries and keys, heads of Q and of K: single ones, tiles' own sides and one more.
+ATTENTIONS = [(1, 1, 1, 1), (1, 300, 8, 2), (95, 96, 4, 4), (97, 129, 6, 3), (203, 113, 2, 1),
+              (33, 257, 3, 1), (128, 128, 4, 2)]
+
+
+def attentions(folder, rng):
+    """Every type and mask, and lengths and heads that may share a launch with any others."""
+    for i, dtype in enumerate(("f32", "f16", "bf16")):
+        for j, (causal, window) in enumerate([(False, None), (True, None), (True, 40)]):
+            for s, (sq, skv, heads, kv_heads) in enumerate(ATTENTIONS):
+                problem = attention.Attention(heads, sq, 64 if s % 3 else 20, kv_heads=kv_heads,
+                                              skv=skv, dtype=dtype, causal=causal, window=window,
+                                              batch=1 + (s % 4 == 0),
+                                              layout=("bhsd", "bshd")[s % 2])
+                body = folder / f"attention-{i}-{j}-{s}"
+                operands = attention.random_operands(problem, rng)
+                body.write_bytes(attention.raw(problem, operands))
+                query = "&".join(f"{name}={value}" for name, value in problem.parameters().items())
+                yield f"/attention?{query}&priority={s % 10}\t{body}\n"
+
+
 @pytest.mark.slow
-def test_under_a_mixed_load(url, gemmd, tmp_path, rng):
+def test_under_a_mixed_load(url, session, gemmd, tmp_path, rng):
     program = gemmd.with_name("gemmd-bench-same-bytes")
     count = int(os.environ.get("GEMMD_SAME_BYTES_REQUESTS", 5000))
     listing = tmp_path / "list"
-    listing.write_text("".join(lines(tmp_path, rng)))
+    kernels = session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
+    mix = list(lines(tmp_path, rng))
+    if any(kernel["op"] == "attention" for kernel in kernels):
+        mix += attentions(tmp_path, rng)
+    listing.write_text("".join(mix))
     address = re.sub("^http://", "", url)
     run = subprocess.run([program, address, listing, "64", str(count)], capture_output=True,
                          text=True, timeout=900)

@@ -8,7 +8,7 @@ import pytest
 
 from daemon import PATIENCE_S
 from matrices import ACTS, NUMPY, OUTS, Problem, random_operands
-from oip import DATATYPE, HEADER, MODEL, Input, body, infer, split
+from oip import ATTENTION, DATATYPE, HEADER, MODEL, Input, body, infer, split
 from test_metrics import scrape, total
 from test_tensors import Tensors
 from wire import Wire, request
@@ -265,7 +265,7 @@ def test_metadata_and_config(v2, weights):
     assert said["versions"] == ["1"]
     assert said["inputs"][0] == {"name": "X", "datatype": "FP16", "shape": [-1, 5]}
     assert said["outputs"] == [{"name": "Y", "datatype": "FP16", "shape": [-1, 4]}]
-    for model in [*MODEL.values(), "linear.v2.meta"]:
+    for model in [*MODEL.values(), *ATTENTION.values(), "linear.v2.meta"]:
         metadata, config = v2(f"/models/{model}").json(), v2(f"/models/{model}/config").json()
         assert v2(f"/models/{model}/versions/1").json() == metadata
         assert v2(f"/models/{model}/versions/1/config").json() == config
@@ -313,7 +313,7 @@ def test_settings(v2):
 
 def test_index(v2, address):
     everything = v2("/repository/index", "POST").json()
-    assert {entry["name"] for entry in everything} >= set(MODEL.values())
+    assert {entry["name"] for entry in everything} >= {*MODEL.values(), *ATTENTION.values()}
     assert {(entry["version"], entry["state"]) for entry in everything} == {("1", "READY")}
     for right in ({"ready": True}, {"ready": False}, {}):
         assert v2("/repository/index", "POST", json=right).json() == everything
@@ -354,7 +354,8 @@ def test_statistics_count_what_happened(start):
     assert stats("linear.w")["inference_count"] == 1
     everything = daemon.session.get(f"{daemon.url}/v2/models/stats").json()["model_stats"]
     assert {entry["name"]: entry["inference_count"] for entry in everything} == {
-        **{model: 0 for model in MODEL.values()}, "gemm_fp32": 3, "linear.w": 1}
+        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values())}, "gemm_fp32": 3,
+        "linear.w": 1}
     Tensors(daemon.url).put("w", A)
     assert stats("linear.w")["inference_count"] == 0, "what replaces it is another model"
 
@@ -374,7 +375,11 @@ def test_metrics_and_log(start):
 
 def test_every_call_wants_the_token(start, tmp_path):
     daemon = guarded(start, tmp_path, "one:aaaaaaaaaaaaaaaa")
-    calls = [("GET", ""), ("GET", "/"), ("GET", "/models/stats"), ("GET", "/models/gemm_fp32"),
+    calls = [("POST", "/models/attention_fp16/infer"), ("POST", "/repository/models/x/unload"),
+             ("POST", "/logging"), ("POST", "/models/gemm_fp32/trace/setting"),
+             ("GET", "/models/linear.w"), ("GET", "/models/gemm_fp32%2Finfer"),
+             ("POST", "/systemsharedmemory/region/r/register"),
+             ("POST", "/cudasharedmemory/unregister"), ("GET", ""), ("GET", "/"), ("GET", "/models/stats"), ("GET", "/models/gemm_fp32"),
              ("GET", "/models/gemm_fp32/ready"), ("GET", "/models/gemm_fp32/config"),
              ("GET", "/models/gemm_fp32/versions/1/stats"), ("POST", "/models/gemm_fp32/infer"),
              ("POST", "/models/gemm_fp32/versions/1/infer"), ("POST", "/repository/index"),

@@ -1,7 +1,8 @@
 """The protocol's own clients against the daemon: every method that tritonclient's http and http.aio
-have, and KServe's way of asking for health."""
+have, and what KServe's REST client and perf_analyzer send."""
 
 import asyncio
+import json
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from matrices import NUMPY, OUTS, Problem, random_operands
 from oip import DATATYPE, MODEL
 from test_tensors import Tensors
 from test_v2 import inputs_of, options_of, product
+from wire import exchange
 
 A = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 B = np.array([[1, -1], [0.5, 2], [3, 0.25]], np.float32)
@@ -53,6 +55,19 @@ def test_every_type(dtype, out, client, url, session, rng):
     assert got.astype(expected.dtype).tobytes() == expected.tobytes()
 
 
+def test_bf16_as_integers(client, url, session, rng):
+    """What the client can send as it is: its own way to BF16 is element by element."""
+    problem = Problem(9, 5, 17, dtype="bf16")
+    operands = random_operands(problem, rng)
+    inputs = []
+    for name, array, _, _ in inputs_of(problem, operands):
+        inputs.append(http.InferInput(name, list(array.shape), "UINT16"))
+        inputs[-1].set_data_from_numpy(array.view(np.uint16))
+    got = client.infer("gemm_bf16", inputs).as_numpy("C")
+    expected = np.frombuffer(product(url, session, problem, operands), NUMPY["bf16"])
+    assert got.astype(expected.dtype).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("binary_in", [True, False])
 @pytest.mark.parametrize("binary_out", [True, False, None])
 def test_json_and_binary(binary_in, binary_out, client):
@@ -70,6 +85,19 @@ def test_async_infer(client):
     requests = [client.async_infer("gemm_fp32", inputs) for _ in range(16)]
     for request in requests:
         assert np.array_equal(request.get_result().as_numpy("C"), A @ B)
+
+
+def test_bodies_made_by_themselves(client, url, session):
+    """For those who send with another library."""
+    inputs = [given(http, "A", A), given(http, "B", B)]
+    data, length = client.generate_request_body(inputs)
+    headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
+    answer = session.post(f"{url}/v2/models/gemm_fp32/infer", data=data, headers=headers,
+                          timeout=PATIENCE_S)
+    length = answer.headers.get("Inference-Header-Content-Length")
+    result = client.parse_response_body(answer.content,
+                                        header_length=None if length is None else int(length))
+    assert np.array_equal(result.as_numpy("C"), A @ B)
 
 
 def test_resident_weights(client, url):
@@ -148,13 +176,104 @@ def test_aio(address, url):
                                              for _ in range(16)))
             for result in results:
                 assert np.array_equal(result.as_numpy("C"), A @ B)
-            with pytest.raises(InferenceServerException):
-                await client.load_model("gemm_fp32")
+            compressed = await client.infer("gemm_fp32", inputs,
+                                            request_compression_algorithm="deflate")
+            assert np.array_equal(compressed.as_numpy("C"), A @ B)
+            for call in (client.load_model("gemm_fp32"), client.unload_model("gemm_fp32"),
+                         client.update_log_settings({"log_info": False}),
+                         client.update_trace_settings(settings={"trace_rate": "1"}),
+                         client.get_model_metadata("nope"), client.infer("gemm_fp32", inputs[:1])):
+                with pytest.raises(InferenceServerException):
+                    await call
 
     asyncio.run(asyncio.wait_for(everything(), PATIENCE_S))
 
 
-def test_health_as_kserve_reads_it(url, session):
-    """Its client looks into the body."""
-    assert session.get(f"{url}/v2/health/live", timeout=PATIENCE_S).json()["live"] is True
-    assert session.get(f"{url}/v2/health/ready", timeout=PATIENCE_S).json()["ready"] is True
+# ---- what other clients send, byte for byte: they are too large to install for this ----
+
+def test_kserve(address):
+    """Its REST client's requests, and that it finds what it reads in the answers."""
+    def ask(head, body=b""):
+        lines = [*head, b"Host: gemmd", b"Accept: */*", b"Accept-Encoding: gzip, deflate, br",
+                 b"Connection: keep-alive", b"User-Agent: python-httpx/0.28.1"]
+        if body:
+            lines.append(b"Content-Length: %d" % len(body))
+        return exchange(address, b"\r\n".join(lines) + b"\r\n\r\n" + body)
+
+    assert json.loads(ask([b"GET /v2/health/live HTTP/1.1"]).body)["live"] is True
+    assert json.loads(ask([b"GET /v2/health/ready HTTP/1.1"]).body)["ready"] is True
+    assert ask([b"GET /v2/models/gemm_fp32/ready HTTP/1.1"]).status == 200
+    answer = ask([b"POST /v2/models/gemm_fp32/infer HTTP/1.1", b"content-type: application/json"],
+                 b'{"id":"5","model_name":"gemm_fp32","inputs":[{"name":"A","shape":[1,2],'
+                 b'"datatype":"FP32","data":[1.0,2.0]},{"name":"B","shape":[2,1],"datatype":'
+                 b'"FP32","data":[3.0,4.0]}],"parameters":{"binary_data_output":false}}')
+    said = json.loads(answer.body)
+    assert (said["model_name"], said["id"]) == ("gemm_fp32", "5")
+    assert said["outputs"][0]["data"] == [11]
+    text = (b'{"id":"5","model_name":"gemm_fp32","inputs":[{"name":"A","shape":[1,2],"datatype":'
+            b'"FP32","parameters":{"binary_data_size":8}},{"name":"B","shape":[2,1],"datatype":'
+            b'"FP32","parameters":{"binary_data_size":8}}],"parameters":'
+            b'{"binary_data_output":true}}')
+    answer = ask([b"POST /v2/models/gemm_fp32/infer HTTP/1.1",
+                  b"inference-header-content-length: %d" % len(text),
+                  b"content-type: application/octet-stream"],
+                 text + np.array([1, 2, 3, 4], np.float32).tobytes())
+    length = int(answer.headers["inference-header-content-length"])
+    output = json.loads(answer.body[:length])["outputs"][0]
+    assert output["parameters"]["binary_data_size"] == 4
+    assert answer.body[length:] == np.float32(11).tobytes()
+
+
+@pytest.mark.parametrize("model", ["gemm_fp16", "attention_fp32"])
+def test_what_perf_analyzer_looks_at(model, start):
+    """Its calls in their order, and every member that it takes for granted."""
+    daemon = start()
+
+    def ask(path, **keywords):
+        method = "POST" if keywords else "GET"
+        answer = daemon.session.request(method, f"{daemon.url}/v2{path}", timeout=PATIENCE_S,
+                                        **keywords)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    def window():
+        entry, = ask(f"/models/{model}/versions/1/stats").json()["model_stats"]
+        assert entry["name"] == model and int(entry["version"]) == 1
+        phases = entry["inference_stats"]
+        for name in ("success", "queue", "compute_input", "compute_infer", "compute_output",
+                     "cache_hit", "cache_miss"):
+            for member in ("count", "ns"):
+                assert isinstance(phases[name][member], int) and phases[name][member] >= 0
+        return [entry["inference_count"], entry["execution_count"], phases["success"]["count"],
+                phases["queue"]["count"]]
+
+    metadata = ask(f"/models/{model}").json()
+    names = [tensor["name"] for tensor in metadata["inputs"] + metadata["outputs"]]
+    for tensor in metadata["inputs"] + metadata["outputs"]:
+        assert all(isinstance(extent, int) for extent in tensor["shape"])
+        assert tensor["datatype"] in DATATYPE.values()
+    config = ask(f"/models/{model}/config").json()
+    assert config["max_batch_size"] == 0
+    assert not {"dynamic_batching", "sequence_batching"} & set(config)
+    assert config["model_transaction_policy"]["decoupled"] is False
+    assert config["response_cache"]["enable"] is False
+    assert config["platform"] != "ensemble"
+    for tensor in config["input"]:
+        assert tensor["name"] in names
+        assert isinstance(tensor["optional"], bool) and isinstance(tensor["is_shape_tensor"], bool)
+    assert "statistics" in ask("").json()["extensions"]
+    before = window()
+    rank = 4 if model.startswith("attention") else 2
+    inputs = [tensor["name"] for tensor in config["input"] if not tensor["optional"]]
+    size = np.dtype(np.float16 if model.endswith("16") else np.float32).itemsize
+    text = json.dumps({"id": "", "inputs": [
+        {"name": tensor["name"], "shape": [2] * rank, "datatype": tensor["datatype"],
+         "parameters": {"binary_data_size": 2**rank * size}}
+        for tensor in metadata["inputs"] if tensor["name"] in inputs],
+        "outputs": [{"name": tensor["name"], "parameters": {"binary_data": True}}
+                    for tensor in metadata["outputs"]]}).encode()
+    for _ in range(3):
+        ask(f"/models/{model}/infer", data=text + bytes(len(inputs) * 2**rank * size),
+            headers={"Inference-Header-Content-Length": str(len(text)),
+                     "Content-Type": "application/octet-stream"})
+    assert [now - then for now, then in zip(window(), before)] == [3] * 4

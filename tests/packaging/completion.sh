@@ -24,9 +24,10 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm tensor job bench info metrics ready help" gemmctl ""
+expect "gemm attention tensor job bench info metrics ready help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
 expect "status wait result cancel" gemmctl --url x job ""
+expect "bhsd bshd" gemmctl attention --layout ""
 expect "--evictable" gemmctl tensor put --ev
 expect "" gemmctl tensor rm --ev
 expect "--output" gemmctl job result --o

@@ -116,7 +116,7 @@ void start_on(struct simulated_device *device, uint32_t places)
     const struct places_limits limits = {.requests = places, .tenants = TENANTS};
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
-    stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
+    stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
                                     metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }

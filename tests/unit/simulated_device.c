@@ -1,7 +1,10 @@
 #include "simulated_device.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+#include "server/device/copy_in.h"
 
 static struct simulated_device *simulated(struct device *device)
 {
@@ -42,6 +45,101 @@ static enum simulated_event look_at_script(const struct work *work)
     atomic_fetch_sub(&scripted.out->looks, 1);
     return SIMULATED_RUNNING;
 }
+
+/* --- copies --- */
+
+/* The piece's bytes, row by row where they have to be further apart. */
+static void move(const struct copy_in_piece *piece)
+{
+    const struct copy_in_operand *o = piece->operand;
+    const uint64_t row_bytes = o->row_bytes > 0 ? o->row_bytes : piece->bytes;
+    unsigned char *to =
+        o->to + (o->row_bytes > 0 ? piece->first / row_bytes * o->to_pitch : piece->first);
+    for (uint64_t at = 0; at < piece->bytes; at += row_bytes, to += o->to_pitch)
+        memcpy(to, o->from + piece->first + at, row_bytes);
+}
+
+static bool is_held(struct device *device)
+{
+    return atomic_load(&simulated(device)->copies) == SIMULATED_RUNNING;
+}
+
+static void finish_lane(struct simulated_device *device, uint32_t lane)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < device->under_way_count; i++)
+        if (device->under_way[i].lane == lane)
+            move(&device->under_way[i].piece);
+        else
+            device->under_way[left++] = device->under_way[i];
+    device->under_way_count = left;
+}
+
+static bool copy_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+                        struct device_layout *layout)
+{
+    const struct device_leading wanted = {SIMULATED_LEADING(problem->k),
+                                          SIMULATED_LEADING(problem->n)};
+    return device_layout_padded(problem, kernel, wanted, (struct device_span){NULL, 0}, layout);
+}
+
+static bool simulated_plan_copies(const struct device *device, const struct work *work,
+                                  const unsigned char *body, struct copy_in *copies)
+{
+    const struct simulated_device *simulated_device = (const struct simulated_device *)device;
+    struct device_layout layout;
+    if (!copy_layout(&work->problem, work->kernel, &layout))
+        return false;
+    copy_in_plan(copies, &work->problem, &layout, (struct device_span){NULL, 0},
+                 simulated_device->memory + work->device_offset, body);
+    return copies->count > 0;
+}
+
+static enum gemmd_error simulated_copy_in(struct device *device, uint32_t lane,
+                                          const struct copy_in_piece *piece)
+{
+    struct simulated_device *to = simulated(device);
+    const enum simulated_event event = atomic_load(&to->copies);
+    if (event == SIMULATED_LOST)
+        device_set_lost(device, "a simulated loss");
+    if (event == SIMULATED_LOST || event == SIMULATED_FAILED ||
+        to->under_way_count == SIMULATED_COPIES_MAX)
+        return event == SIMULATED_LOST ? GEMMD_ERR_DEVICE_LOST : GEMMD_ERR_INTERNAL;
+    to->under_way[to->under_way_count++] = (struct simulated_copy){*piece, lane};
+    atomic_fetch_add(&to->early_bytes, piece->bytes);
+    return GEMMD_OK;
+}
+
+static bool simulated_copied_in(struct device *device, uint32_t lane)
+{
+    struct simulated_device *on = simulated(device);
+    const unsigned asked = atomic_fetch_add(&on->asked, 1);
+    if (is_held(device) || asked % (on->slowness + 1) < on->slowness)
+        return false;
+    finish_lane(on, lane);
+    return true;
+}
+
+/* The work leaves the device: its copies have ended, those too that were left to it. */
+static void end_copies(struct device *device, struct work *work, bool failed)
+{
+    struct copy_in_piece piece;
+    if (work->copy_in == NULL)
+        return;
+    if (work->copy_in->lane != COPY_IN_NO_LANE)
+        finish_lane(simulated(device), (uint32_t)work->copy_in->lane);
+    while (!failed && copy_in_next(work->copy_in, UINT64_MAX, &piece)) {
+        move(&piece);
+        atomic_fetch_add(&simulated(device)->late_bytes, piece.bytes);
+    }
+}
+
+static bool waits_for_copies(struct device *device, const struct work *work)
+{
+    return work->copy_in != NULL && is_held(device);
+}
+
+/* --- works --- */
 
 static void simulated_submit(struct device *device, uint32_t slot, struct work *works)
 {
@@ -103,7 +201,11 @@ static bool simulated_poll(struct device *device, uint32_t slot, struct work *wo
 {
     if (slot == device->slots)
         return poll_probe(device, works);
+    if (waits_for_copies(device, works))
+        return false;
     enum simulated_event event = look_at_all(device, works);
+    if (event != SIMULATED_RUNNING)
+        end_copies(device, works, event != SIMULATED_DONE);
     if (event == SIMULATED_LOST)
         device_set_lost(device, "a simulated loss");
     if (event == SIMULATED_FAILED)
@@ -119,6 +221,7 @@ static bool simulated_poll(struct device *device, uint32_t slot, struct work *wo
 static void simulated_close(struct device *device)
 {
     arena_destroy(device->arena);
+    free(simulated(device)->memory);
     free(device);
 }
 
@@ -144,6 +247,26 @@ static const struct device_ops simulated_ops = {
     .close = simulated_close,
     .work_bytes = simulated_work_bytes,
     .shares = simulated_shares,
+};
+
+static bool copying_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                               const struct gemm_kernel *kernel, uint64_t *out)
+{
+    struct device_layout layout;
+    (void)device;
+    const bool known = copy_layout(problem, kernel, &layout);
+    *out = known ? layout.total_bytes : 0;
+    return known;
+}
+
+static const struct device_ops copying_ops = {
+    .submit = simulated_submit,
+    .poll = simulated_poll,
+    .close = simulated_close,
+    .work_bytes = copying_work_bytes,
+    .plan_copies = simulated_plan_copies,
+    .copy_in = simulated_copy_in,
+    .copied_in = simulated_copied_in,
 };
 
 static const struct device_ops computing_ops = {
@@ -178,6 +301,22 @@ struct simulated_device *simulated_device_open_scripted(uint32_t slots)
     struct simulated_device *device = make(&simulated_ops, slots, look_at_script);
     if (device != NULL)
         device->scripted = true;
+    return device;
+}
+
+struct simulated_device *
+simulated_device_open_copying(uint32_t slots, uint64_t memory_bytes,
+                              enum simulated_event (*look)(const struct work *))
+{
+    struct simulated_device *device =
+        make(&copying_ops, slots, look != NULL ? look : look_at_script);
+    if (device == NULL)
+        return NULL;
+    device->scripted = look == NULL;
+    atomic_store(&device->copies, SIMULATED_DONE);
+    arena_destroy(device->base.arena);
+    device->base.arena = arena_create(memory_bytes);
+    device->memory = malloc(memory_bytes);
     return device;
 }
 

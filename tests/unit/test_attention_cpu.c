@@ -183,6 +183,48 @@ START_TEST(threads_change_no_bit)
 }
 END_TEST
 
+/* Attentions of all masks, types and lengths in one launch, which the CPU's kernel takes whatever
+ * they are. */
+START_TEST(a_group_changes_no_bit)
+{
+    enum { COUNT = 8 };
+    const struct attention_kernel *kernel = attention_kernels(GEMM_BACKEND_CPU)[0];
+    const struct attention_problem *list[COUNT];
+    struct attention_sample samples[COUNT];
+    struct gemm_context *context;
+    struct fault fault;
+    char why[256];
+    for (int i = 0; i < COUNT; i++) {
+        const struct attention_problem problem = problem_of(i * 19 + _i);
+        samples[i] = make(&problem, i % 2 ? ATTENTION_BSHD : ATTENTION_BHSD, 0, PRODUCT_UNIFORM,
+                          (uint64_t)i);
+        if (i % 4 == 0)
+            samples[i].problem.lse = NULL;
+        attention_sample_poison(&samples[i]);
+        list[i] = &samples[i].problem;
+    }
+    ck_assert_uint_eq(
+        gemm_context_create(GEMM_BACKEND_CPU, NULL, 1 + (uint32_t)_i, &context, &fault), GEMMD_OK);
+    ck_assert_uint_eq(kernel->run_group(context, list, COUNT), GEMMD_OK);
+    gemm_context_destroy(context);
+    for (int i = 0; i < COUNT; i++) {
+        struct attention_sample *s = &samples[i];
+        const struct product_buffer *o = &s->buffers[ATTENTION_O];
+        const struct product_buffer *lse = &s->buffers[ATTENTION_LSE];
+        ck_assert_msg(attention_sample_check(s, NULL, why, sizeof why), "attention %d: %s", i, why);
+        unsigned char *group_o = copy_of(s, ATTENTION_O), *group_lse = copy_of(s, ATTENTION_LSE);
+        run_kernel(kernel, s, 1);
+        ck_assert_msg(memcmp(group_o, o->data, o->bytes) == 0,
+                      "attention %d has other bits in a group", i);
+        ck_assert_msg(memcmp(group_lse, lse->data, lse->bytes) == 0,
+                      "lse of attention %d has other bits in a group", i);
+        free(group_o);
+        free(group_lse);
+        attention_sample_destroy(s);
+    }
+}
+END_TEST
+
 /* What a kernel needs does not grow with the product of the lengths. */
 START_TEST(memory_grows_with_the_sum_of_the_lengths)
 {
@@ -262,6 +304,7 @@ int main(void)
     tcase_add_loop_test(tests, lengths_of_each_entry, 0, 4);
     tcase_add_loop_test(tests, what_is_not_finite, 0, 12);
     tcase_add_loop_test(tests, threads_change_no_bit, 0, 18);
+    tcase_add_loop_test(tests, a_group_changes_no_bit, 0, 2);
     tcase_add_test(tests, memory_grows_with_the_sum_of_the_lengths);
     tcase_add_loop_test(tests, operations_are_those_of_the_pairs_seen, 0, LENGTHS * MASKS);
     tcase_add_test(tests, selection);

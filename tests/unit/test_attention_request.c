@@ -159,6 +159,48 @@ START_TEST(residents_say_sizes_and_type)
 }
 END_TEST
 
+/* Arrays that lie in places of their own say all sizes, and have to agree. */
+START_TEST(tensors_from_anywhere)
+{
+    struct attention_request r;
+    struct fault fault;
+    static const int32_t right[] = {4, 0}, wrong[] = {4, 6};
+    const uint64_t lens[] = {2};
+    struct attention_operands all = {
+        .q = tensor_of(GEMMD_F32, 4, (uint64_t[]){2, 6, 4, 8}),
+        .k = tensor_of(GEMMD_F32, 4, (uint64_t[]){2, 3, 5, 8}),
+        .v = tensor_of(GEMMD_F32, 4, (uint64_t[]){2, 3, 5, 7}),
+    };
+    struct attention_operands operands = all;
+    ck_assert_uint_eq(take(&r, "dtype=f32", FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_OK);
+    ck_assert(r.batch == 2 && r.heads == 6 && r.kv_heads == 3 && r.sq == 4 && r.skv == 5);
+    ck_assert(r.d == 8 && r.dv == 7 && !r.lens && r.rank == 4);
+
+    ck_assert(tensor_init(&all.lens_q, GEMMD_I32, lens, 1, right));
+    operands = all;
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "the lengths of K and V"));
+    ck_assert(tensor_init(&all.lens_kv, GEMMD_I32, lens, 1, right));
+    operands = all;
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_OK);
+    ck_assert(r.lens);
+    all.lens_kv.data = wrong;
+    operands = all;
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "number 1 is 6"));
+
+    operands = all;
+    operands.v.rank = 0;
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "v");
+    strcpy(r.k, "resident");
+    operands = all;
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "k");
+}
+END_TEST
+
 /* O has the dimensions that Q came with, lse one fewer. */
 START_TEST(the_shape_of_the_result)
 {
@@ -186,6 +228,7 @@ int main(void)
     tcase_add_test(tests, a_raw_body_is_cut_where_its_operands_are);
     tcase_add_test(tests, sizes_that_overflow);
     tcase_add_test(tests, residents_say_sizes_and_type);
+    tcase_add_test(tests, tensors_from_anywhere);
     tcase_add_test(tests, the_shape_of_the_result);
     Suite *suite = suite_create("attention_request");
     suite_add_tcase(suite, tests);

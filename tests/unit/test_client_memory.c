@@ -98,6 +98,25 @@ static enum gemmd_error run_product(struct gemmd_client *client, float c[CASE_M 
     return take(gemmd_gemm(client, &gemm, &result, error), &result, c);
 }
 
+/* O comes beside lse, each into memory of its own. */
+static enum gemmd_error run_attention(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                      struct gemmd_error_info *error)
+{
+    struct gemmd_attention attention;
+    struct gemmd_result result;
+    gemmd_attention_init(&attention, sizeof attention);
+    attention.dtype = GEMMD_F32;
+    attention.heads = CASE_M;
+    attention.sq = 1;
+    attention.d = CASE_N;
+    attention.q = attention.k = attention.v = case_product;
+    attention.with_lse = 1;
+    gemmd_result_init(&result, sizeof result);
+    enum gemmd_error code = take(gemmd_attention(client, &attention, &result, error), &result, c);
+    gemmd_free(result.lse);
+    return code;
+}
+
 static enum gemmd_error run_get(struct gemmd_client *client, float c[CASE_M * CASE_N],
                                 struct gemmd_error_info *error)
 {
@@ -209,6 +228,19 @@ static const char list[] = "{\"tensors\":[{\"name\":\"a\",\"dtype\":\"f32\",\"sh
                            "{\"name\":\"b\",\"dtype\":\"f32\",\"shape\":[2]}],\"next\":null}";
 static const char status[] = "{\"id\":\"1\",\"state\":\"done\"}";
 
+/* A safetensors file: length, header, lse [1,2,1], o [1,2,1,3]. */
+static const struct {
+    uint64_t length;
+    char header[128];
+    float lse[CASE_M], o[CASE_M * CASE_N];
+} file = {
+    .length = sizeof file.header,
+    .header = "{\"lse\":{\"dtype\":\"F32\",\"shape\":[1,2,1],\"data_offsets\":[0,8]},"
+              "\"o\":{\"dtype\":\"F32\",\"shape\":[1,2,1,3],\"data_offsets\":[8,32]}}"
+              "        ",
+    .o = {0.5f, 1.5f, 2.5f, 3.5f, 4.5f, 5.5f},
+};
+
 static const struct {
     action run;
     const char *head;
@@ -218,6 +250,10 @@ static const struct {
     {run_put, "HTTP/1.1 201 Created\r\nContent-Length: 2", "{}", 2},
     {run_get, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
      case_product, sizeof case_product},
+    {run_attention,
+     "HTTP/1.1 200 OK\r\nContent-Length: 168\r\nContent-Type: application/vnd.safetensors\r\n"
+     "Gemmd-Shape: 1,2,1,3\r\nGemmd-Dtype: f32",
+     &file, sizeof file},
     {run_status, "HTTP/1.1 200 OK\r\nConnection: close", status, sizeof status - 1},
     {run_list, "HTTP/1.1 200 OK\r\nConnection: close", list, sizeof list - 1},
     {run_watched, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",

@@ -2,10 +2,9 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "has_gpu.h"
 #include "proto/dtype.h"
 #include "server/device/device.h"
 #include "server/device/known_answer.h"
@@ -746,19 +745,6 @@ START_TEST(a_device_that_is_not_there_is_refused)
     ck_assert_int_ne(device_open(&options, &device, &fault), GEMMD_OK);
 }
 END_TEST
-
-/* Asked in another process: a child of one that has used CUDA cannot use it. */
-static bool has_gpu(void)
-{
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        uint32_t count = 0;
-        _exit(device_count(GEMM_BACKEND_CUDA, &count, NULL) == GEMMD_OK && count > 0 ? 1 : 0);
-    }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 1;
-}
 
 int main(void)
 {

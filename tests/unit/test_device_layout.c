@@ -179,6 +179,69 @@ START_TEST(a_span_ends_where_it_ends)
 }
 END_TEST
 
+/* Moves what is not 8 elements apart itself. */
+static bool workspace_of_unaligned(const struct gemm_problem *problem, uint64_t *out)
+{
+    *out = (problem->lda % 8 != 0 ? 1000u : 0) + (problem->ldb % 8 != 0 ? 100u : 0);
+    return true;
+}
+static const struct gemm_kernel wants_aligned = {.any_leading = true,
+                                                 .workspace_bytes = workspace_of_unaligned};
+
+START_TEST(rows_are_further_apart_where_that_spares_workspace)
+{
+    struct gemm_problem problem = problem_of(3, 16, 7, 2);
+    struct device_layout layout;
+    const struct device_leading wanted = {8, 64};
+    problem.transa = _i & 1;
+    gemm_problem_contiguous(&problem);
+    ck_assert(device_layout_padded(&problem, &wants_aligned, wanted, nowhere, &layout));
+    const uint64_t rows = problem.transa ? 7 : 3, columns = problem.transa ? 3 : 7;
+    ck_assert_uint_eq(layout.problem.lda, 8);
+    ck_assert_uint_eq(layout.problem.stride_a, 8 * rows);
+    ck_assert_uint_eq(layout.a.bytes, F16 * (8 * (2 * rows - 1) + columns));
+    ck_assert_uint_eq(layout.a_landing.bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_ge(layout.a_landing.offset, layout.workspace.offset + layout.workspace.bytes);
+    ck_assert_uint_le(layout.a_landing.offset + layout.a_landing.bytes, layout.total_bytes);
+    /* B is well as it is. */
+    ck_assert_uint_eq(layout.problem.ldb, 16);
+    ck_assert_uint_eq(layout.b_landing.bytes, 0);
+    ck_assert_uint_eq(layout.workspace.bytes, 0);
+}
+END_TEST
+
+static void assert_not_padded(const struct gemm_problem *problem, const struct gemm_kernel *of,
+                              struct device_leading wanted, struct device_span there)
+{
+    struct device_layout layout, plain;
+    ck_assert(device_layout_padded(problem, of, wanted, there, &layout));
+    ck_assert(device_layout(problem, of, there, &plain));
+    ck_assert_uint_eq(layout.problem.lda, problem->lda);
+    ck_assert_uint_eq(layout.problem.stride_a, problem->stride_a);
+    ck_assert_uint_eq(layout.a_landing.bytes + layout.b_landing.bytes, 0);
+    ck_assert_uint_eq(layout.total_bytes, plain.total_bytes);
+}
+
+START_TEST(rows_stay_as_they_came_where_that_is_as_well)
+{
+    static unsigned char memory[4096];
+    struct gemm_problem problem = problem_of(3, 16, 7, 2);
+    struct gemm_kernel particular = wants_aligned, indifferent = kernel;
+    const struct device_leading wanted = {8, 16};
+    particular.any_leading = false; /* its bits could change */
+    indifferent.any_leading = true;
+    assert_not_padded(&problem, &particular, wanted, nowhere);
+    assert_not_padded(&problem, &indifferent, wanted, nowhere);
+    assert_not_padded(&problem, &wants_aligned, (struct device_leading){7, 16}, nowhere);
+    problem.a = memory; /* there already */
+    assert_not_padded(&problem, &wants_aligned, wanted,
+                      (struct device_span){memory, sizeof memory});
+    problem.a = NULL;
+    problem.stride_a = 0; /* one for all */
+    assert_not_padded(&problem, &wants_aligned, wanted, nowhere);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_layout");
@@ -191,6 +254,8 @@ int main(void)
     tcase_add_test(tests, what_is_there_already_has_no_part);
     tcase_add_test(tests, gaps_are_taken_out_for_kernels_that_they_matter_to);
     tcase_add_test(tests, a_span_ends_where_it_ends);
+    tcase_add_loop_test(tests, rows_are_further_apart_where_that_spares_workspace, 0, 2);
+    tcase_add_test(tests, rows_stay_as_they_came_where_that_is_as_well);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -86,6 +86,34 @@ START_TEST(max_batch_and_rows_bound_a_stack)
 }
 END_TEST
 
+/* Every second one an attention; the keys are the same. */
+START_TEST(attentions_of_one_kind_are_one_launch)
+{
+    static const struct attention_kernel attends = {.name = "grouping"};
+    struct item *first[DEVICE_GROUPS], *items[6];
+    const uint32_t busy = begin(first, _i);
+    for (uint32_t i = 0; i < 6; i++) {
+        struct work *work = &(items[i] = add_stacking(SIMULATED_DONE, 1, _i))->work;
+        if (i % 2 == 0) {
+            work->kernel = NULL;
+            work->attends = &attends;
+            work->attention = (struct attention_problem){
+                .batch = 1, .heads = 1 + i, .kv_heads = 1, .sq = 1 + i, .skv = 9, .d = 8, .dv = 8};
+        }
+        push(items[i]);
+    }
+    end_all(first, busy);
+    for (int i = 0; i < 6; i++)
+        wait_until_ended(items[i]);
+    ck_assert_uint_eq(atomic_load(&stage.device->launches), busy + 2);
+    stop();
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
+        ck_assert_uint_eq(items[i]->work.batch, 3);
+    }
+}
+END_TEST
+
 START_TEST(a_failed_stack_fails_its_works_only)
 {
     struct item *first[DEVICE_GROUPS], *items[6];
@@ -158,6 +186,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, those_of_one_stack_are_one_launch, 0, 2);
     tcase_add_loop_test(tests, max_batch_and_rows_bound_a_stack, 0, 2);
+    tcase_add_loop_test(tests, attentions_of_one_kind_are_one_launch, 0, 2);
     tcase_add_loop_test(tests, a_failed_stack_fails_its_works_only, 0, 2);
     tcase_add_test(tests, a_deadline_in_a_stack_is_its_own_work_s_alone);
     tcase_add_test(tests, a_lost_device_fails_stacks_that_run_and_wait);

@@ -414,6 +414,87 @@ START_TEST(nobody_waits_for_what_has_ended)
 }
 END_TEST
 
+START_TEST(who_leaves_is_not_woken)
+{
+    struct jobs *jobs = jobs_create(&limits);
+    struct sleeper sleepers[3];
+    char id[JOB_ID_TEXT + 1];
+    struct job *job = accept_job(jobs, 1, id);
+    for (int i = 0; i < 3; i++) {
+        sleepers[i] = (struct sleeper){.waiter = {.until_ns = UINT64_MAX, .wake = wake_sleeper}};
+        ck_assert(jobs_wait(jobs, id, "t", &sleepers[i].waiter));
+    }
+    ck_assert(jobs_unwait(jobs, &sleepers[_i].waiter));
+    ck_assert(!jobs_unwait(jobs, &sleepers[_i].waiter));
+    finish_well(job, START);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(sleepers[i].woken, i != _i);
+        ck_assert(!jobs_unwait(jobs, &sleepers[i].waiter));
+    }
+    ck_assert(!jobs_wait(jobs, id, "t", &sleepers[0].waiter));
+    ck_assert(!jobs_unwait(jobs, &sleepers[0].waiter));
+    jobs_destroy(jobs);
+}
+END_TEST
+
+static const uint64_t SECOND = 1000000000, MILLISECOND = 1000000;
+
+/* One job finishes and is deleted every so often, until the rates are settled. */
+static uint64_t finish_steadily(struct jobs *jobs, uint64_t every_ms)
+{
+    uint64_t now_ns = START;
+    struct job_view view;
+    char id[JOB_ID_TEXT + 1];
+    jobs_sample(jobs, now_ns);
+    for (int i = 0; i < 60; i++) {
+        struct job *job = accept_job(jobs, 1, id);
+        now_ns += every_ms * MILLISECOND;
+        finish_well(job, now_ns);
+        ck_assert_int_eq(jobs_delete(jobs, id, "t", now_ns, &view, NULL), GEMMD_OK);
+        jobs_sample(jobs, now_ns);
+    }
+    return now_ns;
+}
+
+START_TEST(a_result_takes_as_long_as_those_before_it)
+{
+    struct jobs *jobs = jobs_create(&limits);
+    char ids[MAX_JOBS][JOB_ID_TEXT + 1];
+    struct job *job[MAX_JOBS];
+    finish_steadily(jobs, 2600);
+    for (int i = 0; i < MAX_JOBS; i++)
+        job[i] = accept_job(jobs, 1, ids[i]);
+    static const uint32_t seconds[MAX_JOBS] = {3, 6, 8, 11}; /* multiples of 2.6, rounded up */
+    for (int i = 0; i < MAX_JOBS; i++)
+        ck_assert_uint_eq(jobs_result_wait_s(jobs, ids[i]), seconds[i]);
+    finish_well(job[0], START);
+    ck_assert_uint_eq(jobs_result_wait_s(jobs, ids[0]), 1);
+    ck_assert_uint_eq(jobs_result_wait_s(jobs, ids[1]), 3);
+    ck_assert_uint_eq(jobs_result_wait_s(jobs, "nonsense"), 1);
+    for (int i = 1; i < MAX_JOBS; i++)
+        finish_well(job[i], START);
+    jobs_destroy(jobs);
+}
+END_TEST
+
+START_TEST(a_place_comes_free_by_the_next_end_or_expiry)
+{
+    const struct jobs_limits patient = {
+        .max_jobs = MAX_JOBS, .max_bytes = MAX_BYTES, .ttl_ns = 5 * SECOND};
+    struct jobs *jobs = jobs_create(&patient);
+    char id[JOB_ID_TEXT + 1];
+    const uint64_t now_ns = finish_steadily(jobs, 6500);
+    struct job *unfinished = accept_job(jobs, 1, id);
+    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns), 7);
+    finish_well(accept_job(jobs, 1, id), now_ns);
+    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns), 5);
+    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns + SECOND + 1), 4);
+    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns + 9 * SECOND), 1);
+    finish_well(unfinished, now_ns);
+    jobs_destroy(jobs);
+}
+END_TEST
+
 /* --- Many threads: clients make, wait for, read and delete jobs; one thread computes them; one
  * lets them expire. */
 
@@ -598,6 +679,9 @@ int main(void)
     tcase_add_test(tcase, deleting_what_is_done_removes_it);
     tcase_add_test(tcase, waiters_are_woken_by_what_comes_first);
     tcase_add_test(tcase, nobody_waits_for_what_has_ended);
+    tcase_add_loop_test(tcase, who_leaves_is_not_woken, 0, 3);
+    tcase_add_test(tcase, a_result_takes_as_long_as_those_before_it);
+    tcase_add_test(tcase, a_place_comes_free_by_the_next_end_or_expiry);
     tcase_add_test(tcase, threads_lose_nothing);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

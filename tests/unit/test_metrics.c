@@ -105,6 +105,8 @@ START_TEST(shards_are_added_up)
     }
     metrics_device_error(metrics_shard(metrics, 2));
     metrics_client_gone(metrics_shard(metrics, 0));
+    metrics_early_copy(metrics_shard(metrics, 0), 4096);
+    metrics_early_copy(metrics_shard(metrics, 2), 100);
     metrics_connection_refused(metrics_shard(metrics, 1));
     char *text = expose_text(metrics);
     assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"bf16\",code=\"200\"}", "3");
@@ -122,6 +124,7 @@ START_TEST(shards_are_added_up)
     assert_sample(text, "gemmd_device_busy_seconds_total", "4.500000000");
     assert_sample(text, "gemmd_device_errors_total", "1");
     assert_sample(text, "gemmd_client_gone_total", "1");
+    assert_sample(text, "gemmd_early_copy_bytes_total", "4196");
     free(text);
     metrics_destroy(metrics);
 }

@@ -240,22 +240,33 @@ END_TEST
 START_TEST(answers_are_exact)
 {
     const uint64_t dims[] = {2, 3};
-    struct tensor tensor;
-    char out[OIP_ANSWER_HEAD_MAX];
-    ck_assert(tensor_init(&tensor, GEMMD_BF16, dims, 2, NULL));
-    struct oip_answer answer = {"gemm_bf16", "a\"b", "C", &tensor, true};
+    struct tensor halves, doubles;
+    struct json_text json;
+    char out[OIP_ANSWER_TEXT_MAX];
+    ck_assert(tensor_init(&halves, GEMMD_BF16, dims, 2, NULL));
+    ck_assert(tensor_init(&doubles, GEMMD_F64, dims, 2, NULL));
     static const char binary[] =
         "{\"model_name\":\"gemm_bf16\",\"model_version\":\"1\",\"id\":\"a\\\"b\",\"outputs\":[{"
         "\"name\":\"C\",\"datatype\":\"BF16\",\"shape\":[2,3],\"parameters\":{\"binary_data_size\":"
         "12}}]}";
-    ck_assert_uint_eq(oip_answer_head(&answer, out), sizeof binary - 1);
+    json_text_start(&json, out, sizeof out);
+    oip_answer_begin(&json, "gemm_bf16", "a\"b");
+    oip_answer_output(&json, &(struct oip_answer_output){"C", &halves, true});
+    ck_assert_uint_eq(oip_answer_end(&json), sizeof binary - 1);
     ck_assert_str_eq(out, binary);
 
-    ck_assert(tensor_init(&tensor, GEMMD_F64, dims, 2, NULL));
-    answer = (struct oip_answer){"linear.W", "", "Y", &tensor, false};
-    static const char text[] = "{\"model_name\":\"linear.W\",\"model_version\":\"1\",\"outputs\":[{"
-                               "\"name\":\"Y\",\"datatype\":\"FP64\",\"shape\":[2,3],\"data\":[";
-    ck_assert_uint_eq(oip_answer_head(&answer, out), sizeof text - 1);
+    static const char text[] =
+        "{\"model_name\":\"linear.W\",\"model_version\":\"1\",\"outputs\":[{"
+        "\"name\":\"Y\",\"datatype\":\"FP64\",\"shape\":[2,3],\"data\":[1,2]},{"
+        "\"name\":\"Z\",\"datatype\":\"BF16\",\"shape\":[2,3],\"parameters\":{\"binary_data_size\":"
+        "12}}]}";
+    json_text_start(&json, out, sizeof out);
+    oip_answer_begin(&json, "linear.W", "");
+    oip_answer_output(&json, &(struct oip_answer_output){"Y", &doubles, false});
+    json_text_raw(&json, "1,2");
+    oip_answer_numbers_end(&json);
+    oip_answer_output(&json, &(struct oip_answer_output){"Z", &halves, true});
+    ck_assert_uint_eq(oip_answer_end(&json), sizeof text - 1);
     ck_assert_str_eq(out, text);
 }
 END_TEST
@@ -263,17 +274,21 @@ END_TEST
 /* The longest of everything fits, whatever its characters need. */
 START_TEST(any_answer_has_room)
 {
-    char id[OIP_ID_MAX + 1], model[7 + 128 + 1], out[OIP_ANSWER_HEAD_MAX];
-    uint64_t dims[TENSOR_MAX_RANK];
+    char id[OIP_ID_MAX + 1], model[7 + 128 + 1], out[OIP_ANSWER_TEXT_MAX];
+    struct json_text json;
     memset(id, '\x01', OIP_ID_MAX);
     id[OIP_ID_MAX] = '\0';
     memset(model, 'W', sizeof model - 1);
     model[sizeof model - 1] = '\0';
     struct tensor tensor = {.dtype = GEMMD_F32, .rank = TENSOR_MAX_RANK, .bytes = UINT64_MAX};
     for (uint32_t i = 0; i < TENSOR_MAX_RANK; i++)
-        tensor.dims[i] = dims[i] = UINT64_MAX;
-    const struct oip_answer answer = {model, id, "C", &tensor, true};
-    ck_assert_uint_gt(oip_answer_head(&answer, out), 0);
+        tensor.dims[i] = UINT64_MAX;
+    json_text_start(&json, out, sizeof out);
+    oip_answer_begin(&json, model, id);
+    oip_answer_output(&json, &(struct oip_answer_output){"LSE", &tensor, true});
+    oip_answer_output(&json, &(struct oip_answer_output){"LSE", &tensor, false});
+    oip_answer_numbers_end(&json);
+    ck_assert_uint_gt(oip_answer_end(&json), 0);
 }
 END_TEST
 
@@ -289,6 +304,9 @@ START_TEST(datatypes_have_the_protocols_names)
     ck_assert_str_eq(oip_datatype(dtype), names[dtype]);
     ck_assert_str_eq(oip_config_datatype(dtype), config);
     ck_assert_uint_eq(oip_datatype_has_json(dtype), dtype != GEMMD_F16 && dtype != GEMMD_BF16);
+    for (int other = 0; other < GEMMD_DTYPE_COUNT; other++)
+        ck_assert_int_eq(oip_datatype_names(names[other], dtype), other == _i);
+    ck_assert_int_eq(oip_datatype_names("UINT16", dtype), dtype == GEMMD_BF16);
 }
 END_TEST
 

@@ -295,6 +295,52 @@ START_TEST(at_random_each_comes_once)
 }
 END_TEST
 
+/* Of a million operations for each of `units`, by its lengths. */
+static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
+{
+    static const struct attention_kernel attends = {.name = "grouping"};
+    struct work *work = make(number, 1);
+    work->kernel = NULL;
+    work->attends = &attends;
+    work->attention = (struct attention_problem){.batch = 1,
+                                                 .heads = 1,
+                                                 .kv_heads = 1,
+                                                 .sq = 500,
+                                                 .skv = 1000 * units / (d + 1),
+                                                 .d = d,
+                                                 .dv = 1};
+    work->stack_rows = 10;
+    return work;
+}
+
+/* Though their keys are the same. */
+START_TEST(attentions_and_products_are_apart)
+{
+    push(make(0, 1));
+    push(make_attention(1, 1, 1));
+    push(make_attention(2, 3, 1));
+    push(make(3, 1));
+    push(make_attention(4, 1, 2));
+    push(make_attention(5, 3, 1));
+    ck_assert_str_eq(pop(plenty), "0 3");
+    ck_assert_str_eq(pop(plenty), "1 4");
+    ck_assert_str_eq(pop(plenty), "2 5");
+    ck_assert_str_eq(pop(plenty), "");
+}
+END_TEST
+
+START_TEST(a_group_of_attentions_is_bounded_by_its_work)
+{
+    static const uint64_t units[] = {4, 5, 2, 1, 10, 1};
+    for (uint32_t i = 0; i < 6; i++)
+        push(make_attention(i, 1, units[i]));
+    ck_assert_str_eq(pop(plenty), "0 1");
+    ck_assert_str_eq(pop(plenty), "2 3");
+    ck_assert_str_eq(pop(plenty), "4");
+    ck_assert_str_eq(pop(plenty), "5");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("queue_stacks");
@@ -313,6 +359,8 @@ int main(void)
     tcase_add_test(tests, company_counts_as_a_turn);
     tcase_add_test(tests, one_without_a_shelf_runs_all_the_same);
     tcase_add_test(tests, those_that_wait_fail_together);
+    tcase_add_test(tests, attentions_and_products_are_apart);
+    tcase_add_test(tests, a_group_of_attentions_is_bounded_by_its_work);
     tcase_add_test(tests, at_random_each_comes_once);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -68,7 +68,7 @@ static void start_on(struct simulated_device *device)
     stage.device = device;
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
-    stage.dispatch = dispatch_start(&stage.device->base, stage.queue,
+    stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
                                     metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }

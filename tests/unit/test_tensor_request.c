@@ -266,6 +266,18 @@ START_TEST(raw_bodies_need_a_shape)
 }
 END_TEST
 
+START_TEST(raw_bodies_have_a_length_before_they_are_there)
+{
+    struct tensor_request request;
+    uint64_t bytes;
+    ck_assert_int_eq(set_all(&request, "dtype=f64&shape=3,5"), GEMMD_OK);
+    ck_assert(tensor_request_raw_bytes(&request, &bytes));
+    ck_assert_uint_eq(bytes, 120);
+    ck_assert_int_eq(set_all(&request, "dtype=f64&shape=2147483647,2147483647,8"), GEMMD_OK);
+    ck_assert(!tensor_request_raw_bytes(&request, &bytes));
+}
+END_TEST
+
 int main(void)
 {
     const int format_count = sizeof formats / sizeof formats[0];
@@ -280,6 +292,7 @@ int main(void)
     tcase_add_test(tests, two_tensors_are_one_too_many);
     tcase_add_test(tests, column_major_arrays_say_so);
     tcase_add_test(tests, raw_bodies_need_a_shape);
+    tcase_add_test(tests, raw_bodies_have_a_length_before_they_are_there);
     Suite *suite = suite_create("tensor_request");
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -1,7 +1,8 @@
 /*
  * gemmd.h - libgemmd, the client of a gemmd daemon.
  *
- * A client holds the connections to one daemon. A request is one product on its way:
+ * A client holds the connections to one daemon. A request is one product, or one attention, on its
+ * way:
  *
  *     struct gemmd_error_info error;
  *     struct gemmd_client *client = gemmd_client_new(NULL, &error);
@@ -39,10 +40,11 @@
  * Time. Every duration is in milliseconds of a monotonic clock. No wait is endless: what is left
  * of a request's total time travels with it to the daemon, which drops work that nobody waits for.
  *
- * Repeats. A product is safe to repeat. A request that was refused for a while (429, 503) or lost
- * its connection is sent again, `retries` times at most and within its total time, after the
- * daemon's Retry-After and a random delay between 0 and min(5 s, 50 ms * 2^repeats). A connection
- * that the daemon closed while it was idle is replaced at once, which is no repeat.
+ * Repeats. A product or an attention is safe to repeat. A request that was refused for a while
+ * (429, 503) or lost its connection is sent again, `retries` times at most and within its total
+ * time, after the daemon's Retry-After and a random delay between 0 and min(5 s, 50 ms *
+ * 2^repeats). A connection that the daemon closed while it was idle is replaced at once, which is
+ * no repeat.
  *
  * Growth. Structures that callers allocate begin with their `size`; the ..._init functions set
  * it. A later version may append fields whose zero means what happens today. A structure larger
@@ -207,7 +209,7 @@ struct gemmd_result {
     void *data;     /* the caller's buffer, or a new one (aligned to 64) for gemmd_free() */
     uint64_t bytes; /* of the result */
     enum gemmd_dtype dtype;
-    uint32_t rank; /* 2: m, n; 3: batch, m, n */
+    uint32_t rank; /* of a product 2: m, n; 3: batch, m, n. Of an attention 4 */
     uint64_t dims[8];
     char kernel[32];     /* that ran */
     uint32_t batch;      /* how many requests shared its launch */
@@ -220,6 +222,9 @@ struct gemmd_result {
     char job[64];      /* the id of the job that was handed in, or "" */
     char etag[72];     /* of a resident tensor: put, stored, fetched or looked at */
     enum gemmd_put put;
+    float *lse; /* of an attention, if it was asked for: the caller's buffer, or a new one as `data`
+                   is; else NULL */
+    uint64_t lse_bytes;
 };
 
 /* Zeroes the structure; `size` is sizeof(struct gemmd_result). */
@@ -233,6 +238,67 @@ GEMMD_API void gemmd_result_init(struct gemmd_result *result, size_t size);
  * _OUT_OF_MEMORY with http_status 0 where the library could not allocate. */
 GEMMD_API enum gemmd_error gemmd_gemm(struct gemmd_client *client, const struct gemmd_gemm *gemm,
                                       struct gemmd_result *result, struct gemmd_error_info *error);
+
+/* ---- Attention ------------------------------------------------------------------------------- */
+
+enum gemmd_layout {
+    GEMMD_LAYOUT_BHSD, /* batch, heads, sequence, head size */
+    GEMMD_LAYOUT_BSHD  /* batch, sequence, heads, head size */
+};
+
+#define GEMMD_WINDOW_NONE (-1)
+#define GEMMD_SCALE_DEFAULT 1e300 /* 1/sqrt(d); no scale that the daemon takes */
+
+/* O = softmax(scale * Q * K^T + mask) * V for each head of each entry of a batch. Tensors are
+ * contiguous, in the order of dimensions that `layout` says. Head h of Q uses head
+ * h / (heads / kv_heads) of K and V. */
+struct gemmd_attention {
+    size_t size;
+    uint64_t batch;           /* default 1 */
+    uint64_t heads, kv_heads; /* heads is a multiple of kv_heads; kv_heads 0: as heads */
+    uint64_t sq, skv;         /* lengths of Q, of K and V; skv 0: as sq */
+    uint64_t d, dv;           /* head sizes of Q and K, of V and O; dv 0: as d */
+    enum gemmd_layout layout;
+    enum gemmd_dtype dtype;          /* of Q, K, V and O; default GEMMD_F16 */
+    int32_t causal;                  /* 1: query i sees no key right of i + skv - sq */
+    int64_t window;                  /* w: it sees no key left of i + skv - sq - w; default
+                                        GEMMD_WINDOW_NONE */
+    double scale;                    /* default GEMMD_SCALE_DEFAULT */
+    double softcap;                  /* c: scores become c * tanh(score / c); default 0: none */
+    const int32_t *lens_q;           /* borrowed until the request is done, as all that follow; the
+                                        valid length of each entry of Q; the rest of O is zeros */
+    const int32_t *lens_kv;          /* the same of K and V; both or neither. NULL: sq and skv */
+    const void *q, *k, *v;           /* the operands */
+    const char *k_tensor, *v_tensor; /* names of resident tensors that are K and V; `k` and `v` are
+                                        then NULL */
+    void *o;          /* where O goes, as Q with head size dv. NULL: the library allocates it */
+    uint64_t o_bytes; /* room in `o` */
+    int32_t with_lse; /* 1: the logarithm of the sum of exp(score) of each row is wanted too,
+                         batch x heads x sq whatever the layout */
+    float *lse;       /* where that goes. NULL: the library allocates it */
+    uint64_t lse_bytes;
+    uint32_t priority; /* this and what follows as in struct gemmd_gemm; default 4 */
+    uint32_t timeout_ms;
+    const char *kernel;
+    const char *request_id;
+    void *user;
+    int32_t job;
+};
+
+/* Fills in the defaults; `size` is sizeof(struct gemmd_attention). */
+GEMMD_API void gemmd_attention_init(struct gemmd_attention *attention, size_t size);
+
+/* Computes an attention and waits for it; all is as with gemmd_gemm(). `result` may be NULL if
+ * attention->o is given, and attention->lse if that is wanted. A job's lse comes with its result,
+ * from gemmd_job_result(). */
+GEMMD_API enum gemmd_error gemmd_attention(struct gemmd_client *client,
+                                           const struct gemmd_attention *attention,
+                                           struct gemmd_result *result,
+                                           struct gemmd_error_info *error);
+/* Starts one, as gemmd_gemm_submit() does. */
+GEMMD_API struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
+                                                       const struct gemmd_attention *attention,
+                                                       struct gemmd_error_info *error);
 
 /* ---- Resident tensors ------------------------------------------------------------------------ */
 
@@ -342,10 +408,10 @@ GEMMD_API enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
-/* A product that was handed in (struct gemmd_gemm, `job`) and is computed whether or not its client
- * stays. Its `timeout_ms`, if not 0, is the deadline of the job. The result is kept until it is
- * cancelled away or expires. GEMMD_ERR_NOT_FOUND: there is no such job, or it is not this token's;
- * _GONE: it is expired. */
+/* A product or an attention that was handed in (`job` of its structure) and is computed whether or
+ * not its client stays. Its `timeout_ms`, if not 0, is the deadline of the job. The result is kept
+ * until it is cancelled away or expires. GEMMD_ERR_NOT_FOUND: there is no such job, or it is not
+ * this token's; _GONE: it is expired. */
 
 enum gemmd_job_state {
     GEMMD_JOB_UNKNOWN, /* one that this library does not know */

@@ -1,0 +1,142 @@
+#include "client/attention_query.h"
+#include "client/compute.h"
+#include "client/failure.h"
+#include "client/record.h"
+#include "client/schedule.h"
+
+void gemmd_attention_init(struct gemmd_attention *attention, size_t size)
+{
+    const struct gemmd_attention defaults = {
+        .batch = 1,
+        .dtype = GEMMD_F16,
+        .window = GEMMD_WINDOW_NONE,
+        .scale = GEMMD_SCALE_DEFAULT,
+        .priority = GEMM_PRIORITY_DEFAULT,
+    };
+    record_write(attention, size, &defaults, sizeof defaults);
+}
+
+static enum gemmd_error check_operands(const struct gemmd_attention *attention,
+                                       struct gemmd_error_info *error)
+{
+    enum gemmd_error code = compute_check_operand("k", attention->k, attention->k_tensor, error);
+    if (code == GEMMD_OK)
+        code = compute_check_operand("v", attention->v, attention->v_tensor, error);
+    if (code != GEMMD_OK)
+        return code;
+    if (attention->q == NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, "q", "q is NULL; it must be an operand");
+    if ((attention->lens_q == NULL) != (attention->lens_kv == NULL))
+        return failure_set(error, GEMMD_ERR_USAGE, attention->lens_q == NULL ? "lens_q" : "lens_kv",
+                           "one of lens_q and lens_kv is NULL; both or neither must be");
+    if (attention->lse != NULL && attention->with_lse == 0)
+        return failure_set(error, GEMMD_ERR_USAGE, "lse", "lse is given and with_lse is 0");
+    return GEMMD_OK;
+}
+
+static bool append(struct body *body, const struct attention_request *asked, const void *data,
+                   uint64_t heads, uint64_t length, uint64_t width)
+{
+    struct tensor tensor;
+    return data == NULL || (attention_request_tensor(asked, heads, length, width, &tensor) &&
+                            compute_append(body, data, tensor.dtype, tensor.dims, tensor.rank));
+}
+
+static bool append_lengths(struct body *body, const struct attention_request *asked,
+                           const int32_t *lengths)
+{
+    return lengths == NULL || compute_append(body, lengths, GEMMD_I32, &asked->batch, 1);
+}
+
+/* In the order of a raw body. */
+static enum gemmd_error write_body(struct gemmd_request *request,
+                                   const struct gemmd_attention *attention,
+                                   const struct attention_request *asked,
+                                   struct gemmd_error_info *error)
+{
+    struct body *body = &request->body;
+    body_init(body);
+    if (append_lengths(body, asked, attention->lens_q) &&
+        append_lengths(body, asked, attention->lens_kv) &&
+        append(body, asked, attention->q, asked->heads, asked->sq, asked->d) &&
+        append(body, asked, attention->k, asked->kv_heads, asked->skv, asked->d) &&
+        append(body, asked, attention->v, asked->kv_heads, asked->skv, asked->dv))
+        return GEMMD_OK;
+    return failure_set(error, GEMMD_ERR_USAGE, "sq", "the operands have more than 2^63 bytes");
+}
+
+static enum gemmd_error expect_result(struct gemmd_request *request,
+                                      const struct gemmd_attention *attention,
+                                      const struct attention_request *asked,
+                                      struct gemmd_error_info *error)
+{
+    struct tensor o, lse;
+    if (!attention_request_result(asked, &o, &lse))
+        return failure_set(error, GEMMD_ERR_USAGE, "sq", "the result has more than 2^63 bytes");
+    if (attention->lse != NULL && attention->lse_bytes < lse.bytes)
+        return failure_set(error, GEMMD_ERR_USAGE, "lse_bytes",
+                           "lse has %llu bytes and its buffer has room for %llu",
+                           (unsigned long long)lse.bytes, (unsigned long long)attention->lse_bytes);
+    if (attention->with_lse != 0) {
+        request->expected.lse_bytes = lse.bytes;
+        request->sink.lse =
+            (struct place){.data = (char *)attention->lse, .room = attention->lse_bytes};
+    }
+    return compute_expect(request, &o, attention->o, attention->o_bytes, "o_bytes", error);
+}
+
+struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
+                                             const struct gemmd_attention *given,
+                                             struct gemmd_error_info *error)
+{
+    struct gemmd_attention attention;
+    failure_clear(error);
+    gemmd_attention_init(&attention, sizeof attention);
+    if (!record_read(&attention, sizeof attention, given, given->size, GEMMD_ATTENTION_SIZE_0_1)) {
+        failure_set(error, GEMMD_ERR_USAGE, "size",
+                    "the attention is not described as in this library (%s); use "
+                    "gemmd_attention_init(&attention, sizeof attention)",
+                    gemmd_version());
+        return NULL;
+    }
+    const struct gemmd_call call = {
+        /* A job's deadline is not that of handing it in. */
+        .timeout_ms = attention.job != 0 ? 0 : attention.timeout_ms,
+        .request_id = attention.request_id,
+        .data = attention.o,
+        .bytes = attention.o_bytes,
+        .user = attention.user,
+    };
+    struct gemmd_request *request = request_new(
+        client, compute_operation(attention.job != 0, attention.with_lse != 0), &call, error);
+    if (request == NULL)
+        return NULL;
+    struct attention_request asked;
+    struct fault fault;
+    if (attention_query_write(&attention, request->target, sizeof request->target, &asked,
+                              &fault) != GEMMD_OK) {
+        failure_from_fault(error, &fault);
+        goto refused;
+    }
+    if (check_operands(&attention, error) != GEMMD_OK ||
+        write_body(request, &attention, &asked, error) != GEMMD_OK ||
+        expect_result(request, &attention, &asked, error) != GEMMD_OK)
+        goto refused;
+    schedule_submit(request);
+    return request;
+
+refused:
+    gemmd_request_free(request);
+    return NULL;
+}
+
+enum gemmd_error gemmd_attention(struct gemmd_client *client,
+                                 const struct gemmd_attention *attention,
+                                 struct gemmd_result *result, struct gemmd_error_info *error)
+{
+    struct gemmd_error_info local;
+    if (error == NULL)
+        error = &local;
+    struct gemmd_request *request = gemmd_attention_submit(client, attention, error);
+    return request_finish(request, result, error);
+}

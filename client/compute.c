@@ -1,0 +1,78 @@
+#include "client/compute.h"
+
+#include <string.h>
+
+#include "client/failure.h"
+#include "client/payload.h"
+#include "client/resource.h"
+#include "proto/size.h"
+
+enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struct answer *answer)
+{
+    if (resource_check_job(answer->job, NULL) != GEMMD_OK)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Location is missing or names no job");
+    request->expected.bytes = request->expected.lse_bytes = 0;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error accept_job(struct gemmd_request *request, const struct answer *answer)
+{
+    return answer->status == 202 ? compute_accept_taken(request, answer)
+                                 : payload_take_expected(request, answer);
+}
+
+const struct operation *compute_operation(bool job, bool tensors)
+{
+#define WAITED(kind)                                                                               \
+    {                                                                                              \
+        .method = "POST", .headers = kind, .sends = true, .statuses = {200},                       \
+        .time_parameter = "timeout_ms", .time_max_ms = INT32_MAX, .accept = payload_take_expected  \
+    }
+#define HANDED_IN(kind)                                                                            \
+    {                                                                                              \
+        .method = "POST", .headers = kind, .sends = true, .prefers_async = true,                   \
+        .statuses = {202, 200}, .accept = accept_job                                               \
+    }
+    static const struct operation operations[2][2] = {
+        {WAITED(HEADERS_SEND), WAITED(HEADERS_SEND_FOR_TENSORS)},
+        {HANDED_IN(HEADERS_SEND), HANDED_IN(HEADERS_SEND_FOR_TENSORS)},
+    };
+#undef WAITED
+#undef HANDED_IN
+    return &operations[job][tensors];
+}
+
+enum gemmd_error compute_check_operand(const char *name, const void *data, const char *tensor,
+                                       struct gemmd_error_info *error)
+{
+    if (data == NULL && tensor == NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, name, "%s is NULL; it must be an operand", name);
+    if (data != NULL && tensor != NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, name,
+                           "%s is given and %s_tensor too; one of them must be NULL", name, name);
+    return GEMMD_OK;
+}
+
+bool compute_append(struct body *body, const void *data, enum gemmd_dtype dtype,
+                    const uint64_t *dims, uint32_t rank)
+{
+    uint64_t bytes;
+    return size_tensor_bytes(dtype, dims, rank, &bytes) && body_append(body, data, bytes) &&
+           body->bytes <= INT64_MAX;
+}
+
+enum gemmd_error compute_expect(struct gemmd_request *request, const struct tensor *result,
+                                const void *buffer, uint64_t room, const char *name,
+                                struct gemmd_error_info *error)
+{
+    if (buffer != NULL && room < result->bytes)
+        return failure_set(error, GEMMD_ERR_USAGE, name,
+                           "the result has %llu bytes and its buffer has room for %llu",
+                           (unsigned long long)result->bytes, (unsigned long long)room);
+    request->expected.rank = result->rank;
+    memcpy(request->expected.dims, result->dims, result->rank * sizeof result->dims[0]);
+    request->expected.dtype = result->dtype;
+    request->expected.bytes = result->bytes;
+    return GEMMD_OK;
+}

@@ -1,0 +1,21 @@
+#include "client/gemmctl/resident.h"
+
+#include <string.h>
+
+const char *resident_name(const char *operand)
+{
+    static const char prefix[] = "tensor:";
+    bool is_resident = operand != NULL && strncmp(operand, prefix, sizeof prefix - 1) == 0;
+    return is_resident ? operand + sizeof prefix - 1 : NULL;
+}
+
+enum gemmd_error resident_look(struct gemmd_client *client, const char *name, struct tensor *tensor,
+                               struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
+    if (code == GEMMD_OK) /* the library passed the shape on, so it is right */
+        (void)tensor_init(tensor, result.dtype, result.dims, result.rank, NULL);
+    return code;
+}

@@ -1,0 +1,17 @@
+/*
+ * resident.h - operands that are on the daemon already, named tensor:NAME on the command line.
+ */
+#ifndef GEMMCTL_RESIDENT_H
+#define GEMMCTL_RESIDENT_H
+
+#include <gemmd/gemmd.h>
+
+#include "proto/tensor.h"
+
+/* The name in "tensor:NAME"; NULL if `operand`, which may be NULL, is none such. Borrowed. */
+const char *resident_name(const char *operand);
+/* Asks the daemon what it is: type and shape, without data. */
+enum gemmd_error resident_look(struct gemmd_client *client, const char *name, struct tensor *tensor,
+                               struct gemmd_error_info *error);
+
+#endif

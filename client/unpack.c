@@ -1,0 +1,149 @@
+#include "client/unpack.h"
+
+#include <string.h>
+
+#include "client/failure.h"
+#include "client/payload.h"
+#include "proto/safetensors.h"
+#include "proto/size.h"
+
+enum { LENGTH_BYTES = 8, TENSORS = 2 };
+
+void unpack_begin(struct sink *sink)
+{
+    sink->kind = SINK_TENSORS;
+    sink->wanted = 0;
+    memset(sink->parts, 0, sizeof sink->parts);
+}
+
+static enum gemmd_error refuse(struct gemmd_request *request, const char *reason)
+{
+    return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                       "the answer is not the safetensors file that was asked for: %s", reason);
+}
+
+/* Of length and header; 0 if the length is not there yet. */
+static uint64_t front_bytes(const struct transfer *transfer)
+{
+    uint64_t length = 0;
+    if (transfer->document_bytes < LENGTH_BYTES)
+        return 0;
+    memcpy(&length, transfer->document, LENGTH_BYTES);
+    return length < sizeof transfer->document ? LENGTH_BYTES + length : UINT64_MAX;
+}
+
+/* Appends to the document what is missing of the front. Returns how much that was. */
+static size_t collect(struct transfer *transfer, const char *data, size_t bytes, uint64_t front)
+{
+    size_t missing = (size_t)front - transfer->document_bytes;
+    size_t part = bytes < missing ? bytes : missing;
+    memcpy(transfer->document + transfer->document_bytes, data, part);
+    transfer->document_bytes += part;
+    return part;
+}
+
+/* The place of one of the file's tensors, with room for it. */
+static enum gemmd_error find_place(struct gemmd_request *request, const struct tensor *tensor,
+                                   bool is_lse, struct place **place)
+{
+    *place = is_lse ? &request->sink.lse : &request->sink.data;
+    if (is_lse && (tensor->dtype != GEMMD_F32 || (request->expected.lse_bytes > 0 &&
+                                                  tensor->bytes != request->expected.lse_bytes)))
+        return refuse(request, "lse has another type or size");
+    if (!is_lse &&
+        (tensor->dtype != request->expected.dtype || tensor->bytes != request->expected.bytes))
+        return refuse(request, "the result has another type or size");
+    return payload_make_room(request, *place, tensor->bytes);
+}
+
+/* The header is complete: where its tensors go. What they are was said by the answer's header. */
+static enum gemmd_error place_tensors(struct transfer *transfer)
+{
+    struct gemmd_request *request = transfer->request;
+    struct sink *sink = &request->sink;
+    struct safetensors_entry entries[TENSORS];
+    const struct answer *answer = &transfer->answer;
+    uint64_t total = transfer->document_bytes;
+    uint32_t count = 0, lse_count = 0;
+    struct fault fault = {.detail = ""};
+    if (!answer->has_length)
+        return refuse(request, "it has no Content-Length");
+    if (answer->length < total)
+        return refuse(request, "it ends in its header");
+    enum gemmd_error code =
+        safetensors_decode(transfer->document, answer->length, entries, TENSORS, &count, &fault);
+    if (code == GEMMD_ERR_OUT_OF_MEMORY)
+        return failure_set(&request->error, code, NULL, "%s", fault.detail);
+    if (code != GEMMD_OK)
+        return refuse(request, fault.detail);
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_lse = strcmp(entries[i].name, "lse") == 0;
+        struct place *place;
+        code = find_place(request, &entries[i].tensor, is_lse, &place);
+        if (code != GEMMD_OK)
+            return code;
+        lse_count += is_lse;
+        sink->parts[i].data = place->data;
+        sink->parts[i].bytes = entries[i].tensor.bytes;
+        sink->wanted += entries[i].tensor.bytes; /* no more than the whole file */
+    }
+    if (count - lse_count != 1)
+        return refuse(request, "it does not hold one result");
+    if (request->expected.lse_bytes > 0 && lse_count == 0)
+        return refuse(request, "lse is missing");
+    return GEMMD_OK;
+}
+
+static enum gemmd_error scatter(struct gemmd_request *request, const char *data, size_t bytes)
+{
+    struct sink *sink = &request->sink;
+    uint64_t begin = 0; /* of a part */
+    if (bytes > sink->wanted - sink->bytes)
+        return refuse(request, "it is longer than its tensors");
+    for (uint32_t i = 0; i < TENSORS && bytes > 0; i++) {
+        const uint64_t end = begin + sink->parts[i].bytes;
+        if (sink->bytes < end) {
+            const uint64_t offset = sink->bytes - begin, left = end - sink->bytes;
+            const size_t part = bytes < left ? bytes : (size_t)left;
+            memcpy(sink->parts[i].data + offset, data, part);
+            data += part;
+            bytes -= part;
+            sink->bytes += part;
+        }
+        begin = end;
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t bytes)
+{
+    struct gemmd_request *request = transfer->request;
+    if (request->sink.wanted == 0) {
+        const size_t length = transfer->document_bytes < LENGTH_BYTES
+                                  ? collect(transfer, data, bytes, LENGTH_BYTES)
+                                  : 0;
+        const uint64_t front = front_bytes(transfer);
+        if (front > sizeof transfer->document)
+            return refuse(request, "its header is too long");
+        if (front == 0)
+            return GEMMD_OK;
+        const size_t header = collect(transfer, data + length, bytes - length, front);
+        if (transfer->document_bytes < front)
+            return GEMMD_OK;
+        enum gemmd_error code = place_tensors(transfer);
+        if (code != GEMMD_OK)
+            return code;
+        data += length + header;
+        bytes -= length + header;
+    }
+    return scatter(request, data, bytes);
+}
+
+enum gemmd_error unpack_end(struct gemmd_request *request)
+{
+    if (request->sink.wanted == 0)
+        return refuse(request, "it ends in its header");
+    if (request->sink.bytes != request->sink.wanted)
+        return refuse(request, "it ends before its tensors do");
+    return GEMMD_OK;
+}

@@ -1,0 +1,53 @@
+#include "kernels/attention_grouped.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/key.h"
+
+enum { UNIT_FLOPS = 1000000 };
+
+uint32_t attention_group_units(const struct attention_problem *problem)
+{
+    const double units = ceil(attention_flops(problem) / UNIT_FLOPS);
+    return units < 1 ? 1 : units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
+}
+
+bool attention_can_group(const struct attention_kernel *kernel,
+                         const struct attention_problem *problem)
+{
+    uint64_t workspace_bytes;
+    return kernel->run_group != NULL && kernel->workspace_bytes(problem, &workspace_bytes) &&
+           workspace_bytes == 0 && attention_group_units(problem) <= kernel->group_units;
+}
+
+/* All that the attentions of a group have in common, for comparing and for hashing. */
+struct traits {
+    uint64_t words[2];
+};
+
+static struct traits traits_of(const struct attention_kernel *kernel,
+                               const struct attention_problem *p)
+{
+    const uint64_t masks =
+        (uint64_t)p->causal | (uint64_t)p->windowed << 1 | (uint64_t)(p->softcap > 0) << 2;
+    /* Head sizes are at most ATTENTION_WIDTH_MAX. */
+    return (struct traits){
+        {(uintptr_t)kernel, (uint64_t)p->dtype << 40 | p->d << 24 | p->dv << 8 | masks}};
+}
+
+bool attention_same_group(const struct attention_kernel *kernel,
+                          const struct attention_problem *problem,
+                          const struct attention_kernel *other_kernel,
+                          const struct attention_problem *other)
+{
+    const struct traits one = traits_of(kernel, problem), two = traits_of(other_kernel, other);
+    return memcmp(&one, &two, sizeof one) == 0;
+}
+
+uint64_t attention_group_key(const struct attention_kernel *kernel,
+                             const struct attention_problem *problem)
+{
+    const struct traits traits = traits_of(kernel, problem);
+    return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
+}

@@ -1,0 +1,88 @@
+#include "server/device/copy_in.h"
+
+#include "proto/dtype.h"
+
+/* Where a copy begins, unless an operand or a row begins there. */
+enum { STEP_ALIGNMENT = 4096 };
+
+/* What addresses are made of. */
+struct frame {
+    struct device_span there;
+    unsigned char *range;
+    const unsigned char *body;
+};
+
+static struct copy_in_operand *add(struct copy_in *plan, const struct frame *frame,
+                                   struct device_part part, const void *from)
+{
+    if (part.bytes == 0 || device_span_has(frame->there, from))
+        return NULL;
+    struct copy_in_operand *operand = &plan->operands[plan->count++];
+    *operand = (struct copy_in_operand){
+        .from = from,
+        .to = frame->range + part.offset,
+        .bytes = part.bytes,
+        .begin = frame->body != NULL ? (uint64_t)((const unsigned char *)from - frame->body) : 0,
+    };
+    return operand;
+}
+
+/* A or B, whose rows of `width` elements have to be `leading` apart and came without gaps, if they
+ * have somewhere to land. Sizes were checked when the layout was made. */
+static void add_matrix(struct copy_in *plan, const struct frame *frame, struct device_part part,
+                       struct device_part landing, const void *from, uint64_t width,
+                       uint64_t leading, uint32_t element_bytes)
+{
+    struct copy_in_operand *operand = add(plan, frame, part, from);
+    if (operand == NULL || landing.bytes == 0)
+        return;
+    operand->bytes = landing.bytes;
+    operand->landing = frame->range + landing.offset;
+    operand->element_bytes = element_bytes;
+    operand->row_bytes = width * element_bytes;
+    operand->to_pitch = leading * element_bytes;
+}
+
+void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
+                  const struct device_layout *layout, struct device_span there,
+                  unsigned char *range, const unsigned char *body)
+{
+    const struct gemm_problem *p = problem;
+    const struct frame frame = {there, range, body};
+    const uint32_t element_bytes = (uint32_t)dtype_size(p->dtype);
+    *plan = (struct copy_in){.lane = COPY_IN_NO_LANE};
+    add_matrix(plan, &frame, layout->a, layout->a_landing, p->a, p->transa ? p->m : p->k,
+               layout->problem.lda, element_bytes);
+    add_matrix(plan, &frame, layout->b, layout->b_landing, p->b, p->transb ? p->k : p->n,
+               layout->problem.ldb, element_bytes);
+    (void)add(plan, &frame, layout->bias, p->bias);
+    (void)add(plan, &frame, layout->c0, p->c0);
+}
+
+/* How many of the operand's bytes may be handed out by now. */
+static uint64_t ready_bytes(const struct copy_in_operand *operand, uint64_t landed)
+{
+    const uint64_t there = landed > operand->begin ? landed - operand->begin : 0;
+    const uint64_t unit = operand->row_bytes > 0 ? operand->row_bytes : STEP_ALIGNMENT;
+    return there >= operand->bytes ? operand->bytes : there / unit * unit;
+}
+
+bool copy_in_next(struct copy_in *plan, uint64_t landed, struct copy_in_piece *piece)
+{
+    for (uint32_t i = 0; i < plan->count; i++) {
+        struct copy_in_operand *operand = &plan->operands[i];
+        const uint64_t ready = ready_bytes(operand, landed);
+        if (ready <= operand->taken)
+            continue;
+        *piece = (struct copy_in_piece){operand, operand->taken, ready - operand->taken};
+        operand->taken = ready;
+        return true;
+    }
+    return false;
+}
+
+void copy_in_restart(struct copy_in *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++)
+        plan->operands[i].taken = 0;
+}

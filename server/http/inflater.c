@@ -1,0 +1,125 @@
+#include "server/http/inflater.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define ZLIB_CONST
+#include <zlib.h>
+
+enum { PIECE_BYTES = 16 * 1024, GZIP_FORMAT = 16 };
+
+struct inflater {
+    z_stream stream;
+    enum coding coding;
+    uint32_t max_ratio;
+    bool ended; /* in the format; with gzip another member may follow */
+    uint64_t in_bytes, out_bytes;
+};
+
+struct inflater *inflater_create(enum coding coding, uint32_t max_ratio)
+{
+    struct inflater *inflater = calloc(1, sizeof *inflater);
+    if (inflater == NULL)
+        return NULL;
+    inflater->coding = coding;
+    inflater->max_ratio = max_ratio;
+    if (inflateInit2(&inflater->stream, MAX_WBITS + (coding == CODING_GZIP ? GZIP_FORMAT : 0)) !=
+        Z_OK) {
+        free(inflater);
+        return NULL;
+    }
+    return inflater;
+}
+
+void inflater_destroy(struct inflater *inflater)
+{
+    if (inflater == NULL)
+        return;
+    inflateEnd(&inflater->stream);
+    free(inflater);
+}
+
+static enum gemmd_error explain(const struct inflater *inflater, int result, struct fault *fault)
+{
+    const char *name = coding_name(inflater->coding);
+    if (result == Z_MEM_ERROR)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
+    if (result == Z_NEED_DICT)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is compressed with a dictionary, which is not taken");
+    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the body is not %s: %s", name,
+                     inflater->stream.msg != NULL ? inflater->stream.msg : "it is damaged");
+}
+
+static enum gemmd_error check_ratio(const struct inflater *inflater, struct fault *fault)
+{
+    if (inflater->max_ratio == 0 || inflater->out_bytes <= INFLATER_FREE_BYTES ||
+        inflater->out_bytes / inflater->max_ratio < inflater->in_bytes)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "%" PRIu64 " bytes of the compressed body become %" PRIu64
+                     "; the limit is %" PRIu32 " times as many",
+                     inflater->in_bytes, inflater->out_bytes, inflater->max_ratio);
+}
+
+/* More bytes follow the format's end. */
+static enum gemmd_error begin_member(struct inflater *inflater, struct fault *fault)
+{
+    if (inflater->coding != CODING_GZIP)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body goes on after the end of its %s stream",
+                         coding_name(inflater->coding));
+    inflateReset(&inflater->stream);
+    inflater->ended = false;
+    return GEMMD_OK;
+}
+
+enum gemmd_error inflater_add(struct inflater *inflater, const void *bytes, uint64_t length,
+                              inflater_sink *sink, void *context, struct fault *fault)
+{
+    z_stream *stream = &inflater->stream;
+    unsigned char piece[PIECE_BYTES];
+    const unsigned char *at = bytes;
+    while (length > 0) {
+        if (inflater->ended && begin_member(inflater, fault) != GEMMD_OK)
+            return fault->code;
+        const uInt given = length > UINT32_MAX ? UINT32_MAX : (uInt)length;
+        stream->next_in = at;
+        stream->avail_in = given;
+        do {
+            stream->next_out = piece;
+            stream->avail_out = PIECE_BYTES;
+            const uInt before = stream->avail_in;
+            const int result = inflate(stream, Z_NO_FLUSH);
+            const uInt taken = before - stream->avail_in, made = PIECE_BYTES - stream->avail_out;
+            inflater->in_bytes += taken;
+            inflater->out_bytes += made;
+            /* Z_BUF_ERROR: it needs more bytes than there are. */
+            if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+                return explain(inflater, result, fault);
+            inflater->ended = result == Z_STREAM_END;
+            if (check_ratio(inflater, fault) != GEMMD_OK)
+                return fault->code;
+            if (made > 0 && !sink(context, piece, made))
+                return GEMMD_ERR_CANCELLED;
+        } while (!inflater->ended && stream->avail_out == 0);
+        at += given - stream->avail_in;
+        length -= given - stream->avail_in;
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error inflater_end(const struct inflater *inflater, struct fault *fault)
+{
+    return inflater->ended
+               ? GEMMD_OK
+               : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                           "the body ends in the middle of its %s stream, after %" PRIu64
+                           " bytes that make %" PRIu64,
+                           coding_name(inflater->coding), inflater->in_bytes, inflater->out_bytes);
+}
+
+uint64_t inflater_total_bytes(const struct inflater *inflater)
+{
+    return inflater->out_bytes;
+}

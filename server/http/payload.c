@@ -1,0 +1,146 @@
+#include "server/http/payload.h"
+
+#include <stdlib.h>
+#define ZLIB_CONST
+#include <zlib.h>
+
+#include "server/daemon.h"
+#include "server/http/coding.h"
+#include "server/http/request.h"
+
+enum {
+    LEAST_BYTES = 1024, /* of an answer that is compressed */
+    BLOCK_BYTES = 32 * 1024,
+    PIECE_BYTES = 256 * 1024, /* compressed in one turn, so that others come in between */
+    MEMORY_LEVEL = 8,
+    GZIP_FORMAT = 16
+};
+
+/* One that is compressed as it goes; the response owns it. */
+struct deflation {
+    struct request *request; /* it outlives the sending */
+    struct payload payload;
+    uint32_t part;  /* the one that is being read */
+    uint64_t taken; /* bytes of it */
+    uint64_t sent_bytes;
+    bool ended;
+    z_stream stream;
+};
+
+uint64_t payload_bytes(const struct payload *payload)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < payload->count; i++)
+        bytes += payload->parts[i].iov_len;
+    return bytes;
+}
+
+/* The next bytes to compress. */
+static void feed(struct deflation *deflation)
+{
+    const struct payload *payload = &deflation->payload;
+    while (deflation->part < payload->count) {
+        const struct MHD_IoVec *part = &payload->parts[deflation->part];
+        const uint64_t left = part->iov_len - deflation->taken;
+        if (left > 0) {
+            deflation->stream.next_in = (const unsigned char *)part->iov_base + deflation->taken;
+            deflation->stream.avail_in = left < PIECE_BYTES ? (uInt)left : PIECE_BYTES;
+            deflation->taken += deflation->stream.avail_in;
+            return;
+        }
+        deflation->part++;
+        deflation->taken = 0;
+    }
+}
+
+static ssize_t read_deflated(void *cls, uint64_t position, char *out, size_t room)
+{
+    struct deflation *deflation = cls;
+    z_stream *stream = &deflation->stream;
+    (void)position;
+    if (deflation->ended)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    stream->next_out = (unsigned char *)out;
+    stream->avail_out = room < UINT32_MAX ? (uInt)room : UINT32_MAX;
+    const uInt given = stream->avail_out;
+    while (stream->avail_out == given && !deflation->ended) {
+        if (stream->avail_in == 0)
+            feed(deflation);
+        const int result = deflate(stream, stream->avail_in == 0 ? Z_FINISH : Z_NO_FLUSH);
+        if (result == Z_STREAM_ERROR)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        deflation->ended = result == Z_STREAM_END;
+    }
+    deflation->sent_bytes += given - stream->avail_out;
+    deflation->request->response_bytes = deflation->sent_bytes;
+    return (ssize_t)(given - stream->avail_out);
+}
+
+static void payload_sent(const struct payload *payload)
+{
+    if (payload->sent != NULL)
+        payload->sent(payload->context);
+}
+
+static void end_deflation(void *cls)
+{
+    struct deflation *deflation = cls;
+    deflateEnd(&deflation->stream);
+    payload_sent(&deflation->payload);
+    free(deflation);
+}
+
+static struct MHD_Response *deflated(struct request *request, const struct payload *payload,
+                                     enum coding coding)
+{
+    const int format = MAX_WBITS + (coding == CODING_GZIP ? GZIP_FORMAT : 0);
+    struct deflation *deflation = calloc(1, sizeof *deflation);
+    if (deflation == NULL)
+        return NULL;
+    deflation->request = request;
+    deflation->payload = *payload;
+    if (deflateInit2(&deflation->stream, Z_BEST_SPEED, Z_DEFLATED, format, MEMORY_LEVEL,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(deflation);
+        return NULL;
+    }
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_deflated, deflation, end_deflation);
+    if (response == NULL) {
+        deflateEnd(&deflation->stream);
+        free(deflation);
+        return NULL;
+    }
+    MHD_add_response_header(response, "Content-Encoding", coding_name(coding));
+    return response;
+}
+
+static struct MHD_Response *as_it_is(const struct payload *payload)
+{
+    /* MHD only reads, but the parameter is not const. */
+    union {
+        const void *in;
+        void *out;
+    } memory = {.in = payload->parts[0].iov_base};
+    if (payload->count > 1)
+        return MHD_create_response_from_iovec(payload->parts, payload->count, payload->sent,
+                                              payload->context);
+    if (payload->sent == NULL)
+        return MHD_create_response_from_buffer(payload->parts[0].iov_len, memory.out,
+                                               MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_buffer_with_free_callback_cls(
+        payload->parts[0].iov_len, memory.out, payload->sent, payload->context);
+}
+
+struct MHD_Response *payload_response(struct request *request, const struct payload *payload)
+{
+    const bool eligible =
+        request->daemon->config.compress_answers && payload_bytes(payload) >= LEAST_BYTES;
+    const enum coding coding =
+        eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;
+    struct MHD_Response *response =
+        coding == CODING_IDENTITY ? as_it_is(payload) : deflated(request, payload, coding);
+    if (response != NULL && eligible)
+        MHD_add_response_header(response, "Vary", "Accept-Encoding");
+    return response;
+}

@@ -1,0 +1,43 @@
+"""The daemon against its own description: what /openapi.json says is taken is taken or refused as
+it says, and every answer looks as it says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daemon import PATIENCE_S
+
+# The same requests in every run. What a valid body is depends on the parameters, which a schema
+# cannot say: that a valid one is accepted is for the other tests.
+CONFIG = f"""
+seed = 1
+workers = 1
+request-timeout = {PATIENCE_S}
+
+[checks]
+positive_data_acceptance.enabled = false
+not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501]
+
+[generation]
+deterministic = true
+max-examples = 3
+database = "none"
+"""
+METHODS = ("get", "put", "post", "delete")
+
+
+@pytest.mark.slow
+def test_answers_are_as_described(start, tmp_path):
+    daemon = start()
+    paths = daemon.session.get(f"{daemon.url}/openapi.json", timeout=PATIENCE_S).json()["paths"]
+    operations = sum(method in METHODS for path in paths.values() for method in path)
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    run = subprocess.run(
+        [Path(sys.executable).with_name("st"), "--no-color", "run", f"{daemon.url}/openapi.json",
+         "--phases", "coverage,fuzzing"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
+    assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
+    # All but the document's own.
+    assert f"Tested: {operations - 1}\n" in run.stdout, run.stdout[-8000:]

@@ -1,0 +1,149 @@
+/* kernels/attention_grouped.c: which attentions may share a launch, and how much work they are. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "kernels/attention_grouped.h"
+
+static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+static bool some_workspace(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 64;
+    return true;
+}
+
+static enum gemmd_error run_group(struct gemm_context *context,
+                                  const struct attention_problem *const problems[], uint32_t count)
+{
+    (void)context;
+    (void)problems;
+    (void)count;
+    return GEMMD_OK;
+}
+
+static const struct attention_kernel kernel = {
+    .workspace_bytes = no_workspace, .run_group = run_group, .group_units = 10};
+
+static struct attention_problem problem_case(void)
+{
+    return (struct attention_problem){.dtype = GEMMD_F16,
+                                      .batch = 1,
+                                      .heads = 4,
+                                      .kv_heads = 2,
+                                      .sq = 100,
+                                      .skv = 200,
+                                      .d = 10,
+                                      .dv = 20,
+                                      .scale = 1};
+}
+
+static bool in_one_group(const struct attention_problem *one, const struct attention_problem *two)
+{
+    const bool same = attention_same_group(&kernel, one, &kernel, two);
+    ck_assert_int_eq(attention_same_group(&kernel, two, &kernel, one), same);
+    ck_assert_int_eq(attention_group_key(&kernel, one) == attention_group_key(&kernel, two), same);
+    return same;
+}
+
+START_TEST(what_a_kernel_is_compiled_for_is_the_same)
+{
+    const struct attention_problem one = problem_case();
+    struct attention_problem others[] = {one, one, one, one, one, one};
+    others[0].dtype = GEMMD_BF16;
+    others[1].d = 11;
+    others[2].dv = 21;
+    others[3].causal = true;
+    others[4].windowed = true;
+    others[5].softcap = 1;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert_msg(!in_one_group(&one, &others[i]), "number %zu", i);
+    struct attention_problem turned = one;
+    turned.d = one.dv;
+    turned.dv = one.d;
+    ck_assert(!in_one_group(&one, &turned));
+}
+END_TEST
+
+START_TEST(all_else_may_differ)
+{
+    struct attention_problem one = problem_case(), two = problem_case();
+    static const int32_t lens[3] = {1, 2, 3};
+    one.windowed = two.windowed = true;
+    one.softcap = 2;
+    two.softcap = 3;
+    two.window = 7;
+    two.batch = 3;
+    two.heads = two.kv_heads = 5;
+    two.sq = 1;
+    two.skv = 1000;
+    two.scale = -2;
+    two.lens_q = two.lens_kv = lens;
+    two.q_strides.row = 99;
+    ck_assert(in_one_group(&one, &two));
+}
+END_TEST
+
+START_TEST(kernels_are_apart)
+{
+    const struct attention_problem one = problem_case();
+    const struct attention_kernel other = kernel;
+    ck_assert(!attention_same_group(&kernel, &one, &other, &one));
+    ck_assert_uint_ne(attention_group_key(&kernel, &one), attention_group_key(&other, &one));
+}
+END_TEST
+
+START_TEST(the_work_is_bounded)
+{
+    struct attention_problem p = problem_case(); /* 2 * 4 * 100 * 200 * 30 operations */
+    ck_assert_uint_eq(attention_group_units(&p), 5);
+    ck_assert(attention_can_group(&kernel, &p));
+    p.batch = 2;
+    ck_assert_uint_eq(attention_group_units(&p), 10);
+    ck_assert(attention_can_group(&kernel, &p));
+    p.batch = 3;
+    ck_assert(!attention_can_group(&kernel, &p));
+    p = problem_case();
+    p.sq = p.skv = 1; /* hardly any, but not none */
+    ck_assert_uint_eq(attention_group_units(&p), 1);
+    p.causal = true;
+    p.sq = 2;
+    ck_assert_uint_eq(attention_group_units(&p), 1);
+    p.sq = p.skv = GEMM_DIM_MAX;
+    p.causal = false;
+    ck_assert_uint_eq(attention_group_units(&p), UINT32_MAX);
+}
+END_TEST
+
+START_TEST(a_kernel_without_groups_has_none)
+{
+    const struct attention_problem p = problem_case();
+    struct attention_kernel alone = kernel, hungry = kernel;
+    alone.run_group = NULL;
+    hungry.workspace_bytes = some_workspace;
+    ck_assert(!attention_can_group(&alone, &p));
+    ck_assert(!attention_can_group(&hungry, &p));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("attention_grouped");
+    TCase *tests = tcase_create("attention_grouped");
+    tcase_add_test(tests, what_a_kernel_is_compiled_for_is_the_same);
+    tcase_add_test(tests, all_else_may_differ);
+    tcase_add_test(tests, kernels_are_apart);
+    tcase_add_test(tests, the_work_is_bounded);
+    tcase_add_test(tests, a_kernel_without_groups_has_none);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

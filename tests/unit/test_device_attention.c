@@ -1,0 +1,147 @@
+/* Attentions on the CPU's device: those of a chain are one launch, with the bytes of each alone. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/device/device.h"
+
+enum { WORKS = 5, D = 16, WIDEST = 6 * 70 * D };
+
+static struct device *device;
+static struct work works[WORKS];
+static float operands[WIDEST], results[WORKS][WIDEST];
+
+static void setup(void)
+{
+    const struct device_options options = {
+        .backend = GEMM_BACKEND_CPU, .cpu_threads = 2, .memory_bytes = 64 << 20};
+    struct fault fault = {0};
+    ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
+    device_enter(device);
+    for (int i = 0; i < WIDEST; i++)
+        operands[i] = (float)(i * 37 % 101) / 50 - 1;
+}
+
+static void teardown(void)
+{
+    device_close(device);
+}
+
+/* Work i as part of a chain; `kernel` is a name, or "auto". */
+static void make(const char *kernel)
+{
+    const struct gemm_device about = device_gemm(device);
+    for (uint64_t i = 0; i < WORKS; i++) {
+        const uint64_t heads = 1 + i, length = 10 + 15 * i;
+        struct work *work = &works[i];
+        *work = (struct work){.next = i + 1 < WORKS ? &works[i + 1] : NULL};
+        work->attention = (struct attention_problem){.dtype = GEMMD_F32,
+                                                     .batch = 1,
+                                                     .heads = heads,
+                                                     .kv_heads = 1,
+                                                     .sq = length,
+                                                     .skv = length,
+                                                     .d = D,
+                                                     .dv = D,
+                                                     .causal = true,
+                                                     .scale = 0.25f,
+                                                     .q = operands,
+                                                     .k = operands,
+                                                     .v = operands,
+                                                     .o = results[i]};
+        struct attention_problem *p = &work->attention;
+        p->q_strides = p->o_strides = attention_strides(ATTENTION_BHSD, heads, length, D);
+        p->k_strides = p->v_strides = attention_strides(ATTENTION_BHSD, 1, length, D);
+        ck_assert_int_eq(attention_select(&about, kernel, p, &work->attends, &work->fault),
+                         GEMMD_OK);
+        ck_assert(device_plan_attention(device, work));
+    }
+}
+
+START_TEST(a_chain_is_one_group)
+{
+    static float together[WORKS][WIDEST];
+    make("auto");
+    for (int i = 0; i < WORKS; i++) {
+        ck_assert_uint_ne(works[i].stack_key, 0);
+        ck_assert_uint_eq(works[i].stack_key, works[0].stack_key);
+        ck_assert(work_same_stack(&works[0], &works[i]));
+        ck_assert_uint_gt(works[i].stack_rows, 0);
+        ck_assert_uint_eq(works[i].device_bytes, 0);
+        ck_assert(!works[i].shares);
+    }
+    device_submit(device, works);
+    ck_assert_ptr_eq(device_poll(device), works);
+    memcpy(together, results, sizeof results);
+    const uint64_t kernel_ns = works[0].kernel_ns;
+    for (int i = 0; i < WORKS; i++) {
+        ck_assert_int_eq(works[i].status, GEMMD_OK);
+        ck_assert_uint_eq(works[i].batch, WORKS);
+        ck_assert_uint_eq(works[i].kernel_ns, kernel_ns);
+        memset(results[i], 0xff, sizeof results[i]);
+        works[i].next = NULL;
+        device_submit(device, &works[i]);
+        ck_assert_ptr_eq(device_poll(device), &works[i]);
+        ck_assert_uint_eq(works[i].batch, 1);
+        const struct attention_problem *p = &works[i].attention;
+        ck_assert_msg(memcmp(together[i], results[i], p->heads * p->sq * D * sizeof(float)) == 0,
+                      "work %d has other bytes alone", i);
+    }
+}
+END_TEST
+
+static enum gemmd_error failing_group(struct gemm_context *context,
+                                      const struct attention_problem *const problems[],
+                                      uint32_t count)
+{
+    (void)context;
+    (void)problems;
+    (void)count;
+    return GEMMD_ERR_INTERNAL;
+}
+
+START_TEST(a_group_that_fails_fails_all_in_it)
+{
+    make("auto");
+    struct attention_kernel failing = *works[0].attends;
+    failing.name = "failing";
+    failing.run_group = failing_group;
+    for (int i = 0; i < WORKS; i++)
+        works[i].attends = &failing;
+    device_submit(device, works);
+    ck_assert_ptr_eq(device_poll(device), works);
+    for (int i = 0; i < WORKS; i++) {
+        ck_assert_int_eq(works[i].status, GEMMD_ERR_INTERNAL);
+        ck_assert_ptr_nonnull(strstr(works[i].fault.detail, "failing"));
+    }
+}
+END_TEST
+
+/* It has a workspace, which is reserved for each. */
+START_TEST(the_naive_kernel_takes_one_at_a_time)
+{
+    make("naive");
+    for (int i = 0; i < WORKS; i++) {
+        ck_assert_uint_eq(works[i].stack_key, 0);
+        ck_assert_uint_eq(works[i].stack_rows, 0);
+        ck_assert_uint_gt(works[i].device_bytes, 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_attention");
+    TCase *tests = tcase_create("device_attention");
+    tcase_set_timeout(tests, 240);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, a_chain_is_one_group);
+    tcase_add_test(tests, a_group_that_fails_fails_all_in_it);
+    tcase_add_test(tests, the_naive_kernel_takes_one_at_a_time);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
