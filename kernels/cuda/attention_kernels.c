@@ -1,6 +1,9 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention_flash_mma.h"
 #include "kernels/cuda/attention_tiled.h"
+#include "kernels/cuda/sm90/attention_wgmma.h"
 
 extern const struct attention_kernel attention_cuda_tiled;
 
@@ -26,8 +29,14 @@ static const struct attention_kernel naive = {
     .run = run_naive,
 };
 
-const struct attention_kernel *const attention_cuda_kernels[] = {&attention_cuda_tiled, &naive,
-                                                                 NULL};
+const struct attention_kernel *const attention_cuda_kernels[] = {
+    &attention_cuda_decode,
+    &attention_cuda_wgmma,
+    &attention_cuda_flash_mma,
+    &attention_cuda_tiled,
+    &naive,
+    NULL,
+};
 
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
 {
@@ -36,5 +45,11 @@ enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
         code = attention_tiled_prepare_f16(context->shared_bytes);
     if (code == GEMMD_OK)
         code = attention_tiled_prepare_bf16(context->shared_bytes);
+    if (code == GEMMD_OK)
+        code = attention_decode_prepare();
+    if (code == GEMMD_OK)
+        code = attention_flash_mma_prepare();
+    if (code == GEMMD_OK && context->sm90.encode != NULL)
+        code = cuda_error_code((int)attention_wgmma_prepare());
     return code;
 }

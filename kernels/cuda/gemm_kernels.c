@@ -228,9 +228,9 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     if (code == GEMMD_OK)
         code = create_grouped(context, fault);
     if (code == GEMMD_OK)
-        code = prepare_kernels(context, fault);
-    if (code == GEMMD_OK)
         code = open_sm90(context, fault);
+    if (code == GEMMD_OK)
+        code = prepare_kernels(context, fault);
     if (code != GEMMD_OK) {
         destroy(&context->base);
         return code;

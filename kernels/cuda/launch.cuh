@@ -23,6 +23,42 @@ static enum gemmd_error launch_with_memory(void (*kernel)(Parameters...), dim3 g
     return cuda_error_code(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
+/* The same for a kernel that calls earlier_kernels_wait before it touches memory: it may start
+ * while the one before it still runs. */
+template <typename... Parameters, typename... Arguments>
+static enum gemmd_error launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                                          size_t shared_bytes, cudaStream_t stream,
+                                          const Arguments &...arguments)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cuda_error_code(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+/* Waits until the kernels before this one have ended and their writes are seen; from the second on
+ * blocks of the next kernel may start where this one leaves room. GPUs before sm_90 run kernels one
+ * after another. */
+static __device__ __forceinline__ void earlier_kernels_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void later_kernels_allow()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 template <typename... Parameters, typename... Arguments>
 static enum gemmd_error launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                cudaStream_t stream, const Arguments &...arguments)

@@ -90,6 +90,20 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
     }
 }
 
+/* ---- named barriers, 0 ... 15; 0 is __syncthreads ---- */
+
+/* Waits until `threads` threads, of whole warps, have come here or to barrier_arrive. */
+__device__ __forceinline__ void barrier_sync(uint32_t barrier, uint32_t threads)
+{
+    asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/* Counts as one of them and goes on. */
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t threads)
+{
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /* ---- clusters ---- */
 
 __device__ __forceinline__ uint32_t cluster_block_rank()
@@ -106,7 +120,7 @@ __device__ __forceinline__ void cluster_sync()
                      : "memory");
 }
 
-/* ---- bulk tensor copies (TMA); boxes of 3-dimensional tensors, innermost coordinate first ---- */
+/* ---- bulk tensor copies (TMA); boxes of 3 or 4 dimensions, innermost coordinate first ---- */
 
 __device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap *map)
 {
@@ -120,6 +134,17 @@ __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensor
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
                  "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/* The same of a 4-dimensional tensor. */
+__device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap *map,
+                                            uint32_t barrier, int32_t x, int32_t y, int32_t z,
+                                            int32_t w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
 }
 

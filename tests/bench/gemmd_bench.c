@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/bench/attention.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
 #include "tests/bench/served.h"
@@ -11,9 +12,11 @@
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|served|error|ladder [OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|served|error|ladder [OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
+        "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
+        "with that in their name; --variants, --seconds, --check-only, --out).\n"
         "served: times products as the daemon computes them, operands laid out included\n"
         "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, bf16, fused, f32out, odd, odd32;\n"
         "--seconds, --out).\n"
@@ -118,6 +121,17 @@ int main(int argc, char **argv)
         ladder.shapes = options.shapes;
         ladder.out = options.out;
         return bench_ladder(&ladder);
+    }
+    if (strcmp(command, "attention") == 0) {
+        const struct attention_options attention = {
+            .seconds = options.seconds,
+            .dtypes = options.dtypes != NULL ? options.dtypes : "bf16,f16",
+            .kernels = options.variants,
+            .cells = options.shapes,
+            .out = options.out,
+            .check_only = options.check_only,
+        };
+        return bench_attention(&attention);
     }
     if (strcmp(command, "kernels") != 0) {
         usage(stderr);

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm|attention_\w*_kernel")
+SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm|attention_wgmma|"
+                     r"attention_\w*_kernel")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,8 @@ def test_serving_kernels_stay_in_registers(cuobjdump):
     kernels = dict(re.findall(r"Function (\S+):\s+(REG:.*)", usage))
     serving = {name: used for name, used in kernels.items() if SERVING.search(name)}
     assert len(serving) > 20
-    assert any("attention_tiled" in name for name in serving)
+    for attention in ("tiled", "wgmma", "flash_mma", "decode"):
+        assert any(f"attention_{attention}" in name for name in serving), attention
     spilled = [f"{name}: {used}" for name, used in serving.items()
                if not re.search(r"STACK:0 .*LOCAL:0 ", used)]
     assert not spilled, "\n".join(spilled)
@@ -47,7 +49,7 @@ def test_hopper_kernels_use_hopper_instructions(cuobjdump):
     listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_90a").stdout
     functions = listing.split("Function : ")[1:]
     hopper = {function.split(None, 1)[0]: function for function in functions
-              if "sm90_gemm" in function.split(None, 1)[0]}
+              if re.search("sm90_gemm|attention_wgmma", function.split(None, 1)[0])}
     assert hopper
     without = [name for name, code in hopper.items() if not re.search(r"\b[HIQ]GMMA\b", code)]
     assert not without, "\n".join(without)
@@ -56,6 +58,7 @@ def test_hopper_kernels_use_hopper_instructions(cuobjdump):
 def test_sm_80_kernels_use_tensor_cores(cuobjdump):
     listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_80").stdout
     kernels = [function for function in listing.split("Function : ")[1:]
-               if "tensor_core_kernel" in function.split(None, 1)[0]]
+               if re.search("tensor_core_kernel|flash_mma_kernel|attention_decode.*split",
+                            function.split(None, 1)[0])]
     assert kernels
     assert all("HMMA.16816" in code and "LDSM" in code and "LDGSTS" in code for code in kernels)

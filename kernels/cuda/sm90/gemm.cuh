@@ -44,6 +44,7 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm90/arguments.h"
 #include "kernels/cuda/sm90/epilogue.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 
 namespace sm90
@@ -104,23 +105,6 @@ struct config {
     static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
     static_assert(YK || (TILE_N / CLUSTER_M) % 64 == 0, "MN-major boxes are 64 wide");
     static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
-};
-
-/* Position in the ring: the stage, and the parity of its current use. */
-template <uint32_t STAGES> struct ring {
-    uint32_t stage, parity;
-
-    __device__ __forceinline__ explicit ring(uint32_t uses)
-        : stage(uses % STAGES), parity(uses / STAGES & 1)
-    {
-    }
-    __device__ __forceinline__ void advance()
-    {
-        if (++stage == STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
 };
 
 /* Where tile `index` of the walk lies, in tiles of a whole cluster. */

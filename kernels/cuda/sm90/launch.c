@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/cuda/sm90/tensor_map.h"
+
 /* As enum sm90::element of wgmma.cuh. */
 enum { BF16, F16, I8, TF32, F32 };
 
@@ -20,11 +22,6 @@ static const struct {
 
 enum { PARTS = 3 }; /* of an f32 number */
 
-typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                                    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                                    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
 /* A matrix as the copy engine sees it: `lines` lines of `width` elements, `batch` times. */
 struct view {
     const void *data;
@@ -39,18 +36,16 @@ static cudaError_t encode(const struct sm90_device *device, const struct view *v
                           CUtensorMap *map)
 {
     const uint64_t stride = view->batch > 1 ? view->stride : view->leading;
-    const cuuint64_t dims[3] = {view->width, view->lines, view->batch};
-    const cuuint64_t strides[2] = {view->leading * view->element_bytes,
-                                   stride * view->element_bytes};
-    const cuuint32_t box[3] = {view->box_width, view->box_lines, 1};
-    const cuuint32_t steps[3] = {1, 1, 1};
-    encode_function function;
-    memcpy(&function, &device->encode, sizeof function);
-    const CUresult result =
-        function(map, view->type, 3, (void *)(uintptr_t)view->data, dims, strides, box, steps,
-                 CU_TENSOR_MAP_INTERLEAVE_NONE, view->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+    const struct tensor_map_view whole = {
+        .data = view->data,
+        .type = view->type,
+        .dimensions = 3,
+        .dims = {view->width, view->lines, view->batch},
+        .stride_bytes = {view->leading * view->element_bytes, stride * view->element_bytes},
+        .box = {view->box_width, view->box_lines, 1},
+        .swizzle = view->swizzle,
+    };
+    return tensor_map_encode(device, &whole, map);
 }
 
 cudaError_t sm90_device_open(struct sm90_device *device)

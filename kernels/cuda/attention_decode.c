@@ -1,0 +1,42 @@
+#include "kernels/cuda/attention_decode.h"
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_arguments.h"
+#include "proto/size.h"
+
+static uint64_t splits_of(const struct attention_problem *p)
+{
+    return (p->skv + ATTENTION_DECODE_SPLIT_KEYS - 1) / ATTENTION_DECODE_SPLIT_KEYS;
+}
+
+static bool takes(const struct attention_problem *p)
+{
+    const uint64_t rows_max = ATTENTION_DECODE_ROWS_MAX;
+    if (!attention_problem_offered(p) || (p->dtype != GEMMD_F16 && p->dtype != GEMMD_BF16) ||
+        !attention_arguments_fit(p) || p->sq > rows_max ||
+        p->sq * (p->heads / p->kv_heads) > rows_max)
+        return false;
+    const uint64_t splits = splits_of(p);
+    return p->batch * p->kv_heads <= INT32_MAX / (splits > rows_max ? splits : rows_max);
+}
+
+static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
+{
+    uint64_t rows;
+    return size_mul(p->batch * p->heads, p->sq, &rows) && size_mul(rows, splits_of(p), &rows) &&
+           size_mul(rows, (p->dv + 2) * sizeof(float), out);
+}
+
+static enum gemmd_error run(struct gemm_context *context, const struct attention_problem *problem,
+                            void *workspace)
+{
+    return attention_decode_launch(cuda_context_of(context)->stream, problem, workspace);
+}
+
+const struct attention_kernel attention_cuda_decode = {
+    .name = "decode",
+    .description = "few queries and many keys: keys in splits of a fixed size, combined in order",
+    .takes = takes,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

@@ -1,0 +1,34 @@
+#include "kernels/cuda/attention_flash_mma.h"
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_arguments.h"
+
+static bool takes(const struct attention_problem *p)
+{
+    const uint64_t rows_min = 64; /* of a tile */
+    return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
+           attention_arguments_fit(p) &&
+           p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
+}
+
+static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
+{
+    (void)p;
+    *out = 0;
+    return true;
+}
+
+static enum gemmd_error run(struct gemm_context *context, const struct attention_problem *problem,
+                            void *workspace)
+{
+    (void)workspace;
+    return attention_flash_mma_launch(cuda_context_of(context)->stream, problem);
+}
+
+const struct attention_kernel attention_cuda_flash_mma = {
+    .name = "flash_mma",
+    .description = "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 on",
+    .takes = takes,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

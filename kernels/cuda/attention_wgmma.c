@@ -1,0 +1,35 @@
+/* attention_wgmma.cuh as one kernel for any problem of f16 and bf16 whose rows are aligned. */
+#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/context.h"
+
+static bool takes(const struct attention_problem *problem)
+{
+    return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
+}
+
+static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = ATTENTION_WGMMA_WORKSPACE_BYTES;
+    return true;
+}
+
+static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
+                            void *workspace)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    if (context->sm90.encode == NULL)
+        return GEMMD_ERR_INTERNAL;
+    return cuda_error_code((int)attention_wgmma_enqueue(
+        &context->sm90, attention_wgmma_choose(problem), problem, workspace, context->stream));
+}
+
+const struct attention_kernel attention_cuda_wgmma = {
+    .name = "flash_wgmma",
+    .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
+    .compute_capability = 90,
+    .takes = takes,
+    .workspace_bytes = workspace_bytes,
+    .run = run,
+};

@@ -1,0 +1,492 @@
+/*
+ * attention_wgmma.cuh - attention of sm_90a: copy engine, mbarriers, wgmma, softmax in the shadow
+ * of the products.
+ *
+ * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS
+ * warpgroups with 64 queries each. It walks over tiles of 64 * CONSUMERS queries of one head until
+ * none is left. Q of a tile stays in shared memory; tiles of TILE_N keys of K and V stream through
+ * a ring of SLOTS buffers, from the last keys that the tile sees to the first, in the order in
+ * which they are used: K, then K and V by turns (V of the keys that K was one step ahead of), then
+ * V. Tiles of keys that no query of the tile sees are not loaded, and only those at the edges are
+ * masked.
+ *
+ * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T comes from shared
+ * memory; its weights become the register operand of O += P V, since a fragment of sums and one of
+ * operands lie the same way. Two things keep the tensor core busy during the softmax:
+ *   - within a consumer, K's product of the next step is issued before V's of this one, and the
+ *     softmax of the next step runs while V's product does;
+ *   - consumers take turns in issuing products (named barriers), so that one's softmax falls
+ *     together with the other's products.
+ *
+ * Blocks are as many as multiprocessors. Where there are masks the tiles that see most keys come
+ * first and blocks take the next as they get ready, from a counter in memory; else in turn. Heads
+ * are walked in sections whose K and V fit in the L2.
+ *
+ * What a row gets depends on its head's Q, K and V, the lengths and the kernel only: the steps over
+ * keys begin at multiples of TILE_N, whatever else is computed with it.
+ *
+ * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
+ * warp specialisation, ping-pong, products overlapped with softmax.
+ */
+#ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_CUH
+#define KERNELS_CUDA_SM90_ATTENTION_WGMMA_CUH
+
+#include "kernels/cuda/attention_rows.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/sm90/ring.cuh"
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace sm90
+{
+
+using flash::lengths;
+using flash::softmax_row;
+using flash::span;
+
+template <element E> struct storage {
+    using type = __nv_bfloat16;
+};
+template <> struct storage<F16> {
+    using type = __half;
+};
+
+template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_, bool TURNS_>
+struct attention_config {
+    static constexpr element E = E_;
+    static constexpr int WIDTH = WIDTH_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
+    static constexpr bool TURNS = TURNS_; /* whether consumers take turns */
+    using Element = typename storage<E>::type;
+
+    static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
+    /* Registers of a thread, of the 64 Ki of a multiprocessor. */
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 24 : 32;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : 160;
+
+    static constexpr int BOXES = (WIDTH + 63) / 64; /* of 128 bytes width */
+    static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
+                              Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
+    static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
+    static constexpr uint32_t SCHEDULED = 2; /* tiles that are known ahead */
+    static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 16 * SCHEDULED;
+    /* 1024: what aligning the start can cost. */
+    static constexpr uint32_t OTHER_BYTES = 1024 + CONSUMERS * Q_BYTES + BARRIER_BYTES;
+    static constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's */
+    static constexpr uint32_t SLOTS_THAT_FIT = (SHARED_BYTES_MAX - OTHER_BYTES) / (SLOT_BYTES + 16);
+    static constexpr uint32_t SLOTS = SLOTS_THAT_FIT < 8 ? SLOTS_THAT_FIT : 8;
+    static constexpr uint32_t SHARED_BYTES = SLOTS * (SLOT_BYTES + 16) + OTHER_BYTES;
+
+    static_assert(SLOTS >= 3, "two are read while one is loaded");
+    static_assert(TILE_N % 16 == 0 && BOX_BYTES % 1024 == 0, "steps of k; swizzled boxes");
+};
+
+/* Shared memory: Q of each consumer, the slots of the ring, then barriers and scheduled tiles. */
+template <class C> struct attention_shared {
+    uint32_t base;
+
+    __device__ __forceinline__ uint32_t q(uint32_t consumer) const
+    {
+        return base + consumer * C::Q_BYTES;
+    }
+    __device__ __forceinline__ uint32_t slot(uint32_t i) const
+    {
+        return base + C::CONSUMERS * C::Q_BYTES + i * C::SLOT_BYTES;
+    }
+    __device__ __forceinline__ uint32_t full(uint32_t i) const
+    {
+        return slot(C::SLOTS) + 16 * i;
+    }
+    __device__ __forceinline__ uint32_t empty(uint32_t i) const
+    {
+        return full(i) + 8;
+    }
+    __device__ __forceinline__ uint32_t q_full(uint32_t consumer) const
+    {
+        return full(C::SLOTS) + 16 * consumer;
+    }
+    __device__ __forceinline__ uint32_t q_empty(uint32_t consumer) const
+    {
+        return q_full(consumer) + 8;
+    }
+    __device__ __forceinline__ uint32_t tile_full(uint32_t i) const
+    {
+        return q_full(C::CONSUMERS) + 16 * i;
+    }
+    __device__ __forceinline__ uint32_t tile_empty(uint32_t i) const
+    {
+        return tile_full(i) + 8;
+    }
+    __device__ __forceinline__ uint32_t tile(uint32_t i) const
+    {
+        return tile_full(C::SCHEDULED) + 16 * i;
+    }
+};
+
+/* ptx::mbarrier_wait with more patience: exact rows of V with infinities can keep a consumer for
+ * seconds. */
+__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t tries = 0;
+    while (!ptx::mbarrier_try_wait(barrier, parity)) {
+        if (++tries == 32 * ptx::WAIT_TRIES_MAX)
+            asm volatile("st.global.u32 [%0], %1;" ::"l"(0ull), "r"(tries) : "memory");
+    }
+}
+
+/* A tile of queries, and the tiles of keys that they see: first ... end - 1. */
+struct attention_tile {
+    uint32_t entry, head, row; /* row: the first query */
+    lengths n;
+    int32_t first, end;
+};
+
+/* Tile `index` of the walk: sections of heads; in each the tiles with most keys first, where there
+ * is a causal mask, and those of all its heads together. */
+template <class C>
+__device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmma_arguments &p,
+                                                            uint32_t index)
+{
+    const uint32_t heads = p.a.batch * p.a.heads, per_section = p.heads_at_once * p.tile_rows;
+    const uint32_t section = index / per_section, in_section = index - section * per_section;
+    const uint32_t first_head = section * p.heads_at_once;
+    const uint32_t count = min(p.heads_at_once, heads - first_head);
+    const uint32_t rank = in_section / count, number = first_head + in_section - rank * count;
+    attention_tile t;
+    t.entry = number / p.a.heads;
+    t.head = number - t.entry * p.a.heads;
+    t.row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
+    t.n = flash::lengths_of(p.a, t.entry);
+    t.first = t.end = 0;
+    if (t.row < t.n.sq) {
+        const span from = flash::span_of(p.a, t.n, t.row);
+        const span to = flash::span_of(p.a, t.n, min(t.row + C::TILE_M, t.n.sq) - 1);
+        if (to.end > from.first) {
+            t.first = from.first / C::TILE_N;
+            t.end = (to.end + C::TILE_N - 1) / C::TILE_N;
+        }
+    }
+    return t;
+}
+
+template <class C>
+__device__ __forceinline__ void load_tile(uint32_t to, uint32_t box_bytes, const CUtensorMap *map,
+                                          uint32_t barrier, uint32_t row, uint32_t head,
+                                          uint32_t entry)
+{
+#pragma unroll
+    for (int b = 0; b < C::BOXES; b++)
+        ptx::tensor_load(to + b * box_bytes, map, barrier, 64 * b, (int32_t)row, (int32_t)head,
+                         (int32_t)entry);
+}
+
+/* One thread: says which tiles come, and keeps the ring full. */
+template <class C>
+__device__ __forceinline__ void attention_produce(const attention_wgmma_arguments &p,
+                                                  const attention_shared<C> &s)
+{
+    ring<C::SLOTS> at(0);
+    ring<C::SCHEDULED> scheduled(0);
+    uint32_t q_parity = 0;
+    uint32_t index = blockIdx.x;
+    for (;;) {
+        wait(s.tile_empty(scheduled.stage), scheduled.parity ^ 1);
+        ptx::store_shared(s.tile(scheduled.stage), index);
+        ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
+        scheduled.advance();
+        if (index >= p.tiles)
+            break;
+        const attention_tile t = attention_tile_at<C>(p, index);
+        index = p.next != nullptr ? gridDim.x + atomicAdd(p.next, 1) : index + gridDim.x;
+        if (t.first == t.end)
+            continue;
+
+        const uint32_t kv_head = t.head / p.a.group;
+        const auto load = [&](const CUtensorMap *map, int32_t tile) {
+            wait(s.empty(at.stage), at.parity ^ 1);
+            ptx::mbarrier_arrive_expect(s.full(at.stage), C::SLOT_BYTES);
+            load_tile<C>(s.slot(at.stage), C::BOX_BYTES, map, s.full(at.stage),
+                         (uint32_t)tile * C::TILE_N, kv_head, t.entry);
+            at.advance();
+        };
+        load(&p.k, t.end - 1);
+        for (uint32_t c = 0; c < C::CONSUMERS; c++) {
+            wait(s.q_empty(c), q_parity ^ 1);
+            ptx::mbarrier_arrive_expect(s.q_full(c), C::Q_BYTES);
+            load_tile<C>(s.q(c), C::Q_BOX_BYTES, &p.q, s.q_full(c), t.row + 64 * c, t.head,
+                         t.entry);
+        }
+        q_parity ^= 1;
+        for (int32_t tile = t.end - 2; tile >= t.first; tile--) {
+            load(&p.k, tile);
+            load(&p.v, tile + 1);
+        }
+        load(&p.v, t.first);
+    }
+}
+
+/* Issues S = Q K^T of the slot's keys. */
+template <class C>
+__device__ __forceinline__ void multiply_keys(uint32_t q, uint32_t slot, float (&s)[C::TILE_N / 2])
+{
+    const uint64_t x = tile_descriptor<true, 128>(q), y = tile_descriptor<true, 128>(slot);
+#pragma unroll
+    for (int k = 0; k < C::WIDTH / 16; k++) {
+        const uint64_t in_box = k % 4 * descriptor_k_step<true>;
+        wgmma<C::E, true, true>(s, x + in_box + (k / 4 * C::Q_BOX_BYTES >> 4),
+                                y + in_box + (k / 4 * C::BOX_BYTES >> 4), k > 0);
+    }
+    wgmma_commit();
+}
+
+/* Issues O += P V of the slot's keys. */
+template <class C>
+__device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 16][4],
+                                                uint32_t slot, float (&o)[C::WIDTH / 2])
+{
+    const uint64_t y = tile_descriptor<false, 2 * C::TILE_N>(slot);
+#pragma unroll
+    for (int k = 0; k < C::TILE_N / 16; k++)
+        wgmma_registers<C::E>(o, p[k], y + k * descriptor_k_step<false>);
+    wgmma_commit();
+}
+
+template <class C>
+__device__ __forceinline__ void narrow_weights(const float (&s)[C::TILE_N / 2],
+                                               uint32_t (&p)[C::TILE_N / 16][4])
+{
+#pragma unroll
+    for (int k = 0; k < C::TILE_N / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            p[k][i] = flash::pack<typename C::Element>(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
+}
+
+/* Zeros in the slot's keys from `first` on, by each consumer for itself: what lies beyond an
+ * entry's length has no weight, but a NaN among it would reach the sums. */
+template <class C>
+__device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint32_t consumer)
+{
+    const uint32_t pieces = (C::TILE_N - first) * 8; /* of 16 bytes, in a box */
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % 128; i < C::BOXES * pieces; i += 128) {
+        const uint32_t box = i / pieces;
+        const uint32_t to = slot + box * C::BOX_BYTES + first * 128 + (i - box * pieces) * 16;
+        ptx::store_shared_2(to, 0, 0);
+        ptx::store_shared_2(to + 8, 0, 0);
+    }
+    ptx::fence_async_proxy();
+    ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+}
+
+/* One consumer's walk over the keys of a tile. */
+template <class C> struct attention_consumer {
+    const attention_wgmma_arguments &p;
+    const attention_shared<C> &shared;
+    const uint32_t consumer, lane, warp;
+    ring<C::SLOTS> at;
+    ring<C::SCHEDULED> scheduled;
+    uint32_t q_parity;
+
+    __device__ __forceinline__ attention_consumer(const attention_wgmma_arguments &arguments,
+                                                  const attention_shared<C> &memory,
+                                                  uint32_t number)
+        : p(arguments), shared(memory), consumer(number), lane(threadIdx.x % 32),
+          warp(threadIdx.x / 32 % 4), at(0), scheduled(0), q_parity(0)
+    {
+    }
+
+    __device__ __forceinline__ void arrive(uint32_t barrier) const
+    {
+        if (lane == 0)
+            ptx::mbarrier_arrive(barrier);
+    }
+
+    /* Before the first product of V in a tile: its keys are the tile's last. */
+    __device__ __forceinline__ void clear_beyond(const attention_tile &t) const
+    {
+        const uint32_t length = t.n.skv - (uint32_t)(t.end - 1) * C::TILE_N;
+        if (p.a.lens_q != nullptr && length < C::TILE_N)
+            clear_values<C>(shared.slot(at.stage), length, consumer);
+    }
+
+    /* Barrier 1 + i is consumer i's turn. */
+    __device__ __forceinline__ void take_turn() const
+    {
+        if constexpr (C::TURNS)
+            ptx::barrier_sync(1 + consumer, 256);
+    }
+    __device__ __forceinline__ void give_turn() const
+    {
+        if constexpr (C::TURNS)
+            ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
+    }
+
+    __device__ __forceinline__ uint32_t next_tile()
+    {
+        wait(shared.tile_full(scheduled.stage), scheduled.parity);
+        const uint32_t index = ptx::load_shared(shared.tile(scheduled.stage));
+        __syncwarp();
+        arrive(shared.tile_empty(scheduled.stage));
+        scheduled.advance();
+        return index;
+    }
+
+    /* Scores of general kind; then what rows `row` and `row` + 8 don't see is masked, if the tile
+     * of keys is not within those that `all` of the consumer's rows see. */
+    __device__ __forceinline__ void adjust(float (&s)[C::TILE_N / 2], int32_t tile,
+                                           const lengths &n, uint32_t row, const span &all) const
+    {
+        const int32_t from = tile * C::TILE_N;
+        if (p.a.general)
+            flash::score_all(p.a, s);
+        if (from < all.first || from + C::TILE_N > all.end) {
+            const int32_t origin = from + 2 * (int32_t)(lane % 4);
+            const span keys[2] = {flash::span_of(p.a, n, row), flash::span_of(p.a, n, row + 8)};
+            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
+            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
+        }
+    }
+
+    __device__ __forceinline__ void store(const attention_tile &t, uint32_t row,
+                                          const softmax_row (&state)[2],
+                                          const float (&o)[C::WIDTH / 2]) const
+    {
+        using Element = typename C::Element;
+        flash::finish<Element, 0>(p.a, t.n, t.entry, t.head, row, state[0], o);
+        flash::finish<Element, 1>(p.a, t.n, t.entry, t.head, row + 8, state[1], o);
+    }
+
+    __device__ __forceinline__ void compute(const attention_tile &t)
+    {
+        const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
+        softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
+        float o[C::WIDTH / 2];
+#pragma unroll
+        for (int j = 0; j < C::WIDTH / 2; j++)
+            o[j] = 0;
+        if (t.first == t.end) {
+            store(t, row, state, o);
+            return;
+        }
+
+        /* Keys that all of this consumer's rows see: rows beyond the last don't matter. */
+        const span low = flash::span_of(p.a, t.n, min(first_row, t.n.sq - 1));
+        const span high = flash::span_of(p.a, t.n, min(first_row + 63, t.n.sq - 1));
+        const span all = {high.first, low.end};
+        const uint32_t q = shared.q(consumer);
+        float s[C::TILE_N / 2];
+        uint32_t weights[C::TILE_N / 16][4];
+
+        wait(shared.q_full(consumer), q_parity);
+        wait(shared.full(at.stage), at.parity);
+        wgmma_fence();
+        multiply_keys<C>(q, shared.slot(at.stage), s);
+        wgmma_wait<0>();
+        pin(s);
+        arrive(shared.empty(at.stage));
+        at.advance();
+        int32_t tile = t.end - 1;
+        adjust(s, tile, t.n, row, all);
+        flash::softmax_step<0>(s, state[0], p.a.exponent_of_score);
+        flash::softmax_step<1>(s, state[1], p.a.exponent_of_score);
+        narrow_weights<C>(s, weights);
+
+#pragma unroll 1
+        for (tile--; tile >= t.first; tile--) {
+            wait(shared.full(at.stage), at.parity);
+            const uint32_t keys = at.stage;
+            at.advance();
+            take_turn();
+            wgmma_fence();
+            multiply_keys<C>(q, shared.slot(keys), s);
+            wait(shared.full(at.stage), at.parity);
+            if (tile == t.end - 2)
+                clear_beyond(t);
+            wgmma_fence();
+            multiply_values<C>(weights, shared.slot(at.stage), o);
+            give_turn();
+            wgmma_wait<1>();
+            pin(s);
+            arrive(shared.empty(keys));
+            adjust(s, tile, t.n, row, all);
+            const float factor[2] = {flash::softmax_step<0>(s, state[0], p.a.exponent_of_score),
+                                     flash::softmax_step<1>(s, state[1], p.a.exponent_of_score)};
+            wgmma_wait<0>();
+            pin(o);
+            pin(weights);
+            arrive(shared.empty(at.stage));
+            at.advance();
+#pragma unroll
+            for (int j = 0; j < C::WIDTH / 2; j++)
+                o[j] *= factor[j / 2 % 2];
+            narrow_weights<C>(s, weights);
+        }
+        arrive(shared.q_empty(consumer));
+        q_parity ^= 1;
+
+        wait(shared.full(at.stage), at.parity);
+        if (t.first == t.end - 1)
+            clear_beyond(t);
+        wgmma_fence();
+        multiply_values<C>(weights, shared.slot(at.stage), o);
+        wgmma_wait<0>();
+        pin(o);
+        arrive(shared.empty(at.stage));
+        at.advance();
+        store(t, row, state, o);
+    }
+
+    __device__ __forceinline__ void run()
+    {
+        if (consumer + 1 == C::CONSUMERS)
+            give_turn(); /* the first */
+        for (uint32_t index; (index = next_tile()) < p.tiles;)
+            compute(attention_tile_at<C>(p, index));
+        if (consumer == 0)
+            take_turn(); /* the last, which nobody needs */
+    }
+};
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    attention_wgmma(const __grid_constant__ attention_wgmma_arguments p)
+{
+    extern __shared__ unsigned char shared_memory[];
+    const attention_shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
+    /* The same for all threads of a warpgroup, and known to be so by the compiler. */
+    const uint32_t warpgroup = __shfl_sync(flash::WHOLE_WARP, threadIdx.x / 128, 0);
+    if (threadIdx.x == 0) {
+        ptx::tensor_map_prefetch(&p.q);
+        ptx::tensor_map_prefetch(&p.k);
+        ptx::tensor_map_prefetch(&p.v);
+        for (uint32_t i = 0; i < C::SLOTS; i++) {
+            ptx::mbarrier_init(s.full(i), 1);
+            ptx::mbarrier_init(s.empty(i), 4 * C::CONSUMERS); /* warps */
+        }
+        for (uint32_t i = 0; i < C::CONSUMERS; i++) {
+            ptx::mbarrier_init(s.q_full(i), 1);
+            ptx::mbarrier_init(s.q_empty(i), 4);
+        }
+        for (uint32_t i = 0; i < C::SCHEDULED; i++) {
+            ptx::mbarrier_init(s.tile_full(i), 1);
+            ptx::mbarrier_init(s.tile_empty(i), 4 * C::CONSUMERS);
+        }
+        ptx::mbarrier_init_fence();
+    }
+    __syncthreads();
+    ptx::later_kernels_allow();
+    ptx::earlier_kernels_wait();
+    if (warpgroup == 0) {
+        ptx::registers_give<C::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0)
+            attention_produce<C>(p, s);
+        __syncwarp();
+    } else {
+        ptx::registers_take<C::CONSUMER_REGISTERS>();
+        attention_consumer<C>(p, s, warpgroup - 1).run();
+    }
+}
+
+} // namespace sm90
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * attention_wgmma.h - attention on sm_90a: what kernels of attention_wgmma.cuh there are, which one
+ * a problem gets, and its launch.
+ *
+ * They take f16 and bf16, d and dv up to 256, and strides of Q, K and V that are multiples of 16
+ * bytes; those pointers must be too. O may have any. Heads wider than a kernel's are not its own;
+ * narrower ones are filled up with zeros on chip.
+ */
+#ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_H
+#define KERNELS_CUDA_SM90_ATTENTION_WGMMA_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/sm90/sm90.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a launch gets. Tiles are TILE_M queries of one head of one entry. */
+struct attention_wgmma_arguments {
+    CUtensorMap q, k, v;
+    struct attention_arguments a;
+    uint32_t tile_rows;     /* of a head */
+    uint32_t tiles;         /* of all heads of all entries */
+    uint32_t heads_at_once; /* whose K and V should stay in the L2 together */
+    uint32_t *next;         /* zero: blocks take tiles as they get ready; NULL: in turn */
+};
+
+/* One tile configuration of one type. */
+struct attention_wgmma_kernel {
+    const char *name; /* "bf16_d128_128x176" */
+    const void *function;
+    uint32_t width; /* of d and dv, at most */
+    uint32_t tile_m, tile_n, threads, shared_bytes;
+    bool full, masked; /* whether it is chosen for problems without and with a mask */
+};
+
+/* Ended by a NULL name; the narrow ones first. */
+extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
+
+#ifdef __cplusplus
+}
+#else
+
+/* Whether any kernel takes the problem; pointers are not looked at. */
+bool attention_wgmma_takes(const struct attention_problem *problem);
+
+/* The table of a type, or NULL. */
+const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
+
+/* The kernel of a problem that is taken. A function of type, widths and masks only, so that a
+ * row's sums are made in the same order in any company. */
+const struct attention_wgmma_kernel *
+attention_wgmma_choose(const struct attention_problem *problem);
+
+/* Bytes of the workspace. */
+enum { ATTENTION_WGMMA_WORKSPACE_BYTES = 256 };
+
+/* For the current device, before the first launch on it. */
+cudaError_t attention_wgmma_prepare(void);
+
+/* Enqueues the problem on a kernel that is wide enough for it. Fails if a pointer is not aligned.
+ */
+cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
+                                    const struct attention_wgmma_kernel *kernel,
+                                    const struct attention_problem *problem, void *workspace,
+                                    cudaStream_t stream);
+
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* The host's half of attention on sm_90a: from a problem to tensor maps, arguments and a grid. */
+#include "kernels/cuda/sm90/attention_wgmma.h"
+
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/sm90/tensor_map.h"
+
+/* Of the keys and values that run against each other, so that they stay in the L2 (50 MiB). */
+enum { SECTION_BYTES = 24 << 20, ALIGNMENT_ELEMENTS = 8, BOX_WIDTH = 64 };
+
+const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)
+{
+    return dtype == GEMMD_BF16  ? attention_wgmma_bf16
+           : dtype == GEMMD_F16 ? attention_wgmma_f16
+                                : NULL;
+}
+
+/* Whether rows start at multiples of 16 bytes; strides that nothing takes don't matter. */
+static bool aligned(const struct attention_strides *strides, uint64_t batch, uint64_t heads,
+                    uint64_t length)
+{
+    const uint64_t stride_max = UINT64_C(1) << 38; /* elements; the copy engine's is 2^40 bytes */
+    const struct attention_strides taken = {.batch = batch > 1 ? strides->batch : 0,
+                                            .head = heads > 1 ? strides->head : 0,
+                                            .row = length > 1 ? strides->row : 0};
+    return attention_aligned(&taken, ALIGNMENT_ELEMENTS) && taken.batch < stride_max &&
+           taken.head < stride_max && taken.row < stride_max && (batch == 1 || taken.batch > 0) &&
+           (heads == 1 || taken.head > 0) && (length == 1 || taken.row > 0);
+}
+
+bool attention_wgmma_takes(const struct attention_problem *p)
+{
+    return attention_problem_offered(p) && attention_wgmma_kernels(p->dtype) != NULL &&
+           attention_arguments_fit(p) && aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
+           aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
+           aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) &&
+           p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
+}
+
+const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attention_problem *p)
+{
+    const bool masked = p->causal || p->windowed;
+    const struct attention_wgmma_kernel *kernel = attention_wgmma_kernels(p->dtype);
+    while (kernel->name != NULL && (kernel->width < p->d || kernel->width < p->dv ||
+                                    !(masked ? kernel->masked : kernel->full)))
+        kernel++;
+    return kernel->name != NULL ? kernel : NULL;
+}
+
+cudaError_t attention_wgmma_prepare(void)
+{
+    const struct attention_wgmma_kernel *const tables[] = {attention_wgmma_bf16,
+                                                           attention_wgmma_f16};
+    cudaError_t error = cudaSuccess;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct attention_wgmma_kernel *kernel = tables[t];
+             kernel->name != NULL && error == cudaSuccess; kernel++)
+            error =
+                cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)kernel->shared_bytes);
+    return error;
+}
+
+/* [batch, heads, length, width] in boxes of 128 bytes by `rows`. */
+static cudaError_t encode(const struct sm90_device *device, enum gemmd_dtype dtype,
+                          const void *data, const struct attention_strides *strides, uint64_t batch,
+                          uint64_t heads, uint64_t length, uint64_t width, uint32_t rows,
+                          CUtensorMap *map)
+{
+    /* Strides that nothing takes still have to be some. */
+    const uint64_t any = 2 * BOX_WIDTH * ALIGNMENT_ELEMENTS, bytes = 2;
+    const struct tensor_map_view view = {
+        .data = data,
+        .type = dtype == GEMMD_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        .dimensions = 4,
+        .dims = {width, length, heads, batch},
+        .stride_bytes = {length > 1 ? strides->row * bytes : any,
+                         heads > 1 ? strides->head * bytes : any,
+                         batch > 1 ? strides->batch * bytes : any},
+        .box = {BOX_WIDTH, rows, 1, 1},
+        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    return tensor_map_encode(device, &view, map);
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* How many heads to walk together. Without a causal mask, each by itself: its tiles all take the
+ * same time. With one, as many as stay in the L2, so that tiles that take long come first. */
+static uint32_t heads_at_once(const struct attention_problem *p)
+{
+    const uint64_t heads = p->batch * p->heads, group = p->heads / p->kv_heads;
+    const uint64_t head_bytes = p->skv * (p->d + p->dv) * 2;
+    uint64_t count = p->causal ? SECTION_BYTES / head_bytes * group : group;
+    count = count < group ? group : count;
+    return (uint32_t)(count < heads ? count : heads);
+}
+
+cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
+                                    const struct attention_wgmma_kernel *kernel,
+                                    const struct attention_problem *p, void *workspace,
+                                    cudaStream_t stream)
+{
+    const uint32_t consumer_rows = 64;
+    struct attention_wgmma_arguments arguments;
+    memset(&arguments, 0, sizeof arguments);
+    attention_arguments_fill(p, &arguments.a);
+    arguments.tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
+    arguments.tiles = arguments.tile_rows * arguments.a.batch * arguments.a.heads;
+    arguments.heads_at_once = heads_at_once(p);
+    cudaError_t error = encode(device, p->dtype, p->q, &p->q_strides, p->batch, p->heads, p->sq,
+                               p->d, consumer_rows, &arguments.q);
+    if (error == cudaSuccess)
+        error = encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads, p->skv, p->d,
+                       kernel->tile_n, &arguments.k);
+    if (error == cudaSuccess)
+        error = encode(device, p->dtype, p->v, &p->v_strides, p->batch, p->kv_heads, p->skv, p->dv,
+                       kernel->tile_n, &arguments.v);
+    const uint32_t blocks =
+        arguments.tiles < device->multiprocessors ? arguments.tiles : device->multiprocessors;
+    const bool uneven = p->causal || p->windowed || p->lens_q != NULL;
+    if (error == cudaSuccess && uneven && arguments.tiles > blocks) {
+        arguments.next = workspace;
+        error = cudaMemsetAsync(workspace, 0, sizeof *arguments.next, stream);
+    }
+    if (error != cudaSuccess)
+        return error;
+
+    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                     .val = {.programmaticStreamSerializationAllowed = 1}};
+    const cudaLaunchConfig_t config = {.gridDim = {blocks, 1, 1},
+                                       .blockDim = {kernel->threads, 1, 1},
+                                       .dynamicSmemBytes = kernel->shared_bytes,
+                                       .stream = stream,
+                                       .attrs = &attribute,
+                                       .numAttrs = 1};
+    void *parameters[] = {&arguments};
+    return cudaLaunchKernelExC(&config, kernel->function, parameters);
+}

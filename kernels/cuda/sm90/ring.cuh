@@ -1,0 +1,31 @@
+/*
+ * ring.cuh - a position in a ring of buffers that barriers guard.
+ */
+#ifndef KERNELS_CUDA_SM90_RING_CUH
+#define KERNELS_CUDA_SM90_RING_CUH
+
+#include <stdint.h>
+
+namespace sm90
+{
+
+/* Position in the ring: the stage, and the parity of its current use. */
+template <uint32_t STAGES> struct ring {
+    uint32_t stage, parity;
+
+    __device__ __forceinline__ explicit ring(uint32_t uses)
+        : stage(uses % STAGES), parity(uses / STAGES & 1)
+    {
+    }
+    __device__ __forceinline__ void advance()
+    {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+} // namespace sm90
+
+#endif

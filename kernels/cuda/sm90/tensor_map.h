@@ -1,0 +1,30 @@
+/*
+ * tensor_map.h - what the copy engine is told of a tensor.
+ */
+#ifndef KERNELS_CUDA_SM90_TENSOR_MAP_H
+#define KERNELS_CUDA_SM90_TENSOR_MAP_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/sm90/sm90.h"
+
+enum { TENSOR_MAP_DIMENSIONS_MAX = 4 };
+
+/* Dimensions and boxes innermost first; elements of the innermost are contiguous. Strides are
+ * multiples of 16, and so is `data`. */
+struct tensor_map_view {
+    const void *data;
+    CUtensorMapDataType type;
+    uint32_t dimensions;
+    uint64_t dims[TENSOR_MAP_DIMENSIONS_MAX];
+    uint64_t stride_bytes[TENSOR_MAP_DIMENSIONS_MAX - 1];
+    uint32_t box[TENSOR_MAP_DIMENSIONS_MAX];
+    CUtensorMapSwizzle swizzle;
+};
+
+/* Fails if the view is not one that the copy engine takes. Reads nothing of the tensor. */
+cudaError_t tensor_map_encode(const struct sm90_device *device, const struct tensor_map_view *view,
+                              CUtensorMap *map);
+
+#endif

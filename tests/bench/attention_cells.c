@@ -1,0 +1,73 @@
+/* The cells of the table: 16,384 tokens of 2,048 elements, short sequences, and decoding. */
+#include "tests/bench/attention.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/attention_request.h"
+
+static const struct {
+    uint64_t batch, heads, kv_heads, sq, skv, d;
+    bool decode;
+} SHAPES[] = {
+    {4, 32, 32, 4096, 4096, 64, false},    {1, 32, 32, 16384, 16384, 64, false},
+    {16, 16, 16, 1024, 1024, 128, false},  {4, 16, 16, 4096, 4096, 128, false},
+    {1, 16, 16, 16384, 16384, 128, false}, {4, 8, 8, 4096, 4096, 256, false},
+    {1, 16, 16, 1000, 1000, 128, false},   {64, 32, 32, 128, 128, 128, false},
+    {64, 16, 16, 256, 256, 128, false},    {32, 16, 16, 512, 512, 128, false},
+    {32, 32, 32, 512, 512, 64, false},     {16, 32, 32, 1024, 1024, 64, false},
+    {4, 32, 8, 4096, 4096, 128, false},    {4, 16, 16, 4096, 4096, 96, false},
+    {4, 8, 8, 4096, 4096, 192, false},     {1, 32, 32, 1, 8192, 128, true},
+    {16, 32, 32, 1, 8192, 128, true},      {16, 32, 8, 1, 8192, 128, true},
+};
+
+int attention_cells(const char *containing, struct attention_cell *cells)
+{
+    int count = 0;
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+        for (int causal = 0; causal < (SHAPES[i].decode ? 1 : 2); causal++) {
+            struct attention_cell cell = {.batch = SHAPES[i].batch,
+                                          .heads = SHAPES[i].heads,
+                                          .kv_heads = SHAPES[i].kv_heads,
+                                          .sq = SHAPES[i].sq,
+                                          .skv = SHAPES[i].skv,
+                                          .d = SHAPES[i].d,
+                                          .causal = causal != 0};
+            char heads[24];
+            snprintf(heads, sizeof heads,
+                     cell.heads == cell.kv_heads ? "%llux%llu" : "%llux%llu/%llu",
+                     (unsigned long long)cell.batch, (unsigned long long)cell.heads,
+                     (unsigned long long)cell.kv_heads);
+            if (SHAPES[i].decode)
+                snprintf(cell.name, sizeof cell.name, "decode %s d%llu S%llu", heads,
+                         (unsigned long long)cell.d, (unsigned long long)cell.skv);
+            else
+                snprintf(cell.name, sizeof cell.name, "%s d%llu S%llu %s", heads,
+                         (unsigned long long)cell.d, (unsigned long long)cell.skv,
+                         causal ? "causal" : "full");
+            if ((containing == NULL || strstr(cell.name, containing) != NULL) &&
+                count < ATTENTION_CELLS_MAX)
+                cells[count++] = cell;
+        }
+    }
+    return count;
+}
+
+struct attention_problem attention_cell_problem(const struct attention_cell *cell,
+                                                enum gemmd_dtype dtype)
+{
+    struct attention_problem p = {.dtype = dtype,
+                                  .batch = cell->batch,
+                                  .heads = cell->heads,
+                                  .kv_heads = cell->kv_heads,
+                                  .sq = cell->sq,
+                                  .skv = cell->skv,
+                                  .d = cell->d,
+                                  .dv = cell->d,
+                                  .causal = cell->causal};
+    p.q_strides = attention_strides(ATTENTION_BHSD, p.heads, p.sq, p.d);
+    p.k_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.d);
+    p.v_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.dv);
+    p.o_strides = attention_strides(ATTENTION_BHSD, p.heads, p.sq, p.dv);
+    return p;
+}

@@ -1,0 +1,272 @@
+"""Attention next to cuDNN and FlashAttention-2, as PyTorch offers them, in one process.
+
+    python3 tests/bench/attention_cudnn.py --library build-cuda/lib/libgemmd_bench_attention.so \
+        --dtype bf16,f16 --out tests/bench/results/attention-DATE-GPU.md
+
+Every participant's launches over rotating operands are recorded in a CUDA graph, so that no one's
+host code is in the figures; then the graphs are replayed in turns, and a participant's figure is
+the median over the rounds. Needs PyTorch with CUDA; nothing else.
+"""
+
+import argparse
+import ctypes
+import datetime
+import math
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+ROUNDS = 9
+BLOCK_MS = 6.0
+L2_BYTES = 50 << 20
+LIBRARIES = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}
+
+
+class Own:
+    """Our kernels, through attention_library.c."""
+
+    def __init__(self, path, stream):
+        self.library = ctypes.CDLL(path)
+        self.library.gemmd_bench_attention_open.restype = ctypes.c_void_p
+        self.library.gemmd_bench_attention_open.argtypes = [ctypes.c_void_p]
+        self.library.gemmd_bench_attention.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_char_p,
+            ctypes.c_int,
+            ctypes.c_int,
+        ] + [ctypes.c_void_p] * 4
+        self.handle = self.library.gemmd_bench_attention_open(stream.cuda_stream)
+        if not self.handle:
+            sys.exit("attention_cudnn.py: no memory or no GPU for our kernels")
+
+    def cells(self):
+        name, shape = ctypes.create_string_buffer(48), (ctypes.c_uint64 * 7)()
+        for index in range(self.library.gemmd_bench_attention_cells()):
+            self.library.gemmd_bench_attention_cell(index, name, shape)
+            yield index, name.value.decode(), list(shape)
+
+    def kernels(self, bf16, index):
+        """Names; the first is the one that is chosen."""
+        names, name = [], ctypes.create_string_buffer(64)
+        while self.library.gemmd_bench_attention_kernel(bf16, index, len(names), name) == 0:
+            names.append(name.value.decode())
+        return names
+
+    def enqueue(self, kernel, bf16, index, q, k, v, o):
+        code = self.library.gemmd_bench_attention(
+            self.handle,
+            kernel.encode(),
+            bf16,
+            index,
+            q.data_ptr(),
+            k.data_ptr(),
+            v.data_ptr(),
+            o.data_ptr(),
+        )
+        if code != 0:
+            raise RuntimeError(f"{kernel}: error {code}")
+
+
+def flops(shape):
+    batch, heads, _, sq, skv, d, causal = shape
+    pairs = sq * (sq + 1) / 2 + sq * (skv - sq) if causal else sq * skv
+    return 4.0 * batch * heads * d * pairs
+
+
+def rate(shape, ms):
+    """TFLOP/s, or GB/s where reading K and V is all there is."""
+    batch, _, kv_heads, sq, skv, d, _ = shape
+    if sq == 1:
+        return 4.0 * batch * kv_heads * skv * d / (ms * 1e6)
+    return flops(shape) / (ms * 1e9)
+
+
+class Participant:
+    """Something that computes set `i`, and its time."""
+
+    def __init__(self, name, call, sets):
+        self.name, self.call, self.sets = name, call, sets
+        self.times, self.graph, self.launches = [], None, 1
+
+    def record(self, stream):
+        """Runs it once, then records as many launches as last for BLOCK_MS."""
+        for i in range(self.sets):
+            self.call(i)
+        stream.synchronize()
+        each = max(self.direct(stream, 3), 1e-3)
+        self.launches = max(1, min(400, round(BLOCK_MS / each)))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for i in range(self.launches):
+                self.call(i % self.sets)
+        self.graph = graph
+        self.replay(stream)
+
+    def direct(self, stream, count):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record(stream)
+        for i in range(count):
+            self.call(i % self.sets)
+        end.record(stream)
+        end.synchronize()
+        return start.elapsed_time(end) / count
+
+    def replay(self, stream):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record(stream)
+        self.graph.replay()
+        end.record(stream)
+        end.synchronize()
+        return start.elapsed_time(end) / self.launches
+
+    def median(self):
+        return statistics.median(self.times)
+
+
+def operands(shape, dtype):
+    batch, heads, kv_heads, sq, skv, d, _ = shape
+    q_bytes, k_bytes = 2 * batch * heads * sq * d, 2 * batch * kv_heads * skv * d
+    sets = max(2, min(48, math.ceil(2 * L2_BYTES / (2 * (q_bytes + k_bytes)))))
+
+    def uniform(*size):
+        return (torch.rand(sets, *size, device="cuda") * 2 - 1).to(dtype)
+
+    q = uniform(batch, heads, sq, d)
+    k, v = uniform(batch, kv_heads, skv, d), uniform(batch, kv_heads, skv, d)
+    return q, k, v, torch.full_like(q, float("nan")), sets
+
+
+def library_call(backend, q, k, v, shape):
+    causal, grouped = bool(shape[6]), shape[1] != shape[2]
+
+    def call(i):
+        extra = {"enable_gqa": True} if grouped else {}
+        with sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(
+                q[i], k[i], v[i], is_causal=causal, **extra
+            )
+
+    return call
+
+
+def measure(own, index, shape, bf16, every, stream):
+    """{name: median ms}, the name of what is chosen, and how far its result is from cuDNN's."""
+    q, k, v, o, sets = operands(shape, torch.bfloat16 if bf16 else torch.float16)
+    names = [n for n in own.kernels(bf16, index) if n not in ("naive", "tiled")]
+    names = names if every else names[:1]
+    participants, calls, difference = [], {}, float("nan")
+    for name in names:
+        calls[name] = lambda i, name=name: own.enqueue(name, bf16, index, q[i], k[i], v[i], o[i])
+    for name, backend in LIBRARIES.items():
+        calls[name] = library_call(backend, q, k, v, shape)
+    for name, call in calls.items():
+        participant = Participant(name, call, sets)
+        try:
+            participant.record(stream)
+        except RuntimeError as error:
+            print(f"{name} left out: {str(error).splitlines()[0]}", file=sys.stderr)
+            continue
+        participants.append(participant)
+    try:
+        o.fill_(float("nan"))
+        calls[names[0]](0)
+        difference = (o[0].float() - calls["cuDNN"](0).float()).abs().max().item()
+    except RuntimeError:
+        pass
+    for _ in range(ROUNDS):
+        for participant in participants:
+            participant.times.append(participant.replay(stream))
+    return {p.name: p.median() for p in participants}, names[0], difference
+
+
+def heading(out, dtype):
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+    )
+    smi = subprocess.run(
+        ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    now = datetime.datetime.now(datetime.timezone.utc)
+    out.append(
+        f"## Attention next to cuDNN, {dtype}, {now:%Y-%m-%d %H:%M} UTC\n\n"
+        f"{torch.cuda.get_device_name()}; gemmd {head.stdout.strip() or 'unknown'}; PyTorch "
+        f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}; driver, clock and watts: "
+        f"{smi.stdout.strip()}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
+        "leaves, GB/s of K and V for decode.\n\n"
+        "| cell | chosen | own | best own | cuDNN | FA2 | own / cuDNN | best / cuDNN | largest "
+        "difference |\n|---|---|---|---|---|---|---|---|---|"
+    )
+
+
+def warm_up(stream):
+    """Three seconds of work, so that the clock has settled."""
+    a = torch.rand(8192, 8192, device="cuda").to(torch.bfloat16)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        for _ in range(20):
+            a @ a
+        stream.synchronize()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--dtype", default="bf16,f16")
+    parser.add_argument("--cells", default="", help="only cells with this in their name")
+    parser.add_argument("--every", action="store_true", help="every kernel, not only the chosen")
+    parser.add_argument("--seconds", type=float, default=270)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    end, out, stream = time.monotonic() + arguments.seconds, [], torch.cuda.Stream()
+    with torch.cuda.stream(stream), torch.no_grad():
+        own = Own(arguments.library, stream)
+        warm_up(stream)
+        for dtype in arguments.dtype.split(","):
+            heading(out, dtype)
+            print(out[-1], flush=True)
+            ratios = []
+            for index, name, shape in own.cells():
+                if arguments.cells not in name or time.monotonic() > end:
+                    continue
+                times, chosen, difference = measure(
+                    own, index, shape, dtype == "bf16", arguments.every, stream
+                )
+                ours = {n: ms for n, ms in times.items() if n not in LIBRARIES}
+                best = min(ours, key=ours.get) if ours else "none"
+                theirs = {n: times.get(n, math.nan) for n in LIBRARIES}
+                mine = ours.get(chosen, math.nan)
+                ratio = theirs["cuDNN"] / mine
+                if ratio == ratio:
+                    ratios.append(ratio)
+                out.append(
+                    f"| {name} | {chosen} | {rate(shape, mine):.1f} | "
+                    f"{best} {rate(shape, ours.get(best, math.nan)):.1f} | "
+                    f"{rate(shape, theirs['cuDNN']):.1f} | {rate(shape, theirs['FA2']):.1f} | "
+                    f"{ratio:.3f} | {theirs['cuDNN'] / ours.get(best, math.nan):.3f} | "
+                    f"{difference:.1e} |"
+                )
+                print(out[-1], flush=True)
+                for kernel, ms in ours.items():
+                    print(f"    {kernel}: {ms:.4f} ms, {rate(shape, ms):.1f}", file=sys.stderr)
+                torch.cuda.empty_cache()
+            if ratios:
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                out.append(
+                    f"\nGeometric mean of own / cuDNN: {mean:.3f} over {len(ratios)} cells, "
+                    f"lowest {min(ratios):.3f}.\n"
+                )
+                print(out[-1], flush=True)
+    if arguments.out:
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            file.write("\n".join(out) + "\n")
+
+
+if __name__ == "__main__":
+    main()

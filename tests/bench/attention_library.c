@@ -1,0 +1,104 @@
+/*
+ * The attention kernels as a shared object, for attention_cudnn.py: no header, since only a foreign
+ * function interface calls it. One stream, one thread.
+ */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/gemm.h"
+#include "tests/bench/attention.h"
+
+enum { WORKSPACE_BYTES = 256 << 20, KERNEL_NAME_MAX = 64 };
+
+struct library {
+    struct gemm_context *context;
+    void *workspace;
+};
+
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED void *gemmd_bench_attention_open(void *stream);
+EXPORTED int gemmd_bench_attention_cells(void);
+EXPORTED int gemmd_bench_attention_cell(int index, char name[48], uint64_t shape[7]);
+EXPORTED int gemmd_bench_attention(void *handle, const char *kernel, int bf16, int index,
+                                   const void *q, const void *k, const void *v, void *o);
+EXPORTED int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name);
+
+/* NULL if there is no memory or no GPU. */
+void *gemmd_bench_attention_open(void *stream)
+{
+    struct fault fault = {0};
+    struct library *library = calloc(1, sizeof *library);
+    if (library != NULL && (cudaMalloc(&library->workspace, WORKSPACE_BYTES) != cudaSuccess ||
+                            gemm_context_create(GEMM_BACKEND_CUDA, stream, 0, &library->context,
+                                                &fault) != GEMMD_OK)) {
+        free(library);
+        library = NULL;
+    }
+    return library;
+}
+
+int gemmd_bench_attention_cells(void)
+{
+    struct attention_cell cells[ATTENTION_CELLS_MAX];
+    return attention_cells(NULL, cells);
+}
+
+/* shape: batch, heads, kv_heads, sq, skv, d, causal. */
+int gemmd_bench_attention_cell(int index, char name[48], uint64_t shape[7])
+{
+    struct attention_cell cells[ATTENTION_CELLS_MAX];
+    if (index < 0 || index >= attention_cells(NULL, cells))
+        return -1;
+    const struct attention_cell *c = &cells[index];
+    const uint64_t values[] = {c->batch, c->heads, c->kv_heads, c->sq, c->skv, c->d, c->causal};
+    memcpy(name, c->name, sizeof c->name);
+    memcpy(shape, values, sizeof values);
+    return 0;
+}
+
+/* The name of the `number`th kernel worth measuring on a cell, the one that would be chosen first;
+ * -1 if there are no more. */
+int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
+{
+    struct attention_cell cells[ATTENTION_CELLS_MAX];
+    struct attention_own own[ATTENTION_OWN_MAX];
+    const enum gemmd_dtype dtype = bf16 ? GEMMD_BF16 : GEMMD_F16;
+    if (index < 0 || index >= attention_cells(NULL, cells))
+        return -1;
+    const struct attention_problem p = attention_cell_problem(&cells[index], dtype);
+    const int count = attention_own_list(dtype, own);
+    for (int k = 0; k < count; k++)
+        if (attention_own_takes(&own[k], &p) && number-- == 0) {
+            strncpy(name, own[k].name, KERNEL_NAME_MAX - 1);
+            return 0;
+        }
+    return -1;
+}
+
+/* Enqueues one cell, scale 1 / sqrt(d); enum gemmd_error. */
+int gemmd_bench_attention(void *handle, const char *kernel, int bf16, int index, const void *q,
+                          const void *k, const void *v, void *o)
+{
+    struct library *library = handle;
+    struct attention_cell cells[ATTENTION_CELLS_MAX];
+    struct attention_own own[ATTENTION_OWN_MAX];
+    const enum gemmd_dtype dtype = bf16 ? GEMMD_BF16 : GEMMD_F16;
+    if (index < 0 || index >= attention_cells(NULL, cells))
+        return GEMMD_ERR_INTERNAL;
+    struct attention_problem p = attention_cell_problem(&cells[index], dtype);
+    p.scale = 1 / sqrtf((float)p.d);
+    p.q = q;
+    p.k = k;
+    p.v = v;
+    p.o = o;
+    const int count = attention_own_list(dtype, own);
+    for (int i = 0; i < count; i++) {
+        uint64_t bytes = 0;
+        if (strcmp(own[i].name, kernel) == 0 && own[i].kernel->takes(&p) &&
+            own[i].kernel->workspace_bytes(&p, &bytes) && bytes <= WORKSPACE_BYTES)
+            return attention_own_run(&own[i], library->context, &p, library->workspace);
+    }
+    return GEMMD_ERR_UNSUPPORTED;
+}
