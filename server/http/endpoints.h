@@ -4,7 +4,7 @@
 
 #include "server/http/request.h"
 
-extern const struct endpoint endpoint_gemm;       /* POST /gemm (endpoint_gemm.c) */
+extern const struct endpoint endpoint_gemm;       /* POST /gemm (endpoint_compute.c) */
 extern const struct endpoint endpoint_attention;  /* POST /attention */
 extern const struct endpoint endpoint_job;        /* GET, DELETE /jobs/{id} (endpoint_jobs.c) */
 extern const struct endpoint endpoint_job_result; /* GET /jobs/{id}/result */

@@ -8,7 +8,7 @@
  *   RECEIVING   accepted: the body goes into pinned memory
  *   DISCARDING  refused (or the body is of no use): the rest is read and dropped, then answered,
  *               so that a client with a small body keeps its connection
- *   WORKING     others own request->gemm.work, or request->ready. In every turn of the
+ *   WORKING     others own request->call.work, or request->ready. In every turn of the
  *               thread's loop libmicrohttpd asks whether there is an answer; a thread that would
  *               sleep suspends first what is not done, which costs system calls that a busy one
  *               does without
@@ -28,8 +28,8 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "server/compute/compute_call.h"
 #include "server/http/coding.h"
-#include "server/http/gemm_call.h"
 #include "server/http/io_thread.h"
 #include "server/http/prefer.h"
 #include "server/http/request_id.h"
@@ -125,7 +125,7 @@ struct request {
     uint64_t response_bytes;
     uint64_t started_ns, received_ns, sending_ns;
 
-    struct gemm_call gemm;      /* POST /gemm and /attention */
+    struct compute_call call;   /* POST /gemm and /attention */
     struct region_call *region; /* POST /v2/systemsharedmemory/... and the like; NULL otherwise */
     struct job *job;            /* ... that is to be a job; until its work is queued */
     struct job_waiter waiter;   /* GET /jobs/{id}/result */

@@ -15,7 +15,7 @@ static bool computes(enum metrics_op op)
 static bool attends(const struct request *request)
 {
     return request->endpoint->operation == &attention_operation ||
-           request->gemm.operation == &attention_operation;
+           request->call.operation == &attention_operation;
 }
 
 static void describe_product(const struct gemm_request *gemm, struct log_access *entry)
@@ -38,7 +38,7 @@ static void describe_attention(const struct attention_request *attention, struct
 
 static void log_request(const struct request *request, bool work_ended, uint64_t now_ns)
 {
-    const struct work *work = &request->gemm.work;
+    const struct work *work = &request->call.work;
     struct log_access entry = {
         .request_id = request->id,
         .peer = request->connection->peer,
@@ -57,9 +57,9 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
         entry.op = request->endpoint->op == METRICS_OP_INFER ? "infer"
                                                              : request->endpoint->operation->name;
         if (attends(request))
-            describe_attention(&request->gemm.attention, &entry);
+            describe_attention(&request->call.attention, &entry);
         else
-            describe_product(&request->gemm.request, &entry);
+            describe_product(&request->call.request, &entry);
         entry.kernel = work_kernel_name(work);
     }
     if (entry.op != NULL && work_ended) {
@@ -75,7 +75,7 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
 /* The type of the operands; GEMMD_DTYPE_COUNT as long as it is not known. */
 static enum gemmd_dtype dtype_of(const struct request *request, enum metrics_op op)
 {
-    const struct gemm_call *call = &request->gemm;
+    const struct compute_call *call = &request->call;
     if (!computes(op))
         return GEMMD_DTYPE_COUNT;
     if (attends(request))

@@ -61,7 +61,7 @@ static uint32_t retry_after_s(const struct request *request, enum gemmd_error co
 {
     struct places *places = queue_places(request->daemon->queue);
     uint64_t bytes =
-        request->tensor == NULL ? request->gemm.queue_bytes : request->tensor->queue_bytes;
+        request->tensor == NULL ? request->call.queue_bytes : request->tensor->queue_bytes;
     if (request->retry_after_s > 0)
         return request->retry_after_s;
     if (code == GEMMD_ERR_QUEUE_FULL)

@@ -55,20 +55,20 @@ static enum gemmd_error read_header(struct request *request)
 /* A deadline for the body; the request's own timeout is in there. */
 static enum gemmd_error open_call(struct request *request)
 {
-    struct gemm_call *gemm = &request->gemm;
-    const struct gemm_body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    struct compute_call *gemm = &request->call;
+    const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
     gemm->shapes_inside = gemm->sends_lse = true;
     gemm->body_format = gemm->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
         gemm->deadline_ns = request->started_ns + timeout_ms * 1000000u;
-    return gemm_call_open(gemm, request->daemon, length, &request->fault);
+    return compute_call_open(gemm, request->daemon, length, &request->fault);
 }
 
 static enum gemmd_error find_model(struct request *request)
 {
     struct model *model = &request->infer->model;
-    struct gemm_call *gemm = &request->gemm;
+    struct compute_call *gemm = &request->call;
     enum gemmd_error code =
         model_find(request->daemon, request->name, request->tenant, model, &request->fault);
     if (code != GEMMD_OK)
@@ -82,9 +82,9 @@ static enum gemmd_error find_model(struct request *request)
 void infer_begin(struct request *request)
 {
     struct infer_call *call = calloc(1, sizeof *call);
-    gemm_operation.init(&request->gemm); /* for the log, should there be no such model */
-    request->gemm.memory = request->thread->memory;
-    request->gemm.work.tenant = request->tenant_number;
+    gemm_operation.init(&request->call); /* for the log, should there be no such model */
+    request->call.memory = request->thread->memory;
+    request->call.work.tenant = request->tenant_number;
     request->infer = call;
     if (call == NULL) {
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
@@ -94,45 +94,46 @@ void infer_begin(struct request *request)
     if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
         request_check_daemon(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);
-        gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
+        compute_call_close(&request->call, request->daemon); /* before a body that is dropped */
         request_refuse(request);
         return;
     }
-    request_receive(request, request->gemm.deadline_ns);
+    request_receive(request, request->call.deadline_ns);
 }
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     /* All JSON, and its length was not known before. */
     const uint64_t limit = request->daemon->config.max_json_bytes;
-    if (!request->infer->has_header && length > limit - request->gemm.body_bytes) {
+    if (!request->infer->has_header && length > limit - request->call.body_bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                   "the request's JSON is longer than the limit of %" PRIu64
                   " bytes; send tensors as binary data",
                   limit);
         return false;
     }
-    return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
+    return compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) ==
            GEMMD_OK;
 }
 
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */
 static void work_done(struct work *work)
 {
-    struct gemm_call *call = (struct gemm_call *)((char *)work - offsetof(struct gemm_call, work));
-    request_wake((struct request *)((char *)call - offsetof(struct request, gemm)));
+    struct compute_call *call =
+        (struct compute_call *)((char *)work - offsetof(struct compute_call, work));
+    request_wake((struct request *)((char *)call - offsetof(struct request, call)));
 }
 
 void infer_submit(struct request *request)
 {
-    struct work *work = &request->gemm.work;
+    struct work *work = &request->call.work;
     if (infer_bind(request) != GEMMD_OK) {
         infer_fail(request);
         return;
     }
     work->done = work_done;
     work->queued_ns = clock_now_ns();
-    request->connection->deadline_ns = request->gemm.deadline_ns; /* the request's own now */
+    request->connection->deadline_ns = request->call.deadline_ns; /* the request's own now */
     request_hand_over(request); /* before the push: the work may be done at once */
     queue_push(request->daemon->queue, work);
 }
@@ -141,15 +142,15 @@ void infer_end(struct request *request)
 {
     struct infer_call *call = request->infer;
     if (call->model.weight != NULL)
-        request->gemm.residents.b = NULL; /* the model's */
-    gemm_call_finish(&request->gemm, request->daemon);
-    pool_free(request->gemm.memory, call->numbers, call->numbers_bytes);
+        request->call.residents.b = NULL; /* the model's */
+    compute_call_finish(&request->call, request->daemon);
+    pool_free(request->call.memory, call->numbers, call->numbers_bytes);
     call->numbers = NULL;
 }
 
 bool infer_withdraw(struct request *request)
 {
-    if (!queue_cancel(request->daemon->queue, &request->gemm.work))
+    if (!queue_cancel(request->daemon->queue, &request->call.work))
         return false;
     infer_end(request);
     return true;
@@ -162,7 +163,7 @@ void infer_release(struct request *request)
         return;
     count_failure(request); /* it was not answered here */
     infer_end(request);
-    gemm_call_close(&request->gemm, request->daemon);
+    compute_call_close(&request->call, request->daemon);
     pool_free(request->thread->memory, call->text, call->text_bytes);
     model_release(request->daemon, &call->model);
     free(call);

@@ -1,6 +1,6 @@
 /*
  * infer.h - a POST /v2/models/{model}/infer on its way: what it has besides the product or
- * attention that it becomes (request->gemm). On the request's I/O thread.
+ * attention that it becomes (request->call). On the request's I/O thread.
  *
  * The protocol says everything in the body, so that shapes and options are known only once that is
  * there; the limits of size, place and memory hold before, as for a self-describing body of /gemm.
@@ -60,7 +60,7 @@ bool infer_withdraw(struct request *request);
 void infer_answer(struct request *request);
 void infer_release(struct request *request);
 
-/* The body is complete: reads it, and makes request->gemm ready for the queue (infer_bind.c). */
+/* The body is complete: reads it, and makes request->call ready for the queue (infer_bind.c). */
 enum gemmd_error infer_bind(struct request *request);
 /* Finds an input's bytes in its shared memory region, which is in use from here on
  * (infer_regions.c). */

@@ -7,8 +7,8 @@
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
 #include "server/clock.h"
+#include "server/compute/compute_answer.h"
 #include "server/daemon.h"
-#include "server/http/gemm_answer.h"
 #include "server/http/payload.h"
 #include "server/http/respond.h"
 #include "server/v2/infer.h"
@@ -78,14 +78,14 @@ static void succeed(struct request *request, struct MHD_Response *response, uint
 {
     struct infer_call *call = request->infer;
     struct headers headers;
-    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
     call->counted = true;
-    model_stats_success(call->model.stats, &request->gemm.work,
+    model_stats_success(call->model.stats, &request->call.work,
                         times.answered_ns - times.started_ns);
     headers_clear(&headers);
     headers_add(&headers, "Content-Type",
                 is_binary(call) ? "application/octet-stream" : "application/json");
-    gemm_answer_product_headers(&request->gemm, &times, &headers);
+    compute_answer_product_headers(&request->call, &times, &headers);
     headers_apply(&headers, response);
     respond(request, 200, response, length);
 }
@@ -93,7 +93,7 @@ static void succeed(struct request *request, struct MHD_Response *response, uint
 static void answer(struct request *request)
 {
     struct infer_call *call = request->infer;
-    struct gemm_call *gemm = &request->gemm;
+    struct compute_call *gemm = &request->call;
     _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
     uint64_t json_length;
     char header[24];
@@ -137,7 +137,7 @@ static void answer(struct request *request)
 
 void infer_answer(struct request *request)
 {
-    const struct gemm_call *gemm = &request->gemm;
+    const struct compute_call *gemm = &request->call;
     infer_end(request);
     if (gemm->work.status != GEMMD_OK) {
         request->fault = gemm->work.fault;

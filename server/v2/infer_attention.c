@@ -4,10 +4,10 @@
 
 static enum gemmd_error settle(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
+    struct compute_call *call = &request->call;
     attention_request_mark_given(&call->attention, "dtype");
     enum gemmd_error code =
-        gemm_residents_acquire_kv(&call->residents, &call->attention, request->daemon->tensors,
+        call_residents_acquire_kv(&call->residents, &call->attention, request->daemon->tensors,
                                   request->tenant, &request->fault);
     return code == GEMMD_OK
                ? attention_request_check(&call->attention, FORMAT_SAFETENSORS, &request->fault)
@@ -32,7 +32,7 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
 
 static enum gemmd_error complete(struct request *request, struct call_operands *operands)
 {
-    return attention_request_bind_tensors(&request->gemm.attention, &operands->attention,
+    return attention_request_bind_tensors(&request->call.attention, &operands->attention,
                                           &request->fault);
 }
 

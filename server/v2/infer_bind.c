@@ -33,7 +33,7 @@ static enum gemmd_error take_options(struct request *request)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
                              "there is no parameter '%s'; those of this model are %s",
                              parameter->name, operation->options_text);
-        enum gemmd_error code = operation->operation->set(&request->gemm, parameter->name,
+        enum gemmd_error code = operation->operation->set(&request->call, parameter->name,
                                                           parameter->value, &request->fault);
         if (code != GEMMD_OK)
             return code;
@@ -57,8 +57,8 @@ static enum gemmd_error take_schedule(struct request *request)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "timeout",
                          "timeout can be at most %" PRIu64 " microseconds", max_us);
     if (asked->timeout_us != 0)
-        request->gemm.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
-    request->gemm.priority = priority_of(asked->priority);
+        request->call.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
+    request->call.priority = priority_of(asked->priority);
     return GEMMD_OK;
 }
 
@@ -131,7 +131,7 @@ static enum gemmd_error read_numbers(struct request *request,
     if (total == 0)
         return GEMMD_OK;
     call->numbers_bytes = total;
-    call->numbers = pool_alloc(request->gemm.memory, total, fault);
+    call->numbers = pool_alloc(request->call.memory, total, fault);
     if (call->numbers == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
@@ -149,7 +149,7 @@ static enum gemmd_error read_numbers(struct request *request,
 }
 
 /* Whether a resident tensor stands for an input, which is left out then. */
-static bool is_resident(const struct gemm_call *call, enum model_role role)
+static bool is_resident(const struct compute_call *call, enum model_role role)
 {
     return (role == MODEL_K && call->residents.a != NULL) ||
            (role == MODEL_V && call->residents.b != NULL);
@@ -177,7 +177,7 @@ static enum gemmd_error take_inputs(struct request *request, struct call_operand
     }
     for (index = 0; index < model->input_count; index++) {
         const struct model_tensor *input = &model->inputs[index];
-        if (!input->optional && !is_resident(&request->gemm, input->role) &&
+        if (!input->optional && !is_resident(&request->call, input->role) &&
             model->operation->place(operands, input->role)->rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing", input->name);
@@ -191,12 +191,12 @@ enum gemmd_dtype infer_dtype(const struct request *request, const struct model_t
 {
     const bool of_result =
         tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
-    return of_result ? request->gemm.request.out : tensor->dtype;
+    return of_result ? request->call.request.out : tensor->dtype;
 }
 
 const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
 {
-    return output->tensor->role == MODEL_LSE ? &request->gemm.lse : &request->gemm.c;
+    return output->tensor->role == MODEL_LSE ? &request->call.lse : &request->call.c;
 }
 
 static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
@@ -209,7 +209,7 @@ static enum gemmd_error add_output(struct request *request, const struct model_t
                          "output '%s': data of type %s can't be JSON; ask for binary data",
                          tensor->name, oip_datatype(dtype));
     if (tensor->role == MODEL_LSE)
-        request->gemm.attention.lse = true;
+        request->call.attention.lse = true;
     call->outputs[call->output_count++] = (struct infer_output){tensor, binary, elsewhere};
     return GEMMD_OK;
 }
@@ -220,7 +220,7 @@ static enum gemmd_error take_all_outputs(struct request *request)
     const struct infer_call *call = request->infer;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
-        if (!call->model.outputs[i].optional || request->gemm.attention.lse)
+        if (!call->model.outputs[i].optional || request->call.attention.lse)
             code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
     return code;
 }
@@ -232,7 +232,7 @@ static enum gemmd_error take_outputs(struct request *request)
     char names[64];
     if (call->asked.output_count == 0)
         return take_all_outputs(request);
-    request->gemm.attention.lse = false; /* only what is asked for is computed */
+    request->call.attention.lse = false; /* only what is asked for is computed */
     for (uint32_t i = 0; i < call->asked.output_count; i++) {
         const struct oip_output *asked = &call->asked.outputs[i];
         uint32_t index = 0;
@@ -277,7 +277,7 @@ static enum gemmd_error take_text(struct request *request)
     if (total == 0)
         return GEMMD_OK;
     call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
-    call->text = pool_alloc(request->gemm.memory, call->text_bytes, &request->fault);
+    call->text = pool_alloc(request->call.memory, call->text_bytes, &request->fault);
     return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
@@ -287,7 +287,7 @@ static enum gemmd_error take_text(struct request *request)
 static enum gemmd_error ask_raw(struct request *request)
 {
     struct infer_call *call = request->infer;
-    const struct gemm_call *gemm = &request->gemm;
+    const struct compute_call *gemm = &request->call;
     const struct model_tensor *x = &call->model.inputs[0];
     struct oip_input *input = &call->asked.inputs[0];
     if (call->model.weight == NULL || x->rank != 2)
@@ -316,7 +316,7 @@ static enum gemmd_error ask_raw(struct request *request)
 static enum gemmd_error ask(struct request *request)
 {
     struct infer_call *call = request->infer;
-    const struct gemm_call *gemm = &request->gemm;
+    const struct compute_call *gemm = &request->call;
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
@@ -328,7 +328,7 @@ static enum gemmd_error ask(struct request *request)
 enum gemmd_error infer_bind(struct request *request)
 {
     struct call_operands operands = {.gemm.transa = false};
-    struct gemm_call *gemm = &request->gemm;
+    struct compute_call *gemm = &request->call;
     const struct infer_operation *operation = request->infer->model.operation;
     enum gemmd_error code = ask(request);
     if (code == GEMMD_OK)
@@ -344,7 +344,7 @@ enum gemmd_error infer_bind(struct request *request)
     if (code == GEMMD_OK)
         code = operation->complete(request, &operands);
     if (code == GEMMD_OK)
-        code = gemm_call_bind_operands(gemm, request->daemon, &operands, &request->fault);
+        code = compute_call_bind_operands(gemm, request->daemon, &operands, &request->fault);
     if (code == GEMMD_OK)
         code = take_text(request);
     return code;

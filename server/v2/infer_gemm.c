@@ -6,7 +6,7 @@
 
 static enum gemmd_error settle(struct request *request)
 {
-    struct gemm_call *gemm = &request->gemm;
+    struct compute_call *gemm = &request->call;
     const struct model *model = &request->infer->model;
     struct fault *fault = &request->fault;
     if (model->weight == NULL) {
@@ -41,7 +41,7 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
 
 static enum gemmd_error complete(struct request *request, struct call_operands *operands)
 {
-    return gemm_request_bind_tensors(&request->gemm.request, &operands->gemm, &request->fault);
+    return gemm_request_bind_tensors(&request->call.request, &operands->gemm, &request->fault);
 }
 
 /* Shapes and models say the rest. */

@@ -22,11 +22,11 @@ static enum gemmd_error find(struct request *request, const char *what,
         code = regions_find(request->daemon->regions, owner, part->name, &memory, fault);
     if (code != GEMMD_OK)
         return code;
-    code = gemm_places_hold(&request->gemm.places, memory, fault);
+    code = shared_places_hold(&request->call.places, memory, fault);
     if (code != GEMMD_OK)
         return code;
     const uint64_t alignment = as_it_is || shared_is_on_device(memory) ? dtype_size(dtype) : 1;
-    return gemm_places_find(memory, what, part->offset, part->bytes, alignment, at, fault);
+    return shared_places_find(memory, what, part->offset, part->bytes, alignment, at, fault);
 }
 
 enum gemmd_error infer_find_input(struct request *request, const struct oip_input *input,
@@ -45,7 +45,7 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
                                     const struct model_tensor *tensor)
 {
-    struct gemm_places *places = &request->gemm.places;
+    struct shared_places *places = &request->call.places;
     if (request->infer->asked.output_count > 1 || tensor->role == MODEL_LSE)
         return fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
                          "output '%s' can't be in shared memory here: only one that is asked for "

@@ -1,4 +1,4 @@
-/* server/http/gemm_residents.c and gemm_request_settle_residents: what a product's resident
+/* server/http/call_residents.c and gemm_request_settle_residents: what a product's resident
  * operands say of it, and where they are. */
 #include <check.h>
 #include <inttypes.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "server/compute/call_residents.h"
 #include "server/device/arena.h"
 #include "server/device/pool.h"
-#include "server/http/gemm_residents.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 32 };
 
@@ -57,25 +57,25 @@ static void tear_down(void)
 
 /* Sets the parameters, then does what the endpoint does. */
 static enum gemmd_error open_request(const char *query, enum format format,
-                                     struct gemm_request *request, struct gemm_residents *residents)
+                                     struct gemm_request *request, struct call_residents *residents)
 {
     char text[256], *rest = text;
     gemm_request_init(request);
-    *residents = (struct gemm_residents){.tenant = NULL};
+    *residents = (struct call_residents){.tenant = NULL};
     snprintf(text, sizeof text, "%s", query);
     for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
         char *name = strsep(&pair, "=");
         ck_assert_msg(gemm_request_set(request, name, pair, &fault) == GEMMD_OK, "%s",
                       fault.detail);
     }
-    enum gemmd_error code = gemm_residents_acquire(residents, request, store, "t", &fault);
+    enum gemmd_error code = call_residents_acquire(residents, request, store, "t", &fault);
     return code == GEMMD_OK ? gemm_request_check(request, format, &fault) : code;
 }
 
-static void close_request(struct gemm_residents *residents)
+static void close_request(struct call_residents *residents)
 {
-    gemm_residents_finish(residents, store, NULL);
-    gemm_residents_close(residents, store);
+    call_residents_finish(residents, store, NULL);
+    call_residents_close(residents, store);
 }
 
 static const struct {
@@ -115,7 +115,7 @@ static const struct {
 START_TEST(shapes_settle_the_request)
 {
     struct gemm_request r;
-    struct gemm_residents residents;
+    struct call_residents residents;
     char got[64];
     enum gemmd_error code = open_request(cases[_i].query, FORMAT_RAW, &r, &residents);
     ck_assert_msg(code == cases[_i].code, "%s: %d, %s", cases[_i].query, (int)code, fault.detail);
@@ -140,7 +140,7 @@ START_TEST(arrays_must_agree_with_what_is_resident)
     };
     static char body[4096];
     struct gemm_request request;
-    struct gemm_residents residents;
+    struct call_residents residents;
     struct gemm_operands operands;
     struct safetensors_entry entry = {.name = "a"};
     ck_assert_int_eq(open_request("b=b34", FORMAT_SAFETENSORS, &request, &residents), GEMMD_OK);
@@ -160,14 +160,14 @@ END_TEST
 START_TEST(the_problem_points_at_what_is_there)
 {
     struct gemm_request request;
-    struct gemm_residents residents;
+    struct call_residents residents;
     struct gemm_problem problem = {.lda = 99, .ldb = 99, .ldc = 99};
     ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     struct tensor c;
     ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
-    gemm_residents_place(&residents, &problem);
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    call_residents_place(&residents, &problem);
     ck_assert_ptr_null(problem.a);
     ck_assert_uint_eq(problem.lda, 99);
     ck_assert_ptr_eq(problem.b, resident_memory(residents.b));
@@ -183,17 +183,17 @@ END_TEST
 START_TEST(a_result_has_its_name_once_it_is_published)
 {
     struct gemm_request request;
-    struct gemm_residents residents;
+    struct call_residents residents;
     struct resident *found;
     struct tensor c;
     const uint64_t before = tensor_store_state(store).used_bytes;
     ck_assert_int_eq(open_request("a=a23&b=b34&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
     ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_ERR_NOT_FOUND);
     char *description;
-    ck_assert_int_eq(gemm_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
     ck_assert_ptr_nonnull(strstr(description, "\"name\": \"c\""));
     free(description);
     close_request(&residents);
@@ -205,7 +205,7 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     /* Another's name cannot be taken. */
     ck_assert_int_eq(open_request("a=a23&b=b34&store=theirs", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
-    ck_assert_int_eq(gemm_residents_reserve(&residents, &request, &c, store, &fault),
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault),
                      GEMMD_ERR_FORBIDDEN);
     ck_assert_str_eq(fault.field, "store");
     close_request(&residents);
@@ -216,13 +216,13 @@ START_TEST(the_check_gets_copies)
 {
     enum { POOL_UNITS = 4 };
     struct gemm_request request;
-    struct gemm_residents residents;
+    struct call_residents residents;
     struct work work = {.copy_count = 0};
     void *pinned = aligned_alloc(UNIT, POOL_UNITS * UNIT);
     struct pool *pool = pool_create(pinned, POOL_UNITS * UNIT);
     struct pool_cache *cache = pool_cache_create(pool);
     ck_assert_int_eq(open_request("a=a23&b=b34", FORMAT_RAW, &request, &residents), GEMMD_OK);
-    ck_assert_int_eq(gemm_residents_mirror(&residents, &work, cache, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_mirror(&residents, &work, cache, &fault), GEMMD_OK);
     ck_assert_uint_eq(work.copy_count, 2);
     ck_assert_ptr_eq(work.copies[0].from, resident_memory(residents.a));
     ck_assert_ptr_eq(work.copies[0].to, work.host_a);
@@ -231,7 +231,7 @@ START_TEST(the_check_gets_copies)
     ck_assert_uint_eq(work.copies[1].row_bytes, 8);
     ck_assert_ptr_null(work.host_c);
     ck_assert_uint_eq(pool_used_bytes(pool), 2 * UNIT);
-    gemm_residents_finish(&residents, store, cache);
+    call_residents_finish(&residents, store, cache);
     ck_assert_uint_eq(pool_used_bytes(pool), 0);
     pool_cache_destroy(cache);
     pool_destroy(pool);
@@ -242,7 +242,7 @@ END_TEST
 START_TEST(hits_and_misses_are_counted)
 {
     struct gemm_request request;
-    struct gemm_residents residents;
+    struct call_residents residents;
     ck_assert_int_eq(open_request("a=a23&b=none", FORMAT_RAW, &request, &residents),
                      GEMMD_ERR_NOT_FOUND);
     close_request(&residents);
@@ -253,7 +253,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("gemm_residents");
+    TCase *tests = tcase_create("call_residents");
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_add_loop_test(tests, shapes_settle_the_request, 0, sizeof cases / sizeof cases[0]);
     tcase_add_loop_test(tests, arrays_must_agree_with_what_is_resident, 0, 3);
@@ -261,7 +261,7 @@ int main(void)
     tcase_add_test(tests, a_result_has_its_name_once_it_is_published);
     tcase_add_test(tests, the_check_gets_copies);
     tcase_add_test(tests, hits_and_misses_are_counted);
-    Suite *suite = suite_create("gemm_residents");
+    Suite *suite = suite_create("call_residents");
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,12 +1,12 @@
-#include "server/http/gemm_job.h"
+#include "server/compute/compute_job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/clock.h"
+#include "server/compute/compute_answer.h"
 #include "server/daemon.h"
-#include "server/http/gemm_answer.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
@@ -14,27 +14,27 @@
 #include "server/tensors/tensor_describe.h"
 
 /* Belongs to the queue and the dispatch thread, then to the keeper, who frees it. */
-struct gemm_job {
+struct compute_job {
     struct daemon *daemon; /* borrowed */
     struct job *job;
     struct job_task task;
-    struct gemm_call call;
-    struct gemm_times times;
+    struct compute_call call;
+    struct compute_times times;
     struct inbox_message ended; /* to the keeper */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
-    ((struct gemm_job *)(void *)((char *)(pointer)-offsetof(struct gemm_job, member)))
+    ((struct compute_job *)(void *)((char *)(pointer)-offsetof(struct compute_job, member)))
 
-bool gemm_job_wanted(const struct request *request)
+bool compute_job_wanted(const struct request *request)
 {
     const struct daemon *daemon = request->daemon;
-    return daemon->config.max_jobs > 0 && request->gemm.places.memory_count == 0 &&
+    return daemon->config.max_jobs > 0 && request->call.places.memory_count == 0 &&
            atomic_load(&daemon->stage) == DAEMON_SERVING &&
            request_preferences(request).respond_async;
 }
 
-static bool has_shapes(const struct gemm_call *call)
+static bool has_shapes(const struct compute_call *call)
 {
     return call->result != NULL || call->residents.stored != NULL;
 }
@@ -48,7 +48,7 @@ static void note_full(struct request *request, enum gemmd_error code)
 
 static enum gemmd_error reserve_bytes(struct request *request)
 {
-    const struct gemm_call *call = &request->gemm;
+    const struct compute_call *call = &request->call;
     struct job_answer *answer = job_answer(request->job);
     /* The sum was checked when the result's block was taken. */
     if (call->residents.stored == NULL)
@@ -68,12 +68,12 @@ static enum gemmd_error reserve(struct request *request)
     return code;
 }
 
-enum gemmd_error gemm_job_open(struct request *request)
+enum gemmd_error compute_job_open(struct request *request)
 {
     enum gemmd_error code =
-        job_open(request->daemon->jobs, request->tenant, request->gemm.operation->name, request->id,
+        job_open(request->daemon->jobs, request->tenant, request->call.operation->name, request->id,
                  &request->job, &request->fault);
-    if (code == GEMMD_OK && has_shapes(&request->gemm))
+    if (code == GEMMD_OK && has_shapes(&request->call))
         return reserve(request);
     note_full(request, code);
     return code;
@@ -82,11 +82,11 @@ enum gemmd_error gemm_job_open(struct request *request)
 /* The result stays: its description, which nothing has changed since it was measured, is the
  * answer.
  */
-static void finish_stored(struct gemm_job *job, struct job_answer *answer)
+static void finish_stored(struct compute_job *job, struct job_answer *answer)
 {
     struct fault fault;
     char *text;
-    if (gemm_residents_publish(&job->call.residents, job->daemon->tensors, &text, &fault) !=
+    if (call_residents_publish(&job->call.residents, job->daemon->tensors, &text, &fault) !=
         GEMMD_OK) {
         job_answer_fail(answer, &fault);
         return;
@@ -99,8 +99,8 @@ static void finish_stored(struct gemm_job *job, struct job_answer *answer)
 /* On the keeper's thread. */
 static void finish(struct inbox_message *message)
 {
-    struct gemm_job *job = JOB_OF(message, ended);
-    struct gemm_call *call = &job->call;
+    struct compute_job *job = JOB_OF(message, ended);
+    struct compute_call *call = &job->call;
     struct job_answer *answer = job_answer(job->job);
     call->memory = keeper_memory(job->daemon->keeper);
     if (call->work.status != GEMMD_OK) {
@@ -112,10 +112,10 @@ static void finish(struct inbox_message *message)
         else
             memcpy(answer->payload, call->result, answer->bytes);
         job->times.answered_ns = clock_now_ns();
-        gemm_answer_headers(call, &job->times, &answer->headers);
+        compute_answer_headers(call, &job->times, &answer->headers);
     }
     /* What the product held is free before anyone can see that it is done. */
-    gemm_call_close(call, job->daemon);
+    compute_call_close(call, job->daemon);
     job_finish(job->job, clock_now_ns());
     free(job);
 }
@@ -127,13 +127,13 @@ static void work_started(struct work *work)
 
 static void work_done(struct work *work)
 {
-    struct gemm_job *job = JOB_OF(work, call.work);
+    struct compute_job *job = JOB_OF(work, call.work);
     keeper_post(job->daemon->keeper, &job->ended);
 }
 
 static void cancel(struct job_task *task)
 {
-    struct gemm_job *job = JOB_OF(task, task);
+    struct compute_job *job = JOB_OF(task, task);
     struct work *work = &job->call.work;
     if (!queue_cancel(job->daemon->queue, work))
         return; /* what runs ends by itself */
@@ -156,10 +156,10 @@ static void answer_accepted(struct request *request, const struct job_view *view
     respond(request, 202, response, length);
 }
 
-void gemm_job_submit(struct request *request)
+void compute_job_submit(struct request *request)
 {
     struct job_view view;
-    struct gemm_job *job = NULL;
+    struct compute_job *job = NULL;
     if (job_answer(request->job)->payload == NULL && reserve(request) != GEMMD_OK)
         goto refuse;
     job = malloc(sizeof *job);
@@ -167,14 +167,14 @@ void gemm_job_submit(struct request *request)
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
         goto refuse;
     }
-    *job = (struct gemm_job){
+    *job = (struct compute_job){
         .daemon = request->daemon,
         .job = request->job,
         .task.cancel = cancel,
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
         .ended.act = finish,
     };
-    gemm_call_move(&job->call, &request->gemm);
+    compute_call_move(&job->call, &request->call);
     request->job = NULL;
 
     struct work *work = &job->call.work;

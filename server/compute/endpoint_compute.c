@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "server/clock.h"
+#include "server/compute/compute_answer.h"
+#include "server/compute/compute_job.h"
+#include "server/compute/compute_memory.h"
 #include "server/daemon.h"
 #include "server/http/accept.h"
 #include "server/http/endpoints.h"
-#include "server/http/gemm_answer.h"
-#include "server/http/gemm_job.h"
-#include "server/http/gemm_memory.h"
 #include "server/http/payload.h"
 #include "server/http/respond.h"
 
@@ -25,7 +25,7 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "a parameter contains a zero byte");
         return MHD_NO;
     }
-    return request->gemm.operation->set(&request->gemm, name, value == NULL ? "" : value,
+    return request->call.operation->set(&request->call, name, value == NULL ? "" : value,
                                         &request->fault) == GEMMD_OK
                ? MHD_YES
                : MHD_NO;
@@ -33,7 +33,7 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
 
 static enum gemmd_error read_body_format(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
+    struct compute_call *call = &request->call;
     const char *type = request_header(request, "Content-Type");
     call->body_format = FORMAT_RAW;
     if (type != NULL && !format_from_media_type(type, &call->body_format))
@@ -46,7 +46,7 @@ static enum gemmd_error read_body_format(struct request *request)
 
 static enum gemmd_error choose_answer_format(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
+    struct compute_call *call = &request->call;
     if (call->request.store[0] != '\0') /* no matrix is sent */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
@@ -59,7 +59,7 @@ static enum gemmd_error choose_answer_format(struct request *request)
 
 static enum gemmd_error read_parameters(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
+    struct compute_call *call = &request->call;
     struct fault *fault = &request->fault;
     const struct config *config = &request->daemon->config;
 
@@ -81,45 +81,46 @@ static enum gemmd_error read_parameters(struct request *request)
 
 static void gemm_begin(struct request *request)
 {
-    request->gemm.operation = request->endpoint->operation;
-    request->gemm.memory = request->thread->memory;
-    request->gemm.work.tenant = request->tenant_number;
-    struct gemm_body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    request->call.operation = request->endpoint->operation;
+    request->call.memory = request->thread->memory;
+    request->call.work.tenant = request->tenant_number;
+    struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
-        gemm_memory_open(request) != GEMMD_OK ||
-        gemm_call_open(&request->gemm, request->daemon, length, &request->fault) != GEMMD_OK ||
-        (gemm_job_wanted(request) && gemm_job_open(request) != GEMMD_OK)) {
-        gemm_call_close(&request->gemm, request->daemon); /* before a body that is dropped */
+        compute_memory_open(request) != GEMMD_OK ||
+        compute_call_open(&request->call, request->daemon, length, &request->fault) != GEMMD_OK ||
+        (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
+        compute_call_close(&request->call, request->daemon); /* before a body that is dropped */
         request_refuse(request);
     } else {
-        request_receive(request, request->gemm.deadline_ns);
+        request_receive(request, request->call.deadline_ns);
     }
 }
 
 static bool gemm_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    return gemm_call_append(&request->gemm, request->daemon, bytes, length, &request->fault) ==
+    return compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) ==
            GEMMD_OK;
 }
 
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */
 static void work_done(struct work *work)
 {
-    struct gemm_call *call = (struct gemm_call *)((char *)work - offsetof(struct gemm_call, work));
-    struct request *request = (struct request *)((char *)call - offsetof(struct request, gemm));
+    struct compute_call *call =
+        (struct compute_call *)((char *)work - offsetof(struct compute_call, work));
+    struct request *request = (struct request *)((char *)call - offsetof(struct request, call));
     request_wake(request);
 }
 
 static void gemm_submit(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
-    if (gemm_call_bind(call, request->daemon, &request->fault) != GEMMD_OK) {
+    struct compute_call *call = &request->call;
+    if (compute_call_bind(call, request->daemon, &request->fault) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
     if (request->job != NULL) {
-        gemm_job_submit(request);
+        compute_job_submit(request);
         return;
     }
     call->work.done = work_done;
@@ -130,9 +131,9 @@ static void gemm_submit(struct request *request)
 
 static bool gemm_withdraw(struct request *request)
 {
-    if (!queue_cancel(request->daemon->queue, &request->gemm.work))
+    if (!queue_cancel(request->daemon->queue, &request->call.work))
         return false;
-    gemm_call_finish(&request->gemm, request->daemon);
+    compute_call_finish(&request->call, request->daemon);
     return true;
 }
 
@@ -152,9 +153,9 @@ static void block_sent(void *cls)
 static void add_headers(struct request *request, struct MHD_Response *response)
 {
     struct headers headers;
-    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
     headers_clear(&headers);
-    gemm_answer_headers(&request->gemm, &times, &headers);
+    compute_answer_headers(&request->call, &times, &headers);
     headers_apply(&headers, response);
 }
 
@@ -162,7 +163,7 @@ static void add_headers(struct request *request, struct MHD_Response *response)
 static void answer_stored(struct request *request)
 {
     char *text;
-    if (gemm_residents_publish(&request->gemm.residents, request->daemon->tensors, &text,
+    if (call_residents_publish(&request->call.residents, request->daemon->tensors, &text,
                                &request->fault) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
@@ -184,22 +185,22 @@ static void answer_stored(struct request *request)
 static void answer_placed(struct request *request)
 {
     struct headers headers;
-    const struct gemm_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
     struct MHD_Response *response =
         MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (response != NULL) {
         headers_clear(&headers);
-        gemm_answer_product_headers(&request->gemm, &times, &headers);
+        compute_answer_product_headers(&request->call, &times, &headers);
         headers_apply(&headers, response);
     }
     respond(request, 200, response, 0);
 }
 
 /* Sends straight from pinned memory; the block goes back when the last byte has gone. */
-static void gemm_answer(struct request *request)
+static void compute_answer(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
-    gemm_call_finish(call, request->daemon);
+    struct compute_call *call = &request->call;
+    compute_call_finish(call, request->daemon);
     if (call->work.status != GEMMD_OK) {
         respond_fault(request, &call->work.fault);
         return;
@@ -234,7 +235,7 @@ static void gemm_answer(struct request *request)
 
 static void gemm_release(struct request *request)
 {
-    gemm_call_close(&request->gemm, request->daemon);
+    compute_call_close(&request->call, request->daemon);
     job_discard(request->job);
 }
 
@@ -247,7 +248,7 @@ const struct endpoint endpoint_gemm = {
     .chunk = gemm_chunk,
     .submit = gemm_submit,
     .withdraw = gemm_withdraw,
-    .answer = gemm_answer,
+    .answer = compute_answer,
     .release = gemm_release,
 };
 
@@ -260,6 +261,6 @@ const struct endpoint endpoint_attention = {
     .chunk = gemm_chunk,
     .submit = gemm_submit,
     .withdraw = gemm_withdraw,
-    .answer = gemm_answer,
+    .answer = compute_answer,
     .release = gemm_release,
 };

@@ -1,4 +1,4 @@
-#include "server/http/gemm_residents.h"
+#include "server/compute/call_residents.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static enum gemmd_error acquire(struct tensor_store *store, const char *field, c
     return code;
 }
 
-enum gemmd_error gemm_residents_acquire(struct gemm_residents *residents,
+enum gemmd_error call_residents_acquire(struct call_residents *residents,
                                         struct gemm_request *request, struct tensor_store *store,
                                         const char *tenant, struct fault *fault)
 {
@@ -37,7 +37,7 @@ enum gemmd_error gemm_residents_acquire(struct gemm_residents *residents,
         residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
 }
 
-enum gemmd_error gemm_residents_acquire_kv(struct gemm_residents *residents,
+enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
                                            struct attention_request *request,
                                            struct tensor_store *store, const char *tenant,
                                            struct fault *fault)
@@ -53,7 +53,7 @@ enum gemmd_error gemm_residents_acquire_kv(struct gemm_residents *residents,
         residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
 }
 
-enum gemmd_error gemm_residents_reserve(struct gemm_residents *residents,
+enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,
                                         struct tensor_store *store, struct fault *fault)
 {
@@ -72,7 +72,7 @@ static uint64_t stride_of(const struct resident *resident)
     return tensor->dims[tensor->rank - 2] * resident_leading(resident);
 }
 
-void gemm_residents_place(const struct gemm_residents *residents, struct gemm_problem *problem)
+void call_residents_place(const struct call_residents *residents, struct gemm_problem *problem)
 {
     if (residents->a != NULL) {
         problem->a = resident_memory(residents->a);
@@ -107,7 +107,7 @@ static void *mirror(struct work *work, const struct resident *resident, unsigned
     return host;
 }
 
-enum gemmd_error gemm_residents_mirror(struct gemm_residents *residents, struct work *work,
+enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
                                        struct pool_cache *memory, struct fault *fault)
 {
     uint64_t bytes = mirror_of(residents->a);
@@ -127,7 +127,7 @@ enum gemmd_error gemm_residents_mirror(struct gemm_residents *residents, struct 
     return GEMMD_OK;
 }
 
-enum gemmd_error gemm_residents_publish(struct gemm_residents *residents,
+enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault)
 {
@@ -144,7 +144,7 @@ enum gemmd_error gemm_residents_publish(struct gemm_residents *residents,
     return code;
 }
 
-void gemm_residents_finish(struct gemm_residents *residents, struct tensor_store *store,
+void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
                            struct pool_cache *memory)
 {
     pool_free(memory, residents->mirror, residents->mirror_bytes);
@@ -154,7 +154,7 @@ void gemm_residents_finish(struct gemm_residents *residents, struct tensor_store
     residents->a = residents->b = NULL;
 }
 
-void gemm_residents_close(struct gemm_residents *residents, struct tensor_store *store)
+void call_residents_close(struct call_residents *residents, struct tensor_store *store)
 {
     tensor_store_release(store, residents->stored);
     residents->stored = NULL;

@@ -1,28 +1,29 @@
-/* The attention's part of gemm_call.h. Its memory and its way through the queue are a product's. */
+/* The attention's part of compute_call.h. Its memory and its way through the queue are a product's.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/attention.h"
 #include "proto/npy.h"
 #include "proto/size.h"
+#include "server/compute/compute_call.h"
 #include "server/daemon.h"
-#include "server/http/gemm_call.h"
 
-static void init(struct gemm_call *call)
+static void init(struct compute_call *call)
 {
     attention_request_init(&call->attention);
 }
 
-static enum gemmd_error set(struct gemm_call *call, const char *name, const char *value,
+static enum gemmd_error set(struct compute_call *call, const char *name, const char *value,
                             struct fault *fault)
 {
     return attention_request_set(&call->attention, name, value, fault);
 }
 
-static enum gemmd_error settle(struct gemm_call *call, struct daemon *daemon, const char *tenant,
+static enum gemmd_error settle(struct compute_call *call, struct daemon *daemon, const char *tenant,
                                struct fault *fault)
 {
-    enum gemmd_error code = gemm_residents_acquire_kv(&call->residents, &call->attention,
+    enum gemmd_error code = call_residents_acquire_kv(&call->residents, &call->attention,
                                                       daemon->tensors, tenant, fault);
     if (code == GEMMD_OK)
         code = attention_request_check(&call->attention, call->body_format, fault);
@@ -31,20 +32,20 @@ static enum gemmd_error settle(struct gemm_call *call, struct daemon *daemon, co
     return code;
 }
 
-static bool raw_bytes(const struct gemm_call *call, uint64_t *out)
+static bool raw_bytes(const struct compute_call *call, uint64_t *out)
 {
     return attention_request_raw_bytes(&call->attention, out);
 }
 
-static enum gemmd_error check_raw_bytes(const struct gemm_call *call, uint64_t bytes,
+static enum gemmd_error check_raw_bytes(const struct compute_call *call, uint64_t bytes,
                                         struct fault *fault)
 {
     return attention_request_check_raw_bytes(&call->attention, bytes, fault);
 }
 
 /* The lengths say what is read, so that they come in the body, where nobody changes them. */
-static uint32_t operands_of(const struct gemm_call *call,
-                            struct call_operand out[GEMM_PLACES_OPERANDS])
+static uint32_t operands_of(const struct compute_call *call,
+                            struct call_operand out[SHARED_PLACES_OPERANDS])
 {
     static const char *const names[] = {NULL, NULL, "q", "k", "v"};
     struct attention_operands operands;
@@ -57,19 +58,19 @@ static uint32_t operands_of(const struct gemm_call *call,
     return sizeof all / sizeof *all;
 }
 
-static void leave_out(struct gemm_call *call, uint32_t operand)
+static void leave_out(struct compute_call *call, uint32_t operand)
 {
     call->attention.elsewhere |= 1u << operand;
 }
 
-static enum gemmd_error check_no_bytes(const struct gemm_call *call, struct fault *fault)
+static enum gemmd_error check_no_bytes(const struct compute_call *call, struct fault *fault)
 {
     struct attention_request request = call->attention;
     struct attention_operands none;
     return attention_request_bind(&request, call->body_format, "", 0, &none, fault);
 }
 
-static bool result(struct gemm_call *call)
+static bool result(struct compute_call *call)
 {
     if (!attention_request_result(&call->attention, &call->c, &call->lse))
         return false;
@@ -88,7 +89,7 @@ static struct attention_strides strides_of(const struct attention_request *reque
 }
 
 /* Of what is in the body or the answer it is known that it will be there, and no more. */
-static void describe(const struct gemm_call *call, struct attention_problem *problem)
+static void describe(const struct compute_call *call, struct attention_problem *problem)
 {
     static const int32_t lengths;
     static float lse;
@@ -121,7 +122,8 @@ static void describe(const struct gemm_call *call, struct attention_problem *pro
     };
 }
 
-static enum gemmd_error choose(struct gemm_call *call, struct daemon *daemon, struct fault *fault)
+static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
+                               struct fault *fault)
 {
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(daemon->device);
@@ -137,7 +139,7 @@ static enum gemmd_error choose(struct gemm_call *call, struct daemon *daemon, st
 }
 
 /* lse first: the payload begins at a multiple of 64, and what follows 4-byte numbers is aligned. */
-static uint32_t header(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX])
+static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
 {
     const bool has_lse = call->lse.rank > 0;
     const struct safetensors_entry entries[] = {{.name = "lse", .tensor = call->lse},
@@ -149,7 +151,7 @@ static uint32_t header(const struct gemm_call *call, char out[SAFETENSORS_HEADER
     return 0;
 }
 
-static void place_result(struct gemm_call *call, unsigned char *payload)
+static void place_result(struct compute_call *call, unsigned char *payload)
 {
     struct attention_problem *problem = &call->work.attention;
     call->lse.data = call->lse.rank > 0 ? payload : NULL;
@@ -158,29 +160,29 @@ static void place_result(struct gemm_call *call, unsigned char *payload)
     call->c.data = problem->o;
 }
 
-static enum gemmd_error find(struct gemm_call *call, struct call_operands *operands,
+static enum gemmd_error find(struct compute_call *call, struct call_operands *operands,
                              struct fault *fault)
 {
     struct attention_operands *found = &operands->attention;
     enum gemmd_error code = attention_request_bind(&call->attention, call->body_format, call->body,
                                                    call->body_bytes, found, fault);
     struct tensor *const all[] = {&found->lens_q, &found->lens_kv, &found->q, &found->k, &found->v};
-    gemm_places_point(&call->places, all, sizeof all / sizeof *all);
+    shared_places_point(&call->places, all, sizeof all / sizeof *all);
     return code;
 }
 
-static enum gemmd_error place(struct gemm_call *call, struct daemon *daemon,
+static enum gemmd_error place(struct compute_call *call, struct daemon *daemon,
                               struct call_operands *all_operands, struct fault *fault)
 {
     struct attention_operands *operands = &all_operands->attention;
     struct attention_problem *problem = &call->work.attention;
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside)
-        code = gemm_call_prepare(call, daemon, fault);
+        code = compute_call_prepare(call, daemon, fault);
     struct tensor *const all[] = {&operands->lens_q, &operands->lens_kv, &operands->q, &operands->k,
                                   &operands->v};
     if (code == GEMMD_OK)
-        code = gemm_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
+        code = compute_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
     if (code != GEMMD_OK)
         return code;
     problem->lens_q = operands->lens_q.rank > 0 ? operands->lens_q.data : NULL;

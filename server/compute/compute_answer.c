@@ -1,4 +1,4 @@
-#include "server/http/gemm_answer.h"
+#include "server/compute/compute_answer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "server/observe/decimal.h"
 
 /* "recv;dur=0.041, queue;dur=..." in milliseconds (W3C Server-Timing). */
-static void write_timing(const struct work *work, const struct gemm_times *times, char *out)
+static void write_timing(const struct work *work, const struct compute_times *times, char *out)
 {
     const struct {
         const char *name;
@@ -25,8 +25,8 @@ static void write_timing(const struct work *work, const struct gemm_times *times
     *out = '\0';
 }
 
-void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *times,
-                         struct headers *headers)
+void compute_answer_headers(const struct compute_call *call, const struct compute_times *times,
+                            struct headers *headers)
 {
     char text[256];
 
@@ -37,11 +37,11 @@ void gemm_answer_headers(const struct gemm_call *call, const struct gemm_times *
     } else {
         headers_add(headers, "Content-Type", format_media_type(call->answer_format));
     }
-    gemm_answer_product_headers(call, times, headers);
+    compute_answer_product_headers(call, times, headers);
 }
 
-void gemm_answer_product_headers(const struct gemm_call *call, const struct gemm_times *times,
-                                 struct headers *headers)
+void compute_answer_product_headers(const struct compute_call *call,
+                                    const struct compute_times *times, struct headers *headers)
 {
     const struct work *work = &call->work;
     char text[256];

@@ -1,4 +1,4 @@
-#include "server/http/gemm_places.h"
+#include "server/compute/shared_places.h"
 
 #include <inttypes.h>
 
@@ -8,22 +8,22 @@ static enum gemmd_error cut_short(struct fault *fault)
                      "the shared memory has been made shorter than it was when it was shared");
 }
 
-enum gemmd_error gemm_places_hold(struct gemm_places *places, struct shared_memory *memory,
-                                  struct fault *fault)
+enum gemmd_error shared_places_hold(struct shared_places *places, struct shared_memory *memory,
+                                    struct fault *fault)
 {
-    if (places->memory_count == GEMM_PLACES_MAX) {
+    if (places->memory_count == SHARED_PLACES_MAX) {
         shared_release(memory);
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the request uses more than %d memories",
-                         GEMM_PLACES_MAX);
+                         SHARED_PLACES_MAX);
     }
     places->memories[places->memory_count++] = memory;
     places->on_device |= shared_is_on_device(memory);
     return shared_is_whole(memory) ? GEMMD_OK : cut_short(fault);
 }
 
-enum gemmd_error gemm_places_find(const struct shared_memory *memory, const char *what,
-                                  uint64_t offset, uint64_t bytes, uint64_t alignment,
-                                  unsigned char **at, struct fault *fault)
+enum gemmd_error shared_places_find(const struct shared_memory *memory, const char *what,
+                                    uint64_t offset, uint64_t bytes, uint64_t alignment,
+                                    unsigned char **at, struct fault *fault)
 {
     *at = shared_at(memory, offset, bytes);
     if (*at == NULL)
@@ -39,17 +39,17 @@ enum gemmd_error gemm_places_find(const struct shared_memory *memory, const char
     return GEMMD_OK;
 }
 
-void gemm_places_point(const struct gemm_places *places, struct tensor *const operands[],
-                       uint32_t count)
+void shared_places_point(const struct shared_places *places, struct tensor *const operands[],
+                         uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (places->operands[i] != NULL)
             operands[i]->data = places->operands[i];
 }
 
-enum gemmd_error gemm_places_check_result(const struct gemm_places *places,
-                                          struct tensor *const operands[], uint32_t count,
-                                          uint64_t bytes, struct fault *fault)
+enum gemmd_error shared_places_check_result(const struct shared_places *places,
+                                            struct tensor *const operands[], uint32_t count,
+                                            uint64_t bytes, struct fault *fault)
 {
     const uintptr_t start = (uintptr_t)places->result;
     if (!places->has_result)
@@ -67,7 +67,7 @@ enum gemmd_error gemm_places_check_result(const struct gemm_places *places,
     return GEMMD_OK;
 }
 
-void gemm_places_end(struct gemm_places *places, struct work *work)
+void shared_places_end(struct shared_places *places, struct work *work)
 {
     for (uint32_t i = 0; i < places->memory_count; i++) {
         /* A result that fails verification may do so for that. */

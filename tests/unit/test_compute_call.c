@@ -1,12 +1,13 @@
-/* server/http/gemm_call.c: a product whose body goes to the device as it lands, on a simulated one;
- * what it holds is given back whatever becomes of it. The rest of a call is the integration tests'.
+/* server/http/compute_call.c: a product whose body goes to the device as it lands, on a simulated
+ * one; what it holds is given back whatever becomes of it. The rest of a call is the integration
+ * tests'.
  */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/compute/compute_call.h"
 #include "server/daemon.h"
-#include "server/http/gemm_call.h"
 #include "simulated_device.h"
 
 /* m and k; n is 4. A, B and C0 in f32, so that the body is more than two steps. */
@@ -64,42 +65,42 @@ static void stop(void)
 }
 
 /* A call of so many rows, and C0 if `beta` is not 0; all but the body has come. */
-static void open_call(struct gemm_call *call, const char *m, const char *beta)
+static void open_call(struct compute_call *call, const char *m, const char *beta)
 {
     const char *const parameters[][2] = {
         {"m", m}, {"n", "4"}, {"k", "1000"}, {"beta", beta}, {"dtype", "f32"}};
     struct fault fault = {.detail = ""};
     uint64_t bytes;
-    *call = (struct gemm_call){.operation = &gemm_operation, .memory = memory};
+    *call = (struct compute_call){.operation = &gemm_operation, .memory = memory};
     call->operation->init(call);
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         ck_assert_int_eq(call->operation->set(call, parameters[i][0], parameters[i][1], &fault),
                          GEMMD_OK);
     ck_assert_int_eq(call->operation->settle(call, &daemon_of_test, "", &fault), GEMMD_OK);
     ck_assert(call->operation->raw_bytes(call, &bytes));
-    const struct gemm_body_length length = {.known = true, .bytes = bytes};
-    ck_assert_msg(gemm_call_open(call, &daemon_of_test, length, &fault) == GEMMD_OK, "%s",
+    const struct body_length length = {.known = true, .bytes = bytes};
+    ck_assert_msg(compute_call_open(call, &daemon_of_test, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
 }
 
-static void append(struct gemm_call *call, uint64_t from, uint64_t to)
+static void append(struct compute_call *call, uint64_t from, uint64_t to)
 {
     for (uint64_t at = from; at < to; at += PART)
-        ck_assert_int_eq(gemm_call_append(call, &daemon_of_test, body + at,
-                                          at + PART < to ? PART : to - at, NULL),
+        ck_assert_int_eq(compute_call_append(call, &daemon_of_test, body + at,
+                                             at + PART < to ? PART : to - at, NULL),
                          GEMMD_OK);
 }
 
-static void assert_part_is(const struct gemm_call *call, uint64_t offset, const void *bytes,
+static void assert_part_is(const struct compute_call *call, uint64_t offset, const void *bytes,
                            uint64_t count)
 {
     ck_assert_mem_eq(simulated->memory + call->work.device_offset + offset, bytes, count);
 }
 
 /* Up to the end of its work. */
-static void compute(struct gemm_call *call)
+static void compute(struct compute_call *call)
 {
-    ck_assert_int_eq(gemm_call_bind(call, &daemon_of_test, NULL), GEMMD_OK);
+    ck_assert_int_eq(compute_call_bind(call, &daemon_of_test, NULL), GEMMD_OK);
     ck_assert_ptr_nonnull(call->work.copy_in);
     intake_feed(daemon_of_test.intake);
     device_submit(daemon_of_test.device, &call->work);
@@ -115,7 +116,7 @@ static uint64_t aligned(uint64_t bytes)
 
 START_TEST(operands_are_on_the_device_when_their_body_is_there)
 {
-    struct gemm_call call;
+    struct compute_call call;
     start();
     open_call(&call, "1100", "1");
     ck_assert_ptr_nonnull(call.intake);
@@ -126,27 +127,27 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     assert_part_is(&call, 0, body, A_BYTES);
     assert_part_is(&call, aligned(A_BYTES), body + A_BYTES, B_BYTES);
     assert_part_is(&call, aligned(A_BYTES) + aligned(B_BYTES), body + A_BYTES + B_BYTES, C0_BYTES);
-    gemm_call_finish(&call, &daemon_of_test);
+    compute_call_finish(&call, &daemon_of_test);
     ck_assert_ptr_null(call.work.copy_in);
-    gemm_call_close(&call, &daemon_of_test);
+    compute_call_close(&call, &daemon_of_test);
     stop();
 }
 END_TEST
 
 START_TEST(a_call_that_is_moved_takes_its_copies_along)
 {
-    struct gemm_call call, job;
+    struct compute_call call, job;
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES + B_BYTES);
     ck_assert_uint_gt(intake_feed(daemon_of_test.intake), 0);
-    ck_assert_int_eq(gemm_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
-    gemm_call_move(&job, &call);
-    gemm_call_close(&call, &daemon_of_test);
+    ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
+    compute_call_move(&job, &call);
+    compute_call_close(&call, &daemon_of_test);
     ck_assert_ptr_null(call.intake);
     compute(&job);
     assert_part_is(&job, 0, body, A_BYTES);
-    gemm_call_close(&job, &daemon_of_test);
+    compute_call_close(&job, &daemon_of_test);
     stop();
 }
 END_TEST
@@ -154,15 +155,15 @@ END_TEST
 /* Its client leaves within the body, or its body is there and its work is never run. */
 START_TEST(what_copies_use_outlives_the_call)
 {
-    struct gemm_call call;
+    struct compute_call call;
     start();
     open_call(&call, "1100", "0");
     atomic_store(&simulated->copies, SIMULATED_RUNNING);
     append(&call, 0, _i == 0 ? A_BYTES - 1 : A_BYTES + B_BYTES);
     ck_assert_uint_gt(intake_feed(daemon_of_test.intake), 0);
     if (_i == 1)
-        ck_assert_int_eq(gemm_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
-    gemm_call_close(&call, &daemon_of_test);
+        ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
+    compute_call_close(&call, &daemon_of_test);
     intake_feed(daemon_of_test.intake);
     ck_assert_uint_ge(pool_used_bytes(daemon_of_test.pool), A_BYTES + B_BYTES);
     ck_assert_uint_ge(arena_used_bytes(device_arena(daemon_of_test.device)), A_BYTES);
@@ -175,13 +176,13 @@ END_TEST
 
 START_TEST(a_body_that_is_cut_short_gives_all_back)
 {
-    struct gemm_call call;
+    struct compute_call call;
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES);
     intake_feed(daemon_of_test.intake);
-    ck_assert_int_eq(gemm_call_bind(&call, &daemon_of_test, NULL), GEMMD_ERR_MALFORMED);
-    gemm_call_close(&call, &daemon_of_test);
+    ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_ERR_MALFORMED);
+    compute_call_close(&call, &daemon_of_test);
     intake_feed(daemon_of_test.intake);
     stop();
 }
@@ -189,22 +190,22 @@ END_TEST
 
 START_TEST(small_bodies_do_not_go_early)
 {
-    struct gemm_call call;
+    struct compute_call call;
     start();
     open_call(&call, "900", "0");
     ck_assert_ptr_null(call.intake);
     append(&call, 0, (900 * K + K * N) * 4);
-    ck_assert_int_eq(gemm_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
+    ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
     ck_assert_ptr_null(call.work.copy_in);
-    gemm_call_close(&call, &daemon_of_test);
+    compute_call_close(&call, &daemon_of_test);
     stop();
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("gemm_call");
-    TCase *tcase = tcase_create("gemm_call");
+    Suite *suite = suite_create("compute_call");
+    TCase *tcase = tcase_create("compute_call");
     tcase_add_test(tcase, operands_are_on_the_device_when_their_body_is_there);
     tcase_add_test(tcase, a_call_that_is_moved_takes_its_copies_along);
     tcase_add_loop_test(tcase, what_copies_use_outlives_the_call, 0, 2);

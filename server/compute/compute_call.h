@@ -1,15 +1,15 @@
 /*
- * gemm_call.h - a POST /gemm or /attention on its way: parameters, memory, work.
+ * compute_call.h - a POST /gemm or /attention on its way: parameters, memory, work.
  *
- * Everything that can be refused is refused in gemm_call_open, before the body. It reserves a
+ * Everything that can be refused is refused in compute_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
  * request; shapes that are inside the body are known, and their memory and the result's bytes in
- * the queue are reserved, in gemm_call_bind. A body whose length nothing says (chunked or
+ * the queue are reserved, in compute_call_bind. A body whose length nothing says (chunked or
  * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
  * grows: no byte of a body is ever held that is not counted.
  */
-#ifndef SERVER_HTTP_GEMM_CALL_H
-#define SERVER_HTTP_GEMM_CALL_H
+#ifndef SERVER_COMPUTE_COMPUTE_CALL_H
+#define SERVER_COMPUTE_COMPUTE_CALL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,12 +17,12 @@
 #include "proto/attention_request.h"
 #include "proto/gemm_request.h"
 #include "proto/safetensors.h"
-#include "server/http/gemm_places.h"
-#include "server/http/gemm_residents.h"
+#include "server/compute/call_residents.h"
+#include "server/compute/shared_places.h"
 #include "server/work/work.h"
 
 struct daemon;
-struct gemm_call;
+struct compute_call;
 struct intake_body;
 struct pool_cache;
 
@@ -42,48 +42,49 @@ struct call_operands {
  * `fault`. */
 struct call_operation {
     const char *name; /* "gemm"; of its jobs */
-    void (*init)(struct gemm_call *call);
-    enum gemmd_error (*set)(struct gemm_call *call, const char *name, const char *value,
+    void (*init)(struct compute_call *call);
+    enum gemmd_error (*set)(struct compute_call *call, const char *name, const char *value,
                             struct fault *fault);
     /* All parameters are in: acquires the resident operands, checks, and sets timeout_ms and
      * priority. */
-    enum gemmd_error (*settle)(struct gemm_call *call, struct daemon *daemon, const char *tenant,
+    enum gemmd_error (*settle)(struct compute_call *call, struct daemon *daemon, const char *tenant,
                                struct fault *fault);
     /* Of a raw body. */
-    bool (*raw_bytes)(const struct gemm_call *call, uint64_t *out);
-    enum gemmd_error (*check_raw_bytes)(const struct gemm_call *call, uint64_t bytes,
+    bool (*raw_bytes)(const struct compute_call *call, uint64_t *out);
+    enum gemmd_error (*check_raw_bytes)(const struct compute_call *call, uint64_t bytes,
                                         struct fault *fault);
     /* The operands, in a raw body's order; returns how many entries there are. */
-    uint32_t (*operands)(const struct gemm_call *call,
-                         struct call_operand operands[GEMM_PLACES_OPERANDS]);
+    uint32_t (*operands)(const struct compute_call *call,
+                         struct call_operand operands[SHARED_PLACES_OPERANDS]);
     /* A raw body has not that operand: it is in call->places. */
-    void (*leave_out)(struct gemm_call *call, uint32_t operand);
+    void (*leave_out)(struct compute_call *call, uint32_t operand);
     const char *result_name; /* in Gemmd-Memory */
     /* Why a body of no bytes will not do, if it will not. */
-    enum gemmd_error (*check_no_bytes)(const struct gemm_call *call, struct fault *fault);
+    enum gemmd_error (*check_no_bytes)(const struct compute_call *call, struct fault *fault);
     /* The shapes are known: sets `c` and result_bytes; false on overflow. */
-    bool (*result)(struct gemm_call *call);
+    bool (*result)(struct compute_call *call);
     /* Describes the problem in `work` and chooses its kernel, `shares` and device_bytes. */
-    enum gemmd_error (*choose)(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
+    enum gemmd_error (*choose)(struct compute_call *call, struct daemon *daemon,
+                               struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
-    uint32_t (*header)(const struct gemm_call *call, char out[SAFETENSORS_HEADER_MAX]);
+    uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
     /* Points the problem at where a raw body's operands will be. NULL: not before they are there.
      */
-    void (*locate)(struct gemm_call *call);
+    void (*locate)(struct compute_call *call);
     /* There is memory for the result: points `c` and the problem at it. */
-    void (*place_result)(struct gemm_call *call, unsigned char *payload);
+    void (*place_result)(struct compute_call *call, unsigned char *payload);
     /* Finds the operands in the complete body, and completes the request with them. */
-    enum gemmd_error (*find)(struct gemm_call *call, struct call_operands *operands,
+    enum gemmd_error (*find)(struct compute_call *call, struct call_operands *operands,
                              struct fault *fault);
-    /* Calls gemm_call_prepare if that had to wait for them, and points the problem at them
-     * (gemm_call_copy_operands). */
-    enum gemmd_error (*place)(struct gemm_call *call, struct daemon *daemon,
+    /* Calls compute_call_prepare if that had to wait for them, and points the problem at them
+     * (compute_call_copy_operands). */
+    enum gemmd_error (*place)(struct compute_call *call, struct daemon *daemon,
                               struct call_operands *operands, struct fault *fault);
 };
 extern const struct call_operation gemm_operation;
-extern const struct call_operation attention_operation; /* attention_call.c */
+extern const struct call_operation attention_operation; /* attention_operation.c */
 
-struct gemm_call {
+struct compute_call {
     const struct call_operation *operation; /* borrowed; one of the two requests is used */
     struct gemm_request request;
     struct attention_request attention;
@@ -101,13 +102,14 @@ struct gemm_call {
     uint64_t header_bytes, result_bytes;
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;
-    struct tensor c;                 /* the result, O for attention; data points into `result`, if
-                                        it is sent */
-    bool sends_lse;                  /* the answer has a place for attention's lse */
-    struct tensor lse;               /* ... if it is sent; else of rank 0 */
-    struct gemm_residents residents; /* acquired before gemm_call_open; data borrowed by `work` */
+    struct tensor c;   /* the result, O for attention; data points into `result`, if
+                          it is sent */
+    bool sends_lse;    /* the answer has a place for attention's lse */
+    struct tensor lse; /* ... if it is sent; else of rank 0 */
+    struct call_residents
+        residents; /* acquired before compute_call_open; data borrowed by `work` */
 
-    struct gemm_places places; /* what of it is in the client's memory */
+    struct shared_places places; /* what of it is in the client's memory */
 
     uint64_t queue_bytes; /* what the place in the queue counts */
     bool has_place, has_device_memory;
@@ -115,7 +117,7 @@ struct gemm_call {
 };
 
 /* What the headers say about the body. */
-struct gemm_body_length {
+struct body_length {
     bool known; /* false: chunked or compressed */
     uint64_t bytes;
 };
@@ -123,32 +125,33 @@ struct gemm_body_length {
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
  * `shapes_inside`, `sends_lse`, the deadline, `residents` (acquired), `places`, `memory` and
  * work.tenant. */
-enum gemmd_error gemm_call_open(struct gemm_call *call, struct daemon *daemon,
-                                struct gemm_body_length length, struct fault *fault);
+enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
+                                   struct body_length length, struct fault *fault);
 /* Appends to the body. */
-enum gemmd_error gemm_call_append(struct gemm_call *call, struct daemon *daemon, const void *bytes,
-                                  uint64_t length, struct fault *fault);
+enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *daemon,
+                                     const void *bytes, uint64_t length, struct fault *fault);
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
-enum gemmd_error gemm_call_bind(struct gemm_call *call, struct daemon *daemon, struct fault *fault);
-/* As gemm_call_bind, for operands that somebody else has found and completed the request with
+enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *daemon,
+                                   struct fault *fault);
+/* As compute_call_bind, for operands that somebody else has found and completed the request with
  * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, in
  * call->places, or in pinned memory that stays. */
-enum gemmd_error gemm_call_bind_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct call_operands *operands, struct fault *fault);
+enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
+                                            struct call_operands *operands, struct fault *fault);
 /* For operations: the shapes are known. Takes the memory for the result and on the device. */
-enum gemmd_error gemm_call_prepare(struct gemm_call *call, struct daemon *daemon,
-                                   struct fault *fault);
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
+                                      struct fault *fault);
 /* For operations: copies those operands that cannot be used where they lie in the body. */
-enum gemmd_error gemm_call_copy_operands(struct gemm_call *call, struct daemon *daemon,
-                                         struct tensor *const operands[], uint32_t count,
-                                         struct fault *fault);
+enum gemmd_error compute_call_copy_operands(struct compute_call *call, struct daemon *daemon,
+                                            struct tensor *const operands[], uint32_t count,
+                                            struct fault *fault);
 /* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
  * describes the product stays in both. */
-void gemm_call_move(struct gemm_call *to, struct gemm_call *from);
+void compute_call_move(struct compute_call *to, struct compute_call *from);
 /* The work is done: gives back all but the result. */
-void gemm_call_finish(struct gemm_call *call, struct daemon *daemon);
+void compute_call_finish(struct compute_call *call, struct daemon *daemon);
 /* Gives back everything that is still held. */
-void gemm_call_close(struct gemm_call *call, struct daemon *daemon);
+void compute_call_close(struct compute_call *call, struct daemon *daemon);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * gemm_residents.h - the resident tensors of a POST /gemm, its a=, b= and store=, or of a
+ * call_residents.h - the resident tensors of a POST /gemm, its a=, b= and store=, or of a
  * POST /attention, its k= and v=.
  *
- * They are in use from gemm_residents_acquire or gemm_residents_reserve on, so that they stay
- * whatever becomes of their names; the operands until the work is over (gemm_residents_finish), the
- * stored result until the answer is made (gemm_residents_close). One thread at a time.
+ * They are in use from call_residents_acquire or call_residents_reserve on, so that they stay
+ * whatever becomes of their names; the operands until the work is over (call_residents_finish), the
+ * stored result until the answer is made (call_residents_close). One thread at a time.
  */
-#ifndef SERVER_HTTP_GEMM_RESIDENTS_H
-#define SERVER_HTTP_GEMM_RESIDENTS_H
+#ifndef SERVER_COMPUTE_CALL_RESIDENTS_H
+#define SERVER_COMPUTE_CALL_RESIDENTS_H
 
 #include <stdint.h>
 
@@ -19,7 +19,7 @@
 struct pool_cache;
 
 /* All zero at first. */
-struct gemm_residents {
+struct call_residents {
     const char *tenant;              /* borrowed */
     struct resident *a, *b, *stored; /* NULL: there is none */
     unsigned char *mirror;           /* pinned: copies of them for the check on the host */
@@ -29,31 +29,31 @@ struct gemm_residents {
 /* Finds the operands that the parameters name and settles the request with them
  * (gemm_request_settle_residents). GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN name the parameter.
  */
-enum gemmd_error gemm_residents_acquire(struct gemm_residents *residents,
+enum gemmd_error call_residents_acquire(struct call_residents *residents,
                                         struct gemm_request *request, struct tensor_store *store,
                                         const char *tenant, struct fault *fault);
 /* The same of an attention's K and V, which are its a and b. */
-enum gemmd_error gemm_residents_acquire_kv(struct gemm_residents *residents,
+enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
                                            struct attention_request *request,
                                            struct tensor_store *store, const char *tenant,
                                            struct fault *fault);
 /* Takes memory for the result, `c` by type and shape, under the request's `store`. */
-enum gemmd_error gemm_residents_reserve(struct gemm_residents *residents,
+enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,
                                         struct tensor_store *store, struct fault *fault);
 /* Points the problem at what there is, with the distances between rows that it has. */
-void gemm_residents_place(const struct gemm_residents *residents, struct gemm_problem *problem);
+void call_residents_place(const struct call_residents *residents, struct gemm_problem *problem);
 /* Makes the work bring copies of them to the host, which cannot read the device's memory, for the
  * check. GEMMD_ERR_OUT_OF_MEMORY. */
-enum gemmd_error gemm_residents_mirror(struct gemm_residents *residents, struct work *work,
+enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
                                        struct pool_cache *memory, struct fault *fault);
 /* The result is there: gives it its name. `*description` is the JSON to answer with (201), for the
  * caller to free. */
-enum gemmd_error gemm_residents_publish(struct gemm_residents *residents,
+enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault);
-void gemm_residents_finish(struct gemm_residents *residents, struct tensor_store *store,
+void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
                            struct pool_cache *memory);
-void gemm_residents_close(struct gemm_residents *residents, struct tensor_store *store);
+void call_residents_close(struct call_residents *residents, struct tensor_store *store);
 
 #endif

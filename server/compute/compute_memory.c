@@ -1,4 +1,4 @@
-#include "server/http/gemm_memory.h"
+#include "server/compute/compute_memory.h"
 
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
@@ -19,7 +19,7 @@ static enum gemmd_error no_memory(struct request *request)
     return offer->fault.code;
 }
 
-static enum gemmd_error find_operand(struct gemm_call *call, struct shared_memory *memory,
+static enum gemmd_error find_operand(struct compute_call *call, struct shared_memory *memory,
                                      const struct call_operand *operand, uint32_t index,
                                      const struct memory_places *places, struct fault *fault)
 {
@@ -28,7 +28,7 @@ static enum gemmd_error find_operand(struct gemm_call *call, struct shared_memor
     if (place == NULL)
         return GEMMD_OK; /* it is in the body */
     enum gemmd_error code =
-        gemm_places_find(memory, operand->name, place->offset, operand->bytes, 1, &at, fault);
+        shared_places_find(memory, operand->name, place->offset, operand->bytes, 1, &at, fault);
     if (code != GEMMD_OK)
         return code;
     call->places.operands[index] = at;
@@ -36,10 +36,10 @@ static enum gemmd_error find_operand(struct gemm_call *call, struct shared_memor
     return GEMMD_OK;
 }
 
-static enum gemmd_error find_result(struct gemm_call *call, struct shared_memory *memory,
+static enum gemmd_error find_result(struct compute_call *call, struct shared_memory *memory,
                                     const struct memory_place *place, struct fault *fault)
 {
-    struct gemm_places *places = &call->places;
+    struct shared_places *places = &call->places;
     if (call->request.store[0] != '\0')
         return fault_set(fault, GEMMD_ERR_MALFORMED, "store",
                          "the result can be stored or be in the shared memory, not both");
@@ -49,18 +49,18 @@ static enum gemmd_error find_result(struct gemm_call *call, struct shared_memory
                          "the result's size does not fit in 64 bits");
     places->has_result = true;
     places->result_room = call->result_bytes;
-    return gemm_places_find(memory, place->name, place->offset, call->result_bytes,
-                            dtype_size(call->c.dtype), &places->result, fault);
+    return shared_places_find(memory, place->name, place->offset, call->result_bytes,
+                              dtype_size(call->c.dtype), &places->result, fault);
 }
 
-enum gemmd_error gemm_memory_open(struct request *request)
+enum gemmd_error compute_memory_open(struct request *request)
 {
-    struct gemm_call *call = &request->gemm;
+    struct compute_call *call = &request->call;
     struct fault *fault = &request->fault;
     const struct shared_offer *offer = request->connection->memory;
     struct shared_memory *memory = offer != NULL ? offer->memory : NULL;
     struct memory_places places;
-    struct call_operand operands[GEMM_PLACES_OPERANDS];
+    struct call_operand operands[SHARED_PLACES_OPERANDS];
     const char *header = request_header(request, MEMORY_HEADER);
     if (header == NULL)
         return GEMMD_OK;
@@ -74,7 +74,7 @@ enum gemmd_error gemm_memory_open(struct request *request)
                          "operands in shared memory are raw: Content-Type has to be "
                          "application/octet-stream");
     shared_use(memory);
-    code = gemm_places_hold(&call->places, memory, fault);
+    code = shared_places_hold(&call->places, memory, fault);
 
     const uint32_t count = call->operation->operands(call, operands);
     uint32_t used = 0;

@@ -1,0 +1,216 @@
+/* The product's part of compute_call.h. */
+#include <string.h>
+
+#include "proto/npy.h"
+#include "server/compute/compute_call.h"
+#include "server/daemon.h"
+
+static void init(struct compute_call *call)
+{
+    gemm_request_init(&call->request);
+}
+
+static enum gemmd_error set(struct compute_call *call, const char *name, const char *value,
+                            struct fault *fault)
+{
+    return gemm_request_set(&call->request, name, value, fault);
+}
+
+static enum gemmd_error settle(struct compute_call *call, struct daemon *daemon, const char *tenant,
+                               struct fault *fault)
+{
+    enum gemmd_error code =
+        call_residents_acquire(&call->residents, &call->request, daemon->tensors, tenant, fault);
+    if (code == GEMMD_OK)
+        code = gemm_request_check(&call->request, call->body_format, fault);
+    call->timeout_ms = call->request.timeout_ms;
+    call->priority = call->request.priority;
+    return code;
+}
+
+static bool raw_bytes(const struct compute_call *call, uint64_t *out)
+{
+    return gemm_request_raw_bytes(&call->request, out);
+}
+
+static enum gemmd_error check_raw_bytes(const struct compute_call *call, uint64_t bytes,
+                                        struct fault *fault)
+{
+    return gemm_request_check_raw_bytes(&call->request, bytes, fault);
+}
+
+static uint32_t operands(const struct compute_call *call,
+                         struct call_operand out[SHARED_PLACES_OPERANDS])
+{
+    static const char *const names[] = {"a", "b", "bias", "c0"};
+    struct gemm_operands operands;
+    if (!gemm_request_operands(&call->request, &operands))
+        return 0; /* what is too large to say is refused next */
+    const struct tensor *all[] = {&operands.a, &operands.b, &operands.bias, &operands.c0};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        out[i] = (struct call_operand){all[i]->rank > 0 ? names[i] : NULL, all[i]->bytes};
+    return sizeof all / sizeof *all;
+}
+
+static void leave_out(struct compute_call *call, uint32_t operand)
+{
+    call->request.elsewhere |= 1u << operand;
+}
+
+static enum gemmd_error check_no_bytes(const struct compute_call *call, struct fault *fault)
+{
+    struct gemm_request request = call->request;
+    struct gemm_operands none;
+    return gemm_request_bind(&request, call->body_format, "", 0, &none, fault);
+}
+
+static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
+{
+    _Static_assert((int)NPY_HEADER_MAX <= (int)SAFETENSORS_HEADER_MAX, "npy header fits");
+    if (call->answer_format == FORMAT_NPY)
+        return npy_header(&call->c, out);
+    if (call->answer_format == FORMAT_SAFETENSORS) {
+        struct safetensors_entry entry = {.name = "c", .tensor = call->c};
+        return safetensors_header(&entry, 1, out);
+    }
+    return 0;
+}
+
+static void place_result(struct compute_call *call, unsigned char *payload)
+{
+    call->c.data = payload;
+    call->work.problem.c = payload;
+}
+
+static bool result(struct compute_call *call)
+{
+    return gemm_request_result_bytes(&call->request, &call->result_bytes) &&
+           gemm_request_result(&call->request, NULL, &call->c);
+}
+
+static void describe(const struct gemm_request *request, struct gemm_problem *problem)
+{
+    *problem = (struct gemm_problem){
+        .dtype = request->dtype,
+        .out = request->out,
+        .precision = request->precision,
+        .act = request->act,
+        .transa = request->transa,
+        .transb = request->transb,
+        .m = request->m,
+        .n = request->n,
+        .k = request->k,
+        .batch = request->batch,
+        .alpha = request->alpha,
+        .beta = request->beta,
+    };
+    /* Where the operands are is not known yet, only whether there will be any. */
+    static const char present;
+    problem->a = problem->b = &present;
+    problem->bias = request->bias ? &present : NULL;
+    problem->c0 = request->beta != 0 ? &present : NULL;
+    gemm_problem_contiguous(problem);
+}
+
+static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
+                               struct fault *fault)
+{
+    const struct gemm_request *request = &call->request;
+    struct work *work = &call->work;
+    const struct gemm_device device = device_gemm(daemon->device);
+    enum gemmd_error code = GEMMD_OK;
+
+    describe(request, &work->problem);
+    if (request->store[0] != '\0')
+        code = call_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);
+    if (code != GEMMD_OK)
+        return code;
+    call_residents_place(&call->residents, &work->problem);
+    code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (request->verify == GEMM_VERIFY_FREIVALDS && device.backend != GEMM_BACKEND_CPU) {
+        code = call_residents_mirror(&call->residents, work, call->memory, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    if (!device_plan(daemon->device, work))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the device memory needed does not fit in 64 bits");
+    return GEMMD_OK;
+}
+
+static void point_at_operands(struct work *work, const struct gemm_operands *operands)
+{
+    if (operands->a.rank > 0)
+        work->problem.a = operands->a.data;
+    if (operands->b.rank > 0)
+        work->problem.b = operands->b.data;
+    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
+    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
+}
+
+static enum gemmd_error place(struct compute_call *call, struct daemon *daemon,
+                              struct call_operands *all_operands, struct fault *fault)
+{
+    struct gemm_operands *operands = &all_operands->gemm;
+    struct work *work = &call->work;
+    enum gemmd_error code = GEMMD_OK;
+    if (call->shapes_inside) {
+        call->request.transa = operands->transa;
+        call->request.transb = operands->transb;
+        code = compute_call_prepare(call, daemon, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    struct tensor *const all[] = {&operands->a, &operands->b, &operands->bias, &operands->c0};
+    code = compute_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (call->request.verify != GEMM_VERIFY_NONE && call->places.on_device)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
+                         "what lies in the GPU's memory cannot be verified on the host");
+
+    point_at_operands(work, operands);
+    work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error find(struct compute_call *call, struct call_operands *operands,
+                             struct fault *fault)
+{
+    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
+                                              call->body_bytes, &operands->gemm, fault);
+    struct gemm_operands *found = &operands->gemm;
+    struct tensor *const all[] = {&found->a, &found->b, &found->bias, &found->c0};
+    shared_places_point(&call->places, all, sizeof all / sizeof *all);
+    return code;
+}
+
+static void locate(struct compute_call *call)
+{
+    struct gemm_operands operands;
+    if (gemm_request_bind(&call->request, FORMAT_RAW, call->body, call->body_capacity, &operands,
+                          NULL) == GEMMD_OK)
+        point_at_operands(&call->work, &operands);
+}
+
+const struct call_operation gemm_operation = {
+    .name = "gemm",
+    .init = init,
+    .set = set,
+    .settle = settle,
+    .raw_bytes = raw_bytes,
+    .check_raw_bytes = check_raw_bytes,
+    .operands = operands,
+    .leave_out = leave_out,
+    .result_name = "c",
+    .check_no_bytes = check_no_bytes,
+    .result = result,
+    .choose = choose,
+    .header = header,
+    .locate = locate,
+    .place_result = place_result,
+    .find = find,
+    .place = place,
+};

@@ -1,0 +1,53 @@
+/*
+ * shared_places.h - what of a request lies in memory that its client shares: operands that do not
+ * come in the body, a result that does not go in the answer.
+ *
+ * The memory is in use until the work is over (shared_places_end). One thread at a time.
+ */
+#ifndef SERVER_COMPUTE_SHARED_PLACES_H
+#define SERVER_COMPUTE_SHARED_PLACES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "proto/tensor.h"
+#include "server/shm/shared.h"
+#include "server/work/work.h"
+
+enum { SHARED_PLACES_MAX = 6, SHARED_PLACES_OPERANDS = 5 };
+
+/* All zero at first. */
+struct shared_places {
+    struct shared_memory *memories[SHARED_PLACES_MAX]; /* references */
+    uint32_t memory_count;
+    bool on_device;                                        /* one of them is the device's */
+    const unsigned char *operands[SHARED_PLACES_OPERANDS]; /* in a raw body's order; NULL: it is not
+                                                            there */
+    bool has_result;                                       /* the result is to be there */
+    unsigned char *result;                                 /* ... from here on */
+    uint64_t result_room;
+};
+
+/* The reference is taken over, also on failure. GEMMD_ERR_MALFORMED: the memory has been cut short,
+ * or there are more than SHARED_PLACES_MAX. */
+enum gemmd_error shared_places_hold(struct shared_places *places, struct shared_memory *memory,
+                                    struct fault *fault);
+/* `bytes` at `offset` in a memory that is held. `alignment`: an element's bytes, which has to be
+ * kept where nothing can be copied first: results, and what the host cannot touch.
+ * GEMMD_ERR_MALFORMED names `what`. */
+enum gemmd_error shared_places_find(const struct shared_memory *memory, const char *what,
+                                    uint64_t offset, uint64_t bytes, uint64_t alignment,
+                                    unsigned char **at, struct fault *fault);
+/* Gives those operands their data that lie there; they are all of a raw body's, in its order. */
+void shared_places_point(const struct shared_places *places, struct tensor *const operands[],
+                         uint32_t count);
+/* The result's size is known: whether it fits, and overwrites none of the operands.
+ * GEMMD_ERR_MALFORMED. */
+enum gemmd_error shared_places_check_result(const struct shared_places *places,
+                                            struct tensor *const operands[], uint32_t count,
+                                            uint64_t bytes, struct fault *fault);
+/* The work is over, if it was begun: fails it if a memory was cut short, and lets go of all. */
+void shared_places_end(struct shared_places *places, struct work *work);
+
+#endif
