@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "client/gemmctl/await.h"
-#include "client/gemmctl/formats.h"
+#include "client/gemmctl/fetch.h"
 #include "client/gemmctl/report.h"
-#include "client/gemmctl/save.h"
 
 static void print_json(const struct gemmd_job *job)
 {
@@ -85,51 +84,18 @@ done:
     return code;
 }
 
-int command_job_result(const struct context *context)
+static struct gemmd_request *submit_result(struct gemmd_client *client, const char *id,
+                                           struct gemmd_error_info *error)
 {
-    const struct arguments *arguments = context->arguments;
-    const char *id = arguments->operands[0], *path = arguments->values[OPTION_OUTPUT];
-    char problem[PROBLEM_MAX];
-    struct formats formats;
-    struct gemmd_error_info error;
-    struct gemmd_result result;
     struct gemmd_call call;
-    struct fault fault = {0};
-    struct tensor tensor;
-    if (path == NULL)
-        path = "-";
-    int code = formats_check_stream(context, path);
-    if (code != EXIT_OK)
-        return code;
-    if (!formats_read(arguments, &formats, problem))
-        return fail_usage(context, problem);
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
-    if (client == NULL)
-        return code;
     gemmd_call_init(&call, sizeof call);
     call.no_wait = 1;
-    gemmd_result_init(&result, sizeof result);
-    if (await(context, gemmd_job_result_submit(client, id, &call, &error), &result, &error) !=
-        GEMMD_OK) {
-        code = fail_request(context, &error);
-        goto done;
-    }
-    if (result.data == NULL) { /* --store kept it on the daemon */
-        code = report_stored(context, &result, id);
-        goto done;
-    }
-    (void)tensor_init(&tensor, result.dtype, result.dims, result.rank, result.data);
-    if (save(path, formats_out(&formats, path, FORMAT_NPY), "c", &tensor, &fault) != GEMMD_OK) {
-        code = fail_fault(context, &fault);
-        goto done;
-    }
-    report_result(context, &result, path);
+    return gemmd_job_result_submit(client, id, &call, error);
+}
 
-done:
-    gemmd_free(result.data);
-    gemmd_free(result.lse);
-    gemmd_client_free(client);
-    return code;
+int command_job_result(const struct context *context)
+{
+    return fetch(context, submit_result, "c");
 }
 
 int command_job_cancel(const struct context *context)

@@ -4,47 +4,18 @@
 #include <string.h>
 
 #include "client/gemmctl/await.h"
-#include "client/gemmctl/formats.h"
+#include "client/gemmctl/fetch.h"
 #include "client/gemmctl/report.h"
-#include "client/gemmctl/save.h"
+
+static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
+                                        struct gemmd_error_info *error)
+{
+    return gemmd_tensor_get_submit(client, name, NULL, error);
+}
 
 int command_tensor_get(const struct context *context)
 {
-    const struct arguments *arguments = context->arguments;
-    const char *name = arguments->operands[0], *path = arguments->values[OPTION_OUTPUT];
-    char problem[PROBLEM_MAX];
-    struct formats formats;
-    struct gemmd_error_info error;
-    struct gemmd_result result;
-    struct fault fault = {0};
-    struct tensor tensor;
-    if (path == NULL)
-        path = "-";
-    int code = formats_check_stream(context, path);
-    if (code != EXIT_OK)
-        return code;
-    if (!formats_read(arguments, &formats, problem))
-        return fail_usage(context, problem);
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
-    if (client == NULL)
-        return code;
-    gemmd_result_init(&result, sizeof result);
-    if (await(context, gemmd_tensor_get_submit(client, name, NULL, &error), &result, &error) !=
-        GEMMD_OK) {
-        code = fail_request(context, &error);
-        goto done;
-    }
-    (void)tensor_init(&tensor, result.dtype, result.dims, result.rank, result.data);
-    if (save(path, formats_out(&formats, path, FORMAT_NPY), name, &tensor, &fault) != GEMMD_OK) {
-        code = fail_fault(context, &fault);
-        goto done;
-    }
-    report_result(context, &result, path);
-
-done:
-    gemmd_free(result.data);
-    gemmd_client_free(client);
-    return code;
+    return fetch(context, submit_get, context->arguments->operands[0]);
 }
 
 /* The list as it is printed: lines, or an array. */
