@@ -1,11 +1,20 @@
 #!/usr/bin/env bash
 # Checks gemmd on a machine with an NVIDIA GPU, and measures it there. Needs no network and no
-# compiler: the binaries are built already, and a copied tree will do. Takes less than 10 minutes.
+# compiler: the binaries are built already, and a copied tree will do.
 set -uo pipefail
 
 usage() {
     cat <<'TEXT'
-Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM]
+Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM] [PART ...]
+
+Parts (all of them, in this order, if none is named), each a few minutes:
+  kernels   every kernel against a reference, without the daemon
+  memcheck  the same, fewer, under compute-sanitizer
+  devices   the daemon's own device code, and memory that clients share
+  http      a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
+            under mixed load with those of the same requests alone
+  tensors   resident tensors, and rows stacked on them: daemons of the tests' own
+  rates     requests per second, next to libmicrohttpd alone; writes the table
 
   --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-attention-check,
                     bin/gemmd-gpu-group-check, bin/gemmd-gpu-copy-check and
@@ -15,7 +24,7 @@ Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRA
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
                     scikit-learn (default build/venv/bin/python if it is there, else python3)
 
-Writes gpu-DATE-GPU.md (the table) and at most nine logs. Needs wrk for the rates (on PATH, or
+Writes gpu-DATE-GPU.md (the table) and a log for each check. Needs wrk for the rates (on PATH, or
 named by the environment variable WRK).
 TEXT
 }
@@ -25,7 +34,7 @@ die() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
-build=build out=${OUT:-tests/bench/results} seconds=5 python=
+build=build out=${OUT:-tests/bench/results} seconds=5 python='' parts=()
 while (($#)); do
     case $1 in
     --build | --out | --seconds | --python)
@@ -37,13 +46,16 @@ while (($#)); do
         usage
         exit 0
         ;;
+    kernels | memcheck | devices | http | tensors | rates) parts+=("$1") ;;
     *)
         usage >&2
-        die "unknown option '$1'"
+        die "neither an option nor a part: '$1'"
         ;;
     esac
     shift
 done
+((${#parts[@]})) || parts=(kernels memcheck devices http tensors rates)
+wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a whole number"
 if [[ -z $python ]]; then
     python=python3
@@ -90,33 +102,65 @@ name=gpu-$when-$(tr '[:upper:] ' '[:lower:]-' <<<"${gpu#NVIDIA }" | tr -cd 'a-z0
 revision=$("$gemmd" --version)
 printf '%s, driver %s, %s\n' "$gpu" "$driver" "$revision"
 
-# --- Every kernel against the reference, without the daemon ---------------------------------------
-section "kernels"
-timeout -k 5 300 "$build/bin/gemmd-gpu-check" >"$out/kernels.log" 2>&1
-add "$out/kernels.log" $?
-section "attention"
-timeout -k 5 240 "$build/bin/gemmd-gpu-attention-check" >"$out/attention.log" 2>&1
-add "$out/attention.log" $?
-section "many products in one launch"
-timeout -k 5 150 "$build/bin/gemmd-gpu-group-check" >"$out/groups.log" 2>&1
-add "$out/groups.log" $?
-section "copies to the device"
-timeout -k 5 60 "$build/bin/gemmd-gpu-copy-check" >"$out/copies.log" 2>&1
-add "$out/copies.log" $?
-sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
-memcheck="not run: there is no compute-sanitizer"
-if [[ -n $sanitizer ]]; then
-    section "kernels under memcheck"
-    timeout -k 5 120 "$sanitizer" --tool memcheck --leak-check full --error-exitcode 9 \
-        "$build/bin/gemmd-gpu-check" --quick >"$out/memcheck.log" 2>&1
+# add_pytest LOG STATUS JUNIT: pytest leaves "0 failed" out of its last line; the sum needs both.
+add_pytest() {
+    local counts bad
+    counts=$(tr '\n' ' ' <"$3" 2>/dev/null | grep -o '<testsuite [^>]*>')
+    number() { grep -o " $1=\"[0-9]*\"" <<<"$counts" | tr -dc 0-9; }
+    bad=$((10#0$(number failures) + 10#0$(number errors)))
+    printf '%s passed, %s failed\n' $((10#0$(number tests) - bad - 10#0$(number skipped))) "$bad" >>"$1"
+    add "$1" "$2"
+}
+
+# check LIMIT_S LOG COMMAND...: runs it, and adds what it counted.
+check() {
+    local limit=$1 log=$out/$2.log
+    shift 2
+    section "$(basename "$log" .log)"
+    timeout -k 5 "$limit" "$@" >"$log" 2>&1
+    add "$log" $?
+}
+
+# check_unit NAME: a Check program, if it was built.
+check_unit() {
+    local log=$out/$1.log status counts
+    [[ -x $build/tests/$1 ]] || return 0
+    section "$1"
+    CK_DEFAULT_TIMEOUT=240 timeout -k 5 240 "$build/tests/$1" >"$log" 2>&1
     status=$?
-    add "$out/memcheck.log" $status
+    counts=$(sed -n 's/.*Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' "$log")
+    awk '{ printf "%d passed, %d failed\n", $1 - $2 - $3, $2 + $3 }' <<<"$counts" >>"$log"
+    add "$log" $status
+}
+
+# --- Every kernel against the reference, without the daemon ---------------------------------------
+if wanted kernels; then
+    check 300 kernels "$build/bin/gemmd-gpu-check"
+    check 240 attention "$build/bin/gemmd-gpu-attention-check"
+    check 150 groups "$build/bin/gemmd-gpu-group-check"
+    check 60 copies "$build/bin/gemmd-gpu-copy-check"
+fi
+
+sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
+memcheck="not run"
+if wanted memcheck && [[ -z $sanitizer ]]; then
+    memcheck="not run: there is no compute-sanitizer"
+elif wanted memcheck; then
+    under=("$sanitizer" --tool memcheck --leak-check full --error-exitcode 9)
+    check 120 memcheck "${under[@]}" "$build/bin/gemmd-gpu-check" --quick
     memcheck=$(grep -o 'ERROR SUMMARY:.*' "$out/memcheck.log" | tail -n 1)
-    [[ -n $memcheck ]] || memcheck="ended with status $status, see memcheck.log"
-    section "attention under memcheck"
-    timeout -k 5 120 "$sanitizer" --tool memcheck --leak-check full --error-exitcode 9 \
-        "$build/bin/gemmd-gpu-attention-check" --quick >"$out/attention-memcheck.log" 2>&1
-    add "$out/attention-memcheck.log" $?
+    [[ -n $memcheck ]] || memcheck="did not end, see memcheck.log"
+    check 120 attention-memcheck "${under[@]}" "$build/bin/gemmd-gpu-attention-check" --quick
+    check 120 copies-memcheck "${under[@]}" "$build/bin/gemmd-gpu-copy-check" --quick
+fi
+
+# --- The daemon's device, and memory that is shared with it ----------------------------------------
+if wanted devices; then
+    check_unit test_device_cuda
+    check_unit test_device_copy
+    if [[ -x $build/bin/gemmd-gpu-shared-check ]]; then
+        check 120 shared tests/gpu/shared.sh "$build" "$seconds"
+    fi
 fi
 
 # --- The daemon on the GPU, over HTTP -------------------------------------------------------------
@@ -154,29 +198,37 @@ ready() {
     return 1
 }
 
-section "correctness over HTTP"
-if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
-    tests=()
-    for test in gemm_numpy attention kernels formats large_bodies bad_parameters bad_bodies framing \
-        http digits; do
-        tests+=("tests/integration/test_$test.py")
-    done
-    timeout -k 5 300 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
-        --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
-        >"$out/correctness.log" 2>&1
-    status=$?
-    # pytest leaves "0 failed" out of its last line; the sum needs both numbers.
-    counts=$(tr '\n' ' ' <"$scratch/report.xml" 2>/dev/null | grep -o '<testsuite [^>]*>')
-    number() { grep -o " $1=\"[0-9]*\"" <<<"$counts" | tr -dc 0-9; }
-    bad=$((10#0$(number failures) + 10#0$(number errors)))
-    printf '%s passed, %s failed\n' $((10#0$(number tests) - bad - 10#0$(number skipped))) "$bad" \
-        >>"$out/correctness.log"
-    add "$out/correctness.log" $status
-    curl -fsS "http://$address/info" >"$scratch/info.json"
-    stop || { echo "the daemon did not drain with status 0" && ((failed += 1)); }
-else
-    echo "the daemon does not start on the GPU"
-    ((failed += 1))
+correct_over_http() {
+    section "correctness over HTTP"
+    if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
+        tests=()
+        for test in gemm_numpy attention kernels formats large_bodies bad_parameters bad_bodies framing \
+            http digits same_bytes; do
+            tests+=("tests/integration/test_$test.py")
+        done
+        timeout -k 5 500 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
+            --gemmd "$gemmd" --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
+            >"$out/correctness.log" 2>&1
+        status=$?
+        add_pytest "$out/correctness.log" $status "$scratch/report.xml"
+        stop || { echo "the daemon did not drain with status 0" && ((failed += 1)); }
+    else
+        echo "the daemon does not start on the GPU"
+        ((failed += 1))
+    fi
+}
+if wanted http; then correct_over_http; fi
+if wanted tensors; then
+    section "tensors"
+    timeout -k 5 400 "$python" -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        --junitxml "$scratch/tensors.xml" tests/integration/test_tensor_products.py \
+        tests/integration/test_stacking.py >"$out/tensors.log" 2>&1
+    add_pytest "$out/tensors.log" $? "$scratch/tensors.xml"
+fi
+
+if ! wanted rates; then
+    printf '\n%s passed, %s failed\n' "$passed" "$failed"
+    exit $((failed > 0))
 fi
 
 # --- Rates, next to libmicrohttpd alone -----------------------------------------------------------
@@ -219,6 +271,7 @@ measure() {
         --connection-buffer "$buffer" --pinned-bytes 4G || return 1
     own_pid=$pid own=$address
     ready || return 1
+    curl -fsS "http://$own/info" >"$scratch/info.json"
     # What is measured must be a product: checked once by the daemon's own arithmetic check.
     curl -fsS -o "$scratch/c" -D "$scratch/headers" --data-binary "@$body" -H 'Expect:' \
         "http://$own/gemm?m=$size&n=$size&k=$size&verify=freivalds" &&
