@@ -109,6 +109,9 @@ if wanted integration || wanted asan || wanted tsan; then
     want_command prometheus prometheus
     want_command promtool prometheus
 fi
+if wanted integration; then
+    /sbin/ldconfig -p | grep 'libb64\.so\.0d' >/dev/null || missing+=(libb64-0d)
+fi
 
 install_missing() {
     local sudo=()
@@ -139,6 +142,24 @@ python_environment() {
 }
 if wanted integration || wanted asan || wanted tsan; then
     step "Python packages" python_environment
+fi
+
+# Triton's load generator, for test_perf_analyzer.py; there is one for x86-64 only.
+perf_analyzer() {
+    local to=build/perf_analyzer wheel
+    if [[ $(uname -m) != x86_64 ]] || cmp -s tests/perf_analyzer.txt "$to/requirements.txt"; then
+        return 0
+    fi
+    rm -rf "$to"
+    build/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$to" \
+        -r tests/perf_analyzer.txt || return 1
+    for wheel in "$to"/*.whl; do
+        python3 -m zipfile -e "$wheel" "$to" && rm "$wheel" || return 1
+    done
+    chmod +x "$to"/tritonclient-*/data/bin/perf_analyzer && cp tests/perf_analyzer.txt "$to/requirements.txt"
+}
+if wanted integration; then
+    step "perf_analyzer" perf_analyzer
 fi
 
 # --- Builds and runs ------------------------------------------------------------------------------
