@@ -148,13 +148,29 @@ static void move_to_bulk(struct connection *connection)
     inbox_post(&to->inbox, &connection->arrival);
 }
 
+static ssize_t peek(const struct connection *connection, char head[HEAD_BYTES])
+{
+    return recv(connection->fd, head, HEAD_BYTES, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* An empty line in front of the first request may have a client's memory with it. It must not get
+ * to libmicrohttpd: what comes with a descriptor is read by itself, and libmicrohttpd takes a short
+ * read for the last and waits for more. */
+static bool starts_with_empty_line(const char *head, ssize_t length)
+{
+    return length >= 2 && head[0] == '\r' && head[1] == '\n';
+}
+
 static void look_at(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
     char head[HEAD_BYTES];
-    if (connection->peer_address.ss_family == AF_UNIX && connection_memory_take(connection))
-        return; /* until it is mapped */
-    ssize_t got = recv(connection->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t got = peek(connection, head);
+    if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
+        if (connection_memory_take(connection))
+            return; /* until it is mapped */
+        got = peek(connection, head);
+    }
     if (got < 0 && errno == EAGAIN && arrivals_add(&thread->arrivals, connection))
         return;
     if (got > 0 && arrivals_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
