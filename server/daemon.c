@@ -205,6 +205,8 @@ bool daemon_stop(struct daemon *daemon)
     bool idle = dispatch_stop(daemon->dispatch, LAST_WORK_NS);
     if (idle)
         keeper_stop(daemon->keeper);
+    else
+        dispatch_leave(daemon->dispatch);
     if (daemon->jobs != NULL)
         jobs_close(daemon->jobs);
     shared_stop(daemon->shared);

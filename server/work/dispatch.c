@@ -250,6 +250,11 @@ bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
     return true;
 }
 
+void dispatch_leave(struct dispatch *dispatch)
+{
+    (void)pthread_detach(dispatch->thread);
+}
+
 /* The CPU computes in the dispatch thread, where a probe cannot pass a long product; that it
  * computes is the answer then. */
 static bool answers_for_itself(const struct dispatch *dispatch)

@@ -33,6 +33,8 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue, stru
  * the device computes something long, which nothing can stop. The threads and all they use stay
  * then, and the only way on is the end of the process. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
+/* After a dispatch_stop that was false: nobody will wait for it again; the process ends. */
+void dispatch_leave(struct dispatch *dispatch);
 
 /* Asks whether the device computed a product with a known answer lately; a probe is run when the
  * last success is older than a second. True: `wait` has the answer already. False: wait->done will
