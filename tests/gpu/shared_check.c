@@ -147,7 +147,7 @@ static void check_device(uint64_t side, const float *a, const float *b, const fl
     const uint64_t bytes = side * side * sizeof(float);
     static char answer[8192];
     char body[2048], handle[96];
-    cudaIpcMemHandle_t ipc;
+    cudaIpcMemHandle_t ipc = {{0}};
     char *memory = NULL;
     float *c = malloc(bytes);
     int right = cudaMalloc((void **)&memory, 3 * bytes) == cudaSuccess &&
