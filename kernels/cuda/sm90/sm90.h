@@ -37,6 +37,8 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
+    bool trial; /* compiled to be measured; never chosen */
+    bool whole; /* takes f32 operands as they are, and splits them itself */
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];
 };
