@@ -104,6 +104,8 @@ __device__ __forceinline__ void split_stages(const sm90_arguments &p, const shar
 {
     constexpr uint32_t Y_INDICES = C::TILE_N / 8, TILE_K = C::TILE_K;
     static_assert(C::TILE_N == 32 && C::K_BYTES == 64, "32 lines of four pieces");
+    /* A warp that is a whole turn ahead has seen the stage's use before the last one end. */
+    static_assert(C::STAGES >= SPLITTERS, "a parity tells a use only from the ones next to it");
     float v[Y_INDICES][PIECE];
 #pragma unroll
     for (uint32_t i = 0; i < Y_INDICES; i++) {

@@ -5,7 +5,6 @@
 #define KERNELS_CUDA_SM90_TABLE_CUH
 
 #include "kernels/cuda/sm90/gemm.cuh"
-#include "kernels/cuda/sm90/gemm_whole.cuh"
 #include "kernels/cuda/sm90/sm90.h"
 
 namespace sm90
@@ -77,19 +76,6 @@ sm90_kernel trial(const char *name)
     sm90_kernel kernel = row<E, M, N, CONSUMERS, S, CM, CN, (sums)0>(name);
     kernel.trial = true;
     kernel.functions[0][1][YK] = function<K>();
-    return kernel;
-}
-
-/* The kernel that splits f32 operands on the way, wherever they lie. */
-inline sm90_kernel trial_whole(const char *name)
-{
-    using K = config<F32, 64, 32, 1, COOPERATIVE, 1, 1, BY_LINES, false, true, true>;
-    sm90_kernel kernel = row<F32, 64, 32, 1, COOPERATIVE, 1, 1, (sums)0>(name);
-    kernel.threads = WHOLE_THREADS;
-    kernel.trial = kernel.whole = true;
-    for (int i = 0; i < 4; i++) {
-        kernel.functions[0][i / 2][i % 2] = reinterpret_cast<const void *>(&sm90_gemm_whole<K>);
-    }
     return kernel;
 }
 
