@@ -30,34 +30,34 @@ class Own:
     """Our kernels, through attention_library.c."""
 
     def __init__(self, path, stream):
-        self.kernels = ctypes.CDLL(path)
-        self.kernels.gemmd_bench_attention_open.restype = ctypes.c_void_p
-        self.kernels.gemmd_bench_attention_open.argtypes = [ctypes.c_void_p]
-        self.kernels.gemmd_bench_attention.argtypes = [
+        self.library = ctypes.CDLL(path)
+        self.library.gemmd_bench_attention_open.restype = ctypes.c_void_p
+        self.library.gemmd_bench_attention_open.argtypes = [ctypes.c_void_p]
+        self.library.gemmd_bench_attention.argtypes = [
             ctypes.c_void_p,
             ctypes.c_char_p,
             ctypes.c_int,
             ctypes.c_int,
         ] + [ctypes.c_void_p] * 4
-        self.handle = self.kernels.gemmd_bench_attention_open(stream.cuda_stream)
+        self.handle = self.library.gemmd_bench_attention_open(stream.cuda_stream)
         if not self.handle:
             sys.exit("attention_cudnn.py: no memory or no GPU for our kernels")
 
     def cells(self):
         name, shape = ctypes.create_string_buffer(48), (ctypes.c_uint64 * 7)()
-        for index in range(self.kernels.gemmd_bench_attention_cells()):
-            self.kernels.gemmd_bench_attention_cell(index, name, shape)
+        for index in range(self.library.gemmd_bench_attention_cells()):
+            self.library.gemmd_bench_attention_cell(index, name, shape)
             yield index, name.value.decode(), list(shape)
 
     def kernels(self, bf16, index):
         """Names; the first is the one that is chosen."""
         names, name = [], ctypes.create_string_buffer(64)
-        while self.kernels.gemmd_bench_attention_kernel(bf16, index, len(names), name) == 0:
+        while self.library.gemmd_bench_attention_kernel(bf16, index, len(names), name) == 0:
             names.append(name.value.decode())
         return names
 
     def enqueue(self, kernel, bf16, index, q, k, v, o):
-        code = self.kernels.gemmd_bench_attention(
+        code = self.library.gemmd_bench_attention(
             self.handle,
             kernel.encode(),
             bf16,
