@@ -26,6 +26,21 @@ L2_BYTES = 50 << 20
 LIBRARIES = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}
 
 
+class Table:
+    """Lines that are printed, and in a file as soon as they are known."""
+
+    def __init__(self, path):
+        self.path = path
+        if path:
+            open(path, "w", encoding="utf-8").close()
+
+    def append(self, line):
+        print(line, flush=True)
+        if self.path:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
 class Own:
     """Our kernels, through attention_library.c."""
 
@@ -183,22 +198,26 @@ def measure(own, index, shape, bf16, every, stream):
     return {p.name: p.median() for p in participants}, names[0], difference
 
 
+def output_of(*command):
+    """What a program that may not be there prints."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return run.stdout.strip() or "unknown"
+
+
 def heading(out, dtype):
-    head = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
-    )
-    smi = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
+    head = output_of("git", "rev-parse", "--short=12", "HEAD")
+    smi = output_of(
+        "nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"
     )
     now = datetime.datetime.now(datetime.timezone.utc)
     out.append(
         f"## Attention next to cuDNN, {dtype}, {now:%Y-%m-%d %H:%M} UTC\n\n"
-        f"{torch.cuda.get_device_name()}; gemmd {head.stdout.strip() or 'unknown'}; PyTorch "
+        f"{torch.cuda.get_device_name()}; gemmd {head}; PyTorch "
         f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}; driver, clock and watts: "
-        f"{smi.stdout.strip()}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
+        f"{smi}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
         "leaves, GB/s of K and V for decode.\n\n"
         "| cell | chosen | own | best own | cuDNN | FA2 | own / cuDNN | best / cuDNN | largest "
         "difference |\n|---|---|---|---|---|---|---|---|---|"
@@ -224,13 +243,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=270)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    end, out, stream = time.monotonic() + arguments.seconds, [], torch.cuda.Stream()
+    end, out, stream = time.monotonic() + arguments.seconds, Table(arguments.out), torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         own = Own(arguments.library, stream)
         warm_up(stream)
         for dtype in arguments.dtype.split(","):
             heading(out, dtype)
-            print(out[-1], flush=True)
             ratios = []
             for index, name, shape in own.cells():
                 if arguments.cells not in name or time.monotonic() > end:
@@ -252,7 +270,6 @@ def main():
                     f"{ratio:.3f} | {theirs['cuDNN'] / ours.get(best, math.nan):.3f} | "
                     f"{difference:.1e} |"
                 )
-                print(out[-1], flush=True)
                 for kernel, ms in ours.items():
                     print(f"    {kernel}: {ms:.4f} ms, {rate(shape, ms):.1f}", file=sys.stderr)
                 torch.cuda.empty_cache()
@@ -262,10 +279,6 @@ def main():
                     f"\nGeometric mean of own / cuDNN: {mean:.3f} over {len(ratios)} cells, "
                     f"lowest {min(ratios):.3f}.\n"
                 )
-                print(out[-1], flush=True)
-    if arguments.out:
-        with open(arguments.out, "w", encoding="utf-8") as file:
-            file.write("\n".join(out) + "\n")
 
 
 if __name__ == "__main__":
