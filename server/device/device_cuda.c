@@ -443,15 +443,15 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
                                     .b = cuda->memory,
                                     .c = cuda->memory + SIDE * ROW_BYTES}};
     gemm_problem_contiguous(&work.problem);
-    enum gemmd_error code = gemm_select(&device, "naive", &work.problem, &work.kernel, fault);
-    if (code != GEMMD_OK || arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
-        return code;
+    if (gemm_select(&device, "naive", &work.problem, &work.kernel, NULL) != GEMMD_OK ||
+        arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
+        return GEMMD_OK;
     work.stack_rows = device_stack_rows(&work.problem, work.kernel,
                                         (struct device_span){cuda->memory, SIDE * ROW_BYTES},
                                         cuda->base.stack_bytes);
     if (work.stack_rows == 0)
         return GEMMD_OK;
-    code = device_stack_run(slot->context, &work, slot->stack);
+    const enum gemmd_error code = device_stack_run(slot->context, &work, slot->stack);
     if (code == GEMMD_OK && cudaStreamSynchronize(slot->stream) == cudaSuccess)
         return GEMMD_OK;
     return fault_set(fault, code != GEMMD_OK ? code : GEMMD_ERR_DEVICE_LOST, NULL,
