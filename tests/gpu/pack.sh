@@ -26,5 +26,6 @@ ldd "$scratch"/bin/* "$scratch"/tests/* 2>/dev/null |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -Ev '/(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|cublas|cublasLt|gemmd|openblas|gfortran|quadmath))\.so' |
     xargs -I '{}' cp -L '{}' "$scratch/lib/brought/"
-tar -C "$scratch" -c . | xz -T0 -1 >"$to"
+# The same machine code is in most of the programs: a window that reaches from one to the next.
+tar -C "$scratch" -c --sort=name . | xz -T1 --lzma2=preset=2,dict=256MiB >"$to"
 printf '%s: %s bytes\n' "$to" "$(stat -c %s "$to")"
