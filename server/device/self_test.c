@@ -287,7 +287,7 @@ enum gemmd_error self_test(struct device *device, const char *without, struct fa
                                                                      : KNOWN_ATTENTION_BYTES
     };
     const enum gemm_backend backend = device->info.backend;
-    struct fault ignored;
+    struct fault ignored = {.detail = ""};
     fault = fault != NULL ? fault : &ignored; /* what it says is kept */
     void *memory = device_host_alloc(backend, BYTES, fault);
     if (memory == NULL)
