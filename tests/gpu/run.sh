@@ -151,7 +151,7 @@ show_failure() {
     grep -aE '[1-9][0-9]* failed|first:|BAD|rror|FAILED|missing' "$1" | cut -c 1-240 | tail -n 8
 }
 
-gpu_field() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits --id=0 | head -n 1; }
+gpu_field() { timeout 20 nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits --id=0 | head -n 1; }
 gpu=$(gpu_field name)
 driver=$(gpu_field driver_version)
 when=$(date -u +%Y-%m-%d)
@@ -162,8 +162,8 @@ printf '%s, driver %s, %s\n' "$gpu" "$driver" "$revision"
 # add_pytest LOG STATUS: from the lines of a log of `pytest -v`, which may have been cut off.
 add_pytest() {
     local good bad
-    good=$(grep -cE ' PASSED' "$1")
-    bad=$(grep -cE ' (FAILED|ERROR) ' "$1")
+    good=$(grep -caE ' PASSED' "$1")
+    bad=$(grep -caE ' (FAILED|ERROR) ' "$1")
     printf '%s passed, %s failed\n' "$good" "$bad" >>"$1"
     add "$1" "$2"
     (($2 == 0)) || {
