@@ -24,7 +24,7 @@ if command -v wrk >/dev/null; then cp -L "$(command -v wrk)" "$scratch/bin/"; fi
 # Not the C library and what goes with it, and not CUDA's, which is large and there.
 ldd "$scratch"/bin/* "$scratch"/tests/* 2>/dev/null |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -Ev '/(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|cublas|cublasLt|gemmd|openblas|gfortran|quadmath))\.so' |
+    grep -Ev '/(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|cublas|cublasLt|gemmd))\.so' |
     xargs -I '{}' cp -L '{}' "$scratch/lib/brought/"
 # The same machine code is in most of the programs: a window that reaches from one to the next.
 tar -C "$scratch" -c --sort=name . | xz -T1 --lzma2=preset=2,dict=256MiB >"$to"

@@ -12,7 +12,8 @@ Parts, in this order; those marked * if none is named. Each has a time limit of 
 fails or hangs in one stops no other:
   smoke     every attention kernel and type in a process of its own, within a minute; those that
             don't end are left out of what follows by --without-kernels
-  kernels*  every kernel against a reference, without the daemon
+  kernels*  every attention kernel against a reference, and copies, without the daemon
+  products* the same for products, alone and many in a launch
   memcheck* the same, fewer, under compute-sanitizer
   devices*  the daemon's own device code, and memory that clients share
   http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
@@ -53,7 +54,7 @@ while (($#)); do
         usage
         exit 0
         ;;
-    smoke | kernels | memcheck | devices | http | tensors | rates | attention | cudnn | serving)
+    smoke | kernels | products | memcheck | devices | http | tensors | rates | attention | cudnn | serving)
         parts+=("$1")
         ;;
     *)
@@ -63,7 +64,7 @@ while (($#)); do
     esac
     shift
 done
-((${#parts[@]})) || parts=(kernels memcheck devices http tensors rates)
+((${#parts[@]})) || parts=(kernels products memcheck devices http tensors rates)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a whole number"
 [[ $limit =~ ^[1-9][0-9]*$ ]] || die "--limit takes a whole number"
@@ -259,10 +260,12 @@ check_attention() {
 
 # --- Every kernel against the reference, without the daemon ---------------------------------------
 if wanted kernels; then
-    check 300 kernels "$build/bin/gemmd-gpu-check"
     check_attention
-    check 150 groups "$build/bin/gemmd-gpu-group-check"
     check 60 copies "$build/bin/gemmd-gpu-copy-check"
+fi
+if wanted products; then
+    check 300 kernels "$build/bin/gemmd-gpu-check"
+    check 150 groups "$build/bin/gemmd-gpu-group-check"
 fi
 
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
