@@ -460,7 +460,11 @@ START_TEST(operands_go_as_they_land)
 END_TEST
 
 /* Of each request in each format. */
-enum { ROUNDS = 24 };
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { ROUNDS = 6 };
+#else
+enum { ROUNDS = 16 };
+#endif
 
 START_TEST(looking_ahead_changes_no_outcome)
 {
