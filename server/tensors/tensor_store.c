@@ -227,9 +227,12 @@ static void take_name(struct tensor_store *store, struct resident *resident)
         discard(store, resident);
 }
 
-static void evict(struct tensor_store *store, struct resident *resident)
+static void evict(struct tensor_store *store, const struct resident *resident)
 {
-    take_name(store, resident); /* idle ones have names */
+    struct resident *named = find(store, resident->name);
+    if (named == NULL) /* idle ones have names */
+        return;
+    take_name(store, named);
     store->evictions++;
 }
 
@@ -405,7 +408,7 @@ enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *nam
 uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
                            struct resident *page[], uint32_t capacity, bool *more)
 {
-    struct name_node *nodes[TENSOR_STORE_PAGE_MAX + 1];
+    struct name_node *nodes[TENSOR_STORE_PAGE_MAX + 1] = {NULL};
     uint32_t count = 0;
     assert(capacity <= TENSOR_STORE_PAGE_MAX);
     pthread_mutex_lock(&store->lock);

@@ -141,7 +141,7 @@ static uint32_t count_of(const struct spelled *spelling)
 static void append_safetensors_head(struct body *body, const struct spelled *spelling)
 {
     char header[SAFETENSORS_HEADER_MAX];
-    struct safetensors_entry entries[ARRAYS_MAX];
+    struct safetensors_entry entries[ARRAYS_MAX] = {{.name = ""}};
     const uint32_t count = count_of(spelling);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(entries[i].name, sizeof entries[i].name, "%s", spelling->arrays[i].name);
