@@ -66,6 +66,11 @@ static const struct spelled {
      {{"a", GEMMD_F16, 2, {1200, 1100}},
       {"b", GEMMD_F16, 2, {1200, 1000}},
       {"bias", GEMMD_F16, 1, {1000}}}},
+    {"gemm_fp32",
+     &gemm_operation,
+     "m=600&n=700&k=1000&dtype=f32",
+     "",
+     {{"a", GEMMD_F32, 2, {600, 1000}}, {"b", GEMMD_F32, 2, {1000, 700}}}},
     {"attention_fp16",
      &attention_operation,
      "batch=2&heads=8&sq=1000&d=64&dtype=f16",
@@ -84,6 +89,7 @@ static const struct spelled {
       {"v", GEMMD_F16, 4, {2, 8, 1000, 64}}}},
 };
 enum { SPELLED = sizeof spelled / sizeof *spelled };
+enum { FORTRAN = 3 }; /* in .npy its arrays are in column-major order */
 
 enum travel { RAW, NPY, SAFETENSORS, V2, TRAVELS };
 
@@ -196,7 +202,8 @@ static void make(struct body *body, const struct spelled *spelling, enum travel 
     if (travel == V2)
         append_json(body, spelling, spaces);
     for (uint32_t i = 0; i < count_of(spelling); i++) {
-        const struct tensor tensor = tensor_of(&spelling->arrays[i]);
+        struct tensor tensor = tensor_of(&spelling->arrays[i]);
+        tensor.fortran = spelling == &spelled[FORTRAN];
         if (travel == NPY)
             append_head(body, header, npy_header(&tensor, header));
         append_data(body, &spelling->arrays[i]);
@@ -488,7 +495,7 @@ START_TEST(the_memory_of_a_bad_body_waits_for_its_copies)
 {
     static struct receiver receiver;
     const enum travel travel = (enum travel)(RAW + _i);
-    const struct spelled *spelling = &spelled[4];
+    const struct spelled *spelling = &spelled[SPELLED - 1];
     struct outcome outcome = {.code = GEMMD_OK};
     struct body body;
     start(&body);
