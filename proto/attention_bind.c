@@ -256,36 +256,35 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
 
 /* ---- npy: arrays one after another ---- */
 
-static enum gemmd_error bind_npy(struct attention_request *request, const unsigned char *body,
-                                 uint64_t bytes, struct attention_operands *operands,
-                                 struct fault *fault)
+static enum gemmd_error bind_npy(struct attention_request *request, struct body_front *front,
+                                 struct attention_operands *operands, struct fault *fault)
 {
     const enum gemmd_dtype carrier =
         attention_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
     struct tensor *all[OPERANDS];
-    uint64_t at = 0, consumed = 0;
+    uint64_t at = 0;
     list(operands, all);
     for (int i = 0; i < OPERANDS; i++) {
         struct fault reason = {0};
         if (!is_wanted(request, i))
             continue;
-        if (at == bytes)
+        if (at == front->length)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the body ends before the .npy array of %s", titles[i]);
-        enum gemmd_error code =
-            npy_decode(body + at, bytes - at, carrier, all[i], &consumed, &reason);
+        enum gemmd_error code = npy_decode_front(front, &at, carrier, all[i], &reason);
+        if (code == GEMMD_ERR_CONFLICT)
+            return code;
         if (code != GEMMD_OK)
             return fault_set(fault, code, reason.field, "%s: %s", titles[i], reason.detail);
         if (all[i]->rank == 0)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s: the array is a scalar",
                              titles[i]);
-        at += consumed;
     }
-    if (at < bytes)
+    if (at < front->length)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; its .npy arrays take %" PRIu64
                          " (lens=1 adds two vectors before Q)",
-                         bytes, at);
+                         front->length, at);
     return settle_arrays(request, operands, fault);
 }
 
@@ -309,15 +308,15 @@ static enum gemmd_error claim(const struct safetensors_entry *entry, struct tens
                      entry->name);
 }
 
-static enum gemmd_error bind_safetensors(struct attention_request *request, const void *body,
-                                         uint64_t bytes, struct attention_operands *operands,
-                                         struct fault *fault)
+static enum gemmd_error bind_safetensors(struct attention_request *request,
+                                         struct body_front *front,
+                                         struct attention_operands *operands, struct fault *fault)
 {
     struct safetensors_entry entries[OPERANDS];
     struct tensor *all[OPERANDS];
     uint32_t count = 0;
     list(operands, all);
-    enum gemmd_error code = safetensors_decode(body, bytes, entries, OPERANDS, &count, fault);
+    enum gemmd_error code = safetensors_decode_front(front, entries, OPERANDS, &count, fault);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
         code = claim(&entries[i], all, fault);
     if (code != GEMMD_OK)
@@ -336,8 +335,9 @@ static enum gemmd_error bind_safetensors(struct attention_request *request, cons
     return settle_arrays(request, operands, fault);
 }
 
-static enum gemmd_error check_values(const struct attention_request *request,
-                                     const struct attention_operands *operands, struct fault *fault)
+enum gemmd_error attention_request_check_lens(const struct attention_request *request,
+                                              const struct attention_operands *operands,
+                                              struct fault *fault)
 {
     enum gemmd_error code = check_lens(&operands->lens_q, request->sq, titles[0], "sq", fault);
     if (code == GEMMD_OK)
@@ -361,21 +361,27 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
                          is_there(all[i]) ? "%s: it is resident, and sent too" : "%s: missing%s",
                          titles[i], i < 2 ? "; the lengths are two vectors, or none" : "");
     }
-    enum gemmd_error code = settle_arrays(request, operands, fault);
-    return code == GEMMD_OK ? check_values(request, operands, fault) : code;
+    return settle_arrays(request, operands, fault);
+}
+
+enum gemmd_error attention_request_bind_front(struct attention_request *request, enum format format,
+                                              struct body_front *front,
+                                              struct attention_operands *operands,
+                                              struct fault *fault)
+{
+    *operands = (struct attention_operands){.q = {.rank = 0}};
+    if (format == FORMAT_NPY)
+        return bind_npy(request, front, operands, fault);
+    if (format == FORMAT_SAFETENSORS)
+        return bind_safetensors(request, front, operands, fault);
+    return bind_raw(request, front->bytes, front->length, operands, fault);
 }
 
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault)
 {
-    enum gemmd_error code;
-    *operands = (struct attention_operands){.q = {.rank = 0}};
-    if (format == FORMAT_NPY)
-        code = bind_npy(request, body, bytes, operands, fault);
-    else if (format == FORMAT_SAFETENSORS)
-        code = bind_safetensors(request, body, bytes, operands, fault);
-    else
-        code = bind_raw(request, body, bytes, operands, fault);
-    return code == GEMMD_OK ? check_values(request, operands, fault) : code;
+    struct body_front all = {.bytes = body, .length = bytes, .landed = bytes};
+    enum gemmd_error code = attention_request_bind_front(request, format, &all, operands, fault);
+    return code == GEMMD_OK ? attention_request_check_lens(request, operands, fault) : code;
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/body_front.h"
 #include "proto/error.h"
 #include "proto/gemm_request.h"
 #include "proto/tensor.h"
@@ -88,12 +89,24 @@ enum gemmd_error attention_request_bind(struct attention_request *request, enum 
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault);
 
+/* As attention_request_bind, of a body that may still be on its way: as soon as it says where all
+ * operands lie. The values of the lengths are not looked at. */
+enum gemmd_error attention_request_bind_front(struct attention_request *request, enum format format,
+                                              struct body_front *front,
+                                              struct attention_operands *operands,
+                                              struct fault *fault);
+
 /* As attention_request_bind, for arrays that were found in places of their own: takes the tensors
  * that are set in `operands` (rank 0: not there). The request's `lens` becomes whether there are
- * lengths. */
+ * lengths, whose values are not looked at. */
 enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
                                                 struct attention_operands *operands,
                                                 struct fault *fault);
+
+/* The values of the lengths, once they are there: 400 if one is longer than the sequences. */
+enum gemmd_error attention_request_check_lens(const struct attention_request *request,
+                                              const struct attention_operands *operands,
+                                              struct fault *fault);
 
 /* O in the request's layout and lse as [batch, heads, sq], without data. False on overflow. All
  * sizes must be known. */

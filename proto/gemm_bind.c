@@ -279,8 +279,8 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
 /* ---- npy: arrays one after another ---- */
 
 struct npy_body {
-    const unsigned char *at;
-    uint64_t left;
+    struct body_front *front;
+    uint64_t at; /* where the next array begins */
     uint32_t taken, expected;
 };
 
@@ -288,35 +288,43 @@ static enum gemmd_error next_array(struct npy_body *body, const char *array,
                                    enum gemmd_dtype carrier, struct tensor *tensor,
                                    struct fault *fault)
 {
-    uint64_t consumed = 0;
     struct fault reason = {0};
-    if (body->left == 0)
+    if (body->at == body->front->length)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body holds %" PRIu32 " .npy arrays, %" PRIu32
                          " are needed: %s is missing",
                          body->taken, body->expected, array);
-    enum gemmd_error code = npy_decode(body->at, body->left, carrier, tensor, &consumed, &reason);
+    enum gemmd_error code = npy_decode_front(body->front, &body->at, carrier, tensor, &reason);
+    if (code == GEMMD_ERR_CONFLICT)
+        return code;
     if (code != GEMMD_OK)
         return fault_set(fault, code, reason.field, "%s: %s", array, reason.detail);
     if (tensor->rank == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s is a scalar, not a matrix or vector",
                          array);
-    body->at += consumed;
-    body->left -= consumed;
     body->taken++;
     return GEMMD_OK;
 }
 
-static enum gemmd_error bind_npy(struct gemm_request *request, const void *bytes, uint64_t length,
+/* The bias behind everything else is not there yet; what it has to be is known all the same. */
+static enum gemmd_error expect_bias(struct gemm_request *request, struct gemm_operands *operands,
+                                    struct fault *fault)
+{
+    enum gemmd_error code = settle_shapes(request, operands, fault);
+    if (code == GEMMD_OK && !tensor_init(&operands->bias, request->out, &request->n, 1, NULL))
+        code = GEMMD_ERR_TOO_LARGE;
+    return code;
+}
+
+static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front *front,
                                  struct gemm_operands *operands, struct fault *fault)
 {
     const enum gemmd_dtype carrier =
         gemm_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
     const bool has_a = request->a[0] == '\0', has_b = request->b[0] == '\0';
     const bool has_bias = request->bias, has_c0 = request->beta != 0;
-    struct npy_body body = {bytes, length, 0,
-                            (uint32_t)has_a + (uint32_t)has_b + (uint32_t)has_bias +
-                                (uint32_t)has_c0};
+    struct npy_body body = {
+        front, 0, 0, (uint32_t)has_a + (uint32_t)has_b + (uint32_t)has_bias + (uint32_t)has_c0};
     enum gemmd_error code = GEMMD_OK;
 
     if (has_a)
@@ -327,13 +335,15 @@ static enum gemmd_error bind_npy(struct gemm_request *request, const void *bytes
         code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK && has_bias)
         code = next_array(&body, "bias", request->out, &operands->bias, fault);
+    if (code == GEMMD_ERR_CONFLICT && body.taken + 1 == body.expected && has_bias && !has_c0)
+        return expect_bias(request, operands, fault);
     if (code == GEMMD_OK && has_c0)
         code = next_array(&body, "C0", request->out, &operands->c0, fault);
-    if (code == GEMMD_OK && body.left > 0)
+    if (code == GEMMD_OK && body.at < front->length)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
                          " (bias=1 adds a third, beta other than 0 adds C0)",
-                         length, body.expected, length - body.left);
+                         front->length, body.expected, body.at);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;
@@ -371,13 +381,12 @@ static enum gemmd_error check_names(const struct safetensors_entry *entries, uin
     return GEMMD_OK;
 }
 
-static enum gemmd_error bind_safetensors(struct gemm_request *request, const void *bytes,
-                                         uint64_t length, struct gemm_operands *operands,
-                                         struct fault *fault)
+static enum gemmd_error bind_safetensors(struct gemm_request *request, struct body_front *front,
+                                         struct gemm_operands *operands, struct fault *fault)
 {
     struct safetensors_entry entries[OPERANDS_MAX];
     uint32_t count = 0;
-    enum gemmd_error code = safetensors_decode(bytes, length, entries, OPERANDS_MAX, &count, fault);
+    enum gemmd_error code = safetensors_decode_front(front, entries, OPERANDS_MAX, &count, fault);
     if (code == GEMMD_OK)
         code = check_names(entries, count, fault);
     if (code != GEMMD_OK)
@@ -428,14 +437,22 @@ enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
     return code;
 }
 
+enum gemmd_error gemm_request_bind_front(struct gemm_request *request, enum format format,
+                                         struct body_front *front, struct gemm_operands *operands,
+                                         struct fault *fault)
+{
+    *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
+    if (format == FORMAT_NPY)
+        return bind_npy(request, front, operands, fault);
+    if (format == FORMAT_SAFETENSORS)
+        return bind_safetensors(request, front, operands, fault);
+    return bind_raw(request, front->bytes, front->length, operands, fault);
+}
+
 enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault)
 {
-    *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
-    if (format == FORMAT_NPY)
-        return bind_npy(request, body, bytes, operands, fault);
-    if (format == FORMAT_SAFETENSORS)
-        return bind_safetensors(request, body, bytes, operands, fault);
-    return bind_raw(request, body, bytes, operands, fault);
+    struct body_front all = {.bytes = body, .length = bytes, .landed = bytes};
+    return gemm_request_bind_front(request, format, &all, operands, fault);
 }

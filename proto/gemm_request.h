@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/body_front.h"
 #include "proto/error.h"
 #include "proto/safetensors.h"
 #include "proto/tensor.h"
@@ -105,6 +106,13 @@ bool gemm_request_result(const struct gemm_request *request, const void *data,
 enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault);
+
+/* As gemm_request_bind, of a body that may still be on its way: as soon as it says where A and B
+ * lie, and C0 if there is one. A bias may have no data then. Whether the rest of the body is what
+ * it has to be is not known before it is there. */
+enum gemmd_error gemm_request_bind_front(struct gemm_request *request, enum format format,
+                                         struct body_front *front, struct gemm_operands *operands,
+                                         struct fault *fault);
 
 /* As gemm_request_bind, for arrays that were found in places of their own: takes the tensors
  * that are set in `operands` (rank 0: not there) and checks that all agree. The request's

@@ -229,12 +229,19 @@ enum gemmd_error npy_decode_header(const void *bytes, uint64_t length, enum gemm
     return GEMMD_OK;
 }
 
-enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype carrier,
-                            struct tensor *tensor, uint64_t *consumed, struct fault *fault)
+enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
+                                  struct tensor *tensor, struct fault *fault)
 {
     struct tensor read = {0};
+    const unsigned char *bytes = front->bytes + *at;
+    const uint64_t length = front->length - *at;
+    const uint64_t landed = front->landed > *at ? front->landed - *at : 0;
     uint64_t header_bytes = 0;
-    enum gemmd_error code = npy_decode_header(bytes, length, carrier, &read, &header_bytes, fault);
+    enum gemmd_error code = npy_decode_header(bytes, landed, carrier, &read, &header_bytes, fault);
+    if (code == GEMMD_ERR_CONFLICT && front->landed < front->length) {
+        front->wanted = *at + header_bytes;
+        return code;
+    }
     if (code == GEMMD_ERR_CONFLICT) { /* nothing more is coming */
         if (fault != NULL)
             fault->code = GEMMD_ERR_MALFORMED;
@@ -246,10 +253,21 @@ enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the .npy array's shape takes %" PRIu64 " bytes, there are %" PRIu64,
                          read.bytes, length - header_bytes);
-    read.data = (const unsigned char *)bytes + header_bytes;
+    read.data = bytes + header_bytes;
     *tensor = read;
-    *consumed = header_bytes + read.bytes;
+    *at += header_bytes + read.bytes;
     return GEMMD_OK;
+}
+
+enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype carrier,
+                            struct tensor *tensor, uint64_t *consumed, struct fault *fault)
+{
+    struct body_front all = {.bytes = bytes, .length = length, .landed = length};
+    uint64_t at = 0;
+    enum gemmd_error code = npy_decode_front(&all, &at, carrier, tensor, fault);
+    if (code == GEMMD_OK)
+        *consumed = at;
+    return code;
 }
 
 uint32_t npy_header(const struct tensor *tensor, char out[NPY_HEADER_MAX])

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "proto/body_front.h"
 #include "proto/error.h"
 #include "proto/tensor.h"
 
@@ -24,6 +25,10 @@ enum {
  * GEMMD_DTYPE_COUNT to take "V2" as bf16 and "V1" as f8_e4m3 only. */
 enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype carrier,
                             struct tensor *tensor, uint64_t *consumed, struct fault *fault);
+/* As npy_decode, of an array that begins at `*at` in a body that may still be on its way: its data
+ * need not be there. `*at` becomes where the next one starts. */
+enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
+                                  struct tensor *tensor, struct fault *fault);
 /* As npy_decode, for a reader that has the front of the file only (a pipe): needs the header
  * (up to *header_bytes) but not the data. tensor->data is NULL. GEMMD_ERR_CONFLICT: more bytes are
  * needed than `length`; *header_bytes then says how many. */

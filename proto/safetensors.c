@@ -170,11 +170,11 @@ static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t da
     return check_places(entries, read, data, data_bytes, fault);
 }
 
-enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
-                                    struct safetensors_entry *entries, uint32_t capacity,
-                                    uint32_t *count, struct fault *fault)
+enum gemmd_error safetensors_decode_front(struct body_front *front,
+                                          struct safetensors_entry *entries, uint32_t capacity,
+                                          uint32_t *count, struct fault *fault)
 {
-    const unsigned char *start = bytes;
+    const uint64_t length = front->length;
     uint64_t header_bytes = 0;
     json_error_t error;
 
@@ -182,8 +182,11 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: a file starts with 8 bytes of length, there are %" PRIu64,
                          length);
+    front->wanted = LENGTH_BYTES;
+    if (front->landed < front->wanted)
+        return GEMMD_ERR_CONFLICT;
     for (uint32_t i = LENGTH_BYTES; i > 0; i--)
-        header_bytes = header_bytes << 8 | start[i - 1];
+        header_bytes = header_bytes << 8 | front->bytes[i - 1];
     if (header_bytes > SAFETENSORS_HEADER_LIMIT)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the header says it is %" PRIu64 " bytes long; at most %d "
@@ -193,7 +196,10 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the header takes %" PRIu64 " bytes, there are %" PRIu64,
                          header_bytes, length - LENGTH_BYTES);
-    const char *header = (const char *)bytes + LENGTH_BYTES;
+    front->wanted = LENGTH_BYTES + header_bytes;
+    if (front->landed < front->wanted)
+        return GEMMD_ERR_CONFLICT;
+    const char *header = (const char *)front->bytes + LENGTH_BYTES;
     if (nests_deeper_than(header, header_bytes, DEPTH_MAX))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the header nests deeper than %d levels", DEPTH_MAX);
@@ -218,6 +224,14 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
                      capacity, count, fault);
     json_decref(root);
     return code;
+}
+
+enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
+                                    struct safetensors_entry *entries, uint32_t capacity,
+                                    uint32_t *count, struct fault *fault)
+{
+    struct body_front all = {.bytes = bytes, .length = length, .landed = length};
+    return safetensors_decode_front(&all, entries, capacity, count, fault);
 }
 
 uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t count,

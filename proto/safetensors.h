@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "proto/body_front.h"
 #include "proto/error.h"
 #include "proto/tensor.h"
 
@@ -26,11 +27,14 @@ struct safetensors_entry {
 };
 
 /* Reads a whole file of at most `capacity` tensors; `*count` says how many there are. They are in
- * the order of their data. Of the file only the header is looked at: the data may still be on its
- * way. Allocates while it parses: GEMMD_ERR_OUT_OF_MEMORY. */
+ * the order of their data. Allocates while it parses: GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
                                     struct safetensors_entry *entries, uint32_t capacity,
                                     uint32_t *count, struct fault *fault);
+/* As safetensors_decode, of a file that may still be on its way: as soon as its header is there. */
+enum gemmd_error safetensors_decode_front(struct body_front *front,
+                                          struct safetensors_entry *entries, uint32_t capacity,
+                                          uint32_t *count, struct fault *fault);
 /* Writes length and header for `count` row-major tensors whose bytes follow in this order; returns
  * the length (a multiple of 64, padded with spaces), or 0 if it does not fit in `out`. */
 uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t count,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/attention.h"
+#include "proto/body_front.h"
 #include "proto/npy.h"
 #include "proto/size.h"
 #include "server/compute/compute_call.h"
@@ -164,34 +165,65 @@ static enum gemmd_error find(struct compute_call *call, struct call_operands *op
                              struct fault *fault)
 {
     struct attention_operands *found = &operands->attention;
-    enum gemmd_error code = attention_request_bind(&call->attention, call->body_format, call->body,
-                                                   call->body_bytes, found, fault);
+    struct body_front body = {call->body, call->body_bytes, call->body_bytes, 0};
+    enum gemmd_error code =
+        attention_request_bind_front(&call->attention, call->body_format, &body, found, fault);
     struct tensor *const all[] = {&found->lens_q, &found->lens_kv, &found->q, &found->k, &found->v};
     shared_places_point(&call->places, all, sizeof all / sizeof *all);
     return code;
 }
 
-static enum gemmd_error place(struct compute_call *call, struct daemon *daemon,
-                              struct call_operands *all_operands, struct fault *fault)
+static enum gemmd_error look(struct compute_call *call, struct body_front *front,
+                             struct call_operands *operands)
 {
-    struct attention_operands *operands = &all_operands->attention;
+    return attention_request_bind_front(&call->attention, call->body_format, front,
+                                        &operands->attention, NULL);
+}
+
+static enum gemmd_error check_values(const struct compute_call *call,
+                                     const struct call_operands *operands, struct fault *fault)
+{
+    return attention_request_check_lens(&call->attention, &operands->attention, fault);
+}
+
+static uint32_t list(struct call_operands *operands, struct tensor *all[SHARED_PLACES_OPERANDS])
+{
+    all[0] = &operands->attention.lens_q;
+    all[1] = &operands->attention.lens_kv;
+    all[2] = &operands->attention.q;
+    all[3] = &operands->attention.k;
+    all[4] = &operands->attention.v;
+    return 5;
+}
+
+/* Their shapes are all in the request. */
+static void settle_operands(struct compute_call *call, const struct call_operands *operands)
+{
+    (void)call;
+    (void)operands;
+}
+
+/* Whether there are lengths is described already. */
+static void point(struct compute_call *call, const struct call_operands *all_operands)
+{
+    const struct attention_operands *operands = &all_operands->attention;
     struct attention_problem *problem = &call->work.attention;
-    enum gemmd_error code = GEMMD_OK;
-    if (call->shapes_inside)
-        code = compute_call_prepare(call, daemon, fault);
-    struct tensor *const all[] = {&operands->lens_q, &operands->lens_kv, &operands->q, &operands->k,
-                                  &operands->v};
-    if (code == GEMMD_OK)
-        code = compute_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
-    if (code != GEMMD_OK)
-        return code;
-    problem->lens_q = operands->lens_q.rank > 0 ? operands->lens_q.data : NULL;
-    problem->lens_kv = operands->lens_kv.rank > 0 ? operands->lens_kv.data : NULL;
-    problem->q = operands->q.data;
-    if (operands->k.rank > 0)
+    if (operands->lens_q.rank > 0 && operands->lens_q.data != NULL)
+        problem->lens_q = operands->lens_q.data;
+    if (operands->lens_kv.rank > 0 && operands->lens_kv.data != NULL)
+        problem->lens_kv = operands->lens_kv.data;
+    if (operands->q.rank > 0 && operands->q.data != NULL)
+        problem->q = operands->q.data;
+    if (operands->k.rank > 0 && operands->k.data != NULL)
         problem->k = operands->k.data;
-    if (operands->v.rank > 0)
+    if (operands->v.rank > 0 && operands->v.data != NULL)
         problem->v = operands->v.data;
+}
+
+static enum gemmd_error check_places(struct compute_call *call, struct fault *fault)
+{
+    (void)call;
+    (void)fault;
     return GEMMD_OK;
 }
 
@@ -211,5 +243,10 @@ const struct call_operation attention_operation = {
     .header = header,
     .place_result = place_result,
     .find = find,
-    .place = place,
+    .look = look,
+    .list = list,
+    .check_values = check_values,
+    .settle_operands = settle_operands,
+    .point = point,
+    .check_places = check_places,
 };

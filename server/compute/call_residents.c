@@ -127,6 +127,17 @@ enum gemmd_error call_residents_mirror(struct call_residents *residents, struct 
     return GEMMD_OK;
 }
 
+void call_residents_undo(struct call_residents *residents, struct work *work,
+                         struct tensor_store *store, struct pool_cache *memory)
+{
+    pool_free(memory, residents->mirror, residents->mirror_bytes);
+    residents->mirror = NULL;
+    work->copy_count = 0;
+    work->host_a = work->host_b = NULL;
+    work->host_c = NULL;
+    call_residents_close(residents, store);
+}
+
 enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault)

@@ -47,6 +47,9 @@ void call_residents_place(const struct call_residents *residents, struct gemm_pr
  * check. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
                                        struct pool_cache *memory, struct fault *fault);
+/* Undoes call_residents_reserve and call_residents_mirror. */
+void call_residents_undo(struct call_residents *residents, struct work *work,
+                         struct tensor_store *store, struct pool_cache *memory);
 /* The result is there: gives it its name. `*description` is the JSON to answer with (201), for the
  * caller to free. */
 enum gemmd_error call_residents_publish(struct call_residents *residents,

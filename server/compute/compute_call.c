@@ -6,6 +6,7 @@
 #include "proto/dtype.h"
 #include "proto/npy.h"
 #include "proto/size.h"
+#include "server/compute/call_lookahead.h"
 #include "server/daemon.h"
 
 /* A self-describing body of unknown length starts with this much and doubles. */
@@ -48,8 +49,9 @@ static enum gemmd_error count_bytes(struct compute_call *call, struct daemon *da
 static enum gemmd_error complete_place(struct compute_call *call, struct daemon *daemon,
                                        struct fault *fault)
 {
+    const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
     uint64_t bytes;
-    if (!size_add(call->body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
+    if (!size_add(body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
     return count_bytes(call, daemon, bytes, fault);
 }
@@ -70,9 +72,8 @@ static enum gemmd_error take_result(struct compute_call *call, struct daemon *da
     return GEMMD_OK;
 }
 
-/* Chooses the kernel, too. */
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
-                                      struct fault *fault)
+static enum gemmd_error prepare(struct compute_call *call, struct daemon *daemon,
+                                struct fault *fault)
 {
     struct work *work = &call->work;
 
@@ -108,6 +109,20 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *
     return GEMMD_OK;
 }
 
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
+                                      struct fault *fault)
+{
+    enum gemmd_error code = prepare(call, daemon, fault);
+    call->prepared = code == GEMMD_OK;
+    if (call->prepared)
+        return GEMMD_OK;
+    /* The device's memory is what is taken last. */
+    call_residents_undo(&call->residents, &call->work, daemon->tensors, call->memory);
+    pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
+    call->result = NULL;
+    return code;
+}
+
 /* The body's length in bytes (0 if it is not known), or a refusal, from what the headers say. */
 static enum gemmd_error check_length(const struct compute_call *call, const struct config *config,
                                      struct body_length length, uint64_t *expected,
@@ -128,16 +143,6 @@ static enum gemmd_error check_length(const struct compute_call *call, const stru
     if (*expected > config->max_body_bytes)
         return too_large(fault, "the body", *expected, config->max_body_bytes);
     return GEMMD_OK;
-}
-
-/* A raw body's operands can go to the device as they come: its memory is reserved. */
-static void open_intake(struct compute_call *call, struct daemon *daemon)
-{
-    if (daemon->intake == NULL || call->shapes_inside || call->operation->locate == NULL ||
-        call->work.device_bytes == 0)
-        return;
-    call->operation->locate(call);
-    call->intake = intake_open(daemon->intake, &call->work, call->body, call->body_capacity);
 }
 
 enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
@@ -171,12 +176,14 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *dae
     }
 
     call->body_capacity = expected;
+    call->body_sized = length.known || !call->shapes_inside;
+    call->look_at_bytes = UINT64_MAX;
     if (expected == 0)
         return GEMMD_OK; /* all operands are resident */
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    open_intake(call, daemon);
+    call_lookahead_open(call, daemon);
     return GEMMD_OK;
 }
 
@@ -220,33 +227,35 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *d
     memcpy(call->body + call->body_bytes, bytes, length);
     call->body_bytes = needed;
     intake_landed(call->intake, needed);
+    if (needed >= call->look_at_bytes)
+        call_lookahead(call, daemon);
     return GEMMD_OK;
 }
 
-/* Whether the device cannot use an operand where it lies in the body: batches and C0 in
- * column-major order, and, where it is used in place, elements that are not aligned (a copy to a
- * GPU does not care). */
-static bool needs_copy(const struct tensor *tensor, bool in_place)
+/* Batches and C0 in column-major order, and, where operands are used in place, elements that are
+ * not aligned (a copy to a GPU does not care). */
+bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
+                             const struct tensor *operand)
 {
-    return tensor->rank > 0 &&
-           (tensor->fortran ||
-            (in_place && (uintptr_t)tensor->data % dtype_size(tensor->dtype) != 0));
-}
-
-enum gemmd_error compute_call_copy_operands(struct compute_call *call, struct daemon *daemon,
-                                            struct tensor *const operands[], uint32_t count,
-                                            struct fault *fault)
-{
-    struct tensor *const *all = operands;
     const bool in_place =
         call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
+    return operand->rank > 0 &&
+           (operand->fortran ||
+            (in_place && (uintptr_t)operand->data % dtype_size(operand->dtype) != 0));
+}
+
+/* Copies those operands that cannot be used where they lie. */
+static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *daemon,
+                                      struct tensor *const all[], uint32_t count,
+                                      struct fault *fault)
+{
     uint64_t total = 0, offset = 0;
     enum gemmd_error code =
-        shared_places_check_result(&call->places, operands, count, call->result_bytes, fault);
+        shared_places_check_result(&call->places, all, count, call->result_bytes, fault);
     if (code != GEMMD_OK)
         return code;
     for (uint32_t i = 0; i < count; i++) {
-        if (!needs_copy(all[i], in_place))
+        if (!compute_call_needs_copy(call, daemon, all[i]))
             continue;
         if (!size_add(total, all[i]->bytes, &total) || !size_align(total, 64, &total))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
@@ -258,7 +267,7 @@ enum gemmd_error compute_call_copy_operands(struct compute_call *call, struct da
     if (call->scratch == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
-        if (!needs_copy(all[i], in_place))
+        if (!compute_call_needs_copy(call, daemon, all[i]))
             continue;
         unsigned char *copy = call->scratch + offset;
         if (all[i]->fortran)
@@ -283,7 +292,20 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *dae
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
                                             struct call_operands *operands, struct fault *fault)
 {
-    enum gemmd_error code = call->operation->place(call, daemon, operands, fault);
+    const struct call_operation *operation = call->operation;
+    struct tensor *all[SHARED_PLACES_OPERANDS];
+    enum gemmd_error code = GEMMD_OK;
+    if (operation->check_values != NULL)
+        code = operation->check_values(call, operands, fault);
+    operation->settle_operands(call, operands);
+    if (code == GEMMD_OK && !call->prepared)
+        code = compute_call_prepare(call, daemon, fault);
+    if (code == GEMMD_OK)
+        code = copy_operands(call, daemon, all, operation->list(operands, all), fault);
+    if (code != GEMMD_OK)
+        return code;
+    operation->point(call, operands);
+    code = operation->check_places(call, fault);
     if (code != GEMMD_OK)
         return code;
     /* All that the queue looks at. */

@@ -4,7 +4,8 @@
  * Everything that can be refused is refused in compute_call_open, before the body. It reserves a
  * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
  * request; shapes that are inside the body are known, and their memory and the result's bytes in
- * the queue are reserved, in compute_call_bind. A body whose length nothing says (chunked or
+ * the queue are reserved, in compute_call_bind, or as soon as the body's header is there
+ * (call_lookahead.h). A body whose length nothing says (chunked or
  * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
  * grows: no byte of a body is ever held that is not counted.
  */
@@ -21,6 +22,7 @@
 #include "server/compute/shared_places.h"
 #include "server/work/work.h"
 
+struct body_front;
 struct daemon;
 struct compute_call;
 struct intake_body;
@@ -68,18 +70,28 @@ struct call_operation {
                                struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
-    /* Points the problem at where a raw body's operands will be. NULL: not before they are there.
-     */
-    void (*locate)(struct compute_call *call);
     /* There is memory for the result: points `c` and the problem at it. */
     void (*place_result)(struct compute_call *call, unsigned char *payload);
-    /* Finds the operands in the complete body, and completes the request with them. */
+    /* Finds the operands in the complete body, and completes the request with them, but for
+     * check_values. */
     enum gemmd_error (*find)(struct compute_call *call, struct call_operands *operands,
                              struct fault *fault);
-    /* Calls compute_call_prepare if that had to wait for them, and points the problem at them
-     * (compute_call_copy_operands). */
-    enum gemmd_error (*place)(struct compute_call *call, struct daemon *daemon,
-                              struct call_operands *operands, struct fault *fault);
+    /* The same from the front of a body; GEMMD_ERR_CONFLICT: not before there is more of it. What
+     * has no place yet has no data. An error may leave the request changed. */
+    enum gemmd_error (*look)(struct compute_call *call, struct body_front *front,
+                             struct call_operands *operands);
+    /* All operands, those too that are not there (rank 0), in a raw body's order; returns how many.
+     */
+    uint32_t (*list)(struct call_operands *operands, struct tensor *all[SHARED_PLACES_OPERANDS]);
+    /* What the operands' bytes must be; NULL: whatever they are. */
+    enum gemmd_error (*check_values)(const struct compute_call *call,
+                                     const struct call_operands *operands, struct fault *fault);
+    /* What the operands add to the shapes: before compute_call_prepare. */
+    void (*settle_operands)(struct compute_call *call, const struct call_operands *operands);
+    /* Points the problem at those operands that have data. */
+    void (*point)(struct compute_call *call, const struct call_operands *operands);
+    /* The problem points at all operands: whether what it asks for can be done with them there. */
+    enum gemmd_error (*check_places)(struct compute_call *call, struct fault *fault);
 };
 extern const struct call_operation gemm_operation;
 extern const struct call_operation attention_operation; /* attention_operation.c */
@@ -97,6 +109,9 @@ struct compute_call {
     struct pool_cache *memory; /* the I/O thread's; borrowed */
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
+    bool body_sized;            /* body_capacity is what there will be */
+    bool prepared;              /* compute_call_prepare has been done */
+    uint64_t look_at_bytes;     /* call_lookahead.h's: once so many are there */
     struct intake_body *intake; /* copies the body's operands while it is received; NULL: not */
     unsigned char *result;      /* pinned: header_bytes of the format's header, then the payload */
     uint64_t header_bytes, result_bytes;
@@ -139,13 +154,13 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *dae
  * call->places, or in pinned memory that stays. */
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
                                             struct call_operands *operands, struct fault *fault);
-/* For operations: the shapes are known. Takes the memory for the result and on the device. */
+/* The shapes are known: chooses the kernel, and takes the memory for the result and on the device.
+ * After a failure the call is as it was, but for the bytes that its place in the queue counts. */
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
                                       struct fault *fault);
-/* For operations: copies those operands that cannot be used where they lie in the body. */
-enum gemmd_error compute_call_copy_operands(struct compute_call *call, struct daemon *daemon,
-                                            struct tensor *const operands[], uint32_t count,
-                                            struct fault *fault);
+/* Whether an operand has to be copied before the device can use it. */
+bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
+                             const struct tensor *operand);
 /* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
  * describes the product stays in both. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);

@@ -1,6 +1,7 @@
 /* The product's part of compute_call.h. */
 #include <string.h>
 
+#include "proto/body_front.h"
 #include "proto/npy.h"
 #include "server/compute/compute_call.h"
 #include "server/daemon.h"
@@ -140,39 +141,42 @@ static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
     return GEMMD_OK;
 }
 
-static void point_at_operands(struct work *work, const struct gemm_operands *operands)
+static uint32_t list(struct call_operands *operands, struct tensor *all[SHARED_PLACES_OPERANDS])
 {
-    if (operands->a.rank > 0)
-        work->problem.a = operands->a.data;
-    if (operands->b.rank > 0)
-        work->problem.b = operands->b.data;
-    work->problem.bias = operands->bias.rank > 0 ? operands->bias.data : NULL;
-    work->problem.c0 = operands->c0.rank > 0 ? operands->c0.data : NULL;
+    all[0] = &operands->gemm.a;
+    all[1] = &operands->gemm.b;
+    all[2] = &operands->gemm.bias;
+    all[3] = &operands->gemm.c0;
+    return 4;
 }
 
-static enum gemmd_error place(struct compute_call *call, struct daemon *daemon,
-                              struct call_operands *all_operands, struct fault *fault)
+static void settle_operands(struct compute_call *call, const struct call_operands *operands)
 {
-    struct gemm_operands *operands = &all_operands->gemm;
-    struct work *work = &call->work;
-    enum gemmd_error code = GEMMD_OK;
-    if (call->shapes_inside) {
-        call->request.transa = operands->transa;
-        call->request.transb = operands->transb;
-        code = compute_call_prepare(call, daemon, fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
-    struct tensor *const all[] = {&operands->a, &operands->b, &operands->bias, &operands->c0};
-    code = compute_call_copy_operands(call, daemon, all, sizeof all / sizeof *all, fault);
-    if (code != GEMMD_OK)
-        return code;
+    call->request.transa = operands->gemm.transa;
+    call->request.transb = operands->gemm.transb;
+}
+
+/* Whether there are bias and C0 is described already. */
+static void point(struct compute_call *call, const struct call_operands *all_operands)
+{
+    const struct gemm_operands *operands = &all_operands->gemm;
+    struct gemm_problem *problem = &call->work.problem;
+    if (operands->a.rank > 0 && operands->a.data != NULL)
+        problem->a = operands->a.data;
+    if (operands->b.rank > 0 && operands->b.data != NULL)
+        problem->b = operands->b.data;
+    if (operands->bias.rank > 0 && operands->bias.data != NULL)
+        problem->bias = operands->bias.data;
+    if (operands->c0.rank > 0 && operands->c0.data != NULL)
+        problem->c0 = operands->c0.data;
+}
+
+static enum gemmd_error check_places(struct compute_call *call, struct fault *fault)
+{
     if (call->request.verify != GEMM_VERIFY_NONE && call->places.on_device)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
                          "what lies in the GPU's memory cannot be verified on the host");
-
-    point_at_operands(work, operands);
-    work->verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
+    call->work.verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
     return GEMMD_OK;
 }
 
@@ -187,12 +191,10 @@ static enum gemmd_error find(struct compute_call *call, struct call_operands *op
     return code;
 }
 
-static void locate(struct compute_call *call)
+static enum gemmd_error look(struct compute_call *call, struct body_front *front,
+                             struct call_operands *operands)
 {
-    struct gemm_operands operands;
-    if (gemm_request_bind(&call->request, FORMAT_RAW, call->body, call->body_capacity, &operands,
-                          NULL) == GEMMD_OK)
-        point_at_operands(&call->work, &operands);
+    return gemm_request_bind_front(&call->request, call->body_format, front, &operands->gemm, NULL);
 }
 
 const struct call_operation gemm_operation = {
@@ -209,8 +211,11 @@ const struct call_operation gemm_operation = {
     .result = result,
     .choose = choose,
     .header = header,
-    .locate = locate,
     .place_result = place_result,
     .find = find,
-    .place = place,
+    .look = look,
+    .list = list,
+    .settle_operands = settle_operands,
+    .point = point,
+    .check_places = check_places,
 };

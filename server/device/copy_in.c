@@ -9,8 +9,16 @@ enum { STEP_ALIGNMENT = 4096 };
 struct frame {
     struct device_span there;
     unsigned char *range;
-    const unsigned char *body;
+    struct device_span body;
 };
+
+static uint64_t begin_of(struct device_span body, const void *from, uint64_t bytes)
+{
+    if (body.start == NULL)
+        return 0;
+    const uint64_t begin = (uint64_t)((uintptr_t)from - (uintptr_t)body.start);
+    return device_span_has(body, from) && bytes <= body.bytes - begin ? begin : COPY_IN_NEVER;
+}
 
 static struct copy_in_operand *add(struct copy_in *plan, const struct frame *frame,
                                    struct device_part part, const void *from)
@@ -22,7 +30,7 @@ static struct copy_in_operand *add(struct copy_in *plan, const struct frame *fra
         .from = from,
         .to = frame->range + part.offset,
         .bytes = part.bytes,
-        .begin = frame->body != NULL ? (uint64_t)((const unsigned char *)from - frame->body) : 0,
+        .begin = begin_of(frame->body, from, part.bytes),
     };
     return operand;
 }
@@ -37,6 +45,7 @@ static void add_matrix(struct copy_in *plan, const struct frame *frame, struct d
     if (operand == NULL || landing.bytes == 0)
         return;
     operand->bytes = landing.bytes;
+    operand->begin = begin_of(frame->body, from, landing.bytes);
     operand->landing = frame->range + landing.offset;
     operand->element_bytes = element_bytes;
     operand->row_bytes = width * element_bytes;
@@ -45,7 +54,7 @@ static void add_matrix(struct copy_in *plan, const struct frame *frame, struct d
 
 void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
                   const struct device_layout *layout, struct device_span there,
-                  unsigned char *range, const unsigned char *body)
+                  unsigned char *range, struct device_span body)
 {
     const struct gemm_problem *p = problem;
     const struct frame frame = {there, range, body};
@@ -57,6 +66,47 @@ void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
                layout->problem.ldb, element_bytes);
     (void)add(plan, &frame, layout->bias, p->bias);
     (void)add(plan, &frame, layout->c0, p->c0);
+}
+
+void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem *problem,
+                            const struct attention_parts *parts, struct device_span there,
+                            unsigned char *range, struct device_span body)
+{
+    const struct attention_problem *p = problem;
+    const struct frame frame = {there, range, body};
+    *plan = (struct copy_in){.lane = COPY_IN_NO_LANE};
+    (void)add(plan, &frame, parts->lens_q, p->lens_q);
+    (void)add(plan, &frame, parts->lens_kv, p->lens_kv);
+    (void)add(plan, &frame, parts->q, p->q);
+    (void)add(plan, &frame, parts->k, p->k);
+    (void)add(plan, &frame, parts->v, p->v);
+}
+
+bool copy_in_has_early(const struct copy_in *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->operands[i].begin != COPY_IN_NEVER)
+            return true;
+    return false;
+}
+
+static bool is_same(const struct copy_in_operand *one, const struct copy_in_operand *other)
+{
+    return one->from == other->from && one->to == other->to && one->bytes == other->bytes &&
+           one->row_bytes == other->row_bytes && one->to_pitch == other->to_pitch &&
+           one->landing == other->landing;
+}
+
+void copy_in_settle(struct copy_in *plan, const struct copy_in *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        const uint64_t taken = i < plan->count && is_same(&plan->operands[i], &all->operands[i])
+                                   ? plan->operands[i].taken
+                                   : 0;
+        plan->operands[i] = all->operands[i];
+        plan->operands[i].taken = taken;
+    }
+    plan->count = all->count;
 }
 
 /* How many of the operand's bytes may be handed out by now. */

@@ -8,9 +8,10 @@ bool device_copies_early(const struct device *device)
 }
 
 bool device_plan_copies(const struct device *device, const struct work *work,
-                        const unsigned char *body, struct copy_in *copies)
+                        struct device_span body, struct copy_in *copies)
 {
-    return device_copies_early(device) && device->ops->plan_copies(device, work, body, copies);
+    return device_copies_early(device) && device->ops->plan_copies(device, work, body, copies) &&
+           copy_in_has_early(copies);
 }
 
 static bool take_lane(struct device *device, struct copy_in *copies)

@@ -15,10 +15,11 @@
 
 /* Whether the device copies early at all; one that uses operands where they lie does not. */
 bool device_copies_early(const struct device *device);
-/* How the operands of a work come in, which will lie in `body`: the problem points there already,
- * and the range of device memory is reserved. False: no copy of this work can begin early. */
+/* How the operands of a work come in. The problem points already to those that will lie in `body`,
+ * and somewhere else for others that there will be; the range of device memory is reserved. False:
+ * no copy of this work can begin early. */
 bool device_plan_copies(const struct device *device, const struct work *work,
-                        const unsigned char *body, struct copy_in *copies);
+                        struct device_span body, struct copy_in *copies);
 
 /* `landed` bytes of the body are there: starts copying what was not copied yet. Returns how many
  * bytes it started. */

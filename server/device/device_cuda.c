@@ -146,6 +146,9 @@ static struct gemm_problem on_device(unsigned char *range, const struct device_l
     return moved;
 }
 
+/* Of the copies of a complete work. */
+static const struct device_span not_on_its_way = {.start = NULL};
+
 /* Enqueues the whole work; stops at the first failure. */
 static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *work, bool is_probe)
 {
@@ -168,9 +171,13 @@ static void enqueue(struct cuda_device *cuda, struct slot *slot, struct work *wo
     /* What was copied while the body arrived is behind: h2d is what the request waits for yet. */
     error = cudaEventRecord(slot->begun, slot->stream);
     enum gemmd_error code = GEMMD_OK;
-    if (error == cudaSuccess && !is_probe)
-        code =
-            cuda_copy_in_rest(&cuda->early, slot->stream, work, &layout, cuda->base.tensors, range);
+    if (error == cudaSuccess && !is_probe) {
+        struct copy_in all;
+        copy_in_plan(&all, &work->problem, &layout, cuda->base.tensors, range, not_on_its_way);
+        code = cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
+        if (code == GEMMD_OK)
+            code = cuda_close_up(slot->stream, &work->problem, &layout, cuda->base.tensors, range);
+    }
     if (error == cudaSuccess && code == GEMMD_OK)
         error = cudaEventRecord(slot->copied_in, slot->stream);
     if (error != cudaSuccess || code != GEMMD_OK) {
@@ -201,15 +208,19 @@ static struct cuda_steps steps_of(const struct slot *slot)
 static void enqueue_attention(struct cuda_device *cuda, const struct slot *slot, struct work *work)
 {
     const struct cuda_steps steps = steps_of(slot);
+    unsigned char *range = cuda->memory + work->device_offset;
     struct attention_parts parts;
+    struct copy_in all;
     if (!attention_parts_place(&work->attention, work->attends, cuda->base.tensors, &parts) ||
         parts.total_bytes > work->device_bytes) {
         work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
                                  "the work's range of device memory is too small");
         return;
     }
+    copy_in_plan_attention(&all, &work->attention, &parts, cuda->base.tensors, range,
+                           not_on_its_way);
     const struct cuda_failure failure =
-        cuda_attention_enqueue(&steps, &parts, work, cuda->memory + work->device_offset);
+        cuda_attention_enqueue(&steps, &cuda->early, &parts, &all, work, range);
     if (failure.call != NULL)
         fail(cuda, work, failure.call, failure.code, failure.error);
 }
@@ -337,15 +348,22 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
 /* --- copies that begin before their work --- */
 
 static bool cuda_plan_copies(const struct device *device, const struct work *work,
-                             const unsigned char *body, struct copy_in *copies)
+                             struct device_span body, struct copy_in *copies)
 {
     const struct cuda_device *cuda = (const struct cuda_device *)device;
+    unsigned char *range = cuda->memory + work->device_offset;
     struct device_layout layout;
+    struct attention_parts parts;
+    if (work->attends != NULL &&
+        attention_parts_place(&work->attention, work->attends, device->tensors, &parts) &&
+        parts.total_bytes <= work->device_bytes) {
+        copy_in_plan_attention(copies, &work->attention, &parts, device->tensors, range, body);
+        return copies->count > 0;
+    }
     if (work->kernel == NULL || !layout_of(device, &work->problem, work->kernel, &layout) ||
         layout.total_bytes > work->device_bytes)
         return false;
-    copy_in_plan(copies, &work->problem, &layout, device->tensors,
-                 cuda->memory + work->device_offset, body);
+    copy_in_plan(copies, &work->problem, &layout, device->tensors, range, body);
     return copies->count > 0;
 }
 

@@ -3,14 +3,6 @@
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 
-static cudaError_t copy_in(const struct cuda_steps *steps, unsigned char *range,
-                           struct device_part part, const void *from)
-{
-    return part.bytes == 0 ? cudaSuccess
-                           : cudaMemcpyAsync(range + part.offset, from, part.bytes,
-                                             cudaMemcpyDefault, steps->stream);
-}
-
 static cudaError_t copy_out(const struct cuda_steps *steps, const unsigned char *range,
                             struct device_part part, void *to)
 {
@@ -19,44 +11,29 @@ static cudaError_t copy_out(const struct cuda_steps *steps, const unsigned char 
                                              steps->stream);
 }
 
-static cudaError_t copy_all_in(const struct cuda_steps *steps, const struct attention_parts *parts,
-                               const struct attention_problem *p, unsigned char *range)
-{
-    const struct {
-        struct device_part part;
-        const void *from;
-    } copies[] = {{parts->lens_q, p->lens_q},
-                  {parts->lens_kv, p->lens_kv},
-                  {parts->q, p->q},
-                  {parts->k, p->k},
-                  {parts->v, p->v}};
-    cudaError_t error = cudaSuccess;
-    for (uint32_t i = 0; i < sizeof copies / sizeof *copies && error == cudaSuccess; i++)
-        error = copy_in(steps, range, copies[i].part, copies[i].from);
-    return error;
-}
-
 static unsigned char *workspace_of(const struct attention_parts *parts, unsigned char *range)
 {
     return parts->workspace.bytes > 0 ? range + parts->workspace.offset : NULL;
 }
 
 struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
-                                           const struct attention_parts *parts,
+                                           const struct cuda_early *early,
+                                           const struct attention_parts *parts, struct copy_in *all,
                                            const struct work *work, unsigned char *range)
 {
     const struct attention_problem *p = &work->attention;
     const struct attention_problem problem = attention_parts_problem(parts, p, range);
+    enum gemmd_error code = GEMMD_OK;
     cudaError_t error = cudaEventRecord(steps->begun, steps->stream);
     if (error == cudaSuccess)
-        error = copy_all_in(steps, parts, p, range);
-    if (error == cudaSuccess)
+        code = cuda_copy_in_rest(early, steps->stream, work, all);
+    if (error == cudaSuccess && code == GEMMD_OK)
         error = cudaEventRecord(steps->copied_in, steps->stream);
-    if (error != cudaSuccess)
-        return (struct cuda_failure){"the copy to the device", GEMMD_OK, error};
+    if (error != cudaSuccess || code != GEMMD_OK)
+        return (struct cuda_failure){"the copy to the device", code,
+                                     error != cudaSuccess ? error : cudaGetLastError()};
 
-    const enum gemmd_error code =
-        work->attends->run(steps->context, &problem, workspace_of(parts, range));
+    code = work->attends->run(steps->context, &problem, workspace_of(parts, range));
     if (code != GEMMD_OK)
         return (struct cuda_failure){work->attends->name, code, cudaGetLastError()};
 

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "server/device/attention_parts.h"
+#include "server/device/device_cuda_copy.h"
 #include "server/work/work.h"
 
 /* A stream, what its kernels run in, and the events that part its steps. All borrowed. */
@@ -25,9 +26,11 @@ struct cuda_failure {
 };
 
 /* Enqueues the whole work, in the range of device memory that begins at `range`; stops at the first
- * failure. `parts` are those of the work's problem and kernel. */
+ * failure. `parts` are those of the work's problem and kernel, `all` the plan of its copies in,
+ * some of which may have gone through `early`. */
 struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
-                                           const struct attention_parts *parts,
+                                           const struct cuda_early *early,
+                                           const struct attention_parts *parts, struct copy_in *all,
                                            const struct work *work, unsigned char *range);
 
 /* Enqueues what "auto" chooses for each type, width and number of queries, on whatever lies in

@@ -77,29 +77,32 @@ static cudaError_t close_up(cudaStream_t stream, struct device_part part,
     return cuda_copy_rows(stream, &copy);
 }
 
-enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t stream,
-                                   const struct work *work, const struct device_layout *layout,
-                                   struct device_span tensors, unsigned char *range)
+enum gemmd_error cuda_close_up(cudaStream_t stream, const struct gemm_problem *problem,
+                               const struct device_layout *layout, struct device_span tensors,
+                               unsigned char *range)
 {
-    const struct gemm_problem *p = &work->problem;
+    const struct gemm_problem *p = problem;
     const uint64_t size = dtype_size(p->dtype);
-    struct copy_in all, *copies = work->copy_in;
-    struct copy_in_piece piece;
-    cudaError_t error = cudaSuccess;
-    if (copies == NULL) {
-        copy_in_plan(&all, p, layout, tensors, range, NULL);
-        copies = &all;
-    }
-    if (copies->lane != COPY_IN_NO_LANE)
-        error = cudaStreamWaitEvent(stream, early->ended[copies->lane], 0);
-    if (error == cudaSuccess)
-        error = close_up(
-            stream, layout->a, tensors, p->a, p->lda * size,
-            lines(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch), range);
+    cudaError_t error = close_up(
+        stream, layout->a, tensors, p->a, p->lda * size,
+        lines(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch), range);
     if (error == cudaSuccess)
         error = close_up(
             stream, layout->b, tensors, p->b, p->ldb * size,
             lines(p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->batch), range);
+    return error == cudaSuccess ? GEMMD_OK : cuda_error_code((int)error);
+}
+
+enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t stream,
+                                   const struct work *work, struct copy_in *all)
+{
+    struct copy_in *copies = work->copy_in != NULL ? work->copy_in : all;
+    struct copy_in_piece piece;
+    cudaError_t error = cudaSuccess;
+    if (copies != all)
+        copy_in_settle(copies, all);
+    if (copies->lane != COPY_IN_NO_LANE)
+        error = cudaStreamWaitEvent(stream, early->ended[copies->lane], 0);
     enum gemmd_error code = error == cudaSuccess ? GEMMD_OK : cuda_error_code((int)error);
     while (code == GEMMD_OK && copy_in_next(copies, UINT64_MAX, &piece))
         code = cuda_copy_piece(stream, &piece);

@@ -34,11 +34,15 @@ cudaError_t cuda_copy_rows(cudaStream_t stream, const struct work_copy *copy);
  * that reads the host's memory. This function alone knows how. */
 enum gemmd_error cuda_copy_piece(cudaStream_t stream, const struct copy_in_piece *piece);
 
-/* What of a work's operands is not on the device yet, after what is there or on its way. `layout`
- * and `range` are the work's. */
+/* What of a work's operands is not on the device yet, after what is there or on its way. `all` is
+ * the plan of the complete work (copy_in_plan). */
 enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t stream,
-                                   const struct work *work, const struct device_layout *layout,
-                                   struct device_span tensors, unsigned char *range);
+                                   const struct work *work, struct copy_in *all);
+/* Matrices of a product in tensor memory whose kernel wants no gaps between their rows. `layout`
+ * and `range` are the work's. */
+enum gemmd_error cuda_close_up(cudaStream_t stream, const struct gemm_problem *problem,
+                               const struct device_layout *layout, struct device_span tensors,
+                               unsigned char *range);
 /* The result `c` to where it belongs, unless it was computed there, and then the copies that the
  * work asks for. */
 cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,

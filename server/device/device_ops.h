@@ -40,9 +40,10 @@ struct device_ops {
 
     /* Copies that begin before their work does (device_copy.h). All three, or NULL: operands are
      * used where they lie. */
-    /* The copies by which a work's operands come in from `body`; false: it has none. Any thread. */
+    /* The copies by which a work's operands come in, from `body` if they are there (NULL: all are
+     * where they are to be copied from); false: it has none. Any thread. */
     bool (*plan_copies)(const struct device *device, const struct work *work,
-                        const unsigned char *body, struct copy_in *copies);
+                        struct device_span body, struct copy_in *copies);
     /* Starts a piece on `lane`, after those that were started before, and marks there the end of
      * all. An error is of this piece alone unless it loses the device. */
     enum gemmd_error (*copy_in)(struct device *device, uint32_t lane,

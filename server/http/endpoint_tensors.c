@@ -9,8 +9,6 @@
 #include "server/http/tensor_call.h"
 #include "server/tensors/tensor_describe.h"
 
-enum { PAGE_MAX = 1000 };
-
 static bool is_put(const struct request *request)
 {
     return strcmp(request->method, "PUT") == 0;
@@ -40,11 +38,12 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
             fault_set(fault, GEMMD_ERR_MALFORMED, name, "after must be a tensor's name");
     } else if (strcmp(name, "limit") == 0 && !page->has_limit) {
         page->has_limit = true;
-        if (number_u64(value, &limit) && limit >= 1 && limit <= PAGE_MAX)
+        if (number_u64(value, &limit) && limit >= 1 && limit <= TENSOR_STORE_PAGE_MAX)
             page->limit = (uint32_t)limit;
         else
             fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                      "limit is '%.64s'; it must be a whole number from 1 to %d", value, PAGE_MAX);
+                      "limit is '%.64s'; it must be a whole number from 1 to %d", value,
+                      TENSOR_STORE_PAGE_MAX);
     } else {
         fault_set(fault, GEMMD_ERR_MALFORMED, name,
                   "'%.32s' is not a parameter of /tensors, or given twice; those are after, limit",
@@ -56,8 +55,8 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
 static void list_begin(struct request *request)
 {
     struct tensor_store *store = request->daemon->tensors;
-    struct page_request wanted = {.request = request, .limit = PAGE_MAX};
-    struct resident *page[PAGE_MAX];
+    struct page_request wanted = {.request = request, .limit = TENSOR_STORE_PAGE_MAX};
+    struct resident *page[TENSOR_STORE_PAGE_MAX];
     bool more;
     MHD_get_connection_values(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, &wanted);
     if (request->fault.code != GEMMD_OK) {

@@ -1,50 +1,87 @@
 #include "server/tensors/tensor_describe.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
 #include "proto/dtype.h"
+#include "proto/json_text.h"
 
-static json_t *to_json(const struct resident *resident)
+/* Bytes of one description at most: its name and tag, which might grow threefold, a shape, and
+ * three numbers. */
+enum { ENTRY_MAX = 3 * (GEMM_TENSOR_NAME_MAX + TENSOR_ETAG_SIZE) + TENSOR_MAX_RANK * 22 + 256 };
+enum { FRAME_MAX = 64 + 3 * GEMM_TENSOR_NAME_MAX };
+
+static void write_entry(struct json_text *json, const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);
-    json_t *shape = json_array();
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        json_array_append_new(shape, json_integer((json_int_t)tensor->dims[i]));
-    return json_pack("{s:s, s:s, s:o, s:I, s:s?, s:b, s:I}", "name", resident_name(resident),
-                     "dtype", dtype_name(tensor->dtype), "shape", shape, "bytes",
-                     (json_int_t)tensor->bytes, "etag", resident_etag(resident), "evictable",
-                     resident_evictable(resident), "memory_bytes",
-                     (json_int_t)resident_memory_bytes(resident));
+    const char *etag = resident_etag(resident);
+    json_text_raw(json, "{\"name\": ");
+    json_text_string(json, resident_name(resident));
+    json_text_raw(json, ", \"dtype\": ");
+    json_text_string(json, dtype_name(tensor->dtype));
+    json_text_raw(json, ", \"shape\": [");
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        json_text_raw(json, i > 0 ? ", " : "");
+        json_text_u64(json, tensor->dims[i]);
+    }
+    json_text_raw(json, "], \"bytes\": ");
+    json_text_u64(json, tensor->bytes);
+    json_text_raw(json, ", \"etag\": ");
+    if (etag != NULL)
+        json_text_string(json, etag);
+    else
+        json_text_raw(json, "null");
+    json_text_raw(json, ", \"evictable\": ");
+    json_text_raw(json, resident_evictable(resident) ? "true" : "false");
+    json_text_raw(json, ", \"memory_bytes\": ");
+    json_text_u64(json, resident_memory_bytes(resident));
+    json_text_raw(json, "}");
 }
 
-/* With a line end, for terminals. */
-static char *dump(json_t *json)
+/* NULL if there was no memory to start with. */
+static char *start(struct json_text *json, uint64_t entries)
 {
-    const size_t capacity = json == NULL ? 0 : json_dumpb(json, NULL, 0, 0);
-    char *text = capacity == 0 ? NULL : malloc(capacity + 2);
-    if (text != NULL) {
-        const size_t length = json_dumpb(json, text, capacity, 0);
-        text[length] = '\n';
-        text[length + 1] = '\0';
-    }
-    json_decref(json);
+    const uint64_t capacity = entries * ENTRY_MAX + FRAME_MAX;
+    char *text = malloc(capacity);
+    if (text != NULL)
+        json_text_start(json, text, capacity);
     return text;
+}
+
+/* With a line end, for terminals, and of no more memory than it takes. */
+static char *end(struct json_text *json, char *text)
+{
+    json_text_raw(json, "\n");
+    const uint64_t length = json_text_end(json);
+    char *cut = realloc(text, length + 1);
+    return cut != NULL ? cut : text;
 }
 
 char *tensor_describe(const struct resident *resident)
 {
-    return dump(to_json(resident));
+    struct json_text json;
+    char *text = start(&json, 1);
+    if (text == NULL)
+        return NULL;
+    write_entry(&json, resident);
+    return end(&json, text);
 }
 
 char *tensor_describe_page(struct resident *const page[], uint32_t count, bool more)
 {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        if (json_array_append_new(list, to_json(page[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return dump(json_pack("{s:o, s:s?}", "tensors", list, "next",
-                          more && count > 0 ? resident_name(page[count - 1]) : NULL));
+    struct json_text json;
+    char *text = start(&json, count);
+    if (text == NULL)
+        return NULL;
+    json_text_raw(&json, "{\"tensors\": [");
+    for (uint32_t i = 0; i < count; i++) {
+        json_text_raw(&json, i > 0 ? ", " : "");
+        write_entry(&json, page[i]);
+    }
+    json_text_raw(&json, "], \"next\": ");
+    if (more && count > 0)
+        json_text_string(&json, resident_name(page[count - 1]));
+    else
+        json_text_raw(&json, "null");
+    json_text_raw(&json, "}");
+    return end(&json, text);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "proto/size.h"
 #include "server/device/arena.h"
 #include "server/observe/model_stats.h"
+#include "server/tensors/name_tree.h"
 
 struct owner;
 
@@ -26,6 +28,7 @@ struct resident {
 
     /* Under the store's lock. */
     bool named;
+    struct name_node by_name, of_owner; /* in the store's and the owner's tree, while named */
     uint32_t users;
     struct resident *older, *newer; /* the owner's idle ones */
 
@@ -33,11 +36,16 @@ struct resident {
     atomic_bool has_etag;
 };
 
+#define NAMED(node) ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, by_name)))
+#define OWNED(node)                                                                                \
+    ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, of_owner)))
+
 /* A tenant that has, or had, tensors. Kept to the end: there are as many as tenants. */
 struct owner {
     struct owner *next;
     struct resident *oldest, *newest; /* evictable and not in use, by when they were last */
     uint64_t idle_bytes;              /* of these */
+    struct name_tree named;
     char name[];
 };
 
@@ -49,8 +57,8 @@ struct tensor_store {
 
     pthread_mutex_t lock;
     struct owner *owners;
-    struct resident **named; /* by name */
-    uint64_t count, capacity;
+    struct name_tree named; /* anyone's */
+    uint64_t count;
     uint64_t evictions;
 };
 
@@ -88,16 +96,17 @@ void tensor_store_destroy(struct tensor_store *store)
 {
     if (store == NULL)
         return;
-    for (uint64_t i = 0; i < store->count; i++) {
-        assert(store->named[i]->users == 0);
-        discard(store, store->named[i]);
+    while (store->named.root != NULL) {
+        struct resident *resident = NAMED(store->named.root);
+        assert(resident->users == 0);
+        name_tree_remove(&store->named, &resident->by_name);
+        discard(store, resident);
     }
     while (store->owners != NULL) {
         struct owner *next = store->owners->next;
         free(store->owners);
         store->owners = next;
     }
-    free(store->named);
     arena_destroy(store->arena);
     pthread_mutex_destroy(&store->lock);
     free(store);
@@ -105,24 +114,11 @@ void tensor_store_destroy(struct tensor_store *store)
 
 /* --- names; all under the lock --- */
 
-/* Where a name is, or where it would have to be. */
-static bool find(const struct tensor_store *store, const char *name, uint64_t *index)
+/* Who has a name, or NULL. */
+static struct resident *find(const struct tensor_store *store, const char *name)
 {
-    uint64_t low = 0, high = store->count;
-    while (low < high) {
-        const uint64_t middle = low + (high - low) / 2;
-        const int order = strcmp(store->named[middle]->name, name);
-        if (order == 0) {
-            *index = middle;
-            return true;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *index = low;
-    return false;
+    struct name_node *node = name_tree_find(&store->named, name);
+    return node != NULL ? NAMED(node) : NULL;
 }
 
 static enum gemmd_error not_yours(struct fault *fault)
@@ -136,33 +132,30 @@ static bool is_of(const struct resident *resident, const char *tenant)
 }
 
 static enum gemmd_error find_own(const struct tensor_store *store, const char *name,
-                                 const char *tenant, uint64_t *index, struct fault *fault)
+                                 const char *tenant, struct resident **resident,
+                                 struct fault *fault)
 {
-    if (!find(store, name, index))
+    *resident = find(store, name);
+    if (*resident == NULL)
         return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no tensor '%s'", name);
-    return is_of(store->named[*index], tenant) ? GEMMD_OK : not_yours(fault);
+    return is_of(*resident, tenant) ? GEMMD_OK : not_yours(fault);
 }
 
-static bool make_place(struct tensor_store *store)
+static struct owner *find_owner(const struct tensor_store *store, const char *tenant)
 {
-    if (store->count < store->capacity)
-        return true;
-    const uint64_t capacity = store->capacity == 0 ? 64 : store->capacity * 2;
-    struct resident **named = realloc(store->named, capacity * sizeof *named);
-    if (named == NULL)
-        return false;
-    store->named = named;
-    store->capacity = capacity;
-    return true;
+    struct owner *owner = store->owners;
+    while (owner != NULL && strcmp(owner->name, tenant) != 0)
+        owner = owner->next;
+    return owner;
 }
 
 static struct owner *owner_of(struct tensor_store *store, const char *tenant)
 {
-    for (struct owner *owner = store->owners; owner != NULL; owner = owner->next)
-        if (strcmp(owner->name, tenant) == 0)
-            return owner;
+    struct owner *owner = find_owner(store, tenant);
+    if (owner != NULL)
+        return owner;
     const size_t length = strlen(tenant);
-    struct owner *owner = calloc(1, sizeof *owner + length + 1);
+    owner = calloc(1, sizeof *owner + length + 1);
     if (owner == NULL)
         return NULL;
     memcpy(owner->name, tenant, length + 1);
@@ -213,29 +206,33 @@ static void end_use(struct tensor_store *store, struct resident *resident)
         discard(store, resident);
 }
 
+static void give_name(struct tensor_store *store, struct resident *resident)
+{
+    resident->named = true;
+    resident->by_name.name = resident->of_owner.name = resident->name;
+    name_tree_insert(&store->named, &resident->by_name);
+    name_tree_insert(&resident->owner->named, &resident->of_owner);
+    store->count++;
+}
+
 static void take_name(struct tensor_store *store, struct resident *resident)
 {
     if (is_idle(resident))
         leave_idle(resident);
     resident->named = false;
+    name_tree_remove(&store->named, &resident->by_name);
+    name_tree_remove(&resident->owner->named, &resident->of_owner);
+    store->count--;
     if (resident->users == 0)
         discard(store, resident);
 }
 
-static void remove_at(struct tensor_store *store, uint64_t index)
-{
-    struct resident *resident = store->named[index];
-    store->count--;
-    memmove(&store->named[index], &store->named[index + 1],
-            (store->count - index) * sizeof *store->named);
-    take_name(store, resident);
-}
-
 static void evict(struct tensor_store *store, const struct resident *resident)
 {
-    uint64_t index = 0;
-    (void)find(store, resident->name, &index); /* idle ones have names */
-    remove_at(store, index);
+    struct resident *named = find(store, resident->name);
+    if (named == NULL) /* idle ones have names */
+        return;
+    take_name(store, named);
     store->evictions++;
 }
 
@@ -284,8 +281,8 @@ static bool lay_out(const struct tensor_store *store, struct resident *resident)
 static enum gemmd_error reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                 struct resident *resident, struct fault *fault)
 {
-    uint64_t index;
-    if (find(store, offer->name, &index) && !is_of(store->named[index], offer->tenant))
+    const struct resident *holder = find(store, offer->name);
+    if (holder != NULL && !is_of(holder, offer->tenant))
         return not_yours(fault);
     resident->owner = owner_of(store, offer->tenant);
     if (resident->owner == NULL)
@@ -331,23 +328,22 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
 
 static enum gemmd_error require(const struct tensor_store *store, const char *name,
                                 const char *tenant, const struct tensor_condition *condition,
-                                bool *exists, uint64_t *index, struct fault *fault)
+                                struct resident **holder, struct fault *fault)
 {
-    *exists = find(store, name, index);
-    if (*exists && !is_of(store->named[*index], tenant))
+    *holder = find(store, name);
+    if (*holder != NULL && !is_of(*holder, tenant))
         return not_yours(fault);
-    return tensor_condition_require(condition, *exists,
-                                    *exists ? resident_etag(store->named[*index]) : NULL, fault);
+    return tensor_condition_require(condition, *holder != NULL,
+                                    *holder != NULL ? resident_etag(*holder) : NULL, fault);
 }
 
 enum gemmd_error tensor_store_require(struct tensor_store *store, const char *name,
                                       const char *tenant, const struct tensor_condition *condition,
                                       struct fault *fault)
 {
-    bool exists;
-    uint64_t index;
+    struct resident *holder;
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = require(store, name, tenant, condition, &exists, &index, fault);
+    enum gemmd_error code = require(store, name, tenant, condition, &holder, fault);
     pthread_mutex_unlock(&store->lock);
     return code;
 }
@@ -356,23 +352,15 @@ enum gemmd_error tensor_store_publish(struct tensor_store *store, struct residen
                                       const struct tensor_condition *condition, bool *replaced,
                                       struct fault *fault)
 {
-    uint64_t index;
+    struct resident *holder;
     pthread_mutex_lock(&store->lock);
     enum gemmd_error code =
-        require(store, resident->name, resident->owner->name, condition, replaced, &index, fault);
-    if (code == GEMMD_OK && !*replaced && !make_place(store))
-        code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's name");
+        require(store, resident->name, resident->owner->name, condition, &holder, fault);
+    *replaced = holder != NULL;
     if (code == GEMMD_OK) {
-        if (*replaced) {
-            take_name(store, store->named[index]);
-        } else {
-            if (index < store->count)
-                memmove(&store->named[index + 1], &store->named[index],
-                        (store->count - index) * sizeof *store->named);
-            store->count++;
-        }
-        store->named[index] = resident;
-        resident->named = true;
+        if (holder != NULL)
+            take_name(store, holder);
+        give_name(store, resident);
     }
     pthread_mutex_unlock(&store->lock);
     return code;
@@ -382,12 +370,12 @@ enum gemmd_error tensor_store_acquire(struct tensor_store *store, const char *na
                                       const char *tenant, struct resident **resident,
                                       struct fault *fault)
 {
-    uint64_t index;
+    struct resident *found;
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = find_own(store, name, tenant, &index, fault);
+    enum gemmd_error code = find_own(store, name, tenant, &found, fault);
     if (code == GEMMD_OK) {
-        *resident = store->named[index];
-        begin_use(*resident);
+        *resident = found;
+        begin_use(found);
     }
     pthread_mutex_unlock(&store->lock);
     return code;
@@ -406,13 +394,13 @@ enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *nam
                                      const char *tenant, const struct tensor_condition *condition,
                                      struct fault *fault)
 {
-    uint64_t index;
+    struct resident *resident;
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = find_own(store, name, tenant, &index, fault);
+    enum gemmd_error code = find_own(store, name, tenant, &resident, fault);
     if (code == GEMMD_OK)
-        code = tensor_condition_require(condition, true, resident_etag(store->named[index]), fault);
+        code = tensor_condition_require(condition, true, resident_etag(resident), fault);
     if (code == GEMMD_OK)
-        remove_at(store, index);
+        take_name(store, resident);
     pthread_mutex_unlock(&store->lock);
     return code;
 }
@@ -420,21 +408,18 @@ enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *nam
 uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
                            struct resident *page[], uint32_t capacity, bool *more)
 {
+    struct name_node *nodes[TENSOR_STORE_PAGE_MAX + 1] = {NULL};
     uint32_t count = 0;
-    uint64_t index;
-    *more = false;
+    assert(capacity <= TENSOR_STORE_PAGE_MAX);
     pthread_mutex_lock(&store->lock);
-    if (find(store, after, &index))
-        index++;
-    for (; index < store->count && !*more; index++) {
-        if (!is_of(store->named[index], tenant))
-            continue;
-        if (count == capacity) {
-            *more = true;
-        } else {
-            page[count++] = store->named[index];
-            begin_use(store->named[index]);
-        }
+    const struct owner *owner = find_owner(store, tenant);
+    if (owner != NULL)
+        count = name_tree_after(&owner->named, after, nodes, capacity + 1);
+    *more = count > capacity;
+    count -= *more;
+    for (uint32_t i = 0; i < count; i++) {
+        page[i] = OWNED(nodes[i]);
+        begin_use(page[i]);
     }
     pthread_mutex_unlock(&store->lock);
     return count;

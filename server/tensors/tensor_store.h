@@ -12,7 +12,8 @@
  * the longest time; not those in use, whose memory would not come back.
  *
  * Rows of tensors of two and more dimensions lie as far apart as the device's fast kernels want
- * (gemm_leading). Thread-safe (one mutex, held for a search at most).
+ * (gemm_leading). Thread-safe (one mutex, held for a search or a page's names at most: what others
+ * wait for does not grow with the number of tensors, but for its logarithm).
  */
 #ifndef SERVER_TENSORS_TENSOR_STORE_H
 #define SERVER_TENSORS_TENSOR_STORE_H
@@ -48,8 +49,7 @@ struct tensor_offer {
 enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                       struct resident **resident, struct fault *fault);
 /* Gives the name to a tensor whose bytes are there, if the condition still holds; whoever had it
- * loses it. `resident` stays in use by the caller. GEMMD_ERR_PRECONDITION, GEMMD_ERR_FORBIDDEN,
- * GEMMD_ERR_OUT_OF_MEMORY. */
+ * loses it. `resident` stays in use by the caller. GEMMD_ERR_PRECONDITION, GEMMD_ERR_FORBIDDEN. */
 enum gemmd_error tensor_store_publish(struct tensor_store *store, struct resident *resident,
                                       const struct tensor_condition *condition, bool *replaced,
                                       struct fault *fault);
@@ -68,8 +68,9 @@ enum gemmd_error tensor_store_require(struct tensor_store *store, const char *na
                                       const char *tenant, const struct tensor_condition *condition,
                                       struct fault *fault);
 
+enum { TENSOR_STORE_PAGE_MAX = 1000 };
 /* The tenant's tensors whose names come after `after` ("" for all), by name, at most `capacity` of
- * them; all for use. `*more`: whether there are others. */
+ * them (which is at most TENSOR_STORE_PAGE_MAX); all for use. `*more`: whether there are others. */
 uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
                            struct resident *page[], uint32_t capacity, bool *more);
 

@@ -6,6 +6,7 @@
 
 #include "proto/number.h"
 #include "server/clock.h"
+#include "server/compute/call_lookahead.h"
 #include "server/daemon.h"
 #include "server/http/respond.h"
 
@@ -112,8 +113,14 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
                   limit);
         return false;
     }
-    return compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) ==
-           GEMMD_OK;
+    if (compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) !=
+        GEMMD_OK)
+        return false;
+    if (request->infer->has_header && !request->infer->is_read &&
+        request->call.body_bytes >= request->infer->json_bytes &&
+        call_lookahead_pays(&request->call, request->daemon))
+        infer_look(request);
+    return true;
 }
 
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */

@@ -2,8 +2,9 @@
  * infer.h - a POST /v2/models/{model}/infer on its way: what it has besides the product or
  * attention that it becomes (request->call). On the request's I/O thread.
  *
- * The protocol says everything in the body, so that shapes and options are known only once that is
- * there; the limits of size, place and memory hold before, as for a self-describing body of /gemm.
+ * The protocol says everything in the body, so that shapes and options are known only once its JSON
+ * is there; the limits of size, place and memory hold before, as for a self-describing body of
+ * /gemm.
  */
 #ifndef SERVER_V2_INFER_H
 #define SERVER_V2_INFER_H
@@ -42,7 +43,11 @@ struct infer_call {
     bool has_header;    /* Inference-Header-Content-Length: */
     uint64_t json_bytes;
     struct oip_request asked;
-    unsigned char *numbers; /* pinned: inputs that came as JSON */
+    bool is_read;                  /* `asked`, and all that follows from it: */
+    enum gemmd_error read_code;    /* whether it could be, */
+    struct fault read_fault;       /* and why not */
+    struct call_operands operands; /* ... with what */
+    unsigned char *numbers;        /* pinned: inputs that came as JSON */
     uint64_t numbers_bytes;
 
     struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
@@ -60,7 +65,11 @@ bool infer_withdraw(struct request *request);
 void infer_answer(struct request *request);
 void infer_release(struct request *request);
 
-/* The body is complete: reads it, and makes request->call ready for the queue (infer_bind.c). */
+/* The JSON is there, perhaps not what follows it: reads it, once, and starts to copy what follows
+ * to the device where that can be done early (call_lookahead.h). (infer_bind.c, also below.) */
+void infer_look(struct request *request);
+/* The body is complete: reads it, unless that has been done, and makes request->call ready for the
+ * queue. */
 enum gemmd_error infer_bind(struct request *request);
 /* Finds an input's bytes in its shared memory region, which is in use from here on
  * (infer_regions.c). */

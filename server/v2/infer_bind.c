@@ -1,4 +1,4 @@
-/* From a complete body to a product or attention that is ready for the queue. */
+/* From a body to a product or attention that is ready for the queue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "proto/oip_data.h"
 #include "proto/oip_datatype.h"
 #include "proto/size.h"
+#include "server/compute/call_lookahead.h"
 #include "server/daemon.h"
 #include "server/v2/infer.h"
 
@@ -283,11 +284,18 @@ static enum gemmd_error take_text(struct request *request)
 
 /* ---- all of it ---- */
 
+/* Of the whole body, which may still be on its way. */
+static uint64_t body_bytes(const struct compute_call *call)
+{
+    return call->body_sized ? call->body_capacity : call->body_bytes;
+}
+
 /* A raw binary request: the body is the model's single input. */
 static enum gemmd_error ask_raw(struct request *request)
 {
     struct infer_call *call = request->infer;
     const struct compute_call *gemm = &request->call;
+    const uint64_t bytes = body_bytes(gemm);
     const struct model_tensor *x = &call->model.inputs[0];
     struct oip_input *input = &call->asked.inputs[0];
     if (call->model.weight == NULL || x->rank != 2)
@@ -299,17 +307,17 @@ static enum gemmd_error ask_raw(struct request *request)
     snprintf(input->name, sizeof input->name, "%s", x->name);
     snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
     input->rank = 2;
-    input->dims[0] = gemm->body_bytes / row_bytes;
+    input->dims[0] = bytes / row_bytes;
     input->dims[1] = k;
     input->binary = true;
     input->data = gemm->body;
-    input->bytes = gemm->body_bytes;
+    input->bytes = bytes;
     call->asked.input_count = 1;
     call->asked.binary_output = true;
-    if (gemm->body_bytes % row_bytes != 0)
+    if (bytes % row_bytes != 0)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; rows of input 'X' take %" PRIu64 " each",
-                         gemm->body_bytes, row_bytes);
+                         bytes, row_bytes);
     return GEMMD_OK;
 }
 
@@ -320,16 +328,16 @@ static enum gemmd_error ask(struct request *request)
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
-        call->json_bytes = gemm->body_bytes;
-    return oip_request_decode(gemm->body, gemm->body_bytes, call->json_bytes, &call->asked,
+        call->json_bytes = body_bytes(gemm);
+    return oip_request_decode(gemm->body, body_bytes(gemm), call->json_bytes, &call->asked,
                               &request->fault);
 }
 
-enum gemmd_error infer_bind(struct request *request)
+/* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
+static enum gemmd_error read_request(struct request *request)
 {
-    struct call_operands operands = {.gemm.transa = false};
-    struct compute_call *gemm = &request->call;
-    const struct infer_operation *operation = request->infer->model.operation;
+    struct infer_call *call = request->infer;
+    const struct infer_operation *operation = call->model.operation;
     enum gemmd_error code = ask(request);
     if (code == GEMMD_OK)
         code = take_options(request);
@@ -340,11 +348,37 @@ enum gemmd_error infer_bind(struct request *request)
     if (code == GEMMD_OK)
         code = take_outputs(request);
     if (code == GEMMD_OK)
-        code = take_inputs(request, &operands);
+        code = take_inputs(request, &call->operands);
     if (code == GEMMD_OK)
-        code = operation->complete(request, &operands);
+        code = operation->complete(request, &call->operands);
+    return code;
+}
+
+void infer_look(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    call->is_read = true;
+    call->read_code = read_request(request);
+    if (call->read_code == GEMMD_OK) {
+        call_lookahead_start(&request->call, request->daemon, &call->operands);
+        return;
+    }
+    /* It is refused when its body is complete, like all others. */
+    call->read_fault = request->fault;
+    request->fault = (struct fault){.code = GEMMD_OK};
+}
+
+enum gemmd_error infer_bind(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    enum gemmd_error code = call->read_code;
+    if (!call->is_read)
+        code = read_request(request);
+    else if (code != GEMMD_OK)
+        request->fault = call->read_fault;
     if (code == GEMMD_OK)
-        code = compute_call_bind_operands(gemm, request->daemon, &operands, &request->fault);
+        code = compute_call_bind_operands(&request->call, request->daemon, &call->operands,
+                                          &request->fault);
     if (code == GEMMD_OK)
         code = take_text(request);
     return code;

@@ -73,7 +73,8 @@ struct intake_body *intake_open(struct intake *intake, const struct work *work, 
                                    .block = body,
                                    .block_bytes = body_bytes,
                                    .device_offset = work->device_offset};
-    if (!device_plan_copies(intake->device, work, body, &opened->copies)) {
+    if (!device_plan_copies(intake->device, work, (struct device_span){body, body_bytes},
+                            &opened->copies)) {
         free(opened);
         return NULL;
     }

@@ -1,7 +1,8 @@
 /*
  * intake.h - bodies whose operands go to the device while the rest is still being received.
  *
- * A body is opened at the headers of its request, once its memory is reserved. The I/O thread says
+ * A body is opened as soon as it is known where its operands lie and their memory is reserved: at
+ * the headers of its request, or once its own header has landed. The I/O thread says
  * how much of it has landed, and the dispatch thread has the device copy that. Its work, if there
  * will be one, runs after these copies and needs not wait for more than the last bytes'. A body
  * that comes to nothing (its client left, it was refused, its deadline passed) is closed, and the
@@ -37,8 +38,8 @@ void intake_destroy(struct intake *intake);
 
 /* --- For whoever receives a body. */
 
-/* A body of `body_bytes` at `body`, a block of the pool, that has the operands of `work`: its
- * problem points to where they will be, and its device memory is reserved. NULL if nothing of it
+/* A body of `body_bytes` at `body`, a block of the pool, that has operands of `work`: its problem
+ * points to where they will be, and its device memory is reserved. NULL if nothing of it
  * can go early, or there is no memory: then it goes as any other. */
 struct intake_body *intake_open(struct intake *intake, const struct work *work, void *body,
                                 uint64_t body_bytes);

@@ -84,14 +84,22 @@ static bool copy_layout(const struct gemm_problem *problem, const struct gemm_ke
 }
 
 static bool simulated_plan_copies(const struct device *device, const struct work *work,
-                                  const unsigned char *body, struct copy_in *copies)
+                                  struct device_span body, struct copy_in *copies)
 {
+    static const struct device_span nowhere = {.start = NULL};
     const struct simulated_device *simulated_device = (const struct simulated_device *)device;
+    unsigned char *range = simulated_device->memory + work->device_offset;
     struct device_layout layout;
+    struct attention_parts parts;
+    if (work->attends != NULL) {
+        if (!attention_parts_place(&work->attention, work->attends, nowhere, &parts))
+            return false;
+        copy_in_plan_attention(copies, &work->attention, &parts, nowhere, range, body);
+        return copies->count > 0;
+    }
     if (!copy_layout(&work->problem, work->kernel, &layout))
         return false;
-    copy_in_plan(copies, &work->problem, &layout, (struct device_span){NULL, 0},
-                 simulated_device->memory + work->device_offset, body);
+    copy_in_plan(copies, &work->problem, &layout, nowhere, range, body);
     return copies->count > 0;
 }
 
@@ -123,9 +131,12 @@ static bool simulated_copied_in(struct device *device, uint32_t lane)
 /* The work leaves the device: its copies have ended, those too that were left to it. */
 static void end_copies(struct device *device, struct work *work, bool failed)
 {
+    struct copy_in all;
     struct copy_in_piece piece;
     if (work->copy_in == NULL)
         return;
+    if (simulated_plan_copies(device, work, (struct device_span){NULL, 0}, &all))
+        copy_in_settle(work->copy_in, &all);
     if (work->copy_in->lane != COPY_IN_NO_LANE)
         finish_lane(simulated(device), (uint32_t)work->copy_in->lane);
     while (!failed && copy_in_next(work->copy_in, UINT64_MAX, &piece)) {
@@ -259,11 +270,24 @@ static bool copying_work_bytes(const struct device *device, const struct gemm_pr
     return known;
 }
 
+static bool copying_attention_bytes(const struct device *device,
+                                    const struct attention_problem *problem,
+                                    const struct attention_kernel *kernel, uint64_t *out)
+{
+    struct attention_parts parts;
+    (void)device;
+    const bool known =
+        attention_parts_place(problem, kernel, (struct device_span){NULL, 0}, &parts);
+    *out = known ? parts.total_bytes : 0;
+    return known;
+}
+
 static const struct device_ops copying_ops = {
     .submit = simulated_submit,
     .poll = simulated_poll,
     .close = simulated_close,
     .work_bytes = copying_work_bytes,
+    .attention_bytes = copying_attention_bytes,
     .plan_copies = simulated_plan_copies,
     .copy_in = simulated_copy_in,
     .copied_in = simulated_copied_in,

@@ -185,9 +185,11 @@ START_TEST(tensors_from_anywhere)
     operands = all;
     ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_OK);
     ck_assert(r.lens);
+    ck_assert_uint_eq(attention_request_check_lens(&r, &operands, &fault), GEMMD_OK);
     all.lens_kv.data = wrong;
     operands = all;
-    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_OK);
+    ck_assert_uint_eq(attention_request_check_lens(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
     ck_assert_ptr_nonnull(strstr(fault.detail, "number 1 is 6"));
 
     operands = all;

@@ -6,62 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call_stage.h"
 #include "server/compute/compute_call.h"
-#include "server/daemon.h"
-#include "simulated_device.h"
 
 /* m and k; n is 4. A, B and C0 in f32, so that the body is more than two steps. */
 enum { M = 1100, N = 4, K = 1000, MEMORY_BYTES = 64 << 20 };
 enum { A_BYTES = M * K * 4, B_BYTES = K * N * 4, C0_BYTES = M * N * 4 };
 enum { BODY_BYTES = A_BYTES + B_BYTES + C0_BYTES, PART = 300000 };
 
-static struct daemon daemon_of_test;
-static struct simulated_device *simulated;
-static struct pool_cache *memory;
+static struct call_stage stage;
 static unsigned char *body;
-
-static enum simulated_event done_at_once(const struct work *work)
-{
-    (void)work;
-    return SIMULATED_DONE;
-}
 
 static void start(void)
 {
-    struct daemon *daemon = &daemon_of_test;
-    const struct places_limits limits = {.requests = 10, .bytes = UINT64_MAX, .tenants = 1};
-    simulated = simulated_device_open_copying(2, MEMORY_BYTES, done_at_once);
-    daemon->device = &simulated->base;
-    daemon->config.max_body_bytes = daemon->config.max_result_bytes = MEMORY_BYTES;
-    daemon->queue = queue_create(&limits);
-    daemon->pinned = aligned_alloc(ARENA_ALIGNMENT, MEMORY_BYTES);
-    daemon->pool = pool_create(daemon->pinned, MEMORY_BYTES);
-    daemon->intake = intake_create(daemon->device, daemon->queue, daemon->pool);
-    memory = pool_cache_create(daemon->pool);
+    call_stage_start(&stage, MEMORY_BYTES);
     body = malloc(BODY_BYTES);
-    ck_assert(daemon->intake != NULL && memory != NULL && body != NULL);
+    ck_assert_ptr_nonnull(body);
     for (uint32_t i = 0; i < BODY_BYTES; i++)
         body[i] = (unsigned char)(i * 13 + i / 4099);
 }
 
-static void assert_all_given_back(void)
-{
-    ck_assert_uint_eq(pool_used_bytes(daemon_of_test.pool), 0);
-    ck_assert_uint_eq(arena_used_bytes(device_arena(daemon_of_test.device)), 0);
-    ck_assert_uint_eq(places_held(queue_places(daemon_of_test.queue)).requests, 0);
-}
-
 static void stop(void)
 {
-    struct daemon *daemon = &daemon_of_test;
-    assert_all_given_back();
+    call_stage_stop(&stage);
     free(body);
-    pool_cache_destroy(memory);
-    intake_destroy(daemon->intake);
-    pool_destroy(daemon->pool);
-    free(daemon->pinned);
-    queue_destroy(daemon->queue);
-    device_close(daemon->device);
 }
 
 /* A call of so many rows, and C0 if `beta` is not 0; all but the body has come. */
@@ -71,22 +39,22 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
         {"m", m}, {"n", "4"}, {"k", "1000"}, {"beta", beta}, {"dtype", "f32"}};
     struct fault fault = {.detail = ""};
     uint64_t bytes;
-    *call = (struct compute_call){.operation = &gemm_operation, .memory = memory};
+    *call = (struct compute_call){.operation = &gemm_operation, .memory = stage.memory};
     call->operation->init(call);
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         ck_assert_int_eq(call->operation->set(call, parameters[i][0], parameters[i][1], &fault),
                          GEMMD_OK);
-    ck_assert_int_eq(call->operation->settle(call, &daemon_of_test, "", &fault), GEMMD_OK);
+    ck_assert_int_eq(call->operation->settle(call, &stage.daemon, "", &fault), GEMMD_OK);
     ck_assert(call->operation->raw_bytes(call, &bytes));
     const struct body_length length = {.known = true, .bytes = bytes};
-    ck_assert_msg(compute_call_open(call, &daemon_of_test, length, &fault) == GEMMD_OK, "%s",
+    ck_assert_msg(compute_call_open(call, &stage.daemon, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
 }
 
 static void append(struct compute_call *call, uint64_t from, uint64_t to)
 {
     for (uint64_t at = from; at < to; at += PART)
-        ck_assert_int_eq(compute_call_append(call, &daemon_of_test, body + at,
+        ck_assert_int_eq(compute_call_append(call, &stage.daemon, body + at,
                                              at + PART < to ? PART : to - at, NULL),
                          GEMMD_OK);
 }
@@ -94,17 +62,17 @@ static void append(struct compute_call *call, uint64_t from, uint64_t to)
 static void assert_part_is(const struct compute_call *call, uint64_t offset, const void *bytes,
                            uint64_t count)
 {
-    ck_assert_mem_eq(simulated->memory + call->work.device_offset + offset, bytes, count);
+    ck_assert_mem_eq(stage.device->memory + call->work.device_offset + offset, bytes, count);
 }
 
 /* Up to the end of its work. */
 static void compute(struct compute_call *call)
 {
-    ck_assert_int_eq(compute_call_bind(call, &daemon_of_test, NULL), GEMMD_OK);
+    ck_assert_int_eq(compute_call_bind(call, &stage.daemon, NULL), GEMMD_OK);
     ck_assert_ptr_nonnull(call->work.copy_in);
-    intake_feed(daemon_of_test.intake);
-    device_submit(daemon_of_test.device, &call->work);
-    ck_assert_ptr_eq(device_poll(daemon_of_test.device), &call->work);
+    intake_feed(stage.daemon.intake);
+    device_submit(stage.daemon.device, &call->work);
+    ck_assert_ptr_eq(device_poll(stage.daemon.device), &call->work);
     ck_assert_int_eq(call->work.status, GEMMD_OK);
 }
 
@@ -121,15 +89,15 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     open_call(&call, "1100", "1");
     ck_assert_ptr_nonnull(call.intake);
     append(&call, 0, BODY_BYTES / PART * PART);
-    ck_assert_uint_ge(intake_feed(daemon_of_test.intake), INTAKE_STEP_BYTES);
+    ck_assert_uint_ge(intake_feed(stage.daemon.intake), INTAKE_STEP_BYTES);
     append(&call, BODY_BYTES / PART * PART, BODY_BYTES);
     compute(&call);
     assert_part_is(&call, 0, body, A_BYTES);
     assert_part_is(&call, aligned(A_BYTES), body + A_BYTES, B_BYTES);
     assert_part_is(&call, aligned(A_BYTES) + aligned(B_BYTES), body + A_BYTES + B_BYTES, C0_BYTES);
-    compute_call_finish(&call, &daemon_of_test);
+    compute_call_finish(&call, &stage.daemon);
     ck_assert_ptr_null(call.work.copy_in);
-    compute_call_close(&call, &daemon_of_test);
+    compute_call_close(&call, &stage.daemon);
     stop();
 }
 END_TEST
@@ -140,14 +108,14 @@ START_TEST(a_call_that_is_moved_takes_its_copies_along)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES + B_BYTES);
-    ck_assert_uint_gt(intake_feed(daemon_of_test.intake), 0);
-    ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
+    ck_assert_uint_gt(intake_feed(stage.daemon.intake), 0);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     compute_call_move(&job, &call);
-    compute_call_close(&call, &daemon_of_test);
+    compute_call_close(&call, &stage.daemon);
     ck_assert_ptr_null(call.intake);
     compute(&job);
     assert_part_is(&job, 0, body, A_BYTES);
-    compute_call_close(&job, &daemon_of_test);
+    compute_call_close(&job, &stage.daemon);
     stop();
 }
 END_TEST
@@ -158,18 +126,18 @@ START_TEST(what_copies_use_outlives_the_call)
     struct compute_call call;
     start();
     open_call(&call, "1100", "0");
-    atomic_store(&simulated->copies, SIMULATED_RUNNING);
+    atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     append(&call, 0, _i == 0 ? A_BYTES - 1 : A_BYTES + B_BYTES);
-    ck_assert_uint_gt(intake_feed(daemon_of_test.intake), 0);
+    ck_assert_uint_gt(intake_feed(stage.daemon.intake), 0);
     if (_i == 1)
-        ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
-    compute_call_close(&call, &daemon_of_test);
-    intake_feed(daemon_of_test.intake);
-    ck_assert_uint_ge(pool_used_bytes(daemon_of_test.pool), A_BYTES + B_BYTES);
-    ck_assert_uint_ge(arena_used_bytes(device_arena(daemon_of_test.device)), A_BYTES);
-    ck_assert_uint_eq(places_held(queue_places(daemon_of_test.queue)).requests, 0);
-    atomic_store(&simulated->copies, SIMULATED_DONE);
-    intake_feed(daemon_of_test.intake);
+        ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
+    compute_call_close(&call, &stage.daemon);
+    intake_feed(stage.daemon.intake);
+    ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), A_BYTES + B_BYTES);
+    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), A_BYTES);
+    ck_assert_uint_eq(places_held(queue_places(stage.daemon.queue)).requests, 0);
+    atomic_store(&stage.device->copies, SIMULATED_DONE);
+    intake_feed(stage.daemon.intake);
     stop();
 }
 END_TEST
@@ -180,10 +148,10 @@ START_TEST(a_body_that_is_cut_short_gives_all_back)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES);
-    intake_feed(daemon_of_test.intake);
-    ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_ERR_MALFORMED);
-    compute_call_close(&call, &daemon_of_test);
-    intake_feed(daemon_of_test.intake);
+    intake_feed(stage.daemon.intake);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_ERR_MALFORMED);
+    compute_call_close(&call, &stage.daemon);
+    intake_feed(stage.daemon.intake);
     stop();
 }
 END_TEST
@@ -195,9 +163,9 @@ START_TEST(small_bodies_do_not_go_early)
     open_call(&call, "900", "0");
     ck_assert_ptr_null(call.intake);
     append(&call, 0, (900 * K + K * N) * 4);
-    ck_assert_int_eq(compute_call_bind(&call, &daemon_of_test, NULL), GEMMD_OK);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     ck_assert_ptr_null(call.work.copy_in);
-    compute_call_close(&call, &daemon_of_test);
+    compute_call_close(&call, &stage.daemon);
     stop();
 }
 END_TEST

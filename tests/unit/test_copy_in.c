@@ -9,6 +9,7 @@
 enum { M = 5, N = 9, K = 1031, BODY_OFFSET = 64, RANGE_BYTES = 1 << 17 };
 
 static const struct device_span nowhere = {.start = NULL};
+#define SPAN(at) ((struct device_span){(at), BODY_BYTES})
 static const uint64_t ALL = UINT64_MAX;
 static unsigned char body[RANGE_BYTES], range[RANGE_BYTES];
 
@@ -94,7 +95,7 @@ START_TEST(all_goes_once_however_it_lands)
     const struct gemm_problem problem = problem_in(body + BODY_OFFSET);
     const struct device_layout layout = layout_of(&problem, leading);
     struct copy_in plan;
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, body + BODY_OFFSET);
+    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body + BODY_OFFSET));
     ck_assert_uint_eq(plan.count, 4);
     ck_assert_int_eq(plan.lane, COPY_IN_NO_LANE);
     uint64_t bytes = 0;
@@ -113,12 +114,12 @@ START_TEST(only_whole_rows_and_pages_go_early)
     fill();
     const struct gemm_problem problem = problem_in(body);
     const struct device_layout padded = layout_of(&problem, 1032), plain = layout_of(&problem, 0);
-    copy_in_plan(&plan, &problem, &padded, nowhere, range, body);
+    copy_in_plan(&plan, &problem, &padded, nowhere, range, SPAN(body));
     ck_assert_uint_eq(run(&plan, 2 * K - 1), 0);
     ck_assert_uint_eq(run(&plan, 2 * K), 2 * K);
     ck_assert_uint_eq(run(&plan, 2 * M * K + 4095), 2 * (M - 1) * K); /* and nothing of B */
     ck_assert_uint_eq(run(&plan, 2 * M * K + 4096), 4096);
-    copy_in_plan(&plan, &problem, &plain, nowhere, range, body);
+    copy_in_plan(&plan, &problem, &plain, nowhere, range, SPAN(body));
     ck_assert_uint_eq(run(&plan, 4095), 0);
     ck_assert_uint_eq(run(&plan, 5000), 4096);
 }
@@ -130,12 +131,87 @@ START_TEST(a_restart_takes_all_once_more)
     fill();
     const struct gemm_problem problem = problem_in(body);
     const struct device_layout layout = layout_of(&problem, 1032);
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, body);
+    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
     ck_assert_uint_gt(run(&plan, BODY_BYTES / 2), 0);
     copy_in_restart(&plan);
     memset(range, 0xee, sizeof range);
     ck_assert_uint_eq(run(&plan, ALL), BODY_BYTES);
     assert_all_there(&problem, &layout);
+}
+END_TEST
+
+/* B is not in the body, and the bias has no place before all is there. */
+START_TEST(what_is_elsewhere_goes_when_the_work_is_complete)
+{
+    static unsigned char elsewhere[2 * K * N];
+    struct copy_in plan, all;
+    fill();
+    for (uint32_t i = 0; i < sizeof elsewhere; i++)
+        elsewhere[i] = (unsigned char)(i * 3);
+    struct gemm_problem problem = problem_in(body);
+    const void *bias = problem.bias;
+    const struct device_layout layout = layout_of(&problem, 0);
+    problem.b = elsewhere;
+    problem.bias = &layout; /* anything but where it will be */
+    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    ck_assert(copy_in_has_early(&plan));
+    ck_assert_uint_eq(run(&plan, BODY_BYTES), 2 * (M * K + M * N));
+    problem.bias = bias;
+    copy_in_plan(&all, &problem, &layout, nowhere, range, nowhere);
+    copy_in_settle(&plan, &all);
+    ck_assert_uint_eq(run(&plan, ALL), 2 * (K * N + N));
+    assert_all_there(&problem, &layout);
+    problem.a = problem.b = problem.bias = problem.c0 = elsewhere;
+    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    ck_assert(!copy_in_has_early(&plan));
+}
+END_TEST
+
+/* What turns out to lie elsewhere than was thought, or to go elsewhere, is copied from there. */
+START_TEST(what_was_wrong_goes_again)
+{
+    struct copy_in plan, all;
+    fill();
+    struct gemm_problem problem = problem_in(body);
+    struct device_layout layout = layout_of(&problem, 0);
+    problem.a = body + 512;
+    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    ck_assert_uint_eq(run(&plan, BODY_BYTES), BODY_BYTES);
+    problem.a = body;
+    layout.c0.offset += 2048;
+    copy_in_plan(&all, &problem, &layout, nowhere, range, nowhere);
+    copy_in_settle(&plan, &all);
+    ck_assert_uint_eq(run(&plan, ALL), 2 * (M * K + M * N));
+    assert_all_there(&problem, &layout);
+}
+END_TEST
+
+START_TEST(an_attention_goes_as_it_lands)
+{
+    enum { ROWS = 3000, D = 4, LENS = 8, BYTES = 2 * ROWS * D };
+    const struct attention_parts parts = {.lens_q = {0, LENS},
+                                          .lens_kv = {256, LENS},
+                                          .q = {512, BYTES},
+                                          .k = {32768, BYTES},
+                                          .v = {65536, BYTES}};
+    struct attention_problem problem = {.lens_q = (const int32_t *)(void *)body,
+                                        .lens_kv = (const int32_t *)(void *)(body + LENS),
+                                        .q = body + 2 * LENS,
+                                        .k = body + 2 * LENS + BYTES};
+    static unsigned char v[BYTES];
+    struct copy_in plan;
+    fill();
+    problem.v = v;
+    const struct device_span there = {v, sizeof v};
+    copy_in_plan_attention(&plan, &problem, &parts, there, range,
+                           (struct device_span){body, sizeof body});
+    ck_assert_uint_eq(plan.count, 4);
+    ck_assert_uint_eq(run(&plan, 2 * LENS + 5000), 2 * LENS + 4096);
+    ck_assert_uint_eq(run(&plan, 2 * LENS + 2 * BYTES), 2 * BYTES - 4096);
+    ck_assert_mem_eq(range, body, LENS);
+    ck_assert_mem_eq(range + 256, body + LENS, LENS);
+    ck_assert_mem_eq(range + 512, body + 2 * LENS, BYTES);
+    ck_assert_mem_eq(range + 32768, body + 2 * LENS + BYTES, BYTES);
 }
 END_TEST
 
@@ -150,7 +226,7 @@ START_TEST(what_is_on_the_device_is_not_copied)
     problem.bias = problem.c0 = NULL;
     layout.bias.bytes = layout.c0.bytes = 0;
     const struct device_span there = {resident, sizeof resident};
-    copy_in_plan(&plan, &problem, &layout, there, range, NULL);
+    copy_in_plan(&plan, &problem, &layout, there, range, nowhere);
     ck_assert_uint_eq(plan.count, 1);
     ck_assert_uint_eq(run(&plan, ALL), 2 * M * K);
     ck_assert_mem_eq(range + layout.a.offset, body, 2 * M * K);
@@ -164,6 +240,9 @@ int main(void)
     tcase_add_loop_test(tcase, all_goes_once_however_it_lands, 0, 18);
     tcase_add_test(tcase, only_whole_rows_and_pages_go_early);
     tcase_add_test(tcase, a_restart_takes_all_once_more);
+    tcase_add_test(tcase, what_is_elsewhere_goes_when_the_work_is_complete);
+    tcase_add_test(tcase, what_was_wrong_goes_again);
+    tcase_add_test(tcase, an_attention_goes_as_it_lands);
     tcase_add_test(tcase, what_is_on_the_device_is_not_copied);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

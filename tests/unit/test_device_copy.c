@@ -95,6 +95,11 @@ static void unmake(struct product *product, struct device *device)
     device_host_free(product->backend, product->in_steps, product->c_bytes);
 }
 
+static struct device_span body_of(const struct product *product)
+{
+    return (struct device_span){product->body, product->body_bytes};
+}
+
 static void run(struct product *product, struct device *device, unsigned char *c,
                 struct copy_in *copies)
 {
@@ -124,7 +129,7 @@ START_TEST(the_cpu_copies_nothing_early)
              .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 9, .n = 9, .k = 9, .batch = 1},
          false);
     ck_assert(!device_copies_early(device));
-    ck_assert(!device_plan_copies(device, &product.work, product.body, &copies));
+    ck_assert(!device_plan_copies(device, &product.work, body_of(&product), &copies));
     ck_assert(device_copies_are_over(device));
     unmake(&product, device);
     device_close(device);
@@ -172,7 +177,7 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
                   product.work.kernel->name, residual);
     for (int i = 0; i < 2; i++) {
         uint64_t started = 0;
-        ck_assert(device_plan_copies(device, &product.work, product.body, &copies));
+        ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));
         for (uint64_t landed = 0; landed < product.body_bytes; landed += steps[i])
             started += device_copy_in(device, &copies, landed);
         ck_assert_uint_le(started, product.body_bytes);
@@ -204,7 +209,7 @@ START_TEST(a_body_that_comes_to_nothing_leaves_its_memory_alone)
     struct product product, next;
     struct copy_in copies;
     make(&product, device, &problems[1], false);
-    ck_assert(device_plan_copies(device, &product.work, product.body, &copies));
+    ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));
     ck_assert_uint_gt(device_copy_in(device, &copies, product.body_bytes / 2), 0);
     wait_until_copied(device, &copies);
     ck_assert_int_eq(copies.lane, COPY_IN_NO_LANE);
@@ -212,7 +217,7 @@ START_TEST(a_body_that_comes_to_nothing_leaves_its_memory_alone)
     unmake(&product, device);
     /* In the same memory. */
     make(&next, device, &problems[2], false);
-    ck_assert(device_plan_copies(device, &next.work, next.body, &copies));
+    ck_assert(device_plan_copies(device, &next.work, body_of(&next), &copies));
     ck_assert_uint_gt(device_copy_in(device, &copies, next.body_bytes), 0);
     run(&next, device, next.in_steps, &copies);
     run(&next, device, next.once, NULL);
@@ -231,7 +236,7 @@ START_TEST(all_lanes_at_once)
     uint32_t with_lane = 0;
     for (int i = 0; i < BODIES; i++) {
         make(&products[i], device, &problems[0], false);
-        ck_assert(device_plan_copies(device, &products[i].work, products[i].body, &copies[i]));
+        ck_assert(device_plan_copies(device, &products[i].work, body_of(&products[i]), &copies[i]));
         with_lane += device_copy_in(device, &copies[i], products[i].body_bytes) > 0;
     }
     ck_assert_uint_lt(with_lane, BODIES);

@@ -146,6 +146,44 @@ static enum gemmd_error set(struct gemm_request *request, const char *query, enu
     return code != GEMMD_OK ? code : gemm_request_check(request, format, fault);
 }
 
+static bool same_place(const struct tensor *one, const unsigned char *front,
+                       const struct tensor *other, const unsigned char *exact)
+{
+    if (one->rank == 0 || other->rank == 0)
+        return one->rank == other->rank;
+    return one->bytes == other->bytes && one->fortran == other->fortran &&
+           (one->data == NULL ||
+            (const unsigned char *)one->data - front == (const unsigned char *)other->data - exact);
+}
+
+/* A body of which the front is there says nothing, or what the complete one says; of one that turns
+ * out wrong it may have found all places before. The front is a block of its own, so that a
+ * sanitizer sees any read past it. */
+static void assert_front_says_the_same(const struct gemm_request *asked, enum format format,
+                                       uint64_t length, uint64_t landed, enum gemmd_error code,
+                                       const struct gemm_operands *bound,
+                                       const unsigned char *exact)
+{
+    struct gemm_request request = *asked;
+    struct gemm_operands operands;
+    unsigned char *bytes = malloc(landed > 0 ? landed : 1);
+    struct body_front front = {bytes, length, landed, 0};
+    memcpy(bytes, exact, landed);
+    const enum gemmd_error early =
+        gemm_request_bind_front(&request, format, &front, &operands, NULL);
+    if (early == GEMMD_ERR_CONFLICT)
+        ck_assert_uint_gt(front.wanted, landed);
+    else if (early != GEMMD_OK || code == GEMMD_OK)
+        ck_assert_uint_eq(early, code);
+    if (early == GEMMD_OK && code == GEMMD_OK)
+        ck_assert(same_place(&operands.a, bytes, &bound->a, exact) &&
+                  same_place(&operands.b, bytes, &bound->b, exact) &&
+                  same_place(&operands.bias, bytes, &bound->bias, exact) &&
+                  same_place(&operands.c0, bytes, &bound->c0, exact) &&
+                  operands.transa == bound->transa && operands.transb == bound->transb);
+    free(bytes);
+}
+
 /* Sets, checks and binds a copy of exactly the body's length, so that a sanitizer sees any read
  * past its end. The copy, which the operands look at, is *exact. */
 static enum gemmd_error bind(struct gemm_request *request, const char *query, enum format format,
@@ -158,8 +196,11 @@ static enum gemmd_error bind(struct gemm_request *request, const char *query, en
         return code;
     *exact = malloc(body->length > 0 ? body->length : 1);
     memcpy(*exact, body->bytes, body->length);
+    const struct gemm_request asked = *request;
     code = gemm_request_bind(request, format, body->length > 0 ? *exact : NULL, body->length,
                              operands, fault);
+    for (uint64_t landed = 0; landed < body->length; landed += 1 + body->length / 64)
+        assert_front_says_the_same(&asked, format, body->length, landed, code, operands, *exact);
     ck_assert_uint_eq(fault->code, code);
     ck_assert_msg(code == GEMMD_OK || fault->detail[0] != '\0', "a failure without a sentence");
     return code;
