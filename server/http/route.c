@@ -8,9 +8,9 @@
 #include "server/v2/endpoints.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm,    &endpoint_attention, &endpoint_job,     &endpoint_job_result,
-    &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics, &endpoint_info,
-    &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
+    &endpoint_dashboard,  &endpoint_gemm,    &endpoint_attention, &endpoint_job,
+    &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics,
+    &endpoint_info,       &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
 };
 
 static bool allows(const char *allow, const char *method)
@@ -22,11 +22,17 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
-/* Whether a path, as it was sent, is one of those that a pattern ending in / stands for. */
-static bool is_below(const char *pattern, const char *path)
+/* Whether a pattern is one that stands for all below it; / is the dashboard alone. */
+static bool has_below(const char *pattern)
 {
     const size_t length = strlen(pattern);
-    return pattern[length - 1] == '/' && strncmp(pattern, path, length) == 0;
+    return length > 1 && pattern[length - 1] == '/';
+}
+
+/* Whether a path, as it was sent, is one of those that such a pattern stands for. */
+static bool is_below(const char *pattern, const char *path)
+{
+    return has_below(pattern) && strncmp(pattern, path, strlen(pattern)) == 0;
 }
 
 /* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
@@ -37,7 +43,7 @@ static bool fits(const char *pattern, const char *path, struct request *request)
     request->name[0] = '\0';
     if (request->escapes_slash && !is_below(pattern, request->path))
         return false; /* no part of a path, but perhaps of a name that is no good */
-    if (pattern[before] == '\0' && pattern[before - 1] != '/')
+    if (pattern[before] == '\0' && !has_below(pattern))
         return strcmp(pattern, path) == 0;
     if (strncmp(pattern, path, before) != 0)
         return false;

@@ -13,7 +13,7 @@ RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
 TARGET = "/gemm?m=2&n=2&k=2"
 OCTETS = ("Content-Type", "application/octet-stream")
 GOOD = request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY)
-PLACES = ["/gemm", "/livez", "/readyz", "/metrics", "/info", "/openapi.json"]
+PLACES = ["/gemm", "/", "/livez", "/readyz", "/metrics", "/info", "/openapi.json"]
 READABLE = PLACES[1:]
 
 
