@@ -1,6 +1,7 @@
 #include "server/http/route.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "server/daemon.h"
 #include "server/http/endpoints.h"
@@ -12,6 +13,15 @@ static const struct endpoint *const endpoints[] = {
     &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics,
     &endpoint_info,       &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
 };
+
+const char *route_path(const char *target)
+{
+    static const char scheme[] = "http://";
+    if (strncasecmp(target, scheme, sizeof scheme - 1) != 0)
+        return target;
+    const char *path = strpbrk(target + sizeof scheme - 1, "/?");
+    return path != NULL && *path == '/' ? path : "/";
+}
 
 static bool allows(const char *allow, const char *method)
 {
@@ -62,6 +72,7 @@ static bool fits(const char *pattern, const char *path, struct request *request)
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
+    url = route_path(url);
     if (request->escapes_zero)
         url = ""; /* none of ours, whatever stands before it */
     for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
