@@ -1,6 +1,5 @@
 #include "client/gemmctl/resident.h"
 
-#include <stdio.h>
 #include <string.h>
 
 const char *resident_name(const char *operand)
@@ -16,8 +15,6 @@ enum gemmd_error resident_look(struct gemmd_client *client, const char *name, st
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
-    if (code == GEMMD_ERR_NOT_FOUND) /* an answer to HEAD brings no sentence */
-        snprintf(error->message, sizeof error->message, "there is no tensor '%s'", name);
     if (code == GEMMD_OK) /* the library passed the shape on, so it is right */
         (void)tensor_init(tensor, result.dtype, result.dims, result.rank, NULL);
     return code;

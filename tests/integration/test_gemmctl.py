@@ -236,13 +236,6 @@ def test_reader_that_leaves(gemmctl, url, tmp_path, rng):
     assert b"Broken pipe" in result.stderr
 
 
-def test_tensor_that_is_not_there(run, tmp_path, rng):
-    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
-    result = run("gemm", "A.npy", "tensor:nosuch", "-o", "C.npy")
-    assert result.returncode == FAILED
-    assert "there is no tensor 'nosuch' (HTTP 404)" in result.stderr.decode()
-
-
 def test_host_that_has_no_address(run):
     result = run("info", "--url", "http://nosuch.invalid", "--retries", "0")
     assert result.returncode == NETWORK
