@@ -85,8 +85,8 @@ int fail_sentence(const struct context *context, const struct gemmd_error_info *
         snprintf(sentence, sizeof sentence, "%s (HTTP %d)%s", error->message, error->http_status,
                  attempts);
     else
-        snprintf(sentence, sizeof sentence, "%s%s", interrupted ? "interrupted, and the request cancelled" : error->message,
-                 attempts);
+        snprintf(sentence, sizeof sentence, "%s%s",
+                 interrupted ? "interrupted, and the request cancelled" : error->message, attempts);
     print_sentence(context, sentence);
     return (int)exit_code_of(error);
 }
