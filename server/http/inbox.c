@@ -5,6 +5,7 @@
  */
 #include "server/http/inbox.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
@@ -53,15 +54,16 @@ void inbox_act(struct inbox *inbox)
     }
 }
 
-void inbox_wait(struct inbox *inbox, const int fds[INBOX_FDS_MAX], int timeout_ms)
+void inbox_wait(struct inbox *inbox, const int *fds, int count, int timeout_ms)
 {
     struct pollfd polled[INBOX_FDS_MAX + 1] = {{.fd = inbox->wake_fd, .events = POLLIN}};
-    uint64_t count;
-    for (int i = 0; i < INBOX_FDS_MAX; i++)
+    uint64_t wakes;
+    assert(count <= INBOX_FDS_MAX);
+    for (int i = 0; i < count; i++)
         polled[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     atomic_store(&inbox->asleep, true);
-    if (atomic_load(&inbox->newest) == NULL && poll(polled, INBOX_FDS_MAX + 1, timeout_ms) > 0 &&
+    if (atomic_load(&inbox->newest) == NULL && poll(polled, (nfds_t)count + 1, timeout_ms) > 0 &&
         polled[0].revents != 0)
-        (void)!read(inbox->wake_fd, &count, sizeof count);
+        (void)!read(inbox->wake_fd, &wakes, sizeof wakes);
     atomic_store(&inbox->asleep, false);
 }

@@ -37,8 +37,8 @@ void inbox_post(struct inbox *inbox, struct inbox_message *message);
 /* The owner's. Runs what has been posted. */
 void inbox_act(struct inbox *inbox);
 enum { INBOX_FDS_MAX = 3 };
-/* Waits until something has been posted, one of `fds` is readable or `timeout_ms` (-1: none) is
- * over. */
-void inbox_wait(struct inbox *inbox, const int fds[INBOX_FDS_MAX], int timeout_ms);
+/* Waits until something has been posted, one of the `count` (at most INBOX_FDS_MAX) `fds` is
+ * readable or `timeout_ms` (-1: none) is over. An fd of -1 is none. */
+void inbox_wait(struct inbox *inbox, const int *fds, int count, int timeout_ms);
 
 #endif

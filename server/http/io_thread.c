@@ -257,7 +257,7 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
     if (waiters_ms >= 0 && (due_ms < 0 || waiters_ms < due_ms))
         due_ms = waiters_ms;
     if (!polls_on(thread, now_ns))
-        inbox_wait(&thread->inbox, fds, due_ms);
+        inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
 
 static void turn(struct io_thread *thread)

@@ -30,11 +30,10 @@ static void stop(struct inbox_message *message)
 
 static void *run(void *argument)
 {
-    static const int no_fds[INBOX_FDS_MAX] = {-1, -1};
     struct keeper *keeper = argument;
     pthread_setname_np(pthread_self(), "keeper");
     while (!keeper->stopping) {
-        inbox_wait(&keeper->inbox, no_fds, -1);
+        inbox_wait(&keeper->inbox, NULL, 0, -1);
         inbox_act(&keeper->inbox);
     }
     return NULL;

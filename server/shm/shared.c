@@ -232,12 +232,11 @@ static void stop(struct inbox_message *message)
 
 static void *run(void *argument)
 {
-    static const int no_fds[INBOX_FDS_MAX] = {-1, -1, -1};
     struct shared *shared = argument;
     pthread_setname_np(pthread_self(), "shared");
     device_share_enter(shared->device);
     while (!shared->stopping) {
-        inbox_wait(&shared->inbox, no_fds, -1);
+        inbox_wait(&shared->inbox, NULL, 0, -1);
         inbox_act(&shared->inbox);
     }
     return NULL;

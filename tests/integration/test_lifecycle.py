@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -400,3 +401,22 @@ def test_standard_output_that_takes_nothing(redirection, start, tmp_path):
         time.sleep(0.02)
     for _ in range(3):
         assert exchange(path, GOOD).body == RIGHT
+
+
+# ---- with nothing to do -------------------------------------------------------------------------
+
+def sleeps(task):
+    """Whether the thread waits for something; one that only asks again and again never does."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def test_every_thread_of_an_idle_daemon_sleeps(start):
+    daemon = start()  # its standard input is /dev/null, which is always readable
+    tasks = list(pathlib.Path(f"/proc/{daemon.pid}/task").iterdir())
+    names = {task: (task / "comm").read_text().strip() for task in tasks}
+    assert {"dispatch", "keeper", "shared", "io-0"} <= set(names.values())
+    deadline = time.monotonic() + PATIENCE_S
+    for task in tasks:
+        while not sleeps(task):
+            assert time.monotonic() < deadline, f"thread {names[task]} never sleeps"
+            time.sleep(0.01)
