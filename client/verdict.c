@@ -50,6 +50,9 @@ static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode 
         return verdict_no_memory(request);
     case CURLE_COULDNT_CONNECT:
         return not_connected(request);
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s: %s", name,
+                           text);
     case CURLE_OPERATION_TIMEDOUT: /* no other time is libcurl's to watch */
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no connection to %s within %u ms",
                            name, request->client->options.connect_timeout_ms);

@@ -200,6 +200,7 @@ cat <<TEXT
 == the product is right; gemmd (pid $(cat "$run/gemmd.pid")) goes on at http://$address
 
 Try next:
+  http://$address/                          # in a browser: how it does
   curl http://$address/info                 # devices, kernels, limits
   curl http://$address/metrics              # what Prometheus scrapes
   build/bin/gemmctl --help                     # products of .npy and .safetensors files

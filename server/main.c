@@ -24,6 +24,15 @@ static int print_config(const struct config *config)
     return EXIT_SUCCESS;
 }
 
+/* What --help and the like print is all that they do. */
+static int finish_output(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fputs("gemmd: standard output could not be written\n", stderr);
+    return EXIT_FAILURE;
+}
+
 static int serve(struct daemon *daemon)
 {
     struct fault fault = {.code = GEMMD_OK};
@@ -74,5 +83,5 @@ int main(int argc, char *argv[])
         break;
     }
     config_free(&daemon.config);
-    return status;
+    return daemon.config.action == CONFIG_RUN ? status : finish_output(status);
 }

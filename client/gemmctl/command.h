@@ -28,11 +28,11 @@ struct context {
     struct terminal terminal;
 };
 
-/* Each prints its sentence and returns the exit code. */
+/* Each prints its sentence and returns the exit code; all but fail_sentence print {"error": {...}}
+ * on standard output, too, with --json, where the result would be. */
 int fail_usage(const struct context *context, const char *sentence);
 int fail_fault(const struct context *context, const struct fault *fault);
 int fail_sentence(const struct context *context, const struct gemmd_error_info *error);
-/* The same, and with --json {"error": {...}} on standard output, where the result would be. */
 int fail_request(const struct context *context, const struct gemmd_error_info *error);
 
 enum exit_code exit_code_of(const struct gemmd_error_info *error);

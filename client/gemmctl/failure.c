@@ -10,20 +10,6 @@ static void print_sentence(const struct context *context, const char *sentence)
     fprintf(stderr, "%sgemmctl:%s %s\n", terminal_red(color), terminal_plain(color), sentence);
 }
 
-int fail_usage(const struct context *context, const char *sentence)
-{
-    print_sentence(context, sentence);
-    return EXIT_USAGE;
-}
-
-/* A file that cannot be written is no fault of the command line's. */
-int fail_fault(const struct context *context, const struct fault *fault)
-{
-    print_sentence(context, fault->detail);
-    return fault->code == GEMMD_ERR_IO || fault->code == GEMMD_ERR_OUT_OF_MEMORY ? EXIT_FAILED
-                                                                                 : EXIT_USAGE;
-}
-
 enum exit_code exit_code_of(const struct gemmd_error_info *error)
 {
     switch (error->code) {
@@ -59,9 +45,36 @@ static void print_json(const struct gemmd_error_info *error)
     json_decref(root);
 }
 
+/* Before the daemon was asked, or with its answer in hand. */
+static void fail_here(const struct context *context, enum gemmd_error code, const char *field,
+                      const char *sentence)
+{
+    struct gemmd_error_info error = {.code = code};
+    snprintf(error.field, sizeof error.field, "%s", field);
+    snprintf(error.message, sizeof error.message, "%s", sentence);
+    if (option_flag(context->arguments, OPTION_JSON))
+        print_json(&error);
+    print_sentence(context, sentence);
+}
+
+int fail_usage(const struct context *context, const char *sentence)
+{
+    fail_here(context, GEMMD_ERR_USAGE, "", sentence);
+    return EXIT_USAGE;
+}
+
+/* A file that cannot be written is no fault of the command line's. */
+int fail_fault(const struct context *context, const struct fault *fault)
+{
+    fail_here(context, fault->code, fault->field, fault->detail);
+    return fault->code == GEMMD_ERR_IO || fault->code == GEMMD_ERR_OUT_OF_MEMORY ? EXIT_FAILED
+                                                                                 : EXIT_USAGE;
+}
+
 int fail_sentence(const struct context *context, const struct gemmd_error_info *error)
 {
     char sentence[sizeof error->message + 96];
+    const bool interrupted = error->code == GEMMD_ERR_CANCELLED && error->http_status == 0;
     const char *attempts = "";
     char times[32];
     if (error->attempts > 1) {
@@ -72,7 +85,8 @@ int fail_sentence(const struct context *context, const struct gemmd_error_info *
         snprintf(sentence, sizeof sentence, "%s (HTTP %d)%s", error->message, error->http_status,
                  attempts);
     else
-        snprintf(sentence, sizeof sentence, "%s%s", error->message, attempts);
+        snprintf(sentence, sizeof sentence, "%s%s",
+                 interrupted ? "interrupted, and the request cancelled" : error->message, attempts);
     print_sentence(context, sentence);
     return (int)exit_code_of(error);
 }

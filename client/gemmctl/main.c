@@ -4,6 +4,18 @@
 
 #include "client/gemmctl/command.h"
 
+/* What was printed so far, and not only its end, has arrived. */
+static int finish_output(int code)
+{
+    if (fflush(stdout) != 0)
+        perror("gemmctl: standard output");
+    else if (ferror(stdout))
+        fputs("gemmctl: standard output: not all of it could be written\n", stderr);
+    else
+        return code;
+    return code == EXIT_OK ? EXIT_FAILED : code;
+}
+
 int main(int argc, char *argv[])
 {
     struct arguments arguments;
@@ -22,9 +34,5 @@ int main(int argc, char *argv[])
         printf("gemmctl %s\n", gemmd_version());
     else
         code = arguments.command->run(&context);
-    if (fflush(stdout) != 0 && code == EXIT_OK) {
-        perror("gemmctl: standard output");
-        code = EXIT_FAILED;
-    }
-    return code;
+    return finish_output(code);
 }

@@ -176,8 +176,9 @@ static bool take_word(struct arguments *arguments, const char *word, const struc
         return opens || arguments->command != NULL;
     }
     if (arguments->operand_count == arguments->command->operands_max) {
-        snprintf(problem, PROBLEM_MAX, "'%.64s' is one operand too many; usage: gemmctl %s %s",
-                 word, arguments->command->name, arguments->command->usage);
+        snprintf(problem, PROBLEM_MAX, "'%.64s' is one operand too many; usage: gemmctl %s%s%s",
+                 word, arguments->command->name, *arguments->command->usage != '\0' ? " " : "",
+                 arguments->command->usage);
         return false;
     }
     arguments->operands[arguments->operand_count++] = word;

@@ -15,6 +15,7 @@
 #include "server/http/endpoints.h"
 #include "server/http/payload.h"
 #include "server/http/respond.h"
+#include "server/http/sent_block.h"
 
 static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_size, const char *value, size_t value_size)
@@ -137,19 +138,6 @@ static bool gemm_withdraw(struct request *request)
     return true;
 }
 
-struct sent_block {
-    struct pool_cache *memory;
-    void *block;
-    uint64_t bytes;
-};
-
-static void block_sent(void *cls)
-{
-    struct sent_block *sent = cls;
-    pool_free(sent->memory, sent->block, sent->bytes);
-    free(sent);
-}
-
 static void add_headers(struct request *request, struct MHD_Response *response)
 {
     struct headers headers;
@@ -196,7 +184,21 @@ static void answer_placed(struct request *request)
     respond(request, 200, response, 0);
 }
 
-/* Sends straight from pinned memory; the block goes back when the last byte has gone. */
+/* Straight from pinned memory. NULL: out of memory. */
+static struct MHD_Response *result_response(struct request *request, uint64_t length)
+{
+    struct compute_call *call = &request->call;
+    struct sent_block *sent = sent_block_create(call->memory, call->result, length);
+    if (sent == NULL)
+        return NULL;
+    const struct payload payload = {{{call->result, (size_t)length}}, 1, sent_block_end, sent};
+    struct MHD_Response *response = payload_response(request, &payload);
+    call->result = NULL;
+    if (response == NULL)
+        sent_block_end(sent);
+    return response;
+}
+
 static void compute_answer(struct request *request)
 {
     struct compute_call *call = &request->call;
@@ -213,22 +215,14 @@ static void compute_answer(struct request *request)
         answer_placed(request);
         return;
     }
-    struct sent_block *sent = malloc(sizeof *sent);
-    struct MHD_Response *response = NULL;
-    uint64_t length = call->header_bytes + call->result_bytes;
-    if (sent != NULL) {
-        const struct payload payload = {{{call->result, (size_t)length}}, 1, block_sent, sent};
-        *sent = (struct sent_block){call->memory, call->result, length};
-        response = payload_response(request, &payload);
-    }
+    const uint64_t length = call->header_bytes + call->result_bytes;
+    struct MHD_Response *response = result_response(request, length);
     if (response == NULL) {
-        free(sent);
         struct fault fault;
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
         respond_fault(request, &fault);
         return;
     }
-    call->result = NULL; /* the response's now */
     add_headers(request, response);
     respond(request, 200, response, length);
 }

@@ -45,6 +45,17 @@ int arrivals_collect(struct arrivals *arrivals, struct connection *ready[], int 
     return count < 0 ? 0 : count;
 }
 
+bool arrivals_can_be_request(const char *head, uint64_t length)
+{
+    const char *p = head, *end = head + length;
+    while (p < end && (*p == '\r' || *p == '\n'))
+        p++;
+    const char *method = p;
+    while (p<end && * p> ' ' && *p <= '~')
+        p++;
+    return p == end || (p > method && *p == ' ');
+}
+
 uint64_t arrivals_announced_bytes(const char *head, uint64_t length)
 {
     static const char name[] = "\nContent-Length:";

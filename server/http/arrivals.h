@@ -28,6 +28,10 @@ bool arrivals_add(struct arrivals *arrivals, struct connection *connection);
 /* Takes out connections that have sent something or ended; returns how many are in `ready`. */
 int arrivals_collect(struct arrivals *arrivals, struct connection *ready[], int capacity);
 
+/* Whether `head` can be the beginning of a request, as far as it is there: empty lines, and a
+ * method with a space behind it. Pure. */
+bool arrivals_can_be_request(const char *head, uint64_t length);
+
 /* The Content-Length of the request that `head` begins with, as far as it is there; 0 if it says
  * none that is a number. A guess: libmicrohttpd and the guard read it for good. Pure. */
 uint64_t arrivals_announced_bytes(const char *head, uint64_t length);

@@ -4,6 +4,7 @@
 
 #include "server/http/request.h"
 
+extern const struct endpoint endpoint_dashboard;  /* GET / (endpoint_dashboard.c) */
 extern const struct endpoint endpoint_gemm;       /* POST /gemm (endpoint_compute.c) */
 extern const struct endpoint endpoint_attention;  /* POST /attention */
 extern const struct endpoint endpoint_job;        /* GET, DELETE /jobs/{id} (endpoint_jobs.c) */

@@ -9,15 +9,37 @@
 #include "server/http/request.h"
 
 struct framing {
-    uint32_t hosts, lengths, encodings;
+    uint32_t hosts, lengths, encodings, bad_names;
     const char *length, *encoding;
     struct coding_list codings;
 };
+
+/* RFC 9110, 5.6.2. */
+static bool is_token(const char *text)
+{
+    static const char marks[] = "!#$%&'*+-.^_`|~";
+    const char *p = text;
+    while ((*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') ||
+           (*p != '\0' && strchr(marks, *p) != NULL))
+        p++;
+    return p > text && *p == '\0';
+}
+
+/* What libmicrohttpd 0.9.75 makes of "Content-Length:", continued on the next line with " 32", is a
+ * Content-Length32. */
+static bool is_longer(const char *name, const char *than)
+{
+    const size_t length = strlen(than);
+    return strncasecmp(name, than, length) == 0 && name[length] != '\0';
+}
 
 static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     struct framing *framing = cls;
     (void)kind;
+    if (!is_token(name) || is_longer(name, "Content-Length") ||
+        is_longer(name, "Transfer-Encoding"))
+        framing->bad_names++;
     if (strcasecmp(name, "Host") == 0)
         framing->hosts++;
     if (strcasecmp(name, "Content-Length") == 0) {
@@ -62,7 +84,12 @@ enum gemmd_error guard_headers(struct request *request)
     MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, look, &framing);
 
     /* The body's length is in doubt: read nothing of it, answer and close. */
-    request->chunked = framing.encodings > 0 || framing.lengths > 1;
+    request->chunked = framing.encodings > 0 || framing.lengths > 1 || framing.bad_names > 0;
+    if (framing.bad_names > 0)
+        return fault_set(
+            fault, GEMMD_ERR_MALFORMED, NULL,
+            "a header's name is malformed; the colon follows it at once, and the value "
+            "is on the same line");
     if (framing.hosts > 1)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "there is more than one Host header");
     if (framing.lengths > 1)

@@ -9,9 +9,10 @@
 
 struct request;
 
-/* At most one Host and one Content-Length, digits only; Transfer-Encoding only as a single
- * "chunked" and never with Content-Length; at most one Content-Encoding that is known. Fills in
- * what request says about its body; on refusal request->fault. */
+/* Names that are tokens and lines that are whole; at most one Host and one Content-Length, digits
+ * only; Transfer-Encoding only as a single "chunked" and never with Content-Length; at most one
+ * Content-Encoding that is known. Fills in what request says about its body; on refusal
+ * request->fault. */
 enum gemmd_error guard_headers(struct request *request);
 
 #endif

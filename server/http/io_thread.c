@@ -161,6 +161,17 @@ static bool starts_with_empty_line(const char *head, ssize_t length)
     return length >= 2 && head[0] == '\r' && head[1] == '\n';
 }
 
+/* The client may be writing still: its answer must not be lost to a reset. */
+static void turn_away(struct connection *connection, char first)
+{
+    const int fd = connection->fd;
+    refusal_not_http(connection, first);
+    shutdown(fd, SHUT_WR);
+    lingering_add(connection->thread->daemon->lingering, fd);
+    end_connection(connection);
+    close(fd);
+}
+
 static void look_at(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
@@ -173,8 +184,10 @@ static void look_at(struct connection *connection)
     }
     if (got < 0 && errno == EAGAIN && arrivals_add(&thread->arrivals, connection))
         return;
-    if (got > 0 && arrivals_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
-        take_bulk_place(thread->daemon))
+    if (got > 0 && !arrivals_can_be_request(head, (uint64_t)got))
+        turn_away(connection, head[0]);
+    else if (got > 0 && arrivals_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
+             take_bulk_place(thread->daemon))
         move_to_bulk(connection);
     else
         admit(connection);

@@ -109,7 +109,7 @@ static void refuse_request(struct request *request, enum gemmd_error code)
 }
 
 /* libmicrohttpd did not announce it, and will not. */
-static void refuse_line(struct connection *connection, enum gemmd_error code)
+static void refuse_line(struct connection *connection, const struct fault *fault)
 {
     struct io_thread *thread = connection->thread;
     struct request request = {
@@ -117,9 +117,9 @@ static void refuse_line(struct connection *connection, enum gemmd_error code)
         .thread = thread,
         .connection = connection,
         .started_ns = clock_now_ns(),
+        .fault = *fault,
     };
     connection_request_id(connection, request.id);
-    explain(&request.fault, code, connection);
     request.status = error_status(request.fault.code);
     request.response_bytes = connection_send_fault(connection->fd, &request.fault, request.id);
     request_record(&request, true, clock_now_ns());
@@ -135,11 +135,27 @@ void refusal_log(void *cls, const char *format, va_list arguments)
     struct connection *connection = find(thread, last_socket());
     if (connection == NULL || !is_reading(connection))
         return;
-    if (connection->request != NULL)
+    struct fault fault;
+    if (connection->request != NULL) {
         refuse_request(connection->request, code);
-    else
-        refuse_line(connection, code);
+    } else {
+        explain(&fault, code, connection);
+        refuse_line(connection, &fault);
+    }
     connection_enter(connection, CONNECTION_SENDING, clock_now_ns());
     connection->linger = true;
     shutdown(connection->fd, SHUT_WR);
+}
+
+void refusal_not_http(struct connection *connection, char first)
+{
+    static const char handshake = 0x16; /* RFC 8446, 5.1: a record's first byte */
+    struct fault fault;
+    if (first == handshake)
+        fault_set(&fault, GEMMD_ERR_MALFORMED, NULL,
+                  "this is TLS; the daemon speaks HTTP in the clear, behind a proxy where TLS is "
+                  "wanted");
+    else
+        explain(&fault, GEMMD_ERR_MALFORMED, connection);
+    refuse_line(connection, &fault);
 }

@@ -8,13 +8,21 @@
  *
  * The lines meant are "Error processing request (HTTP response code is %u ...", in libmicrohttpd
  * 0.9.75 and 1.0.1 alike. Should another version word it otherwise, its page is sent as before.
+ *
+ * And what it does not refuse but close without a word, or wait for, is refused before it is asked.
  */
 #ifndef SERVER_HTTP_REFUSAL_H
 #define SERVER_HTTP_REFUSAL_H
 
 #include <stdarg.h>
 
+struct connection;
+
 /* MHD_OPTION_EXTERNAL_LOGGER's; `cls` is the io_thread. Other lines are dropped. */
 void refusal_log(void *cls, const char *format, va_list arguments);
+
+/* A new connection whose first byte is `first` does not begin with a request: answers that. The
+ * caller closes it, with what it has sent unread. */
+void refusal_not_http(struct connection *connection, char first);
 
 #endif

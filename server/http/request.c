@@ -50,8 +50,8 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->mhd = mhd;
     request->tenant = "";
     request->started_ns = clock_now_ns();
-    snprintf(request->path, sizeof request->path, "%s", uri);
-    look_for_escapes(request, uri);
+    snprintf(request->path, sizeof request->path, "%s", route_path(uri));
+    look_for_escapes(request, route_path(uri));
     connection->request = request;
     count_active(thread, 1);
     thread->moved = true;

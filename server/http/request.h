@@ -72,7 +72,7 @@ struct v2_body;
  * if it has begun: request_wake will be called, or was. NULL: always so. */
 struct endpoint {
     /* "/jobs/{id}": what stands for {id} is in request->name. One that ends in / stands for all
-     * below it (request->rest). */
+     * below it (request->rest), but for / itself. */
     const char *path;
     const char *allow; /* for 405: "GET, HEAD" */
     enum metrics_op op;

@@ -1,6 +1,7 @@
 #include "server/http/route.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "server/daemon.h"
 #include "server/http/endpoints.h"
@@ -8,10 +9,19 @@
 #include "server/v2/endpoints.h"
 
 static const struct endpoint *const endpoints[] = {
-    &endpoint_gemm,    &endpoint_attention, &endpoint_job,     &endpoint_job_result,
-    &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics, &endpoint_info,
-    &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
+    &endpoint_dashboard,  &endpoint_gemm,    &endpoint_attention, &endpoint_job,
+    &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics,
+    &endpoint_info,       &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
 };
+
+const char *route_path(const char *target)
+{
+    static const char scheme[] = "http://";
+    if (strncasecmp(target, scheme, sizeof scheme - 1) != 0)
+        return target;
+    const char *path = strpbrk(target + sizeof scheme - 1, "/?");
+    return path != NULL && *path == '/' ? path : "/";
+}
 
 static bool allows(const char *allow, const char *method)
 {
@@ -22,11 +32,17 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
-/* Whether a path, as it was sent, is one of those that a pattern ending in / stands for. */
-static bool is_below(const char *pattern, const char *path)
+/* Whether a pattern is one that stands for all below it; / is the dashboard alone. */
+static bool has_below(const char *pattern)
 {
     const size_t length = strlen(pattern);
-    return pattern[length - 1] == '/' && strncmp(pattern, path, length) == 0;
+    return length > 1 && pattern[length - 1] == '/';
+}
+
+/* Whether a path, as it was sent, is one of those that such a pattern stands for. */
+static bool is_below(const char *pattern, const char *path)
+{
+    return has_below(pattern) && strncmp(pattern, path, strlen(pattern)) == 0;
 }
 
 /* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
@@ -37,7 +53,7 @@ static bool fits(const char *pattern, const char *path, struct request *request)
     request->name[0] = '\0';
     if (request->escapes_slash && !is_below(pattern, request->path))
         return false; /* no part of a path, but perhaps of a name that is no good */
-    if (pattern[before] == '\0' && pattern[before - 1] != '/')
+    if (pattern[before] == '\0' && !has_below(pattern))
         return strcmp(pattern, path) == 0;
     if (strncmp(pattern, path, before) != 0)
         return false;
@@ -56,6 +72,7 @@ static bool fits(const char *pattern, const char *path, struct request *request)
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
+    url = route_path(url);
     if (request->escapes_zero)
         url = ""; /* none of ours, whatever stands before it */
     for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)

@@ -5,7 +5,6 @@
  * bytes are on the host for the first time. HEAD brings them there too, to tell it.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
@@ -15,6 +14,7 @@
 #include "server/daemon.h"
 #include "server/http/accept.h"
 #include "server/http/respond.h"
+#include "server/http/sent_block.h"
 #include "server/http/tensor_call.h"
 #include "server/tensors/resident_copy.h"
 
@@ -57,32 +57,19 @@ static ssize_t no_body(void *cls, uint64_t position, char *buffer, size_t capaci
     return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-struct sent_block {
-    struct pool_cache *memory;
-    void *block;
-    uint64_t bytes;
-};
-
-static void block_sent(void *cls)
-{
-    struct sent_block *sent = cls;
-    pool_free(sent->memory, sent->block, sent->bytes);
-    free(sent);
-}
-
 /* Takes over the block. */
 static struct MHD_Response *block_response(struct tensor_call *call)
 {
-    struct sent_block *sent = malloc(sizeof *sent);
+    void *block = call->block;
+    struct sent_block *sent =
+        sent_block_create(call->request->thread->memory, block, call->block_bytes);
     if (sent == NULL)
         return NULL;
-    *sent = (struct sent_block){call->request->thread->memory, call->block, call->block_bytes};
     struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-        (size_t)call->block_bytes, call->block, block_sent, sent);
+        (size_t)call->block_bytes, block, sent_block_end, sent);
+    call->block = NULL;
     if (response == NULL)
-        free(sent);
-    else
-        call->block = NULL;
+        sent_block_end(sent);
     return response;
 }
 

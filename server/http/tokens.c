@@ -102,7 +102,8 @@ static enum gemmd_error read_lines(struct tokens *tokens, FILE *file, const char
                               number, wrong);
     }
     if (error == GEMMD_OK && ferror(file))
-        error = fault_set(fault, GEMMD_ERR_IO, "token-file", "%.120s: %s", path, strerror(errno));
+        error = fault_set(fault, GEMMD_ERR_IO, "token-file", "%.120s cannot be read: %s", path,
+                          strerror(errno));
     if (line)
         explicit_bzero(line, capacity);
     free(line);
@@ -116,7 +117,8 @@ enum gemmd_error tokens_load(const char *path, struct tokens **out, struct fault
     struct stat status;
     FILE *file = fopen(path, "re");
     if (!file || fstat(fileno(file), &status) != 0) {
-        error = fault_set(fault, GEMMD_ERR_IO, "token-file", "%.120s: %s", path, strerror(errno));
+        error = fault_set(fault, GEMMD_ERR_IO, "token-file", "%.120s cannot be read: %s", path,
+                          strerror(errno));
         goto close_file;
     }
     if (status.st_mode & S_IWOTH) {

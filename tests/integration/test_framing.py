@@ -191,22 +191,60 @@ def test_bad_head(data, status, says, refused):
     refused(data, status, says)
 
 
-@pytest.mark.parametrize("data", [
-    b"\r\n\r\n", b"GARBAGE\r\n\r\n", b"POST\r\n\r\n", bytes(64) + b"\r\n\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 8,
-], ids=["empty lines", "one word", "no target", "zeros", "TLS"])
-def test_not_http(data, start):
-    """Refused or ended, at the latest when the headers are due; never answered with a 2xx."""
+@pytest.mark.parametrize("data, says", [
+    (b"GARBAGE\r\n\r\n", "request line is malformed"),
+    (b"POST\r\n\r\n", "request line is malformed"),
+    (b"xyz\r\n" + request("GET", "/livez"), "request line is malformed"),
+    (b" " + request("GET", "/livez"), "request line is malformed"),
+    (bytes(64) + b"\r\n\r\n", "request line is malformed"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 8, "this is TLS"),
+    (b"\x16\x03\x01\x02\x00" + bytes(1 << 20), "this is TLS"),
+], ids=["one word", "no target", "a line before", "a space before", "zeros", "TLS", "long"])
+def test_not_http(data, says, address):
+    """At once, not when the headers are due, and whatever else the client is still sending."""
+    with Wire(address) as wire:
+        wire.try_to_send(data)
+        answer = wire.receive()
+        assert_problem(answer, 400, says)
+        assert answer.headers["x-request-id"]
+        assert wire.closed()
+
+
+def test_not_http_is_logged_and_counted(start):
+    daemon = start()
+    line = logged(daemon, exchange(daemon.address, b"GARBAGE\r\n\r\n"))
+    assert (line["error"], line["status"]) == ("malformed", 400), line
+    assert refusals(daemon, "malformed") == 1
+
+
+@pytest.mark.parametrize("data", [b"\r\n\r\n", b"POST", b"GARBAGE"],
+                         ids=["empty lines", "a method", "a word"])
+def test_what_may_become_a_request_has_its_time(data, start):
     daemon = start("--header-timeout", "300ms")
     with Wire(daemon.address) as wire:
-        wire.try_to_send(data)
-        try:
-            answer = wire.receive()
-            assert answer.status >= 400
-            assert_problem(answer, answer.status)
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-    assert exchange(daemon.address, good()).body == RIGHT
+        wire.send(data)
+        assert_problem(wire.receive(), 408, "headers did not arrive")
+        assert wire.closed()
+
+
+def test_garbage_behind_a_request_ends_the_connection(address):
+    """libmicrohttpd does so without a word; nothing is taken for a request."""
+    with Wire(address) as wire:
+        wire.send(good())
+        assert wire.receive().body == RIGHT
+        wire.try_to_send(b"GARBAGE\r\n\r\n" + good())
+        assert wire.closed()
+
+
+@pytest.mark.parametrize("header", [
+    b"Content-Length : 32", b"Content-Length\t: 32", b"Content-Length\x0b: 32",
+    b"Transfer-Encoding : chunked", b"X y: z", b"Content-Length:\r\n 32",
+    b"Content-Length: 3\r\n 2", b"Transfer-Encoding:\r\n chunked", b"X: a\r\n Content-Length: 32",
+], ids=repr)
+def test_name_that_others_may_read_differently(header, refused):
+    """What follows such a head is never taken for a request: others may have seen a body there."""
+    refused(b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n" +
+            request("GET", "/livez"), 400, "header")
 
 
 def test_refusal_keeps_the_clients_id(address):

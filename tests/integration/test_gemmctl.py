@@ -162,7 +162,84 @@ def test_wrong_usage(arguments, says, run, tmp_path, rng):
     result = run(*arguments)
     assert result.returncode == USAGE, result
     assert says in result.stderr.decode()
-    assert result.stdout == b""
+    if "--json" in arguments:
+        assert says in json.loads(result.stdout)["error"]["message"]
+    else:
+        assert result.stdout == b""
+
+
+@pytest.mark.parametrize("operand, code, json_code", [("nosuch.npy", USAGE, "MALFORMED"),
+                                                      ("--nosuch", USAGE, "USAGE")])
+def test_json_of_an_error_before_the_daemon_is_asked(operand, code, json_code, run, tmp_path, rng):
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = run("gemm", "--json", "A.npy", operand, "-o", "C.npy")
+    assert result.returncode == code
+    error = json.loads(result.stdout)["error"]
+    assert (error["code"], error["http_status"]) == (json_code, 0)
+    assert error["message"] in result.stderr.decode()
+
+
+def no_operands():
+    """name -> bytes of files that hold no operand, and what is said of them"""
+    matrix = np.ones((3, 7), np.float32)
+    return {"a folder": (None, "Is a directory"),
+            "nothing": (b"", "ends before B"),
+            "text": (b"1 2 3\n", "NUMPY"),
+            "a scalar": (npy(np.float32(3)), "scalar"),
+            "no rows": (npy(matrix[:0]), "k is 0"),
+            "a vector": (npy(matrix[0]), "dimensions"),
+            "big-endian": (npy(matrix.astype(">f4")), "big-endian"),
+            "complex": (npy(matrix.astype(complex)), "not offered"),
+            "half of it": (npy(matrix)[:-40], "there are 44"),
+            "another type": (npy(matrix.astype(np.float16)), "must be the same")}
+
+
+@pytest.mark.parametrize("what", no_operands())
+def test_file_that_holds_no_operand(what, run, tmp_path, rng):
+    data, says = no_operands()[what]
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    if data is None:
+        (tmp_path / "other.npy").mkdir()
+    else:
+        (tmp_path / "other.npy").write_bytes(data)
+    result = run("gemm", "A.npy", "other.npy", "-o", "C.npy")
+    assert result.returncode == USAGE, result
+    assert says in result.stderr.decode()
+    assert not (tmp_path / "C.npy").exists()
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["metrics"], ["tensor", "ls", "--json"], ["--help"],
+                                       ["gemm", "A.npy", "B.npy"],
+                                       ["gemm", "A.npy", "B.npy", "-o", "/dev/full"],
+                                       ["gemm", "A.npy", "B.npy", "-o", "C.npy", "--json"]],
+                         ids=" ".join)
+def test_disk_that_is_full(arguments, gemmctl, url, tmp_path, rng):
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([gemmctl, "--url", url, *arguments], cwd=tmp_path, stdout=full,
+                                stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+    assert result.returncode == FAILED, result
+    assert b"No space left on device" in result.stderr or b"not all of it" in result.stderr
+
+
+def test_reader_that_leaves(gemmctl, url, tmp_path, rng):
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run([gemmctl, "--url", url, "gemm", "A.npy", "B.npy", "-o", "-"],
+                                cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE,
+                                timeout=PATIENCE_S, check=False)
+    finally:
+        os.close(writing)
+    assert result.returncode == FAILED, result
+    assert b"Broken pipe" in result.stderr
+
+
+def test_host_that_has_no_address(run):
+    result = run("info", "--url", "http://nosuch.invalid", "--retries", "0")
+    assert result.returncode == NETWORK
+    assert "no daemon answers at http://nosuch.invalid: Could not resolve" in result.stderr.decode()
 
 
 def test_what_the_daemon_refuses(run, tmp_path, rng):

@@ -13,7 +13,7 @@ RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
 TARGET = "/gemm?m=2&n=2&k=2"
 OCTETS = ("Content-Type", "application/octet-stream")
 GOOD = request("POST", TARGET, [OCTETS, ("Content-Length", 32)], BODY)
-PLACES = ["/gemm", "/livez", "/readyz", "/metrics", "/info", "/openapi.json"]
+PLACES = ["/gemm", "/", "/livez", "/readyz", "/metrics", "/info", "/openapi.json"]
 READABLE = PLACES[1:]
 
 
@@ -65,6 +65,20 @@ def test_head_of_gemm(address):
 def test_not_found(path, address):
     answer = exchange(address, request("GET", path))
     assert_problem(answer, 404, "openapi.json")
+
+
+@pytest.mark.parametrize("target, status", [
+    ("http://gemmd/livez", 200), ("HTTP://gemmd:80/livez?x", 200), ("http://gemmd", 200),
+    ("http://gemmd?x", 200), ("http://gemmd/nosuch", 404), ("http:/livez", 404),
+    ("ftp://gemmd/livez", 404), ("livez", 404)])
+def test_absolute_form(target, status, address):
+    """What a client sends that takes the daemon for its proxy (RFC 9112, 3.2.2)."""
+    assert exchange(address, request("GET", target)).status == status
+
+
+def test_product_by_absolute_form(address):
+    answer = exchange(address, request("POST", "http://gemmd" + TARGET, [("Content-Length", 32)], BODY))
+    assert answer.body == RIGHT
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "text/plain", "image/png", "nonsense",

@@ -82,6 +82,15 @@ def test_wrong_options(arguments, says, gemmd):
     assert says in result.stderr
 
 
+@pytest.mark.parametrize("argument", ["--help", "--version", "--check-config"])
+def test_disk_that_is_full(argument, gemmd):
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([gemmd, argument], stdout=full, stderr=subprocess.PIPE, text=True,
+                                timeout=PATIENCE_S, check=False)
+    assert (result.returncode, result.stderr) == (
+        1, "gemmd: standard output could not be written\n")
+
+
 def test_sources_in_order(gemmd, tmp_path):
     """flag > environment > file > default."""
     file = tmp_path / "gemmd.json"

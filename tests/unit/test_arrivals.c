@@ -48,6 +48,44 @@ START_TEST(a_cut_head_announces_no_more_than_the_whole)
 }
 END_TEST
 
+static const struct {
+    const char *head;
+    bool can;
+} beginnings[] = {
+    {"", true},
+    {"G", true},
+    {"GET", true},
+    {"GET ", true},
+    {"GET / HTTP/1.1\r\n\r\n", true},
+    {"G@T / HTTP/1.1\r\n", true}, /* which the path's 405 answers */
+    {"\r\n\r\nGET ", true},
+    {"\n\nGET ", true},
+    {"\r\n", true},
+    {"GET\r\n", false},
+    {"GET\n", false},
+    {"GET\t/ HTTP/1.1\r\n", false},
+    {" GET / HTTP/1.1\r\n", false},
+    {"\r\n GET / HTTP/1.1\r\n", false},
+    {"\x16\x03\x01", false},
+    {"\x01", false},
+    {"G\x7f", false},
+    {"G\xc3\xa4T / HTTP/1.1\r\n", false},
+};
+
+START_TEST(beginnings_of_requests)
+{
+    ck_assert(arrivals_can_be_request(beginnings[_i].head, strlen(beginnings[_i].head)) ==
+              beginnings[_i].can);
+}
+END_TEST
+
+START_TEST(zeros_begin_no_request)
+{
+    ck_assert(!arrivals_can_be_request("\0\0", 2));
+    ck_assert(!arrivals_can_be_request("GET\0 /", 6));
+}
+END_TEST
+
 START_TEST(numbers_beyond_all_bounds_do_not_wrap)
 {
     char head[200] = "POST /gemm HTTP/1.1\r\nContent-Length: ";
@@ -95,6 +133,9 @@ int main(void)
     int count = (int)(sizeof heads / sizeof *heads);
     tcase_add_loop_test(tests, announced_bytes, 0, count);
     tcase_add_loop_test(tests, a_cut_head_announces_no_more_than_the_whole, 0, count);
+    tcase_add_loop_test(tests, beginnings_of_requests, 0,
+                        (int)(sizeof beginnings / sizeof *beginnings));
+    tcase_add_test(tests, zeros_begin_no_request);
     tcase_add_test(tests, numbers_beyond_all_bounds_do_not_wrap);
     tcase_add_test(tests, who_has_sent_something_is_taken_out);
     suite_add_tcase(suite, tests);

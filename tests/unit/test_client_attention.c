@@ -57,13 +57,24 @@ static size_t write_file(const char *header, unsigned char out[512])
     return 8 + length + sizeof lse + sizeof o;
 }
 
-static const char *write_file_head(size_t bytes, char out[FAKE_HEAD_MAX])
+struct file_answer {
+    unsigned char file[512];
+    char head[FAKE_HEAD_MAX];
+    struct fake_act act;
+};
+
+/* Such a file without its last `cut` bytes, and the act that answers it. */
+static void answer_file(struct file_answer *answer, const char *header, size_t cut)
 {
-    snprintf(out, FAKE_HEAD_MAX,
+    const size_t bytes = write_file(header, answer->file) - cut;
+    snprintf(answer->head, sizeof answer->head,
              "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.safetensors\r\n"
              "Content-Length: %zu\r\n" SHAPE,
              bytes);
-    return out;
+    answer->act = (struct fake_act){.head = answer->head,
+                                    .payload = answer->file,
+                                    .payload_bytes = bytes,
+                                    .take_bytes = FAKE_ALL};
 }
 
 /* One attention against one act; `seen` gets what was requested. */
@@ -171,18 +182,13 @@ END_TEST
 /* Into the caller's buffers (0) or new ones (1). */
 START_TEST(takes_lse_beside_the_result)
 {
-    unsigned char file[512];
-    char head[FAKE_HEAD_MAX];
-    const size_t bytes = write_file("{" LSE "," O "}", file);
-    const struct fake_act act = {.head = write_file_head(bytes, head),
-                                 .payload = file,
-                                 .payload_bytes = bytes,
-                                 .take_bytes = FAKE_ALL};
+    struct file_answer answer;
     struct gemmd_attention attention = attention_case();
     struct gemmd_error_info error;
     struct gemmd_result result;
     struct fake_request seen;
     float out[ROWS * DV], out_lse[ROWS];
+    answer_file(&answer, "{" LSE "," O "}", 0);
     attention.with_lse = 1;
     if (_i == 0) {
         attention.o = out;
@@ -191,7 +197,7 @@ START_TEST(takes_lse_beside_the_result)
         attention.lse_bytes = sizeof out_lse;
     }
     gemmd_result_init(&result, sizeof result);
-    enum gemmd_error code = run(&act, &attention, &result, &error, &seen);
+    enum gemmd_error code = run(&answer.act, &attention, &result, &error, &seen);
     ck_assert_msg(code == GEMMD_OK, "%s", error.message);
     ck_assert_mem_eq(result.data, o, sizeof o);
     ck_assert_mem_eq(result.lse, lse, sizeof lse);
@@ -211,14 +217,9 @@ END_TEST
 /* A caller of before there was lse cannot release it. */
 START_TEST(an_older_result_has_no_lse)
 {
-    unsigned char file[512];
-    char head[FAKE_HEAD_MAX];
-    const size_t bytes = write_file("{" LSE "," O "}", file);
-    const struct fake_act act = {.head = write_file_head(bytes, head),
-                                 .payload = file,
-                                 .payload_bytes = bytes,
-                                 .take_bytes = FAKE_ALL};
-    struct fake_server *server = fake_start(&act, 1);
+    struct file_answer answer;
+    answer_file(&answer, "{" LSE "," O "}", 0);
+    struct fake_server *server = fake_start(&answer.act, 1);
     struct gemmd_client *client = case_client(fake_url(server), 0);
     struct gemmd_error_info error;
     struct gemmd_result result;
@@ -268,7 +269,7 @@ END_TEST
 
 static const struct {
     const char *header, *says;
-    int cut; /* bytes that the answer lacks at its end, its Content-Length too */
+    size_t cut; /* bytes that the answer lacks at its end, its Content-Length too */
 } wrong_files[] = {
     {"{" O "}", "safetensors", 0},
     {"{" LSE "}", "safetensors", 0},
@@ -287,20 +288,15 @@ static const struct {
 
 START_TEST(refuses_a_file_that_is_not_the_answer)
 {
-    unsigned char file[512];
-    char head[FAKE_HEAD_MAX];
-    const size_t bytes = write_file(wrong_files[_i].header, file) - (size_t)wrong_files[_i].cut;
-    const struct fake_act act = {.head = write_file_head(bytes, head),
-                                 .payload = file,
-                                 .payload_bytes = bytes,
-                                 .take_bytes = FAKE_ALL,
-                                 .then = FAKE_CLOSE};
+    struct file_answer answer;
     struct gemmd_attention attention = attention_case();
     struct gemmd_error_info error;
     struct gemmd_result result;
+    answer_file(&answer, wrong_files[_i].header, wrong_files[_i].cut);
+    answer.act.then = FAKE_CLOSE;
     attention.with_lse = 1;
     gemmd_result_init(&result, sizeof result);
-    ck_assert_int_eq(run(&act, &attention, &result, &error, NULL), GEMMD_ERR_PROTOCOL);
+    ck_assert_int_eq(run(&answer.act, &attention, &result, &error, NULL), GEMMD_ERR_PROTOCOL);
     ck_assert_msg(strstr(error.message, wrong_files[_i].says) != NULL, "%s", error.message);
 }
 END_TEST

@@ -1,38 +1,17 @@
-/* server/cuda/device_cuda.c where there is a GPU, and what is said where there is none. */
+/* server/device/device_cuda.c where there is a GPU, and what is said where there is none. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "gpu_device.h"
 #include "has_gpu.h"
 #include "proto/dtype.h"
-#include "server/device/device.h"
 #include "server/device/known_answer.h"
 #include "server/device/known_attention.h"
 
-enum { STREAMS = 3, LARGE = 2048 };
+enum { LARGE = 2048 };
 
 static const uint64_t SMALL_BYTES = KNOWN_ANSWER_BYTES;
-
-static struct device *open_gpu(void)
-{
-    struct device_options options = {.backend = GEMM_BACKEND_CUDA,
-                                     .streams = STREAMS,
-                                     .memory_bytes = UINT64_C(1) << 30,
-                                     .tensor_bytes = UINT64_C(64) << 20};
-    struct device *device = NULL;
-    struct fault fault = {.detail = ""};
-    ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
-    return device;
-}
-
-static unsigned char *take_host(uint64_t bytes)
-{
-    struct fault fault = {.detail = ""};
-    unsigned char *memory = device_host_alloc(GEMM_BACKEND_CUDA, bytes, &fault);
-    ck_assert_msg(memory != NULL, "%s", fault.detail);
-    return memory;
-}
 
 static void reserve(struct device *device, struct work *work)
 {
@@ -51,20 +30,6 @@ static void choose_for(struct gemm_device target, struct work *work, const char 
 static void choose(struct work *work, const char *name)
 {
     choose_for((struct gemm_device){.backend = GEMM_BACKEND_CUDA}, work, name);
-}
-
-static struct work *wait_for_one(struct device *device)
-{
-    struct work *work;
-    while ((work = device_poll(device)) == NULL)
-        nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
-    return work;
-}
-
-static void run(struct device *device, struct work *work)
-{
-    device_submit(device, work);
-    ck_assert_ptr_eq(wait_for_one(device), work);
 }
 
 START_TEST(the_gpu_describes_itself)
@@ -265,24 +230,6 @@ START_TEST(small_works_share_a_launch)
 END_TEST
 
 /* --- tensors that stay --- */
-
-enum { SLOT = 1 << 20 }; /* of tensor memory, for one operand */
-
-/* Moves a matrix without gaps to tensor memory, or from there to `host`. */
-static void move(struct device *device, enum gemmd_dtype dtype, unsigned char *host,
-                 unsigned char *there, uint64_t rows, uint64_t columns, uint64_t leading, bool in)
-{
-    const uint64_t bytes = columns * dtype_size(dtype), pitch = leading * dtype_size(dtype);
-    struct work_copy copy = {.from = in ? host : there,
-                             .to = in ? there : host,
-                             .rows = rows,
-                             .row_bytes = bytes,
-                             .from_pitch = in ? bytes : pitch,
-                             .to_pitch = in ? pitch : bytes};
-    struct work work = {.copies = {copy}, .copy_count = 1};
-    run(device, &work);
-    ck_assert_msg(work.status == GEMMD_OK, "%s", work.fault.detail);
-}
 
 /* A known answer with A, B and C in tensor memory, rows `gap` elements further apart than they
  * need be, computed by `kernel`. */
