@@ -24,10 +24,10 @@ static bool is_stored(const struct compute_call *call)
     return call->request.store[0] != '\0';
 }
 
-/* The result is part of the answer. */
+/* The result, or a part of it, goes in the answer. Once its size is known. */
 static bool is_sent(const struct compute_call *call)
 {
-    return !is_stored(call) && !call->places.has_result;
+    return !is_stored(call) && call->result_bytes > 0;
 }
 
 /* Makes the place in the queue count so many bytes, unless it counts as many already. */
@@ -89,8 +89,8 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *
         code = take_result(call, daemon, fault);
     if (code != GEMMD_OK)
         return code;
-    if (call->places.has_result)
-        call->operation->place_result(call, call->places.result);
+    if (!is_stored(call) && !is_sent(call))
+        call->operation->place_result(call, NULL);
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
@@ -241,8 +241,8 @@ enum gemmd_error compute_call_copy_operands(struct compute_call *call, struct da
     const bool in_place =
         call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
     uint64_t total = 0, offset = 0;
-    enum gemmd_error code =
-        shared_places_check_result(&call->places, operands, count, call->result_bytes, fault);
+    enum gemmd_error code = shared_places_check_results(&call->places, operands, count,
+                                                        call->c.bytes, call->lse.bytes, fault);
     if (code != GEMMD_OK)
         return code;
     for (uint32_t i = 0; i < count; i++) {

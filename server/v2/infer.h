@@ -42,7 +42,7 @@ struct infer_call {
     bool has_header;    /* Inference-Header-Content-Length: */
     uint64_t json_bytes;
     struct oip_request asked;
-    unsigned char *numbers; /* pinned: inputs that came as JSON */
+    unsigned char *numbers; /* pinned: inputs that came as JSON, and lengths in shared memory */
     uint64_t numbers_bytes;
 
     struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
@@ -66,7 +66,7 @@ enum gemmd_error infer_bind(struct request *request);
  * (infer_regions.c). */
 enum gemmd_error infer_find_input(struct request *request, const struct oip_input *input,
                                   const struct model_tensor *expected, struct tensor *tensor);
-/* Puts the only output into its shared memory region. */
+/* Puts an output into its shared memory region. */
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
                                     const struct model_tensor *tensor);
 /* The type of an input or output as the request has it. */

@@ -263,7 +263,7 @@ def test_metadata_and_config(v2, weights):
     weights("v2.meta", np.ones((5, 4), np.float16))
     said = v2("/models/linear.v2.meta").json()
     assert said["versions"] == ["1"]
-    assert said["inputs"][0] == {"name": "X", "datatype": "FP16", "shape": [-1, 5]}
+    assert said["inputs"] == [{"name": "X", "datatype": "FP16", "shape": [-1, 5]}]
     assert said["outputs"] == [{"name": "Y", "datatype": "FP16", "shape": [-1, 4]}]
     for model in [*MODEL.values(), *ATTENTION.values(), "linear.v2.meta"]:
         metadata, config = v2(f"/models/{model}").json(), v2(f"/models/{model}/config").json()
