@@ -14,6 +14,11 @@ Parts (all of them, in this order, if none is named), each a few minutes:
   http      a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
             under mixed load with those of the same requests alone
   tensors   resident tensors, and rows stacked on them: daemons of the tests' own
+  perf_analyzer
+            Triton's load generator in every mode: sync, async, system and CUDA shared memory,
+            metrics; needs build/perf_analyzer as tests/run.sh makes it, with libb64.so.0d on the
+            machine or in its folder lib
+  ways      TCP, Unix socket and shared memory next to each other (tests/bench/ways.sh)
   rates     requests per second, next to libmicrohttpd alone; writes the table
 
   --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-attention-check,
@@ -46,7 +51,7 @@ while (($#)); do
         usage
         exit 0
         ;;
-    kernels | memcheck | devices | http | tensors | rates) parts+=("$1") ;;
+    kernels | memcheck | devices | http | tensors | perf_analyzer | ways | rates) parts+=("$1") ;;
     *)
         usage >&2
         die "neither an option nor a part: '$1'"
@@ -54,7 +59,7 @@ while (($#)); do
     esac
     shift
 done
-((${#parts[@]})) || parts=(kernels memcheck devices http tensors rates)
+((${#parts[@]})) || parts=(kernels memcheck devices http tensors perf_analyzer ways rates)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a whole number"
 if [[ -z $python ]]; then
@@ -159,7 +164,7 @@ if wanted devices; then
     check_unit test_device_cuda
     check_unit test_device_copy
     if [[ -x $build/bin/gemmd-gpu-shared-check ]]; then
-        check 120 shared tests/gpu/shared.sh "$build" "$seconds"
+        check 120 shared tests/gpu/shared.sh "$build"
     fi
 fi
 
@@ -224,6 +229,20 @@ if wanted tensors; then
         --junitxml "$scratch/tensors.xml" tests/integration/test_tensor_products.py \
         tests/integration/test_stacking.py >"$out/tensors.log" 2>&1
     add_pytest "$out/tensors.log" $? "$scratch/tensors.xml"
+fi
+
+perf_analyzer() {
+    section "perf_analyzer"
+    timeout -k 5 400 "$python" -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        --junitxml "$scratch/perf_analyzer.xml" tests/integration/test_perf_analyzer.py \
+        >"$out/perf_analyzer.log" 2>&1
+    add_pytest "$out/perf_analyzer.log" $? "$scratch/perf_analyzer.xml"
+}
+if wanted perf_analyzer; then perf_analyzer; fi
+if wanted ways; then
+    section "ways"
+    timeout -k 5 300 tests/bench/ways.sh --build "$build" --out "$out" --backend cuda \
+        --seconds "$seconds" || ((failed += 1))
 fi
 
 if ! wanted rates; then

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon import Daemon
+from daemon import PATIENCE_S, Daemon
 from test_leaving import wait_for
 from test_tensors import Tensors
 
@@ -38,7 +38,7 @@ def analyze(url, tmp_path, rng):
              "--measurement-request-count", "30", "--max-trials", "20",
              "--stability-percentage", "999", *options],
             capture_output=True, text=True, timeout=240,
-            env={**os.environ, "LD_LIBRARY_PATH": str(ROOT / "nvidia/cuda_runtime/lib")})
+            env={**os.environ, "LD_LIBRARY_PATH": f"{ROOT / 'nvidia/cuda_runtime/lib'}:{ROOT / 'lib'}"})
         assert done.returncode == 0, done.stdout + done.stderr
         return {int(concurrency): float(rate) for concurrency, rate in re.findall(
             r"^Concurrency: (\d+), throughput: ([\d.]+) infer/sec", done.stdout, re.MULTILINE)
@@ -62,8 +62,8 @@ def test_from_one_to_256_at_once(mode, analyze):
 
 @pytest.fixture(scope="module")
 def sharing(gemmd):
-    """The URL of a daemon with shared memory and a matrix, linear.w."""
-    daemon = Daemon(gemmd, "--shm-system")
+    """A daemon with both kinds of shared memory and a matrix, linear.w."""
+    daemon = Daemon(gemmd, "--shm-system", "--shm-cuda")
     try:
         daemon.wait_until_listening().wait_until_ready()
         assert Tensors(daemon.url).put("w", np.ones((16, 8), np.float32)).status_code == 201
@@ -73,10 +73,14 @@ def sharing(gemmd):
         daemon.close()
 
 
+@pytest.mark.parametrize("kind", ["system", "cuda"])
 @pytest.mark.parametrize("mode", [["--sync"], ["--async"]], ids=["sync", "async"])
-def test_shared_memory(mode, analyze, sharing):
+def test_shared_memory(mode, kind, analyze, sharing):
     """It takes its regions away when it is done."""
-    rates, text = analyze("linear.w", {"X": (4, 16)}, *mode, "--shared-memory", "system",
+    info = sharing.session.get(f"{sharing.url}/info", timeout=PATIENCE_S).json()
+    if kind == "cuda" and info["backend"] != "cuda":
+        pytest.skip("there is no GPU")
+    rates, text = analyze("linear.w", {"X": (4, 16)}, *mode, "--shared-memory", kind,
                           "--output-shared-memory-size", "128", "--concurrency-range", "1:256:255",
                           url=sharing.url)
     assert list(rates) == [1, 256]
