@@ -78,7 +78,7 @@ def sharing(gemmd):
 def test_shared_memory(mode, kind, analyze, sharing):
     """It takes its regions away when it is done."""
     info = sharing.session.get(f"{sharing.url}/info", timeout=PATIENCE_S).json()
-    if kind == "cuda" and info["backend"] != "cuda":
+    if kind == "cuda" and info["devices"][0]["backend"] != "cuda":
         pytest.skip("there is no GPU")
     rates, text = analyze("linear.w", {"X": (4, 16)}, *mode, "--shared-memory", kind,
                           "--output-shared-memory-size", "128", "--concurrency-range", "1:256:255",
