@@ -33,7 +33,8 @@ struct gemm_backend_entry {
     enum gemmd_error (*move_rows)(struct gemm_context *context, const struct gemm_moves *moves);
     const char *(*library)(void);
     /* See gemm_leading; at least `width`. NULL: `width`. */
-    uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width);
+    uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
+                        bool stays);
 };
 
 /* The first member of each backend's own context. */

@@ -140,10 +140,11 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                      problem->n, problem->k, entry->name, names);
 }
 
-uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
+                      bool stays)
 {
     const struct gemm_backend_entry *entry = entry_of(device->backend);
-    return entry->leading == NULL ? width : entry->leading(device, dtype, width);
+    return entry->leading == NULL ? width : entry->leading(device, dtype, width, stays);
 }
 
 const char *gemm_select_version(void)

@@ -100,9 +100,12 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,
                              struct fault *fault);
 
-/* The leading dimension with which the device's fastest kernel uses a matrix of rows of `width`
- * elements where it lies; any other is right too. For operands that stay on the device. Pure. */
-uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width);
+/* The leading dimension with which the device's kernels use a matrix of rows of `width` elements
+ * where it lies; any other is right too. `stays`: on the device, for any requests, so that it has
+ * to suit every kernel that they may be served by; else it is one request's, whose kernel need not
+ * take what it gains nothing from (device_layout_padded). Pure. */
+uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
+                      bool stays);
 
 /* The version of the choice that gemm_select makes for "auto"; part of /info. */
 const char *gemm_select_version(void);

@@ -264,13 +264,30 @@ static const char *library(void)
     return library_name;
 }
 
-/* wgmma widens f8 in any case, and no other kernel gains from it. */
-static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width)
+/* wgmma widens f8 in any case. f32 that stays may be served by cuBLAS, which would have it packed
+ * each time; 16-bit types too where there is no wgmma. */
+static bool wants_padding(const struct gemm_device *device, enum gemmd_dtype dtype, bool stays)
 {
-    const uint64_t width_max = UINT64_C(1) << 29; /* copies of rows want pitches below 2 GiB */
-    const bool wants = gemm_kernel_runs_on(&gemm_cuda_wgmma, device) && width <= width_max &&
-                       (dtype == GEMMD_F16 || dtype == GEMMD_BF16);
-    return wants ? sm90_leading(width, dtype) : width;
+    const bool wgmma = gemm_kernel_runs_on(&gemm_cuda_wgmma, device);
+    switch (dtype) {
+    case GEMMD_F16:
+    case GEMMD_BF16:
+        return wgmma || !stays; /* tensor_core wants them aligned too */
+    case GEMMD_I8:
+        return wgmma;
+    case GEMMD_F32:
+        return wgmma && !stays;
+    default:
+        return false;
+    }
+}
+
+static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
+                        bool stays)
+{
+    const uint64_t width_max = UINT64_C(1) << 28; /* copies of rows want pitches below 2 GiB */
+    return width <= width_max && wants_padding(device, dtype, stays) ? sm90_leading(width, dtype)
+                                                                     : width;
 }
 
 const struct gemm_backend_entry gemm_backend_cuda = {

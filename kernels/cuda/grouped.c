@@ -61,27 +61,36 @@ static uint32_t length_class(uint64_t k_bytes)
     return length < GROUPED_CLASSES ? GROUPED_CLASSES - 1 - (uint32_t)length : 0;
 }
 
-/* Writes the list, those first whose tiles take longest, so that none of them is alone at the end;
- * first[i] becomes the number of tiles before entry i. */
-static void write_list(const struct grouped_item *items, uint32_t count,
-                       struct grouped_entry *entries, uint32_t *first)
+/* Puts those first whose tiles take longest, so that none of them is alone at the end. */
+static void sort(struct grouped_space *space, uint32_t count)
 {
     uint32_t places[GROUPED_CLASSES + 1] = {0};
-    uint64_t tiles = 0;
     for (uint32_t i = 0; i < count; i++)
-        places[items[i].length_class + 1]++;
+        places[space->items[i].length_class + 1]++;
     for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
         places[i + 1] += places[i];
     for (uint32_t i = 0; i < count; i++)
-        entries[places[items[i].length_class]++] = entry_of(items[i].problem, items[i].index);
+        space->order[places[space->items[i].length_class]++] = (uint16_t)i;
+}
+
+/* Writes the entries of order[from ... from + count); first[i] becomes the number of tiles before
+ * entry i of them. Returns that of all. */
+static uint32_t write_list(const struct grouped_space *space, uint32_t from, uint32_t count,
+                           struct grouped_entry *entries, uint32_t *first)
+{
+    uint64_t tiles = 0;
     for (uint32_t i = 0; i < count; i++) {
+        const struct grouped_item *item = &space->items[space->order[from + i]];
+        entries[i] = entry_of(item->problem, item->index);
         first[i] = (uint32_t)tiles;
-        tiles += tiles_of(entries[i].m, entries[i].n);
+        tiles += tiles_of(item->problem->m, item->problem->n);
     }
+    return (uint32_t)tiles;
 }
 
 /* Puts the list into device memory, in stream order. */
-static cudaError_t send_table(struct cuda_context *context, struct grouped_parameters *parameters)
+static cudaError_t send_table(struct cuda_context *context, uint32_t from,
+                              struct grouped_parameters *parameters, uint32_t *tiles)
 {
     struct grouped_space *space = context->grouped;
     const uint32_t count = parameters->count;
@@ -90,8 +99,8 @@ static cudaError_t send_table(struct cuda_context *context, struct grouped_param
     cudaError_t error = cudaEventSynchronize(table->copied); /* what it held before is copied */
     if (error != cudaSuccess)
         return error;
-    write_list(space->items, count, (struct grouped_entry *)(void *)table->pinned,
-               (uint32_t *)(void *)(table->pinned + entries_bytes));
+    *tiles = write_list(space, from, count, (struct grouped_entry *)(void *)table->pinned,
+                        (uint32_t *)(void *)(table->pinned + entries_bytes));
     parameters->table = (struct grouped_list){
         .first = (const uint32_t *)(const void *)(space->device + entries_bytes),
         .entries = (const struct grouped_entry *)(const void *)space->device,
@@ -148,26 +157,45 @@ static uint32_t slabs_of(const struct gemm_problem *p, uint64_t k_bytes)
     return slabs > needed ? (uint32_t)slabs : needed;
 }
 
-static enum gemmd_error launch(struct cuda_context *context, struct pending *pending)
+/* How a list is launched. */
+struct manner {
+    bool short_sums;
+    bool ahead; /* of a long list, what fits in a launch's parameters while the rest is written */
+};
+
+static enum gemmd_error launch_part(struct cuda_context *context, uint32_t from, uint32_t count,
+                                    uint32_t slabs, struct manner manner)
 {
     struct grouped_parameters parameters;
+    uint32_t tiles;
     parameters.table = (struct grouped_list){NULL, NULL};
-    parameters.count = pending->count;
-    if (pending->count <= GROUPED_INLINE) {
-        write_list(context->grouped->items, pending->count, parameters.entries, parameters.first);
+    parameters.count = count;
+    if (count <= GROUPED_INLINE) {
+        tiles = write_list(context->grouped, from, count, parameters.entries, parameters.first);
     } else {
-        const cudaError_t error = send_table(context, &parameters);
+        const cudaError_t error = send_table(context, from, &parameters, &tiles);
         if (error != cudaSuccess)
             return cuda_error_code((int)error);
     }
-    const enum gemmd_error code =
-        grouped_start(context->stream, &parameters, (uint32_t)pending->tiles, pending->slabs);
-    *pending = (struct pending){0, 0, 0};
-    return code;
+    return grouped_start(context->stream, &parameters, tiles, slabs, manner.short_sums);
 }
 
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct gemm_problem *const problems[], uint32_t count)
+static enum gemmd_error launch(struct cuda_context *context, struct pending *pending,
+                               struct manner manner)
+{
+    const uint32_t count = pending->count, slabs = pending->slabs;
+    const uint32_t before = manner.ahead && count > GROUPED_INLINE ? GROUPED_INLINE : 0;
+    enum gemmd_error code = GEMMD_OK;
+    *pending = (struct pending){0, 0, 0};
+    sort(context->grouped, count);
+    if (before > 0)
+        code = launch_part(context, 0, before, slabs, manner);
+    return code == GEMMD_OK ? launch_part(context, before, count - before, slabs, manner) : code;
+}
+
+static enum gemmd_error run_group_as(struct gemm_context *base,
+                                     const struct gemm_problem *const problems[], uint32_t count,
+                                     struct manner manner)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct pending pending = {0, 0, 0};
@@ -178,7 +206,7 @@ static enum gemmd_error run_group(struct gemm_context *base,
         const uint32_t slabs = slabs_of(p, k_bytes), class = length_class(k_bytes);
         for (uint64_t index = 0; index < p->batch; index++) {
             if (pending.count == GROUPED_MAX || pending.tiles + tiles > INT32_MAX)
-                code = launch(context, &pending);
+                code = launch(context, &pending, manner);
             if (code != GEMMD_OK)
                 return code;
             context->grouped->items[pending.count++] = (struct grouped_item){p, index, class};
@@ -187,7 +215,13 @@ static enum gemmd_error run_group(struct gemm_context *base,
                 pending.slabs = slabs;
         }
     }
-    return pending.count > 0 ? launch(context, &pending) : code;
+    return pending.count > 0 ? launch(context, &pending, manner) : code;
+}
+
+static enum gemmd_error run_group(struct gemm_context *base,
+                                  const struct gemm_problem *const problems[], uint32_t count)
+{
+    return run_group_as(base, problems, count, (struct manner){false, false});
 }
 
 static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,
@@ -206,4 +240,52 @@ const struct gemm_kernel gemm_cuda_grouped = {
     .workspace_bytes = no_workspace,
     .run = run,
     .run_group = run_group,
+};
+
+static bool takes_f32(const struct gemm_problem *p)
+{
+    return takes(p) && p->dtype == GEMMD_F32 && p->out == GEMMD_F32;
+}
+
+static enum gemmd_error group_short(struct gemm_context *base,
+                                    const struct gemm_problem *const problems[], uint32_t count)
+{
+    return run_group_as(base, problems, count, (struct manner){true, false});
+}
+
+static enum gemmd_error group_ahead(struct gemm_context *base,
+                                    const struct gemm_problem *const problems[], uint32_t count)
+{
+    return run_group_as(base, problems, count, (struct manner){false, true});
+}
+
+static enum gemmd_error group_both(struct gemm_context *base,
+                                   const struct gemm_problem *const problems[], uint32_t count)
+{
+    return run_group_as(base, problems, count, (struct manner){true, true});
+}
+
+static enum gemmd_error run_short(struct gemm_context *context, const struct gemm_problem *problem,
+                                  void *workspace)
+{
+    (void)workspace;
+    return group_short(context, &problem, 1);
+}
+
+const struct gemm_kernel gemm_cuda_grouped_trials[GROUPED_TRIALS] = {
+    {.name = "grouped, sums of 8 k",
+     .takes = takes_f32,
+     .workspace_bytes = no_workspace,
+     .run = run_short,
+     .run_group = group_short},
+    {.name = "grouped, 40 products ahead",
+     .takes = takes,
+     .workspace_bytes = no_workspace,
+     .run = run,
+     .run_group = group_ahead},
+    {.name = "grouped, both",
+     .takes = takes_f32,
+     .workspace_bytes = no_workspace,
+     .run = run_short,
+     .run_group = group_both},
 };

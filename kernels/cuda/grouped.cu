@@ -205,6 +205,19 @@ static __device__ __forceinline__ void compute_floats(const struct task &task, c
         compute<In, tensor_sums<In>, float, Outs...>(task, slabs);
 }
 
+/* On trial: f32 alone, in sums of 8 k, which are short enough for tensor cores from 64 k on. */
+__global__ void __launch_bounds__(THREADS, 4)
+    grouped_short_kernel(const __grid_constant__ struct grouped_parameters parameters)
+{
+    extern __shared__ __align__(128) char slabs[];
+    __shared__ struct task task;
+    find_task(&task, parameters);
+    if (task.entry.k < SHORT_TENSOR_K_MIN)
+        compute<float, chain_sums<float, float>, float>(task, slabs);
+    else
+        compute<float, tensor_sums<float, true>, float>(task, slabs);
+}
+
 /* 4 blocks a multiprocessor. */
 __global__ void __launch_bounds__(THREADS, 4)
     grouped_kernel(const __grid_constant__ struct grouped_parameters parameters)
@@ -239,14 +252,19 @@ __global__ void __launch_bounds__(THREADS, 4)
 
 enum gemmd_error grouped_prepare(void)
 {
-    return cuda_error_code(cudaFuncSetAttribute(grouped::grouped_kernel,
-                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                (int)(grouped::SLABS * grouped::SLAB_BYTES)));
+    const int bytes = (int)(grouped::SLABS * grouped::SLAB_BYTES);
+    cudaError_t error = cudaFuncSetAttribute(grouped::grouped_kernel,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(grouped::grouped_short_kernel,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return cuda_error_code(error);
 }
 
 enum gemmd_error grouped_start(cudaStream_t stream, const struct grouped_parameters *parameters,
-                               uint32_t tiles, uint32_t slabs)
+                               uint32_t tiles, uint32_t slabs, bool short_sums)
 {
-    return launch_with_memory(grouped::grouped_kernel, dim3(tiles), dim3(grouped::THREADS),
-                              slabs * grouped::SLAB_BYTES, stream, *parameters);
+    return launch_with_memory(short_sums ? grouped::grouped_short_kernel : grouped::grouped_kernel,
+                              dim3(tiles), dim3(grouped::THREADS), slabs * grouped::SLAB_BYTES,
+                              stream, *parameters);
 }

@@ -67,6 +67,7 @@ struct grouped_item {
 /* What lists are made in, by one thread at a time; a stream's own. */
 struct grouped_space {
     struct grouped_item items[GROUPED_MAX];
+    uint16_t order[GROUPED_MAX]; /* of items, as they are launched */
     struct grouped_table tables[GROUPED_TABLES];
     uint32_t next;
     unsigned char *device; /* GROUPED_TABLE_BYTES */
@@ -83,9 +84,14 @@ void grouped_space_destroy(struct grouped_space *space);
 /* Once for each device, which is the current one, before the first launch. */
 enum gemmd_error grouped_prepare(void);
 
-/* One launch with shared memory for `slabs`, GROUPED_SLABS or as many as the longest k has. */
+/* One launch with shared memory for `slabs`, GROUPED_SLABS or as many as the longest k has.
+ * short_sums: the kernel on trial, which takes f32 only. */
 enum gemmd_error grouped_start(cudaStream_t stream, const struct grouped_parameters *parameters,
-                               uint32_t tiles, uint32_t slabs);
+                               uint32_t tiles, uint32_t slabs, bool short_sums);
+
+/* On trial, for gemmd-gpu-group-check; nothing selects them. */
+enum { GROUPED_TRIALS = 3 };
+extern const struct gemm_kernel gemm_cuda_grouped_trials[GROUPED_TRIALS];
 
 #ifdef __cplusplus
 }

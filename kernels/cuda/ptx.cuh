@@ -219,6 +219,14 @@ __device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t v0, ui
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(v0), "r"(v1) : "memory");
 }
 
+__device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t v0, uint32_t v1,
+                                               uint32_t v2, uint32_t v3)
+{
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v0), "r"(v1),
+                 "r"(v2), "r"(v3)
+                 : "memory");
+}
+
 __device__ __forceinline__ void store_shared(uint32_t address, uint32_t v)
 {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
@@ -238,6 +246,22 @@ __device__ __forceinline__ uint4 load_shared_4(uint32_t address)
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "r"(address)
                  : "memory");
+    return v;
+}
+
+/* ---- global memory that nobody writes, asked for here and not where the value is used ---- */
+
+__device__ __forceinline__ uint32_t load_global(const void *from)
+{
+    uint32_t v;
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint32_t load_global_16(const void *from)
+{
+    uint16_t v;
+    asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(v) : "l"(from) : "memory");
     return v;
 }
 

@@ -1,32 +1,11 @@
-/*
- * f32 matrices in three parts of bf16 (launch.h).
- *
- * Each part is what is left of the number, rounded to bf16: 8 bits and a sign each, together the 24
- * bits of an f32 exactly, and each at most 2^-9 of the one before. Numbers are multiplied by 2^16
- * first, so that the last bit of the smallest one is one that bf16 has. A number that is infinite,
- * no number, or too large for that is infinite or no number in its first part and 0 in the others.
- */
-#include <cuda_bf16.h>
-
+/* f32 matrices in three parts of bf16 (launch.h, split.cuh). */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/split.cuh"
 
-enum { THREADS = 256, COUNT = 8 /* numbers that a thread splits at once */, PARTS = 3 };
+using split_parts::PARTS;
 
-union piece {
-    __nv_bfloat16 numbers[COUNT];
-    uint4 whole;
-};
-
-static __device__ void split(float number, __nv_bfloat16 (&parts)[PARTS])
-{
-    const float scaled = number * 0x1p16f;
-    parts[0] = __float2bfloat16_rn(scaled);
-    const float first = __bfloat162float(parts[0]);
-    const float rest = isfinite(first) ? scaled - first : 0;
-    parts[1] = __float2bfloat16_rn(rest);
-    parts[2] = __float2bfloat16_rn(rest - __bfloat162float(parts[1]));
-}
+enum { THREADS = 256, COUNT = 8 /* numbers that a thread splits at once */ };
 
 /* Rows begin at multiples of 16 bytes in each part; `ALIGNED`: in the operand too. */
 template <bool ALIGNED>
@@ -51,18 +30,14 @@ __global__ void __launch_bounds__(THREADS)
                 for (unsigned i = 0; i < COUNT; i++)
                     numbers[i] = first + i < job.width ? from[i] : 0;
             }
-            union piece pieces[PARTS];
+            uint32_t pieces[COUNT / 2][PARTS];
 #pragma unroll
-            for (unsigned i = 0; i < COUNT; i++) {
-                __nv_bfloat16 parts[PARTS];
-                split(numbers[i], parts);
-#pragma unroll
-                for (unsigned part = 0; part < PARTS; part++)
-                    pieces[part].numbers[i] = parts[part];
-            }
+            for (unsigned i = 0; i < COUNT / 2; i++)
+                split_parts::split(numbers[2 * i], numbers[2 * i + 1], pieces[i]);
 #pragma unroll
             for (unsigned part = 0; part < PARTS; part++)
-                *(uint4 *)(to + part * job.stride_to) = pieces[part].whole;
+                *(uint4 *)(to + part * job.stride_to) =
+                    make_uint4(pieces[0][part], pieces[1][part], pieces[2][part], pieces[3][part]);
         }
 }
 

@@ -121,6 +121,7 @@ static enum gemmd_error run_64x64(struct gemm_context *base, const struct gemm_p
 const struct gemm_kernel gemm_cuda_tensor_core = {
     .name = "tensor_core",
     .description = "tensor cores by mma.sync, operands by cp.async; sm_80 and newer",
+    .any_leading = true, /* what is not aligned is moved first */
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,

@@ -99,8 +99,8 @@ static bool layout_of(const struct device *device, const struct gemm_problem *pr
     const struct gemm_device gpu = device_gemm(device);
     const struct gemm_problem *p = problem;
     const struct device_leading wanted = {
-        gemm_leading(&gpu, p->dtype, p->transa ? p->m : p->k),
-        gemm_leading(&gpu, p->dtype, p->transb ? p->k : p->n),
+        gemm_leading(&gpu, p->dtype, p->transa ? p->m : p->k, false),
+        gemm_leading(&gpu, p->dtype, p->transb ? p->k : p->n, false),
     };
     return device_layout_padded(problem, kernel, wanted, device->tensors, layout);
 }

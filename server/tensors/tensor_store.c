@@ -274,7 +274,7 @@ static bool lay_out(const struct tensor_store *store, struct resident *resident)
     const uint64_t width = tensor->dims[tensor->rank - 1];
     uint64_t elements, bytes;
     resident->leading =
-        tensor->rank > 1 ? gemm_leading(&store->device, tensor->dtype, width) : width;
+        tensor->rank > 1 ? gemm_leading(&store->device, tensor->dtype, width, true) : width;
     return size_product(tensor->dims, tensor->rank - 1, &resident->rows) &&
            size_mul(resident->rows, resident->leading, &elements) &&
            size_mul(elements, dtype_size(tensor->dtype), &bytes) &&

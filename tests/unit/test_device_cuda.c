@@ -499,10 +499,10 @@ START_TEST(rows_are_as_far_apart_as_the_fast_kernel_wants)
     struct device *device = open_gpu();
     const struct gemm_device gpu = device_gemm(device);
     for (uint64_t width = 1; width < 1100; width += 13) {
-        const uint64_t leading = gemm_leading(&gpu, GEMMD_BF16, width);
+        const uint64_t leading = gemm_leading(&gpu, GEMMD_BF16, width, true);
         ck_assert_uint_ge(leading, width);
         ck_assert_uint_lt(leading, width + 64);
-        ck_assert_uint_eq(gemm_leading(&gpu, GEMMD_F32, width), width);
+        ck_assert_uint_eq(gemm_leading(&gpu, GEMMD_F32, width, true), width);
         if (gpu.compute_capability == 90)
             ck_assert_uint_eq(leading * 2 % 16, 0);
     }

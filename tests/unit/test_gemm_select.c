@@ -255,6 +255,76 @@ START_TEST(auto_does_not_depend_on_the_number_of_rows)
 }
 END_TEST
 
+/* What the kernel needs besides the operands: packed, or with rows as far apart as gemm_leading
+ * says. */
+static uint64_t workspace_on_gpu(uint32_t compute_capability, const char *name,
+                                 struct gemm_problem problem, bool apart)
+{
+    const struct gemm_device gpu = {GEMM_BACKEND_CUDA, compute_capability};
+    const struct gemm_kernel *kernel = NULL;
+    struct fault fault;
+    uint64_t bytes = 0;
+    gemm_problem_contiguous(&problem);
+    if (apart) {
+        problem.lda = gemm_leading(&gpu, problem.dtype, problem.lda, false);
+        problem.ldb = gemm_leading(&gpu, problem.dtype, problem.ldb, false);
+    }
+    ck_assert_int_eq(gemm_select(&gpu, name, &problem, &kernel, &fault), GEMMD_OK);
+    ck_assert(kernel->any_leading);
+    ck_assert(kernel->workspace_bytes(&problem, &bytes));
+    return bytes;
+}
+
+START_TEST(operands_of_odd_sizes_are_laid_out_for_tensor_cores)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    static const struct {
+        enum gemmd_dtype dtype, out;
+        enum gemm_precision precision;
+        uint32_t compute_capability;
+        const char *kernel;
+    } on[] = {
+        {GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 90, "wgmma"},
+        {GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 90, "wgmma"},
+        {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 90, "wgmma"},
+        {GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 80, "tensor_core"},
+        {GEMMD_F16, GEMMD_F16, GEMM_PRECISION_FULL, 86, "tensor_core"},
+    };
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        struct gemm_problem problem = problem_of(on[i].dtype, on[i].out);
+        problem.precision = on[i].precision;
+        problem.transb = true;
+        problem.m = 333;
+        problem.n = 1024; /* C is aligned, whatever its type */
+        problem.k = 1001;
+        ck_assert_uint_gt(workspace_on_gpu(on[i].compute_capability, on[i].kernel, problem, false),
+                          0);
+        ck_assert_uint_eq(workspace_on_gpu(on[i].compute_capability, on[i].kernel, problem, true),
+                          0);
+    }
+}
+END_TEST
+
+/* One of f32 may be multiplied by cuBLAS, which takes only what is packed. */
+START_TEST(what_stays_is_laid_out_only_where_all_that_serve_it_gain)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    const struct gemm_device hopper = {GEMM_BACKEND_CUDA, 90}, ampere = {GEMM_BACKEND_CUDA, 80};
+    for (uint64_t width = 1; width < 1100; width += 13) {
+        ck_assert_uint_eq(gemm_leading(&hopper, GEMMD_BF16, width, true) * 2 % 16, 0);
+        ck_assert_uint_eq(gemm_leading(&hopper, GEMMD_I8, width, true) % 16, 0);
+        ck_assert_uint_ge(gemm_leading(&hopper, GEMMD_I8, width, true), width);
+        ck_assert_uint_lt(gemm_leading(&hopper, GEMMD_I8, width, true), width + 128);
+        ck_assert_uint_eq(gemm_leading(&hopper, GEMMD_F32, width, true), width);
+        ck_assert_uint_eq(gemm_leading(&hopper, GEMMD_F64, width, false), width);
+        ck_assert_uint_eq(gemm_leading(&ampere, GEMMD_BF16, width, true), width);
+        ck_assert_uint_eq(gemm_leading(&ampere, GEMMD_I8, width, false), width);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gemm_select");
@@ -273,6 +343,8 @@ int main(void)
     tcase_add_test(tests, auto_takes_what_is_fastest_on_hopper);
     tcase_add_test(tests, auto_splits_no_small_operands);
     tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
+    tcase_add_test(tests, operands_of_odd_sizes_are_laid_out_for_tensor_cores);
+    tcase_add_test(tests, what_stays_is_laid_out_only_where_all_that_serve_it_gain);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -38,6 +38,9 @@ struct sm90_arguments {
     uint32_t act; /* as enum gemm_act of proto/gemm_request.h */
     /* Whether nothing but alpha follows the sum, so that tiles can leave by the copy engine. */
     uint32_t plain;
+    /* Whether all that follows needs no C0 and results have 16 bits, so that sums can be finished
+     * in the registers they are in. */
+    uint32_t in_place;
     struct sm90_whole a, b; /* f32 only */
 };
 

@@ -91,7 +91,7 @@ const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32
     double best_us = INFINITY;
     const struct sm90_kernel *kernel = sm90_kernels(problem->dtype, problem->precision);
     for (; kernel != NULL && kernel->name != NULL; kernel++) {
-        if (!sm90_takes(kernel, problem)) {
+        if (kernel->trial || !sm90_takes(kernel, problem)) {
             continue;
         }
         const double us = sm90_estimate_us(kernel, problem, multiprocessors);

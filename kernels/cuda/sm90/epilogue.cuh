@@ -25,6 +25,14 @@
 namespace sm90
 {
 
+/* How a tile is finished where more than alpha follows its sums. BY_LINES: through shared memory,
+ * eight neighbouring columns of a lane at a time. IN_PLACE: where there is no C0 and results have
+ * 16 bits, in the registers that the tensor core left the sums in, and then out as if nothing had
+ * followed them; else by lines. IN_PLACE also spreads 32-bit values over the banks of shared
+ * memory.
+ */
+enum finishing { BY_LINES, IN_PLACE };
+
 template <class T> constexpr bool is_integer = false;
 template <> constexpr bool is_integer<int32_t> = true;
 
@@ -151,6 +159,142 @@ __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t a
     }
 }
 
+/* The activations of results of 16 bits, good for 16 bits or more. Operands are not below what
+ * float can hold: of minus infinity the weight is 0, and 0 times it is no number. */
+
+__device__ __forceinline__ float exp2_short(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float reciprocal_short(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The larger; NaN if either is. */
+__device__ __forceinline__ float larger(float x, float y)
+{
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+constexpr float LOWEST = -3.402823466e38f;
+constexpr float LOG2_E = 1.44269504f;
+
+__device__ __forceinline__ float silu_short(float x)
+{
+    x = larger(x, LOWEST);
+    return x * reciprocal_short(1 + exp2_short(-LOG2_E * x));
+}
+
+__device__ __forceinline__ float gelu_tanh_short(float x)
+{
+    constexpr float linear = -LOG2_E * 1.59576912160573071f, cubic = linear * 0.044715f;
+    x = larger(x, LOWEST);
+    return x * reciprocal_short(1 + exp2_short(x * fmaf(cubic * x, x, linear)));
+}
+
+/* With t = |x|, erfc(t / sqrt(2)) / 2 is exp(-t^2 / 2) times a function that a polynomial of
+ * q = 1 / (1 + 0.31 t), fitted for the smallest relative error, gives to 2^-17.6 for all t at which
+ * the first is not 0. */
+__device__ __forceinline__ float gelu_short(float x)
+{
+    x = larger(x, LOWEST);
+    const float t = fabsf(x), q = reciprocal_short(fmaf(0.31f, t, 1));
+    float sum = fmaf(-0.0739266143f, q, 0.180442951f);
+    sum = fmaf(sum, q, 0.0157531434f);
+    sum = fmaf(sum, q, 0.133425094f);
+    sum = fmaf(sum, q, 0.120442548f);
+    sum = fmaf(sum, q, 0.123860569f);
+    const float tail = sum * q * exp2_short(-0.5f * LOG2_E * t * t);
+    return x * (x < 0 ? tail : 1 - tail);
+}
+
+/* For COLUMNS columns of a tile, the two neighbouring elements of the bias that are a thread's in
+ * each 8. Asked for before a tile's products, so that they are there after them. Where there is no
+ * bias, -0, which changes nothing it is added to. */
+template <int COLUMNS> struct bias_pairs {
+    uint32_t pairs[COLUMNS / 8];
+
+    __device__ __forceinline__ bias_pairs(const sm90_arguments &p, uint32_t lane, uint32_t column0)
+    {
+        const uint16_t *bias = static_cast<const uint16_t *>(p.bias);
+        const uint32_t first = column0 + 2 * (lane % 4);
+        const bool there = p.in_place && bias != nullptr;
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 8; i++) {
+            const uint32_t column = first + 8 * i;
+            pairs[i] = 0x80008000;
+            if (there && column + 1 < p.n) {
+                pairs[i] = ptx::load_global(bias + column);
+            } else if (there && column < p.n) {
+                pairs[i] = ptx::load_global_16(bias + column);
+            }
+        }
+    }
+};
+template <> struct bias_pairs<0> {
+    __device__ __forceinline__ bias_pairs(const sm90_arguments &, uint32_t, uint32_t)
+    {
+    }
+};
+
+/* An element of a pair, of the type of the results. */
+__device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t out)
+{
+    if (out == SM90_OUT_BF16) {
+        return __uint_as_float(which == 0 ? pair << 16 : pair & 0xffff0000);
+    }
+    return __half2float(__ushort_as_half((unsigned short)(which == 0 ? pair : pair >> 16)));
+}
+
+/* What follows the sums of a thread's 32 values of 64 columns, without C0. */
+template <element E>
+__device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const float *d,
+                                                const uint32_t *bias, float (&v)[32])
+{
+    /* bf16 ends as bf16 */
+    const uint32_t out = E == BF16 ? (uint32_t)SM90_OUT_BF16 : p.out;
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        v[i] = fmaf(p.alpha, d[i], element_of(bias[i / 4], i % 2, out));
+    }
+    switch ((enum gemm_act)p.act) {
+    case GEMM_ACT_RELU:
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
+        }
+        break;
+    case GEMM_ACT_GELU:
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            v[i] = gelu_short(v[i]);
+        }
+        break;
+    case GEMM_ACT_GELU_TANH:
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            v[i] = gelu_tanh_short(v[i]);
+        }
+        break;
+    case GEMM_ACT_SILU:
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            v[i] = silu_short(v[i]);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
 /* The same for 32-bit integers, modulo 2^32. */
 __device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, int64_t at,
                                           uint32_t column)
@@ -211,6 +355,34 @@ __device__ __forceinline__ void stage_32(const uint32_t (&v)[16], uint32_t panel
             ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
                                 v[4 * j + 2 * h], v[4 * j + 2 * h + 1]);
         }
+    }
+}
+
+/* The same, odd rows in another order, so that 16 lanes that store at once reach all banks. */
+__device__ __forceinline__ void stage_32_spread(const uint32_t (&v)[16], uint32_t panel,
+                                                uint32_t lane)
+{
+    const bool odd = lane / 4 % 2 == 1;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint32_t piece = 2 * (odd ? j ^ 2 : j) + (lane % 4) / 2;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t row = lane / 4 + 8 * h;
+            const int even_at = 4 * j + 2 * h, odd_at = 4 * (j ^ 2) + 2 * h;
+            ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
+                                odd ? v[odd_at] : v[even_at], odd ? v[odd_at + 1] : v[even_at + 1]);
+        }
+    }
+}
+
+template <finishing F>
+__device__ __forceinline__ void stage_panel(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
+{
+    if constexpr (F == IN_PLACE) {
+        stage_32_spread(v, panel, lane);
+    } else {
+        stage_32(v, panel, lane);
     }
 }
 
@@ -287,25 +459,26 @@ __device__ __forceinline__ void store_columns(const sm90_arguments &p, int64_t a
     }
 }
 
-/* Reads a staged chunk of 64 columns back by lines, finishes it and writes it to C. row0, column0:
- * of the chunk in C. */
-template <element E>
+/* Reads a staged chunk of 64 columns, or of the 32 of one panel, back by lines, finishes it and
+ * writes it to C. row0, column0: of the chunk in C. */
+template <element E, int COLUMNS>
 __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
                                              uint32_t lane, uint32_t batch, uint32_t row0,
                                              uint32_t column0)
 {
     using T = accumulator_t<E>;
-    const uint32_t column = column0 + LANE_COLUMNS * (lane % 8);
+    constexpr uint32_t LANES = COLUMNS / LANE_COLUMNS; /* of a line */
+    const uint32_t column = column0 + LANE_COLUMNS * (lane % LANES);
     const uint32_t valid = column < p.n ? min(LANE_COLUMNS, p.n - column) : 0;
     const uint32_t piece = 2 * (lane % 4);
-    const uint32_t panel = panels + (lane % 8) / 4 * PANEL_BYTES;
+    const uint32_t panel = panels + (lane % LANES) / 4 * PANEL_BYTES;
     const bool integers = is_integer<T> && p.out == SM90_OUT_I32;
     float bias[LANE_COLUMNS] = {};
     if (p.bias && !integers) {
         load_floats(p.bias, column, p.out, valid == LANE_COLUMNS, valid, bias);
     }
 #pragma unroll 2
-    for (uint32_t r = lane / 8; r < 16; r += 4) {
+    for (uint32_t r = lane / LANES; r < 16; r += 32 / LANES) {
         const uint32_t row = row0 + r;
         if (row >= p.m || valid == 0) {
             continue;
@@ -367,14 +540,39 @@ __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t pan
     }
 }
 
+/* A warp's 16 rows of a tile of N columns, finished in place. */
+template <element E, int N>
+__device__ __forceinline__ void
+store_finished(const sm90_arguments &p, const float (&d)[N / 2], const bias_pairs<N> &bias,
+               uint32_t staging, uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
+{
+    constexpr int CHUNKS = N / CHUNK_COLUMNS;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+        float v[32];
+        finish_in_place<E>(p, d + i * 32, bias.pairs + i * 8, v);
+        panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
+        stage_16<E>(v, panel, lane, 1, p.out);
+        panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+    }
+}
+
 /* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
  * first of the warp's rows, column0 the tile's first column. `plain`: nothing but alpha follows the
  * sums. */
-template <element E, int N>
+template <element E, int N, finishing F, int BIAS_COLUMNS>
 __device__ __forceinline__ void
-store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], bool plain,
-           uint32_t staging, uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
+store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
+           const bias_pairs<BIAS_COLUMNS> &bias, bool plain, uint32_t staging, uint32_t lane,
+           uint32_t batch, uint32_t row0, uint32_t column0)
 {
+    if constexpr (BIAS_COLUMNS > 0) {
+        if (!plain && p.in_place) {
+            store_finished<E, N>(p, d, bias, staging, lane, batch, row0, column0);
+            return;
+        }
+    }
     constexpr int CHUNKS = N / CHUNK_COLUMNS;
     constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
     static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
@@ -398,7 +596,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], bool pla
                 v[j] = scaled_bits(p, d[16 * i + j]);
             }
             panel_begin<1>(lane);
-            stage_32(v, panel, lane);
+            stage_panel<F>(v, panel, lane);
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
     } else {
@@ -415,11 +613,12 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], bool pla
                     for (int j = 0; j < 16; j++) {
                         v[j] = bits_of(d[16 * i + j]);
                     }
-                    stage_32(v, staging + i % 2 * PANEL_BYTES, lane);
+                    stage_panel<F>(v, staging + i % 2 * PANEL_BYTES, lane);
                 }
             }
             __syncwarp();
-            finish_chunk<E>(p, staging, lane, batch, row0, column0 + chunk * CHUNK_COLUMNS);
+            finish_chunk<E, CHUNK_COLUMNS>(p, staging, lane, batch, row0,
+                                           column0 + chunk * CHUNK_COLUMNS);
             __syncwarp();
         }
     }

@@ -251,24 +251,28 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     const CUtensorMapDataType type = ELEMENTS[kernel->element].map_type;
     const bool a_along_k = !p->transa, b_along_k = p->transb;
     memset(launch, 0, sizeof *launch);
-    if (in_parts != (parts != NULL)) {
+    const bool in_memory = in_parts && !kernel->whole; /* the parts */
+    if (in_memory && parts == NULL) {
         return cudaErrorInvalidValue;
     }
 
     const uint32_t bytes = in_parts ? 2 : dtype_size(p->dtype);
     const uint64_t batch = in_parts ? PARTS * p->batch : p->batch;
+    cudaError_t error = cudaSuccess;
     const struct sm90_operand whole_a = {p->a, p->lda, p->stride_a},
                               whole_b = {p->b, p->ldb, p->stride_b};
     const struct view a =
-        operand_view(in_parts ? &parts->a : &whole_a, bytes, type, a_along_k, p->m, p->k, batch,
+        operand_view(in_memory ? &parts->a : &whole_a, bytes, type, a_along_k, p->m, p->k, batch,
                      kernel->tile_k, kernel->tile_m, kernel->cluster_n);
     const struct view b =
-        operand_view(in_parts ? &parts->b : &whole_b, bytes, type, b_along_k, p->n, p->k, batch,
+        operand_view(in_memory ? &parts->b : &whole_b, bytes, type, b_along_k, p->n, p->k, batch,
                      kernel->tile_k, kernel->tile_n, kernel->cluster_m);
     struct sm90_arguments *arguments = &launch->arguments;
-    cudaError_t error = encode(device, &a, &arguments->x);
-    if (error == cudaSuccess) {
-        error = encode(device, &b, &arguments->y);
+    if (!kernel->whole) {
+        error = encode(device, &a, &arguments->x);
+        if (error == cudaSuccess) {
+            error = encode(device, &b, &arguments->y);
+        }
     }
     if (error != cudaSuccess) {
         return error;
@@ -281,7 +285,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         arguments->b = whole_operand(p->b, p->ldb, p->stride_b, b_along_k);
     }
     arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
-    if (arguments->plain) {
+    arguments->in_place = p->beta == 0 && dtype_size(p->out) == 2;
+    if (!kernel->whole && (arguments->plain || arguments->in_place)) {
         const uint32_t out_bytes = dtype_size(p->out);
         const struct view c = {
             .data = p->c,
@@ -346,7 +351,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     }
 
     launch->function = function_for(kernel, p);
-    launch->blocks = cluster * (arguments->tiles < clusters ? arguments->tiles : clusters);
+    launch->blocks =
+        cluster * (arguments->tiles < clusters || kernel->whole ? arguments->tiles : clusters);
     launch->cluster = cluster;
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;

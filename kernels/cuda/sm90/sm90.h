@@ -6,7 +6,8 @@
  * n, k from 1 up. What lies between a row's end and the next row's start is not read; of C's rows
  * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
  * must lie along k: A not transposed, B transposed. f32 operands with precision full may lie
- * anywhere, but have to be there a second time in parts of bf16 (split_launch of launch.h).
+ * anywhere, but have to be there a second time in parts of bf16 (split_launch of launch.h), unless
+ * the kernel takes them `whole`.
  *
  * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
  * tensor core adds f8 products with some 13 bits.
@@ -37,6 +38,8 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
+    bool trial; /* compiled to be measured; never chosen */
+    bool whole; /* takes f32 operands as they are, and splits them itself */
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];
 };
@@ -93,7 +96,7 @@ struct sm90_parts {
 };
 
 /* Fills in a launch of a problem that the kernel takes; `parts` of f32 operands with precision
- * full, else NULL. Fails if a pointer is not aligned. */
+ * full, unless the kernel takes them `whole`, else NULL. Fails if a pointer is not aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch);
