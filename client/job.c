@@ -53,6 +53,7 @@ static const struct operation wait_operation = {.method = "HEAD",
                                                 .statuses = {200, 201},
                                                 .time_parameter = "wait_ms",
                                                 .time_max_ms = WAIT_MS_MAX,
+                                                .missing = "there is no job of that id",
                                                 .waits = true,
                                                 .accept = accept_header};
 static const struct operation result_operation = {.method = "GET",

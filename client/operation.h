@@ -35,7 +35,8 @@ struct operation {
     /* The query parameter that says how long the caller still waits, at most so much; NULL: none */
     const char *time_parameter;
     uint32_t time_max_ms;
-    bool waits; /* 409 means "not yet": asked again until the time is over */
+    const char *missing; /* what a 404 means, for answers to HEAD, which cannot say it; or NULL */
+    bool waits;          /* 409 means "not yet": asked again until the time is over */
     /* Looks at the header of an answer that is no failure, before its payload is taken, and makes
      * request->sink ready for it. Returns the code and fills in request->error if the answer is not
      * what was asked for. NULL: anything will do. */

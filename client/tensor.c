@@ -33,8 +33,11 @@ static const struct operation get_operation = {.method = "GET",
                                                .headers = HEADERS_ACCEPT,
                                                .statuses = {200},
                                                .accept = payload_take_described};
-static const struct operation stat_operation = {
-    .method = "HEAD", .headers = HEADERS_ACCEPT, .statuses = {200}, .accept = payload_describe};
+static const struct operation stat_operation = {.method = "HEAD",
+                                                .headers = HEADERS_ACCEPT,
+                                                .statuses = {200},
+                                                .missing = "there is no tensor of that name",
+                                                .accept = payload_describe};
 static const struct operation delete_operation = {
     .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {204, 200}};
 

@@ -144,6 +144,17 @@ if wanted integration || wanted asan || wanted tsan; then
     step "Python packages" python_environment
 fi
 
+# For test_v2_kserve.py.
+kserve_client() {
+    local stamp=build/venv/kserve.txt
+    cmp -s tests/kserve.txt "$stamp" && return
+    build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps \
+        -r tests/kserve.txt && cp tests/kserve.txt "$stamp"
+}
+if wanted integration; then
+    step "KServe's client" kserve_client
+fi
+
 # Triton's load generator, for test_perf_analyzer.py; there is one for x86-64 only.
 perf_analyzer() {
     local to=build/perf_analyzer wheel

@@ -77,7 +77,8 @@ static bool result(struct compute_call *call)
         return false;
     if (!call->attention.lse || !call->sends_lse)
         call->lse = (struct tensor){.rank = 0};
-    return size_add(call->lse.bytes, call->c.bytes, &call->result_bytes);
+    return size_add(call->places.lse.there ? 0 : call->lse.bytes,
+                    call->places.result.there ? 0 : call->c.bytes, &call->result_bytes);
 }
 
 /* A resident tensor's rows may lie further apart than they are wide. */
@@ -155,10 +156,20 @@ static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEA
 static void place_result(struct compute_call *call, unsigned char *payload)
 {
     struct attention_problem *problem = &call->work.attention;
-    call->lse.data = call->lse.rank > 0 ? payload : NULL;
-    problem->lse = call->lse.rank > 0 ? (float *)(void *)payload : NULL;
-    problem->o = payload + call->lse.bytes;
-    call->c.data = problem->o;
+    const struct shared_places *places = &call->places;
+    unsigned char *lse = NULL, *o = payload;
+    if (places->lse.there) {
+        lse = places->lse.at;
+    } else if (call->lse.rank > 0) {
+        lse = payload;
+        o = payload + call->lse.bytes;
+    }
+    if (places->result.there)
+        o = places->result.at;
+    call->lse.data = lse;
+    problem->lse = (float *)(void *)lse;
+    problem->o = o;
+    call->c.data = o;
 }
 
 static enum gemmd_error find(struct compute_call *call, struct call_operands *operands,

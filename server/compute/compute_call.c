@@ -25,10 +25,10 @@ static bool is_stored(const struct compute_call *call)
     return call->request.store[0] != '\0';
 }
 
-/* The result is part of the answer. */
+/* The result, or a part of it, goes in the answer. Once its size is known. */
 static bool is_sent(const struct compute_call *call)
 {
-    return !is_stored(call) && !call->places.has_result;
+    return !is_stored(call) && call->result_bytes > 0;
 }
 
 /* Makes the place in the queue count so many bytes, unless it counts as many already. */
@@ -90,8 +90,8 @@ static enum gemmd_error prepare(struct compute_call *call, struct daemon *daemon
         code = take_result(call, daemon, fault);
     if (code != GEMMD_OK)
         return code;
-    if (call->places.has_result)
-        call->operation->place_result(call, call->places.result);
+    if (!is_stored(call) && !is_sent(call))
+        call->operation->place_result(call, NULL);
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(daemon->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
@@ -250,8 +250,8 @@ static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *
                                       struct fault *fault)
 {
     uint64_t total = 0, offset = 0;
-    enum gemmd_error code =
-        shared_places_check_result(&call->places, all, count, call->result_bytes, fault);
+    enum gemmd_error code = shared_places_check_results(&call->places, all, count, call->c.bytes,
+                                                        call->lse.bytes, fault);
     if (code != GEMMD_OK)
         return code;
     for (uint32_t i = 0; i < count; i++) {

@@ -63,14 +63,15 @@ struct call_operation {
     const char *result_name; /* in Gemmd-Memory */
     /* Why a body of no bytes will not do, if it will not. */
     enum gemmd_error (*check_no_bytes)(const struct compute_call *call, struct fault *fault);
-    /* The shapes are known: sets `c` and result_bytes; false on overflow. */
+    /* The shapes are known: sets `c`, `lse` and result_bytes; false on overflow. */
     bool (*result)(struct compute_call *call);
     /* Describes the problem in `work` and chooses its kernel, `shares` and device_bytes. */
     enum gemmd_error (*choose)(struct compute_call *call, struct daemon *daemon,
                                struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
-    /* There is memory for the result: points `c` and the problem at it. */
+    /* There is memory for what of the results is not in call->places: points `c`, `lse` and the
+     * problem at where they will be. NULL: all of it is there. */
     void (*place_result)(struct compute_call *call, unsigned char *payload);
     /* Finds the operands in the complete body, and completes the request with them, but for
      * check_values. */
@@ -114,7 +115,8 @@ struct compute_call {
     uint64_t look_at_bytes;     /* call_lookahead.h's: once so many are there */
     struct intake_body *intake; /* copies the body's operands while it is received; NULL: not */
     unsigned char *result;      /* pinned: header_bytes of the format's header, then the payload */
-    uint64_t header_bytes, result_bytes;
+    uint64_t header_bytes;
+    uint64_t result_bytes;  /* of what is stored or sent: not what goes to call->places */
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
     uint64_t scratch_bytes;
     struct tensor c;   /* the result, O for attention; data points into `result`, if

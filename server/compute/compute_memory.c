@@ -47,10 +47,9 @@ static enum gemmd_error find_result(struct compute_call *call, struct shared_mem
     if (!call->operation->result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
-    places->has_result = true;
-    places->result_room = call->result_bytes;
-    return shared_places_find(memory, place->name, place->offset, call->result_bytes,
-                              dtype_size(call->c.dtype), &places->result, fault);
+    places->result = (struct shared_result){.there = true, .room_bytes = call->c.bytes};
+    return shared_places_find(memory, place->name, place->offset, call->c.bytes,
+                              dtype_size(call->c.dtype), &places->result.at, fault);
 }
 
 enum gemmd_error compute_memory_open(struct request *request)

@@ -211,7 +211,7 @@ static void compute_answer(struct request *request)
         answer_stored(request);
         return;
     }
-    if (call->places.has_result) {
+    if (call->places.result.there) {
         answer_placed(request);
         return;
     }

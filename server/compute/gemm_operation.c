@@ -79,14 +79,19 @@ static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEA
 
 static void place_result(struct compute_call *call, unsigned char *payload)
 {
+    if (call->places.result.there)
+        payload = call->places.result.at;
     call->c.data = payload;
     call->work.problem.c = payload;
 }
 
 static bool result(struct compute_call *call)
 {
-    return gemm_request_result_bytes(&call->request, &call->result_bytes) &&
-           gemm_request_result(&call->request, NULL, &call->c);
+    const bool known = gemm_request_result_bytes(&call->request, &call->result_bytes) &&
+                       gemm_request_result(&call->request, NULL, &call->c);
+    if (known && call->places.result.there)
+        call->result_bytes = 0;
+    return known;
 }
 
 static void describe(const struct gemm_request *request, struct gemm_problem *problem)

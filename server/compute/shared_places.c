@@ -47,24 +47,44 @@ void shared_places_point(const struct shared_places *places, struct tensor *cons
             operands[i]->data = places->operands[i];
 }
 
-enum gemmd_error shared_places_check_result(const struct shared_places *places,
-                                            struct tensor *const operands[], uint32_t count,
-                                            uint64_t bytes, struct fault *fault)
+static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
 {
-    const uintptr_t start = (uintptr_t)places->result;
-    if (!places->has_result)
+    const uintptr_t a_start = (uintptr_t)a, b_start = (uintptr_t)b;
+    return a_start < b_start + b_bytes && b_start < a_start + a_bytes;
+}
+
+static enum gemmd_error check_result(const struct shared_result *result, uint64_t bytes,
+                                     struct tensor *const operands[], uint32_t count,
+                                     struct fault *fault)
+{
+    if (!result->there)
         return GEMMD_OK;
-    if (bytes > places->result_room)
+    if (bytes > result->room_bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the result takes %" PRIu64 " bytes; its shared memory has %" PRIu64,
-                         bytes, places->result_room);
-    for (uint32_t i = 0; i < count; i++) {
-        const uintptr_t other = (uintptr_t)operands[i]->data;
-        if (operands[i]->rank > 0 && start < other + operands[i]->bytes && other < start + bytes)
+                         bytes, result->room_bytes);
+    for (uint32_t i = 0; i < count; i++)
+        if (operands[i]->rank > 0 &&
+            overlap(result->at, bytes, operands[i]->data, operands[i]->bytes))
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the result would overwrite an operand in the shared memory");
-    }
     return GEMMD_OK;
+}
+
+enum gemmd_error shared_places_check_results(const struct shared_places *places,
+                                             struct tensor *const operands[], uint32_t count,
+                                             uint64_t result_bytes, uint64_t lse_bytes,
+                                             struct fault *fault)
+{
+    const struct shared_result *result = &places->result, *lse = &places->lse;
+    enum gemmd_error code = check_result(result, result_bytes, operands, count, fault);
+    if (code == GEMMD_OK)
+        code = check_result(lse, lse_bytes, operands, count, fault);
+    if (code == GEMMD_OK && result->there && lse->there &&
+        overlap(result->at, result_bytes, lse->at, lse_bytes))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the results would overwrite each other in the shared memory");
+    return code;
 }
 
 void shared_places_end(struct shared_places *places, struct work *work)

@@ -1,6 +1,6 @@
 /*
  * shared_places.h - what of a request lies in memory that its client shares: operands that do not
- * come in the body, a result that does not go in the answer.
+ * come in the body, results that do not go in the answer.
  *
  * The memory is in use until the work is over (shared_places_end). One thread at a time.
  */
@@ -15,7 +15,14 @@
 #include "server/shm/shared.h"
 #include "server/work/work.h"
 
-enum { SHARED_PLACES_MAX = 6, SHARED_PLACES_OPERANDS = 5 };
+enum { SHARED_PLACES_MAX = 7, SHARED_PLACES_OPERANDS = 5 };
+
+/* Where a result is to be put. */
+struct shared_result {
+    bool there;
+    unsigned char *at;
+    uint64_t room_bytes;
+};
 
 /* All zero at first. */
 struct shared_places {
@@ -24,9 +31,7 @@ struct shared_places {
     bool on_device;                                        /* one of them is the device's */
     const unsigned char *operands[SHARED_PLACES_OPERANDS]; /* in a raw body's order; NULL: it is not
                                                             there */
-    bool has_result;                                       /* the result is to be there */
-    unsigned char *result;                                 /* ... from here on */
-    uint64_t result_room;
+    struct shared_result result, lse;                      /* lse: of an attention */
 };
 
 /* The reference is taken over, also on failure. GEMMD_ERR_MALFORMED: the memory has been cut short,
@@ -42,11 +47,12 @@ enum gemmd_error shared_places_find(const struct shared_memory *memory, const ch
 /* Gives those operands their data that lie there; they are all of a raw body's, in its order. */
 void shared_places_point(const struct shared_places *places, struct tensor *const operands[],
                          uint32_t count);
-/* The result's size is known: whether it fits, and overwrites none of the operands.
- * GEMMD_ERR_MALFORMED. */
-enum gemmd_error shared_places_check_result(const struct shared_places *places,
-                                            struct tensor *const operands[], uint32_t count,
-                                            uint64_t bytes, struct fault *fault);
+/* The results' sizes are known: whether those that are to be there fit, and overwrite neither an
+ * operand nor each other. GEMMD_ERR_MALFORMED. */
+enum gemmd_error shared_places_check_results(const struct shared_places *places,
+                                             struct tensor *const operands[], uint32_t count,
+                                             uint64_t result_bytes, uint64_t lse_bytes,
+                                             struct fault *fault);
 /* The work is over, if it was begun: fails it if a memory was cut short, and lets go of all. */
 void shared_places_end(struct shared_places *places, struct work *work);
 

@@ -47,7 +47,7 @@ struct infer_call {
     enum gemmd_error read_code;    /* whether it could be, */
     struct fault read_fault;       /* and why not */
     struct call_operands operands; /* ... with what */
-    unsigned char *numbers;        /* pinned: inputs that came as JSON */
+    unsigned char *numbers; /* pinned: inputs that came as JSON, and lengths in shared memory */
     uint64_t numbers_bytes;
 
     struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
@@ -75,7 +75,7 @@ enum gemmd_error infer_bind(struct request *request);
  * (infer_regions.c). */
 enum gemmd_error infer_find_input(struct request *request, const struct oip_input *input,
                                   const struct model_tensor *expected, struct tensor *tensor);
-/* Puts the only output into its shared memory region. */
+/* Puts an output into its shared memory region. */
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
                                     const struct model_tensor *tensor);
 /* The type of an input or output as the request has it. */

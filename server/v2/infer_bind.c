@@ -113,21 +113,47 @@ static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd
     return GEMMD_OK;
 }
 
-/* Each element takes at least two characters, so that the JSON's limit is one for this too. */
+/* An input and where it belongs. */
+struct placed_input {
+    struct tensor *tensor;
+    bool is_copied; /* a client can write to its memory at any time, and these say what is read */
+};
+
+/* Bytes that an input takes in call->numbers, at most those of its JSON's limit (each element takes
+ * at least two characters) or of a body's. */
+static enum gemmd_error check_numbers(const struct request *request, const struct oip_input *input,
+                                      const struct placed_input *placed, struct fault *fault)
+{
+    const struct tensor *tensor = placed->tensor;
+    const uint64_t limit = request->daemon->config.max_body_bytes;
+    if (placed->is_copied && tensor->bytes > limit)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "input '%s' is %" PRIu64 " bytes long; the limit is %" PRIu64, input->name,
+                         tensor->bytes, limit);
+    if (!placed->is_copied && tensor->bytes / dtype_size(tensor->dtype) > input->array.bytes)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its data has fewer elements than its shape", input->name);
+    return GEMMD_OK;
+}
+
+/* Reads the inputs that are JSON, and copies those that have to be. */
 static enum gemmd_error read_numbers(struct request *request,
-                                     struct tensor *const tensors[OIP_INPUTS_MAX], uint32_t count)
+                                     const struct placed_input placed[OIP_INPUTS_MAX],
+                                     uint32_t count)
 {
     struct infer_call *call = request->infer;
     struct fault *fault = &request->fault;
     uint64_t total = 0, at = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
-        if (input->binary)
+        if (input->binary && !placed[i].is_copied)
             continue;
-        if (tensors[i]->bytes / dtype_size(tensors[i]->dtype) > input->array.bytes ||
-            !size_add(total, tensors[i]->bytes, &total) || !size_align(total, ALIGNMENT, &total))
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "input '%s': its data has fewer elements than its shape", input->name);
+        enum gemmd_error code = check_numbers(request, input, &placed[i], fault);
+        if (code != GEMMD_OK)
+            return code;
+        if (!size_add(total, placed[i].tensor->bytes, &total) ||
+            !size_align(total, ALIGNMENT, &total))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the inputs' size overflows");
     }
     if (total == 0)
         return GEMMD_OK;
@@ -137,14 +163,19 @@ static enum gemmd_error read_numbers(struct request *request,
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
-        if (input->binary)
-            continue;
+        struct tensor *tensor = placed[i].tensor;
         unsigned char *out = call->numbers + at;
-        enum gemmd_error code = oip_data_read(&input->array, input->name, tensors[i], out, fault);
+        enum gemmd_error code = GEMMD_OK;
+        if (placed[i].is_copied)
+            memcpy(out, tensor->data, tensor->bytes);
+        else if (!input->binary)
+            code = oip_data_read(&input->array, input->name, tensor, out, fault);
+        else
+            continue;
         if (code != GEMMD_OK)
             return code;
-        tensors[i]->data = out;
-        at = (at + tensors[i]->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; /* checked above */
+        tensor->data = out;
+        at = (at + tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; /* checked above */
     }
     return GEMMD_OK;
 }
@@ -161,7 +192,7 @@ static enum gemmd_error take_inputs(struct request *request, struct call_operand
     const struct infer_call *call = request->infer;
     const struct model *model = &call->model;
     const uint32_t count = call->asked.input_count;
-    struct tensor *tensors[OIP_INPUTS_MAX] = {NULL};
+    struct placed_input placed[OIP_INPUTS_MAX] = {{.tensor = NULL}};
     uint32_t index;
     for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
@@ -169,10 +200,13 @@ static enum gemmd_error take_inputs(struct request *request, struct call_operand
         if (code != GEMMD_OK)
             return code;
         const struct model_tensor *expected = &model->inputs[index];
-        tensors[i] = model->operation->place(operands, expected->role);
-        code = describe_input(input, infer_dtype(request, expected), tensors[i], &request->fault);
-        if (code == GEMMD_OK && input->region.name[0] != '\0')
-            code = infer_find_input(request, input, expected, tensors[i]);
+        struct tensor *tensor = model->operation->place(operands, expected->role);
+        const bool in_region = input->region.name[0] != '\0';
+        placed[i] =
+            (struct placed_input){tensor, in_region && model_role_is_lengths(expected->role)};
+        code = describe_input(input, infer_dtype(request, expected), tensor, &request->fault);
+        if (code == GEMMD_OK && in_region)
+            code = infer_find_input(request, input, expected, tensor);
         if (code != GEMMD_OK)
             return code;
     }
@@ -183,7 +217,7 @@ static enum gemmd_error take_inputs(struct request *request, struct call_operand
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing", input->name);
     }
-    return read_numbers(request, tensors, count);
+    return read_numbers(request, placed, count);
 }
 
 /* ---- outputs ---- */

@@ -4,10 +4,10 @@
 #include "server/v2/infer.h"
 #include "server/v2/regions.h"
 
-/* The region's part, in use from here on. */
+/* The region's part, in use from here on. `as_it_is`: its elements are used where they lie. */
 static enum gemmd_error find(struct request *request, const char *what,
                              const struct oip_region *part, enum gemmd_dtype dtype, bool as_it_is,
-                             unsigned char **at)
+                             bool on_device, unsigned char **at)
 {
     struct region_owner owner;
     struct shared_memory *memory;
@@ -25,6 +25,11 @@ static enum gemmd_error find(struct request *request, const char *what,
     code = shared_places_hold(&request->call.places, memory, fault);
     if (code != GEMMD_OK)
         return code;
+    if (shared_is_on_device(memory) && !on_device)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
+                         "input '%s' can't be in the GPU's memory, since the host has to read it; "
+                         "send it in the body or in a system region",
+                         what);
     const uint64_t alignment = as_it_is || shared_is_on_device(memory) ? dtype_size(dtype) : 1;
     return shared_places_find(memory, what, part->offset, part->bytes, alignment, at, fault);
 }
@@ -33,11 +38,9 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
                                   const struct model_tensor *expected, struct tensor *tensor)
 {
     unsigned char *at = NULL;
-    /* They say what is read, and a client can write to its memory at any time. */
-    if (expected->role == MODEL_LENS_Q || expected->role == MODEL_LENS_KV)
-        return fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
-                         "input '%s' can't be in shared memory; send it in the body", input->name);
-    enum gemmd_error code = find(request, input->name, &input->region, tensor->dtype, false, &at);
+    const bool lengths = model_role_is_lengths(expected->role);
+    enum gemmd_error code =
+        find(request, input->name, &input->region, tensor->dtype, false, !lengths, &at);
     tensor->data = at;
     return code;
 }
@@ -46,13 +49,8 @@ enum gemmd_error infer_place_output(struct request *request, const struct oip_ou
                                     const struct model_tensor *tensor)
 {
     struct shared_places *places = &request->call.places;
-    if (request->infer->asked.output_count > 1 || tensor->role == MODEL_LSE)
-        return fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
-                         "output '%s' can't be in shared memory here: only one that is asked for "
-                         "alone, and not LSE",
-                         asked->name);
-    places->has_result = true;
-    places->result_room = asked->region.bytes;
-    return find(request, asked->name, &asked->region, infer_dtype(request, tensor), true,
-                &places->result);
+    struct shared_result *result = tensor->role == MODEL_LSE ? &places->lse : &places->result;
+    *result = (struct shared_result){.there = true, .room_bytes = asked->region.bytes};
+    return find(request, asked->name, &asked->region, infer_dtype(request, tensor), true, true,
+                &result->at);
 }

@@ -21,6 +21,11 @@ static const struct {
     {"gemm_int8", GEMMD_I8, false},
 };
 
+bool model_role_is_lengths(enum model_role role)
+{
+    return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
+}
+
 static struct model_tensor tensor(enum model_role role, const char *name, enum gemmd_dtype dtype,
                                   uint32_t rank, bool optional)
 {
@@ -72,6 +77,7 @@ static void describe(size_t index, struct daemon *daemon, struct model *model)
         describe_attention(model->dtype, daemon, model);
     else
         describe_product(model->dtype, daemon, model);
+    model->listed_count = model->input_count;
 }
 
 /* Whether a resident tensor can be the right operand of a product. */
@@ -92,6 +98,7 @@ static void describe_layer(struct resident *weight, struct model *model)
                             .stats = resident_stats(weight)};
     snprintf(model->name, sizeof model->name, MODEL_LINEAR "%s", resident_name(weight));
     add_input(model, MODEL_A, "X", w->dtype, w->rank, false);
+    model->listed_count = model->input_count;
     add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
     add_input(model, MODEL_C0, "C0", out, w->rank, true);
     add_output(model, MODEL_C, "Y", out, w->rank, false);

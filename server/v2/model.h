@@ -43,6 +43,9 @@ enum model_role {
     MODEL_LSE
 };
 
+/* Whether it says how much of the others is read. */
+bool model_role_is_lengths(enum model_role role);
+
 /* An input or output. Dimensions of -1 can be any. */
 struct model_tensor {
     enum model_role role;
@@ -63,6 +66,10 @@ struct model {
      * by default: see `out`. */
     struct model_tensor inputs[MODEL_INPUTS_MAX], outputs[MODEL_OUTPUTS_MAX];
     uint32_t input_count, output_count;
+    /* How many of the inputs its metadata and configuration list: all, but of a layer X alone,
+     * since there are clients (perf_analyzer with shared memory) that send whatever is listed or
+     * give up. */
+    uint32_t listed_count;
 };
 
 /* GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN: then nothing is in use. */

@@ -50,7 +50,7 @@ json_t *model_metadata_json(const struct model *model)
 {
     return json_pack("{s:s, s:[s], s:s, s:o, s:o}", "name", model->name, "versions", MODEL_VERSION,
                      "platform", "gemmd", "inputs",
-                     list_json(model->inputs, model->input_count, tensor_json), "outputs",
+                     list_json(model->inputs, model->listed_count, tensor_json), "outputs",
                      list_json(model->outputs, model->output_count, tensor_json));
 }
 
@@ -58,7 +58,7 @@ json_t *model_config_json(const struct model *model)
 {
     return json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:{s:b}, s:{s:b}}", "name", model->name,
                      "platform", "gemmd", "backend", "gemmd", "max_batch_size", 0, "input",
-                     list_json(model->inputs, model->input_count, input_config_json), "output",
+                     list_json(model->inputs, model->listed_count, input_config_json), "output",
                      list_json(model->outputs, model->output_count, output_config_json),
                      "model_transaction_policy", "decoupled", 0, "response_cache", "enable", 0);
 }

@@ -54,6 +54,13 @@ static enum gemmd_error check_served(struct request *request)
                      cuda ? "CUDA" : "system", cuda ? "cuda" : "system");
 }
 
+/* Clients take away the regions of both kinds where they use one; of the other there are none. */
+static enum gemmd_error check_any_served(struct request *request)
+{
+    const struct config *config = &request->daemon->config;
+    return config->shm_system || config->shm_cuda ? GEMMD_OK : check_served(request);
+}
+
 static const char *name_or_all(const struct request *request)
 {
     return request->name[0] != '\0' ? request->name : NULL;
@@ -102,7 +109,7 @@ void region_status_begin(struct request *request)
 void region_unregister_begin(struct request *request)
 {
     struct region_owner owner;
-    if (check_served(request) != GEMMD_OK || region_owner_of(request, &owner) != GEMMD_OK) {
+    if (check_any_served(request) != GEMMD_OK || region_owner_of(request, &owner) != GEMMD_OK) {
         request_refuse(request);
         return;
     }

@@ -22,6 +22,12 @@ fails or hangs in one stops no other:
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
+  perf_analyzer
+            Triton's load generator in every mode: sync, async, system and CUDA shared memory,
+            metrics; needs build/perf_analyzer as tests/run.sh makes it, with libb64.so.0d on the
+            machine or in its folder lib
+  ways      TCP, Unix socket and shared memory next to each other (tests/bench/ways.sh); writes a
+            table
   rates*    requests per second, next to libmicrohttpd alone; writes the table
 
   --build DIR       where bin/, lib/ and tests/ of a build lie (default build), or what
@@ -54,7 +60,8 @@ while (($#)); do
         usage
         exit 0
         ;;
-    smoke | kernels | products | memcheck | devices | http | tensors | rates | attention | cudnn | serving)
+    smoke | kernels | products | memcheck | devices | http | tensors | rates | attention | cudnn | serving | \
+        perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -286,7 +293,7 @@ if wanted devices; then
     check_unit test_device_cuda
     check_unit test_device_copy
     if [[ -x $build/bin/gemmd-gpu-shared-check ]]; then
-        check 120 shared tests/gpu/shared.sh "$build" "$seconds"
+        check 120 shared tests/gpu/shared.sh "$build"
     fi
 fi
 
@@ -380,6 +387,18 @@ if wanted serving; then
     table 560 serving "none" env PYTHONUNBUFFERED=1 tests/bench/serve.sh --build "$build" \
         --out "$out" --backend cuda --seconds 2 --python "$python"
     tail -n 40 "$logs/serving.log" | cut -c 1-200
+fi
+
+if wanted perf_analyzer; then
+    section "perf_analyzer"
+    within 400 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_perf_analyzer.py >"$logs/perf_analyzer.log" 2>&1
+    add_pytest "$logs/perf_analyzer.log" $?
+fi
+if wanted ways; then
+    table 300 ways "none" tests/bench/ways.sh --build "$build" --out "$out" --backend cuda \
+        --seconds "$seconds"
+    tail -n 5 "$logs/ways.log"
 fi
 
 if ! wanted rates; then

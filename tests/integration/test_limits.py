@@ -437,3 +437,7 @@ def test_tokens(start, tmp_path):
         assert exchange(daemon.address, data).body == RIGHT
     for path in ("/livez", "/readyz"):
         assert exchange(daemon.address, request("GET", path)).status == 200, "open to probes"
+    daemon.terminate()
+    daemon.wait()
+    said = f"{daemon.lines}{daemon.stderr()}"
+    assert "secret" not in said.replace(str(tokens), ""), "a token is in the log"

@@ -151,6 +151,26 @@ def test_wrong_places(places, says, connection):
     assert connection.post(SQUARE, **header({"a": 0, "b": 0}))[0] == 200
 
 
+@pytest.mark.slow
+def test_more_than_2_gib(start, tmp_path, rng):
+    """A of 2 GiB and 256 KiB; its last row is where 32 bits would not reach."""
+    rows, k = (1 << 13) + 1, 1 << 15
+    b, last = rng.uniform(-1, 1, (2, k))
+    daemon = start("--shm-bytes", "3G", listen=(f"unix:{tmp_path / 's'}",))
+    end = rows * k * 8
+    with Memory(end + b.nbytes + rows * 8) as memory:
+        memory.put(end - last.nbytes, last)
+        memory.put(end, b)
+        with Connection(daemon.addresses[0], [memory.fd]) as connection:
+            status, _, body = connection.post(
+                f"/gemm?m={rows}&n=1&k={k}&dtype=f64",
+                **header({"a": 0, "b": end, "c": end + b.nbytes}))
+        assert status == 200, body
+        c = memory.get(end + b.nbytes, (rows,), np.float64)
+    assert not c[:-1].any()
+    assert abs(c[-1] - last @ b) <= np.abs(last) @ np.abs(b) * k * np.finfo(np.float64).eps
+
+
 def test_other_formats(connection):
     answer = connection.post("/gemm", Content_Type="application/x-npy", **header({"a": 0, "b": 0}))
     assert_problem(Answer(answer), 415, "raw")

@@ -6,7 +6,12 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from daemon import PATIENCE_S, Daemon
+from test_leaving import wait_for
+from test_tensors import Tensors
 
 ROOT = Path(__file__).resolve().parents[2] / "build/perf_analyzer"
 PROGRAMS = sorted(ROOT.glob("tritonclient-*/data/bin/perf_analyzer"))
@@ -22,7 +27,7 @@ def analyze(url, tmp_path, rng):
     """Runs it against a model of which the inputs' shapes are given; returns the rates by
     concurrency, and what it printed."""
 
-    def run(model, shapes, *options):
+    def run(model, shapes, *options, url=url):
         data = {name: {"content": rng.uniform(-1, 1, shape).astype("f4").ravel().tolist(),
                        "shape": list(shape)} for name, shape in shapes.items()}
         (tmp_path / "data.json").write_text(json.dumps({"data": [data]}))
@@ -30,10 +35,10 @@ def analyze(url, tmp_path, rng):
         done = subprocess.run(
             [PROGRAMS[0], "-m", model, "-u", address, "-i", "http",
              "--input-data", tmp_path / "data.json", "--measurement-mode", "count_windows",
-             "--measurement-request-count", "30", "--max-trials", "3",
+             "--measurement-request-count", "30", "--max-trials", "20",
              "--stability-percentage", "999", *options],
             capture_output=True, text=True, timeout=240,
-            env={**os.environ, "LD_LIBRARY_PATH": str(ROOT / "nvidia/cuda_runtime/lib")})
+            env={**os.environ, "LD_LIBRARY_PATH": f"{ROOT / 'nvidia/cuda_runtime/lib'}:{ROOT / 'lib'}"})
         assert done.returncode == 0, done.stdout + done.stderr
         return {int(concurrency): float(rate) for concurrency, rate in re.findall(
             r"^Concurrency: (\d+), throughput: ([\d.]+) infer/sec", done.stdout, re.MULTILINE)
@@ -53,6 +58,35 @@ def test_from_one_to_256_at_once(mode, analyze):
     assert min(rates.values()) > 0
     counts = re.findall(r"Successful request count: (\d+)", text)
     assert len(counts) == 2 and all(int(count) > 0 for count in counts), text
+
+
+@pytest.fixture(scope="module")
+def sharing(gemmd):
+    """A daemon with both kinds of shared memory and a matrix, linear.w."""
+    daemon = Daemon(gemmd, "--shm-system", "--shm-cuda")
+    try:
+        daemon.wait_until_listening().wait_until_ready()
+        assert Tensors(daemon.url).put("w", np.ones((16, 8), np.float32)).status_code == 201
+        yield daemon
+        daemon.stop()
+    finally:
+        daemon.close()
+
+
+@pytest.mark.parametrize("kind", ["system", "cuda"])
+@pytest.mark.parametrize("mode", [["--sync"], ["--async"]], ids=["sync", "async"])
+def test_shared_memory(mode, kind, analyze, sharing):
+    """It takes its regions away when it is done."""
+    info = sharing.session.get(f"{sharing.url}/info", timeout=PATIENCE_S).json()
+    if kind == "cuda" and info["devices"][0]["backend"] != "cuda":
+        pytest.skip("there is no GPU")
+    rates, text = analyze("linear.w", {"X": (4, 16)}, *mode, "--shared-memory", kind,
+                          "--output-shared-memory-size", "128", "--concurrency-range", "1:256:255",
+                          url=sharing.url)
+    assert list(rates) == [1, 256]
+    assert min(rates.values()) > 0
+    assert "Unable to unregister" not in text
+    wait_for(sharing, shared_memory_regions=0, shared_memories=0)
 
 
 def test_attention(analyze):

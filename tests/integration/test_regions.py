@@ -18,7 +18,7 @@ from daemon import PATIENCE_S, Daemon
 from matrices import Problem
 from matrices import random_operands as operands_of
 from memory import Connection, maps
-from oip import DATATYPE, MODEL
+from oip import DATATYPE, MODEL, split
 from problem import assert_problem
 from test_leaving import metrics, wait_for
 
@@ -263,28 +263,94 @@ def test_outputs_that_are_wrong(status, says, output, client, daemon, region):
     assert_problem(answer, status, says)
 
 
-def test_lengths_and_lse_go_over_the_wire(client, daemon, region):
-    """What says how far is read is no client's to change while it is."""
-    client.register_system_shared_memory("r", region(4096).key, 4096)
-    shared = {"shared_memory_region": "r"}
-    tensors = [("Q", [1, 1, 4, 8], "FP16", 64), ("K", [1, 1, 4, 8], "FP16", 64),
-               ("V", [1, 1, 4, 8], "FP16", 64), ("LENS_Q", [1], "INT32", 4),
-               ("LENS_KV", [1], "INT32", 4)]
-    inputs = [{"name": name, "shape": shape, "datatype": datatype,
-               "parameters": shared | {"shared_memory_byte_size": size}}
-              for name, shape, datatype, size in tensors]
+ATTENTION_TENSORS = {"Q": ([2, 2, 4, 8], "FP32"), "K": ([2, 2, 5, 8], "FP32"),
+                     "V": ([2, 2, 5, 6], "FP32"), "LENS_Q": ([2], "INT32"),
+                     "LENS_KV": ([2], "INT32"), "O": ([2, 2, 4, 6], "FP32"),
+                     "LSE": ([2, 2, 4], "FP32")}
 
-    def infer(inputs, **more):
-        return daemon.session.post(f"{daemon.url}/v2/models/attention_fp16/infer",
-                                   json={"inputs": inputs} | more, timeout=PATIENCE_S)
 
-    assert_problem(infer(inputs, parameters={"binary_data_output": True}), 422, "LENS_Q' can't be in shared memory")
-    place = shared | {"shared_memory_byte_size": 64, "shared_memory_offset": 1024}
-    answer = infer(inputs[:3], outputs=[{"name": "O", "parameters": place}])
+def place_attention(client, region, rng, lens=((4, 3), (1, 5))):
+    """All tensors of an attention in one region: (the region, the request's part for each)."""
+    arrays = {name: rng.uniform(-1, 1, ATTENTION_TENSORS[name][0]).astype(np.float32)
+              for name in "QKV"}
+    arrays |= {name: np.array(each, np.int32) for name, each in zip(("LENS_Q", "LENS_KV"), lens)}
+    at, parts = 64, {}
+    for name, (shape, _) in ATTENTION_TENSORS.items():
+        size = 4 * int(np.prod(shape))
+        parts[name] = {"shared_memory_region": "all", "shared_memory_byte_size": size,
+                       "shared_memory_offset": at}
+        at += size
+    here = region(at)
+    for name, array in arrays.items():
+        here.put(array, offset=parts[name]["shared_memory_offset"])
+    client.register_system_shared_memory("all", here.key, here.size)
+    return here, arrays, parts
+
+
+@pytest.fixture
+def attend(daemon):
+    """attend(parts of inputs, outputs) -> the answer."""
+    def asker(parts, outputs):
+        inputs = [{"name": name, "shape": shape, "datatype": datatype, "parameters": parts[name]}
+                  for name, (shape, datatype) in ATTENTION_TENSORS.items()
+                  if name not in ("O", "LSE")]
+        return daemon.session.post(f"{daemon.url}/v2/models/attention_fp32/infer",
+                                   json={"inputs": inputs, "outputs": outputs},
+                                   timeout=PATIENCE_S)
+    return asker
+
+
+@pytest.mark.parametrize("placed, sent", [(["O"], []), (["LSE"], []), (["O", "LSE"], []),
+                                          (["LSE"], ["O"]), (["O"], ["LSE"])])
+def test_every_tensor_of_an_attention(placed, sent, client, attend, region, rng):
+    """Each input lies in a region, each output there or in the answer: the bytes are the same."""
+    here, arrays, parts = place_attention(client, region, rng)
+    plain = [http.InferInput(name, *ATTENTION_TENSORS[name]).set_data_from_numpy(array)
+             for name, array in arrays.items()]
+    expected = client.infer("attention_fp32", plain, parameters={"lse": True})
+    answer = attend(parts, [{"name": name, "parameters": parts[name]} for name in placed] +
+                    [{"name": name, "parameters": {"binary_data": True}} for name in sent])
     assert answer.status_code == 200, answer.text
-    answer = infer(inputs[:3], outputs=[{"name": "O", "parameters": place},
-                                        {"name": "LSE", "parameters": {"binary_data": True}}])
-    assert_problem(answer, 422, "alone")
+    for name in placed:
+        got = here.get(ATTENTION_TENSORS[name][0], parts[name]["shared_memory_offset"])
+        assert got.tobytes() == expected.as_numpy(name).tobytes(), name
+    said, data = split(answer)
+    assert [output["name"] for output in said["outputs"]] == placed + sent
+    assert all(output.keys() == {"name", "datatype", "shape"}
+               for output in said["outputs"][:len(placed)])
+    assert data == b"".join(expected.as_numpy(name).tobytes() for name in sent)
+    for name in {"O", "LSE"} - set(placed):
+        got = here.get(ATTENTION_TENSORS[name][0], parts[name]["shared_memory_offset"])
+        assert not got.any(), f"{name} was written where nobody asked for it"
+
+
+@pytest.mark.parametrize("says, changed", [
+    ("overwrite each other", {"LSE": {"shared_memory_offset": "O"}}),
+    ("overwrite an operand", {"LSE": {"shared_memory_offset": "V"}}),
+    ("takes 64 bytes; its shared memory has 60", {"LSE": {"shared_memory_byte_size": 60}}),
+    ("4 bytes, expected 8", {"LENS_Q": {"shared_memory_byte_size": 4}}),
+    ("LENS_KV: 8 bytes from offset", {"LENS_KV": {"shared_memory_offset": 1 << 40}})])
+def test_attentions_that_are_wrong(says, changed, client, attend, region, rng):
+    _, _, parts = place_attention(client, region, rng)
+    for name, members in changed.items():
+        for member, value in members.items():
+            parts[name][member] = parts[value][member] if isinstance(value, str) else value
+    answer = attend(parts, [{"name": name, "parameters": parts[name]} for name in ("O", "LSE")])
+    assert_problem(answer, 400, says)
+
+
+def test_lengths_in_a_region_are_checked(client, attend, region, rng):
+    _, _, parts = place_attention(client, region, rng, lens=((4, 3), (1, 6)))
+    assert_problem(attend(parts, [{"name": "O"}]), 400, "skv", field="lens")
+
+
+def test_one_kind_alone(start):
+    """A client that takes away what it has of both kinds is told no error."""
+    daemon = start("--shm-system")
+    for path, status in (("register", 501), ("unregister", 200)):
+        answer = daemon.session.post(f"{daemon.url}/v2/cudasharedmemory/region/r/{path}",
+                                     timeout=PATIENCE_S)
+        assert answer.status_code == status, answer.text
 
 
 def run_naive(daemon, client, region, meanwhile):

@@ -263,7 +263,7 @@ def test_metadata_and_config(v2, weights):
     weights("v2.meta", np.ones((5, 4), np.float16))
     said = v2("/models/linear.v2.meta").json()
     assert said["versions"] == ["1"]
-    assert said["inputs"][0] == {"name": "X", "datatype": "FP16", "shape": [-1, 5]}
+    assert said["inputs"] == [{"name": "X", "datatype": "FP16", "shape": [-1, 5]}]
     assert said["outputs"] == [{"name": "Y", "datatype": "FP16", "shape": [-1, 4]}]
     for model in [*MODEL.values(), *ATTENTION.values(), "linear.v2.meta"]:
         metadata, config = v2(f"/models/{model}").json(), v2(f"/models/{model}/config").json()
@@ -378,13 +378,16 @@ def test_every_call_wants_the_token(start, tmp_path):
     calls = [("POST", "/models/attention_fp16/infer"), ("POST", "/repository/models/x/unload"),
              ("POST", "/logging"), ("POST", "/models/gemm_fp32/trace/setting"),
              ("GET", "/models/linear.w"), ("GET", "/models/gemm_fp32%2Finfer"),
-             ("POST", "/systemsharedmemory/region/r/register"),
-             ("POST", "/cudasharedmemory/unregister"), ("GET", ""), ("GET", "/"), ("GET", "/models/stats"), ("GET", "/models/gemm_fp32"),
+             ("GET", ""), ("GET", "/"), ("GET", "/models/stats"), ("GET", "/models/gemm_fp32"),
              ("GET", "/models/gemm_fp32/ready"), ("GET", "/models/gemm_fp32/config"),
              ("GET", "/models/gemm_fp32/versions/1/stats"), ("POST", "/models/gemm_fp32/infer"),
              ("POST", "/models/gemm_fp32/versions/1/infer"), ("POST", "/repository/index"),
              ("POST", "/repository/models/x/load"), ("GET", "/logging"), ("GET", "/trace/setting"),
-             ("GET", "/systemsharedmemory/status"), ("GET", "/nope")]
+             ("POST", "/trace/setting"), ("GET", "/nope"),
+             *(("GET" if path.endswith("status") else "POST", f"/{kind}sharedmemory/{path}")
+               for kind in ("system", "cuda") for path in (
+                   "status", "region/r/status", "region/r/register", "region/r/unregister",
+                   "unregister"))]
     for method, path in calls:
         answer = daemon.session.request(method, f"{daemon.url}/v2{path}", timeout=PATIENCE_S)
         assert answer.status_code == 401, path

@@ -1,5 +1,5 @@
 """The protocol's own clients against the daemon: every method that tritonclient's http and http.aio
-have, and what KServe's REST client and perf_analyzer send."""
+have, and byte for byte what KServe's REST client and perf_analyzer send."""
 
 import asyncio
 import json
@@ -189,7 +189,8 @@ def test_aio(address, url):
     asyncio.run(asyncio.wait_for(everything(), PATIENCE_S))
 
 
-# ---- what other clients send, byte for byte: they are too large to install for this ----
+# ---- what other clients send, byte for byte: test_v2_kserve.py and test_perf_analyzer.py have them
+# themselves, where they are installed ----
 
 def test_kserve(address):
     """Its REST client's requests, and that it finds what it reads in the answers."""

@@ -9,6 +9,7 @@ import pytest
 from daemon import PATIENCE_S
 from oip import HEADER, Input, infer
 from test_jobs import eventually
+from test_leaving import leave, wait_for
 from test_metrics import scrape, values
 from wire import Wire, exchange, request
 
@@ -183,6 +184,30 @@ def test_more_json_than_the_limit(start):
     answer = daemon.session.post(f"{daemon.url}/v2/models/gemm_fp32/infer", data=text,
                                  timeout=PATIENCE_S)
     refused(answer, 413, "limit of 1024")
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half"])
+def test_leaving_the_queue_and_the_device(how, start):
+    """What waits goes at once, what runs is counted as left; both give back what they had."""
+    daemon = start("--cpu-threads", "1", "--drain-timeout", "0", "--timeout", "600s")
+    shapes = {"A": (16384, 512), "B": (512, 16384)}  # takes minutes
+    text = json.dumps({"parameters": {"kernel": "naive", "binary_data_output": True}, "inputs": [
+        binary(name, 2 << 23, shape, "BF16") for name, shape in shapes.items()]}).encode()
+    endless = request("POST", "/v2/models/gemm_bf16/infer",
+                      [(HEADER, len(text)), ("Content-Length", len(text) + (2 << 24))],
+                      text + bytes(2 << 24))
+    text = json.dumps({"inputs": [GOOD_A, GOOD_B]}).encode()
+    small = request("POST", "/v2/models/gemm_fp32/infer", [("Content-Length", len(text))], text)
+    with Wire(daemon.address) as running, Wire(daemon.address) as waiting:
+        running.send(endless)
+        wait_for(daemon, requests_running=1)
+        waiting.send(small)
+        wait_for(daemon, requests_waiting=1, queue_requests=2)
+        leave(waiting, how)
+        wait_for(daemon, requests_waiting=0, queue_requests=1, client_gone_total=1)
+        leave(running, how)
+        wait_for(daemon, client_gone_total=2)
+    daemon.stop()
 
 
 def test_nothing_is_kept(start):

@@ -18,7 +18,9 @@ GETS = ["", "/", "/health/live", "/health/ready", "/models/stats", "/models/gemm
         "/models/gemm_fp32/trace/setting", "/systemsharedmemory/status",
         "/cudasharedmemory/status"]
 POSTS = ["/models/gemm_fp32/infer", "/models/gemm_fp32/versions/1/infer", "/repository/index",
-         "/repository/models/gemm_fp32/load", "/repository/models/gemm_fp32/unload"]
+         "/repository/models/gemm_fp32/load", "/repository/models/gemm_fp32/unload",
+         *(f"/{kind}sharedmemory/{path}" for kind in ("system", "cuda")
+           for path in ("region/r/register", "region/r/unregister", "unregister"))]
 BOTH = ["/logging", "/trace/setting", "/models/gemm_fp32/trace/setting"]
 GOOD = [Input("A", np.ones((2, 3), np.float32)), Input("B", np.ones((3, 2), np.float32))]
 
@@ -119,16 +121,17 @@ def test_other_types_than_the_models(datatype, url, session):
     assert "expects FP32" in answer.json()["error"]
 
 
-def test_very_many_chunks(address):
-    """Of one byte each; what they cost is the bytes."""
-    data, headers = body([Input("A", np.ones((100, 100), np.float32)),
-                          Input("B", np.ones((100, 1), np.float32))])
+def test_very_many_chunks(address, instrumented):
+    """A million, of one byte each; what they cost is the bytes."""
+    side = 100 if instrumented else 500
+    data, headers = body([Input("A", np.ones((side, side), np.float32)),
+                          Input("B", np.ones((side, 1), np.float32))])
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in data) + b"0\r\n\r\n"
     answer = exchange(address, request("POST", "/v2/models/gemm_fp32/infer",
                                        [("Transfer-Encoding", "chunked"), *headers.items()],
                                        chunks))
     assert answer.status == 200
-    assert json.loads(answer.body)["outputs"][0]["data"] == [100] * 100
+    assert json.loads(answer.body)["outputs"][0]["data"] == [side] * side
 
 
 def test_a_daemon_that_leaves(start):

@@ -262,7 +262,8 @@ END_TEST
 static uint64_t workspace_on_gpu(uint32_t compute_capability, const char *name,
                                  struct gemm_problem problem, bool apart)
 {
-    const struct gemm_device gpu = {GEMM_BACKEND_CUDA, compute_capability};
+    const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA,
+                                    .compute_capability = compute_capability};
     const struct gemm_kernel *kernel = NULL;
     struct fault fault;
     uint64_t bytes = 0;
@@ -313,7 +314,8 @@ START_TEST(what_stays_is_laid_out_only_where_all_that_serve_it_gain)
 {
     if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
         return;
-    const struct gemm_device hopper = {GEMM_BACKEND_CUDA, 90}, ampere = {GEMM_BACKEND_CUDA, 80};
+    const struct gemm_device hopper = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
+                             ampere = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 80};
     for (uint64_t width = 1; width < 1100; width += 13) {
         ck_assert_uint_eq(gemm_leading(&hopper, GEMMD_BF16, width, true) * 2 % 16, 0);
         ck_assert_uint_eq(gemm_leading(&hopper, GEMMD_I8, width, true) % 16, 0);

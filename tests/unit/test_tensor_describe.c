@@ -11,7 +11,7 @@
 
 enum { UNITS = 16 };
 
-static const struct gemm_device cpu = {GEMM_BACKEND_CPU, 0};
+static const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
 static unsigned char *memory;
 static struct tensor_store *store;
 

@@ -11,39 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "tests/bench/load/answer.h"
-#include "tests/bench/load/target.h"
+#include "tests/bench/load/exchange.h"
 
 enum { SAMPLES_MAX = 4 << 20 };
 static const uint64_t WARM_NS = 200000000;
-
-static bool send_request(const struct target *target, int fd)
-{
-    struct iovec parts[2];
-    struct msghdr message = {.msg_iov = parts};
-    size_t sent = 0;
-    while ((message.msg_iovlen = (size_t)target_rest(target, sent, parts)) > 0) {
-        ssize_t more = sendmsg(fd, &message, MSG_NOSIGNAL);
-        if (more < 0)
-            return false;
-        sent += (size_t)more;
-    }
-    return true;
-}
-
-static bool take_answer(struct answer *answer, int fd)
-{
-    static char bytes[1 << 17];
-    enum answer_progress progress = ANSWER_MORE;
-    answer_reset(answer);
-    while (progress == ANSWER_MORE) {
-        ssize_t more = recv(fd, bytes, sizeof bytes, 0);
-        progress = more > 0 ? answer_take(answer, bytes, (size_t)more, NULL) : ANSWER_BROKEN;
-    }
-    return progress == ANSWER_WHOLE && answer->status == 200;
-}
 
 static int by_value(const void *one, const void *other)
 {
@@ -80,7 +52,7 @@ int main(int argc, char *argv[])
     const uint64_t begin_ns = target_now_ns(),
                    end_ns = begin_ns + WARM_NS + (uint64_t)(strtod(argv[4], NULL) * 1e9);
     for (uint64_t before_ns = begin_ns; before_ns < end_ns && count < SAMPLES_MAX;) {
-        if (!send_request(&target, fd) || !take_answer(&answer, fd)) {
+        if (!exchange(&target, fd, &answer, NULL, 0)) {
             fprintf(stderr, "%s: no answer of 200: %.60s\n", argv[0], answer.head);
             return EXIT_FAILURE;
         }
