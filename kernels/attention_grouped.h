@@ -12,8 +12,8 @@
  *   - Attentions may share a launch if attention_same_group says so, whose answer is hardly ever no
  *     where attention_group_key is the same, up to ATTENTION_GROUP_MAX of them and as much work as
  *     the kernel says (attention_group_units, attention_kernel.group_units).
- *   - kernel->run_group enqueues (CUDA) or makes (CPU) the launch, or a few where the list is longer
- *     than a launch's parameters.
+ *   - kernel->run_group enqueues (CUDA) or makes (CPU) the launch, or a few where the list is
+ * longer than a launch's parameters.
  *
  * Pure functions, any thread. Pointers of the problems are not looked at.
  */
