@@ -37,6 +37,8 @@ template <typename Element_, int WIDTH_> struct config {
     static constexpr int TILE_M = WARPS * BLOCKS_16 * 16, TILE_N = WIDTH <= 128 ? 64 : 32;
     static constexpr uint32_t Q_BYTES = TILE_M * WIDTH * 2, K_BYTES = TILE_N * WIDTH * 2;
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * K_BYTES;
+    /* At 128 all registers are in use, and none is left for which problem it is. */
+    static constexpr bool GROUPS = WIDTH != 128;
 };
 
 /* What a warp knows of 16 rows. */
@@ -251,17 +253,24 @@ template <class C>
 static enum gemmd_error run_group(cudaStream_t stream, const struct attention_member members[],
                                   uint32_t count)
 {
-    return attention_group::launch_all<arguments>(
-        members, count,
-        [](const struct attention_member &m) {
-            return (m.problem->sq + C::TILE_M - 1) / C::TILE_M * m.problem->batch *
-                   m.problem->heads;
-        },
-        [](const struct attention_member &m) { return arguments_of<C>(*m.problem); },
-        [=](const attention_group::list<arguments> &group) {
-            return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.parts),
-                                      dim3(C::THREADS), C::SHARED_BYTES, stream, group);
-        });
+    if constexpr (!C::GROUPS) {
+        enum gemmd_error code = GEMMD_OK;
+        for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+            code = run<C>(stream, *members[i].problem);
+        return code;
+    } else {
+        return attention_group::launch_all<arguments>(
+            members, count,
+            [](const struct attention_member &m) {
+                return (m.problem->sq + C::TILE_M - 1) / C::TILE_M * m.problem->batch *
+                       m.problem->heads;
+            },
+            [](const struct attention_member &m) { return arguments_of<C>(*m.problem); },
+            [=](const attention_group::list<arguments> &group) {
+                return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.parts),
+                                          dim3(C::THREADS), C::SHARED_BYTES, stream, group);
+            });
+    }
 }
 
 template <typename Element>
@@ -286,12 +295,14 @@ static enum gemmd_error run_group_width(cudaStream_t stream,
 
 template <class C> static cudaError_t prepare()
 {
-    const void *const kernels[] = {(const void *)flash_mma_kernel<C>,
-                                   (const void *)flash_mma_group_kernel<C>};
-    cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
-        error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)C::SHARED_BYTES);
+    cudaError_t error =
+        cudaFuncSetAttribute((const void *)flash_mma_kernel<C>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)C::SHARED_BYTES);
+    if constexpr (C::GROUPS)
+        if (error == cudaSuccess)
+            error = cudaFuncSetAttribute((const void *)flash_mma_group_kernel<C>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)C::SHARED_BYTES);
     return error;
 }
 
