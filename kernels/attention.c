@@ -72,11 +72,22 @@ bool attention_problem_offered(const struct attention_problem *p)
            size_mul(rows, p->sq, &rows);
 }
 
+static bool is_left_out(const struct attention_kernel *kernel, const struct gemm_device *device)
+{
+    const struct attention_kernel *const *kernels = attention_kernels(device->backend);
+    uint32_t left = device->without_attention;
+    for (; left != 0 && *kernels != NULL; left >>= 1, kernels++)
+        if ((left & 1) != 0 && *kernels == kernel)
+            return true;
+    return false;
+}
+
 bool attention_kernel_runs_on(const struct attention_kernel *kernel,
                               const struct gemm_device *device)
 {
-    return kernel->compute_capability == 0 ||
-           kernel->compute_capability == device->compute_capability;
+    return (kernel->compute_capability == 0 ||
+            kernel->compute_capability == device->compute_capability) &&
+           !is_left_out(kernel, device);
 }
 
 /* Appends a word to a list: "a, b". */

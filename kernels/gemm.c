@@ -63,10 +63,20 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
     return entry_of(backend)->kernels;
 }
 
+static bool is_left_out(const struct gemm_kernel *kernel, const struct gemm_device *device)
+{
+    const struct gemm_kernel *const *kernels = gemm_kernels(device->backend);
+    for (uint32_t left = device->without_gemm; left != 0 && *kernels != NULL; left >>= 1, kernels++)
+        if ((left & 1) != 0 && *kernels == kernel)
+            return true;
+    return false;
+}
+
 bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device)
 {
-    return kernel->compute_capability == 0 ||
-           kernel->compute_capability == device->compute_capability;
+    return (kernel->compute_capability == 0 ||
+            kernel->compute_capability == device->compute_capability) &&
+           !is_left_out(kernel, device);
 }
 
 /* The names of the device's kernels that take `problem`, or of all if it is NULL. */

@@ -31,6 +31,8 @@ enum gemm_backend { GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA };
 struct gemm_device {
     enum gemm_backend backend;
     uint32_t compute_capability; /* CUDA: 90 for 9.0; CPU: 0 */
+    /* Kernels that it does without: bit i is number i of gemm_kernels, of attention_kernels. */
+    uint32_t without_gemm, without_attention;
 };
 
 struct gemm_problem {
@@ -90,6 +92,7 @@ bool gemm_is_small(const struct gemm_problem *problem);
 /* The kernels of a backend, NULL-terminated; empty for a backend that is not built in. */
 const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
 
+/* Whether the device has it and does not do without it. */
 bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device);
 
 /* The kernel for a problem: `name` is "auto" or a kernel's name. "auto" is the first that takes the

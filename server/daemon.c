@@ -46,6 +46,15 @@ static enum gemmd_error choose_backend(const struct config *config, enum gemm_ba
     return GEMMD_OK;
 }
 
+static void log_left_out(const struct daemon *daemon)
+{
+    const struct device_left_out *list;
+    const uint32_t count = device_left_out(daemon->device, &list);
+    for (uint32_t i = 0; i < count; i++)
+        log_event(daemon->log, CONFIG_LOG_ERROR, "the %skernel %s is not served: %s",
+                  list[i].attends ? "attention " : "", list[i].kernel, list[i].reason);
+}
+
 static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
@@ -60,10 +69,12 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         .cpu_threads = config->cpu_threads,
         .memory_bytes = config->device_bytes,
         .tensor_bytes = config->tensor_bytes,
+        .without_kernels = config->without_kernels,
     };
     code = device_open(&options, &daemon->device, fault);
     if (code != GEMMD_OK)
         return code;
+    log_left_out(daemon);
     daemon->pinned_bytes = config->pinned_bytes;
     daemon->pinned = device_host_alloc(backend, daemon->pinned_bytes, fault);
     if (daemon->pinned == NULL)
@@ -269,6 +280,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
     struct queue_state queue = queue_state(daemon->queue);
     struct places *places = queue_places(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
+    const struct device_left_out *left_out;
     enum daemon_stage stage = atomic_load(&daemon->stage);
     struct tensor_store_state tensors = tensor_store_state(daemon->tensors);
     struct jobs_counts jobs = jobs_counts(daemon->jobs);
@@ -287,6 +299,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .tenant_capacity_bytes = daemon->config.tenant_bytes,
         .pinned_used_bytes = pool_used_bytes(daemon->pool),
         .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
+        .kernels_left_out = device_left_out(daemon->device, &left_out),
         .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
         .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
         .jobs = {[METRICS_JOB_RECEIVING] = jobs.states[JOB_RECEIVING],

@@ -17,7 +17,7 @@ _gemmd() {
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
-        --tensor-bytes | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | \
+        --tensor-bytes | --without-kernels | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | \
         --queue-requests | --queue-bytes | --tenant-requests | --tenant-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
         --min-body-rate | --job-ttl | --max-wait | --drain-delay | --drain-timeout)
@@ -28,7 +28,7 @@ _gemmd() {
             --listen --io-threads --max-connections --max-connections-per-address
             --connection-buffer --bulk-connections --bulk-buffer --compress-answers
             --no-compress-answers --token-file --backend --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
-            --device-bytes --tensor-bytes --shm-memfd --no-shm-memfd --shm-system
+            --device-bytes --tensor-bytes --without-kernels --shm-memfd --no-shm-memfd --shm-system
             --no-shm-system --shm-cuda --no-shm-cuda --shm-bytes --shm-regions --max-body --max-result --max-json
             --max-inflation --queue-requests --queue-bytes --tenant-requests --tenant-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout

@@ -53,6 +53,7 @@ struct config {
     uint64_t pinned_bytes;
     uint64_t device_bytes;       /* 0: half of the device's free memory */
     uint64_t tensor_bytes;       /* device memory for resident tensors; 0: none */
+    char *without_kernels;       /* names of kernels to leave out, "a,b"; NULL: none */
     bool shm_memfd;              /* memory of clients that comes over Unix sockets is used */
     bool shm_system;             /* ... POSIX shared memory that they name */
     bool shm_cuda;               /* ... memory of the GPU's that they have handles of */

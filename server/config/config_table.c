@@ -93,6 +93,10 @@ const struct config_option config_options[] = {
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
      .help = "More device memory, taken at start, for tensors that stay; 0: none can."},
+    {SETTING("without-kernels", CONFIG_KIND_TEXT, CONFIG_GROUP_COMPUTING), FIELD(without_kernels),
+     .placeholder = "NAME,...",
+     .help = "Kernels to leave out, by the names of /info; others take their place. The daemon "
+             "leaves out by itself what fails its self-test."},
     {SETTING("shm-memfd", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_memfd),
      .standard = "true",
      .help = "Compute on memory that a client sends over its Unix socket, as a sealed memfd."},

@@ -27,7 +27,9 @@ enum gemmd_error device_open(const struct device_options *options, struct device
                                 ? device_cuda_open(options, &opened, fault)
                                 : device_cpu_open(options, &opened, fault);
     if (code == GEMMD_OK)
-        code = self_test(opened, fault);
+        code = self_test(opened, options->without_kernels, fault);
+    if (code == GEMMD_OK && opened->ops->warm != NULL)
+        code = opened->ops->warm(opened, fault);
     if (code != GEMMD_OK) {
         device_close(opened);
         return code;
@@ -75,9 +77,20 @@ const struct device_info *device_info(const struct device *device)
     return &device->info;
 }
 
+uint32_t device_left_out(const struct device *device, const struct device_left_out **list)
+{
+    *list = device->left_out;
+    return device->left_out_count;
+}
+
 struct gemm_device device_gemm(const struct device *device)
 {
-    return (struct gemm_device){device->info.backend, device->info.compute_capability};
+    return (struct gemm_device){
+        .backend = device->info.backend,
+        .compute_capability = device->info.compute_capability,
+        .without_gemm = device->without_gemm,
+        .without_attention = device->without_attention,
+    };
 }
 
 struct arena *device_arena(struct device *device)

@@ -32,6 +32,7 @@ enum {
     DEVICE_STREAMS_MAX = 64,
     DEVICE_GROUPS = 2,       /* shared launches in flight: one runs while the next is made */
     DEVICE_GROUP_MAX = 1024, /* works of a shared launch */
+    DEVICE_KERNELS_MAX = 32, /* of a backend, for products and attentions together */
 };
 
 struct device_options {
@@ -43,6 +44,14 @@ struct device_options {
     uint64_t memory_bytes; /* device memory to take at start; 0: half of what is free (CUDA), a
                               quarter of the host's memory, in use only once needed (CPU) */
     uint64_t tensor_bytes; /* more memory, for operands that stay; 0: none */
+    const char *without_kernels; /* names to leave out, "a,b"; NULL: none */
+};
+
+/* A kernel that is not served. */
+struct device_left_out {
+    const char *kernel;
+    bool attends; /* of attentions, not of products */
+    char reason[224];
 };
 
 struct device_info {
@@ -61,14 +70,17 @@ enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct
 
 /* Opens a device: takes its memory, creates streams and library handles, and runs products with
  * known answers through every kernel, type and transposition (so that all code is loaded, and the
- * first request is as fast as the thousandth). A wrong answer is GEMMD_ERR_DEVICE_LOST. `*device`
- * is left alone on failure. */
+ * first request is as fast as the thousandth). A kernel that gives a wrong answer or fails is left
+ * out (device_left_out); where no other takes its place, and where the device is lost by it, that
+ * is GEMMD_ERR_DEVICE_LOST. `*device` is left alone on failure. */
 enum gemmd_error device_open(const struct device_options *options, struct device **device,
                              struct fault *fault);
 /* Nothing may be in flight, and all of device_arena freed. NULL is allowed. */
 void device_close(struct device *device);
 
 const struct device_info *device_info(const struct device *device);
+/* The kernels that this device does without, and why; the device's own, settled by device_open. */
+uint32_t device_left_out(const struct device *device, const struct device_left_out **list);
 /* What gemm_select asks of it. */
 struct gemm_device device_gemm(const struct device *device);
 /* The device's own memory, from which work reserves device_work_bytes. */

@@ -457,15 +457,15 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
                                     .b = cuda->memory,
                                     .c = cuda->memory + SIDE * ROW_BYTES}};
     gemm_problem_contiguous(&work.problem);
-    enum gemmd_error code = gemm_select(&device, "naive", &work.problem, &work.kernel, fault);
-    if (code != GEMMD_OK || arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
-        return code;
+    if (gemm_select(&device, "naive", &work.problem, &work.kernel, NULL) != GEMMD_OK ||
+        arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
+        return GEMMD_OK;
     work.stack_rows = device_stack_rows(&work.problem, work.kernel,
                                         (struct device_span){cuda->memory, SIDE * ROW_BYTES},
                                         cuda->base.stack_bytes);
     if (work.stack_rows == 0)
         return GEMMD_OK;
-    code = device_stack_run(slot->context, &work, slot->stack);
+    const enum gemmd_error code = device_stack_run(slot->context, &work, slot->stack);
     if (code == GEMMD_OK && cudaStreamSynchronize(slot->stream) == cudaSuccess)
         return GEMMD_OK;
     return fault_set(fault, code != GEMMD_OK ? code : GEMMD_ERR_DEVICE_LOST, NULL,
@@ -486,8 +486,9 @@ static enum gemmd_error warm_attention(struct cuda_device *cuda, struct fault *f
 
 /* A kernel's code is loaded when it is first launched, and libraries have many: the first request
  * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
-static enum gemmd_error warm(struct cuda_device *cuda, struct fault *fault)
+static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
 {
+    struct cuda_device *cuda = (struct cuda_device *)device;
     enum gemmd_error code = GEMMD_OK;
     for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
         for (int out = 0; out < GEMMD_DTYPE_COUNT && code == GEMMD_OK; out++)
@@ -544,6 +545,7 @@ static const struct device_ops cuda_ops = {
     .plan_copies = cuda_plan_copies,
     .copy_in = cuda_copy_in,
     .copied_in = cuda_copied_in,
+    .warm = cuda_warm,
 };
 
 static enum gemmd_error open_slot(struct slot *slot, int priority, struct fault *fault)
@@ -701,8 +703,6 @@ enum gemmd_error device_cuda_open(const struct device_options *options, struct d
         code = open_tensor_memory(cuda, options->tensor_bytes, fault);
     if (code == GEMMD_OK)
         code = open_memory(cuda, options->memory_bytes, fault);
-    if (code == GEMMD_OK)
-        code = warm(cuda, fault);
     if (code != GEMMD_OK) {
         cuda_close(&cuda->base);
         return code;

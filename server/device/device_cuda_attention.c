@@ -202,6 +202,10 @@ static struct cuda_failure warm_one(const struct cuda_steps *steps,
         !attention_parts_place(&p, kernel, nowhere, &parts) || parts.total_bytes > bytes)
         return (struct cuda_failure){.call = NULL};
     p = attention_parts_problem(&parts, &p, range);
+    /* What lies there may be NaN, of which every row would be computed the slow way. */
+    const cudaError_t error = cudaMemsetAsync(range, 0, parts.total_bytes, steps->stream);
+    if (error != cudaSuccess)
+        return (struct cuda_failure){"cudaMemsetAsync", cuda_error_code((int)error), error};
     const struct attention_member member = {&p, workspace_of(&parts, range)};
     enum gemmd_error code = kernel->run(steps->context, &p, member.workspace);
     if (code == GEMMD_OK && attention_can_group(kernel, &p))

@@ -49,6 +49,10 @@ struct device_ops {
                                 const struct copy_in_piece *piece);
     /* Whether all that was started on `lane` has ended. */
     bool (*copied_in)(struct device *device, uint32_t lane);
+
+    /* Loads what the first requests would wait for otherwise, with the kernels that the self-test
+     * has left. NULL: nothing to do. */
+    enum gemmd_error (*warm)(struct device *device, struct fault *fault);
 };
 
 enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_GROUPS + 1 };
@@ -69,6 +73,10 @@ struct device {
     uint32_t busy, busy_groups;             /* slots; the probe's is among `busy` */
     atomic_uint in_flight;                  /* works, without the probe */
     bool lanes[DEVICE_LANES];               /* in use (device_copy.h) */
+
+    uint32_t without_gemm, without_attention; /* struct gemm_device */
+    struct device_left_out left_out[DEVICE_KERNELS_MAX];
+    uint32_t left_out_count;
 
     char reason[256]; /* written once, before `lost` is set */
     atomic_bool lost;

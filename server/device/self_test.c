@@ -1,6 +1,10 @@
 #include "server/device/self_test.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "proto/dtype.h"
@@ -123,26 +127,178 @@ static enum gemmd_error run_attentions(struct device *device, const struct atten
     return code;
 }
 
-enum gemmd_error self_test(struct device *device, struct fault *fault)
+/* --- what is left out, and whether enough is left --- */
+
+__attribute__((format(printf, 4, 5))) static void leave_out(struct device *device, uint32_t number,
+                                                            bool attends, const char *format, ...)
+{
+    const enum gemm_backend backend = device->info.backend;
+    struct device_left_out *left = &device->left_out[device->left_out_count++];
+    assert(number < 32 && device->left_out_count <= DEVICE_KERNELS_MAX);
+    left->kernel =
+        attends ? attention_kernels(backend)[number]->name : gemm_kernels(backend)[number]->name;
+    left->attends = attends;
+    *(attends ? &device->without_attention : &device->without_gemm) |= UINT32_C(1) << number;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(left->reason, sizeof left->reason, format, arguments);
+    va_end(arguments);
+}
+
+static bool is_named(const char *kernel, const char *name, size_t length)
+{
+    return strlen(kernel) == length && memcmp(kernel, name, length) == 0;
+}
+
+/* Leaves out the product's and the attention's kernel of that name; their number. */
+static uint32_t leave_out_one(struct device *device, const char *name, size_t length)
+{
+    static const char reason[] = "--without-kernels names it";
+    const struct gemm_device target = device_gemm(device);
+    const struct gemm_kernel *const *kernels = gemm_kernels(target.backend);
+    const struct attention_kernel *const *attention = attention_kernels(target.backend);
+    const uint32_t before = device->left_out_count;
+    for (uint32_t i = 0; kernels[i] != NULL; i++)
+        if (gemm_kernel_runs_on(kernels[i], &target) && is_named(kernels[i]->name, name, length))
+            leave_out(device, i, false, "%s", reason);
+    for (uint32_t i = 0; attention[i] != NULL; i++)
+        if (attention_kernel_runs_on(attention[i], &target) &&
+            is_named(attention[i]->name, name, length))
+            leave_out(device, i, true, "%s", reason);
+    return device->left_out_count - before;
+}
+
+/* Those that the configuration names. */
+static enum gemmd_error leave_out_named(struct device *device, const char *names,
+                                        struct fault *fault)
+{
+    const char *name = names[0] != '\0' ? names : NULL, *end;
+    for (; name != NULL; name = *end == ',' ? end + 1 : NULL) {
+        end = name + strcspn(name, ",");
+        if (leave_out_one(device, name, (size_t)(end - name)) == 0)
+            return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "without-kernels",
+                             "--without-kernels: this device has no kernel '%.*s'",
+                             (int)(end - name < 64 ? end - name : 64), name);
+    }
+    return GEMMD_OK;
+}
+
+/* Whether what failed can be left out: nothing else is wrong than this one kernel. If not, the
+ * fault says what would. */
+static bool is_of_kernel(const struct device *device, enum gemmd_error code, const char *kernel,
+                         struct fault *fault)
+{
+    if (code == GEMMD_ERR_OUT_OF_MEMORY)
+        return false;
+    if (!device_lost(device))
+        return true;
+    const struct fault lost = *fault;
+    fault_set(fault, code, "without-kernels", "%.400s; --without-kernels %s does without it",
+              lost.detail, kernel);
+    return false;
+}
+
+static enum gemmd_error test_gemm(struct device *device, void *memory, struct fault *fault)
+{
+    const struct gemm_device target = device_gemm(device);
+    const struct gemm_kernel *const *kernels = gemm_kernels(target.backend);
+    for (uint32_t i = 0; kernels[i] != NULL; i++) {
+        if (!gemm_kernel_runs_on(kernels[i], &target))
+            continue;
+        const enum gemmd_error code = run_kernel(device, kernels[i], memory, fault);
+        if (code == GEMMD_OK)
+            continue;
+        if (!is_of_kernel(device, code, kernels[i]->name, fault))
+            return code;
+        leave_out(device, i, false, "%s", fault->detail);
+    }
+    return GEMMD_OK;
+}
+
+static enum gemmd_error test_attention(struct device *device, void *memory, struct fault *fault)
+{
+    const struct gemm_device target = device_gemm(device);
+    const struct attention_kernel *const *kernels = attention_kernels(target.backend);
+    for (uint32_t i = 0; kernels[i] != NULL; i++) {
+        if (!attention_kernel_runs_on(kernels[i], &target))
+            continue;
+        const enum gemmd_error code = run_attentions(device, kernels[i], memory, fault);
+        if (code == GEMMD_OK)
+            continue;
+        if (!is_of_kernel(device, code, kernels[i]->name, fault))
+            return code;
+        leave_out(device, i, true, "%s", fault->detail);
+    }
+    return GEMMD_OK;
+}
+
+/* Whether nothing is left for a problem that there was a kernel for. */
+static bool lacks_gemm(const struct device *device, const struct gemm_problem *problem)
+{
+    const struct gemm_device now = device_gemm(device);
+    struct gemm_device whole = now;
+    const struct gemm_kernel *kernel;
+    whole.without_gemm = 0;
+    return gemm_select(&whole, "auto", problem, &kernel, NULL) == GEMMD_OK &&
+           gemm_select(&now, "auto", problem, &kernel, NULL) != GEMMD_OK;
+}
+
+static bool lacks_attention(const struct device *device, const struct attention_problem *problem)
+{
+    const struct gemm_device now = device_gemm(device);
+    struct gemm_device whole = now;
+    const struct attention_kernel *kernel;
+    whole.without_attention = 0;
+    return attention_select(&whole, "auto", problem, &kernel, NULL) == GEMMD_OK &&
+           attention_select(&now, "auto", problem, &kernel, NULL) != GEMMD_OK;
+}
+
+/* What is offered has to be served by some kernel yet. */
+static enum gemmd_error check_rest(const struct device *device, void *memory, struct fault *fault)
+{
+    for (int i = 0; device->without_gemm != 0 && i < 4 * GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT;
+         i++) {
+        const enum gemmd_dtype dtype = (enum gemmd_dtype)(i / 4 / GEMMD_DTYPE_COUNT);
+        const enum gemmd_dtype out = (enum gemmd_dtype)(i / 4 % GEMMD_DTYPE_COUNT);
+        struct gemm_problem problem;
+        if (!dtype_offers_out(dtype, out))
+            continue;
+        known_answer_init(&problem, dtype, out, i & 1, i & 2, memory);
+        if (lacks_gemm(device, &problem))
+            return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
+                             "no kernel is left for products of %s to %s: %s", dtype_name(dtype),
+                             dtype_name(out), device->left_out[0].reason);
+    }
+    for (int i = 0; device->without_attention != 0 && i < 2 * GEMMD_DTYPE_COUNT; i++) {
+        struct attention_problem problem;
+        known_attention_init(&problem, (enum gemmd_dtype)(i / 2), i % 2, memory);
+        if (lacks_attention(device, &problem))
+            return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
+                             "no kernel is left for attention in %s: %s", dtype_name(problem.dtype),
+                             device->left_out[device->left_out_count - 1].reason);
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error self_test(struct device *device, const char *without, struct fault *fault)
 {
     enum {
         BYTES = (int)KNOWN_ANSWER_BYTES > (int)KNOWN_ATTENTION_BYTES ? KNOWN_ANSWER_BYTES
                                                                      : KNOWN_ATTENTION_BYTES
     };
-    const struct gemm_device target = device_gemm(device);
-    const enum gemm_backend backend = target.backend;
+    const enum gemm_backend backend = device->info.backend;
+    struct fault ignored = {.detail = ""};
+    fault = fault != NULL ? fault : &ignored; /* what it says is kept */
     void *memory = device_host_alloc(backend, BYTES, fault);
     if (memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    enum gemmd_error code = GEMMD_OK;
-    const struct gemm_kernel *const *kernels = gemm_kernels(backend);
-    for (uint32_t i = 0; code == GEMMD_OK && kernels[i] != NULL; i++)
-        if (gemm_kernel_runs_on(kernels[i], &target))
-            code = run_kernel(device, kernels[i], memory, fault);
-    const struct attention_kernel *const *attention = attention_kernels(backend);
-    for (uint32_t i = 0; code == GEMMD_OK && attention[i] != NULL; i++)
-        if (attention_kernel_runs_on(attention[i], &target))
-            code = run_attentions(device, attention[i], memory, fault);
+    enum gemmd_error code = without != NULL ? leave_out_named(device, without, fault) : GEMMD_OK;
+    if (code == GEMMD_OK)
+        code = test_gemm(device, memory, fault);
+    if (code == GEMMD_OK)
+        code = test_attention(device, memory, fault);
+    if (code == GEMMD_OK)
+        code = check_rest(device, memory, fault);
     device_host_free(backend, memory, BYTES);
     return code;
 }

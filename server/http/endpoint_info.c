@@ -100,6 +100,19 @@ static json_t *kernels_json(struct gemm_device device)
     return kernels;
 }
 
+/* The kernels that there are and that are not served. */
+static json_t *left_out_json(const struct device *device)
+{
+    json_t *left_out = json_array();
+    const struct device_left_out *list;
+    const uint32_t count = device_left_out(device, &list);
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "name", list[i].kernel, "op",
+                                                  list[i].attends ? "attention" : "gemm", "reason",
+                                                  list[i].reason));
+    return left_out;
+}
+
 static json_t *device_json(const struct device_info *info, struct device *device)
 {
     struct arena *arena = device_arena(device);
@@ -118,12 +131,13 @@ static void info_begin(struct request *request)
     struct daemon *daemon = request->daemon;
     const struct device_info *info = device_info(daemon->device);
     json_t *root = json_pack(
-        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:[o], s:o, s:s, s:o}", "name", "gemmd", "version",
+        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:[o], s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
         GEMMD_VERSION, "build", "revision", GEMMD_REVISION, "library",
         gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
         (double)(clock_now_ns() - daemon->started_ns) * 1e-9, "devices",
         device_json(info, daemon->device), "kernels", kernels_json(device_gemm(daemon->device)),
-        "select_version", gemm_select_version(), "limits", config_limits_to_json(&daemon->config));
+        "kernels_left_out", left_out_json(daemon->device), "select_version", gemm_select_version(),
+        "limits", config_limits_to_json(&daemon->config));
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     if (text == NULL)

@@ -64,7 +64,7 @@ struct metrics_gauges {
     struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last: all others */
     uint32_t tenant_count;                                  /* 0 without a token file */
     uint64_t pinned_used_bytes, pinned_capacity_bytes;
-    uint64_t device_used_bytes, device_capacity_bytes;
+    uint64_t device_used_bytes, device_capacity_bytes, kernels_left_out;
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
     uint64_t jobs_created, jobs_cancelled, jobs_expired; /* so far */
     uint64_t log_dropped_lines;

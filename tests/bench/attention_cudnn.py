@@ -26,38 +26,53 @@ L2_BYTES = 50 << 20
 LIBRARIES = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}
 
 
+class Table:
+    """Lines that are printed, and in a file as soon as they are known."""
+
+    def __init__(self, path):
+        self.path = path
+        if path:
+            open(path, "w", encoding="utf-8").close()
+
+    def append(self, line):
+        print(line, flush=True)
+        if self.path:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
 class Own:
     """Our kernels, through attention_library.c."""
 
     def __init__(self, path, stream):
-        self.kernels = ctypes.CDLL(path)
-        self.kernels.gemmd_bench_attention_open.restype = ctypes.c_void_p
-        self.kernels.gemmd_bench_attention_open.argtypes = [ctypes.c_void_p]
-        self.kernels.gemmd_bench_attention.argtypes = [
+        self.library = ctypes.CDLL(path)
+        self.library.gemmd_bench_attention_open.restype = ctypes.c_void_p
+        self.library.gemmd_bench_attention_open.argtypes = [ctypes.c_void_p]
+        self.library.gemmd_bench_attention.argtypes = [
             ctypes.c_void_p,
             ctypes.c_char_p,
             ctypes.c_int,
             ctypes.c_int,
         ] + [ctypes.c_void_p] * 4
-        self.handle = self.kernels.gemmd_bench_attention_open(stream.cuda_stream)
+        self.handle = self.library.gemmd_bench_attention_open(stream.cuda_stream)
         if not self.handle:
             sys.exit("attention_cudnn.py: no memory or no GPU for our kernels")
 
     def cells(self):
         name, shape = ctypes.create_string_buffer(48), (ctypes.c_uint64 * 7)()
-        for index in range(self.kernels.gemmd_bench_attention_cells()):
-            self.kernels.gemmd_bench_attention_cell(index, name, shape)
+        for index in range(self.library.gemmd_bench_attention_cells()):
+            self.library.gemmd_bench_attention_cell(index, name, shape)
             yield index, name.value.decode(), list(shape)
 
     def kernels(self, bf16, index):
         """Names; the first is the one that is chosen."""
         names, name = [], ctypes.create_string_buffer(64)
-        while self.kernels.gemmd_bench_attention_kernel(bf16, index, len(names), name) == 0:
+        while self.library.gemmd_bench_attention_kernel(bf16, index, len(names), name) == 0:
             names.append(name.value.decode())
         return names
 
     def enqueue(self, kernel, bf16, index, q, k, v, o):
-        code = self.kernels.gemmd_bench_attention(
+        code = self.library.gemmd_bench_attention(
             self.handle,
             kernel.encode(),
             bf16,
@@ -183,22 +198,26 @@ def measure(own, index, shape, bf16, every, stream):
     return {p.name: p.median() for p in participants}, names[0], difference
 
 
+def output_of(*command):
+    """What a program that may not be there prints."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return run.stdout.strip() or "unknown"
+
+
 def heading(out, dtype):
-    head = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
-    )
-    smi = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
+    head = output_of("git", "rev-parse", "--short=12", "HEAD")
+    smi = output_of(
+        "nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"
     )
     now = datetime.datetime.now(datetime.timezone.utc)
     out.append(
         f"## Attention next to cuDNN, {dtype}, {now:%Y-%m-%d %H:%M} UTC\n\n"
-        f"{torch.cuda.get_device_name()}; gemmd {head.stdout.strip() or 'unknown'}; PyTorch "
+        f"{torch.cuda.get_device_name()}; gemmd {head}; PyTorch "
         f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}; driver, clock and watts: "
-        f"{smi.stdout.strip()}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
+        f"{smi}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
         "leaves, GB/s of K and V for decode.\n\n"
         "| cell | chosen | own | best own | cuDNN | FA2 | own / cuDNN | best / cuDNN | largest "
         "difference |\n|---|---|---|---|---|---|---|---|---|"
@@ -224,13 +243,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=270)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    end, out, stream = time.monotonic() + arguments.seconds, [], torch.cuda.Stream()
+    end, out, stream = time.monotonic() + arguments.seconds, Table(arguments.out), torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         own = Own(arguments.library, stream)
         warm_up(stream)
         for dtype in arguments.dtype.split(","):
             heading(out, dtype)
-            print(out[-1], flush=True)
             ratios = []
             for index, name, shape in own.cells():
                 if arguments.cells not in name or time.monotonic() > end:
@@ -252,7 +270,6 @@ def main():
                     f"{ratio:.3f} | {theirs['cuDNN'] / ours.get(best, math.nan):.3f} | "
                     f"{difference:.1e} |"
                 )
-                print(out[-1], flush=True)
                 for kernel, ms in ours.items():
                     print(f"    {kernel}: {ms:.4f} ms, {rate(shape, ms):.1f}", file=sys.stderr)
                 torch.cuda.empty_cache()
@@ -262,10 +279,6 @@ def main():
                     f"\nGeometric mean of own / cuDNN: {mean:.3f} over {len(ratios)} cells, "
                     f"lowest {min(ratios):.3f}.\n"
                 )
-                print(out[-1], flush=True)
-    if arguments.out:
-        with open(arguments.out, "w", encoding="utf-8") as file:
-            file.write("\n".join(out) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ int attention_own_list(enum gemmd_dtype dtype, struct attention_own own[ATTENTIO
 
 bool attention_own_takes(const struct attention_own *own, const struct attention_problem *problem)
 {
-    const double slow_flops = 2e12; /* seconds, for what keeps no tile */
+    const double slow_flops = 1e11; /* a tenth of a second, for what keeps no tile */
     if (!own->kernel->takes(problem))
         return false;
     if (strcmp(own->kernel->name, "naive") == 0)

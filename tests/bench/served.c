@@ -329,7 +329,8 @@ int bench_served(const char *groups, double seconds, const char *out)
     }
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    s.device = (struct gemm_device){GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
+    s.device = (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
+                                    .compute_capability = (uint32_t)(10 * major + minor)};
     s.kernels[OWN] = kernel_named("wgmma");
     s.kernels[CUBLAS] = kernel_named("cublas");
     FILE *to = out != NULL ? fopen(out, "w") : stdout;

@@ -7,9 +7,11 @@
  * (kernels/attention_grouped.h), where each has the bytes that it has alone. One line for each
  * kernel and type; exit status 1 if anything is wrong.
  *   --quick    little of everything, for a run under compute-sanitizer
+ *   --smoke    each of the kernels' own widths, with and without a mask, and no more
  *   --large    also K and V that stretch over more than 2^31 elements; takes 20 GB of device memory
  *   --group    only the groups
  *   --kernels TEXT  only those with TEXT in their name
+ *   --dtype NAME    only this type
  */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -89,7 +91,8 @@ static struct gemm_device this_device(void)
     int major = 0, minor = 0;
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    return (struct gemm_device){GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
+    return (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
+                                .compute_capability = (uint32_t)(10 * major + minor)};
 }
 
 static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
@@ -370,13 +373,48 @@ static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool lar
     return !large || check_one(check, &wanted, random_next(&seed));
 }
 
-static bool check_all(struct check *check, bool large)
+/* One tile and many, one query and many, every width that has code of its own. */
+static bool check_smoke(struct check *check, enum gemmd_dtype dtype)
 {
-    for (int i = 0; i < 3; i++)
+    static const uint64_t own_widths[] = {64, 96, 128, 192, 256};
+    static const struct {
+        uint64_t batch, heads, kv_heads, sq, skv;
+    } shapes[] = {{1, 4, 2, 113, 203}, {2, 2, 1, 5, 700}, {1, 2, 2, 300, 523}, {140, 1, 1, 65, 33}};
+    static float present;
+    uint64_t seed = 5;
+    for (unsigned i = 0; i < 5 * 4 * 2; i++) {
+        const uint64_t width = own_widths[i / 8];
+        struct wanted wanted = {.problem = {.dtype = dtype,
+                                            .batch = shapes[i / 2 % 4].batch,
+                                            .heads = shapes[i / 2 % 4].heads,
+                                            .kv_heads = shapes[i / 2 % 4].kv_heads,
+                                            .sq = shapes[i / 2 % 4].sq,
+                                            .skv = shapes[i / 2 % 4].skv,
+                                            .d = width,
+                                            .dv = width,
+                                            .causal = i % 2,
+                                            .scale = 0.125f,
+                                            .lse = &present}};
+        if (!check_one(check, &wanted, random_next(&seed)))
+            return false;
+    }
+    return true;
+}
+
+static bool check_all(struct check *check, enum gemmd_dtype only, bool large, bool smoke)
+{
+    for (int i = 0; i < 3; i++) {
+        if (only != GEMMD_DTYPE_COUNT && only != dtypes[i])
+            continue;
+        if (smoke && !check_smoke(check, dtypes[i]))
+            return false;
+        if (smoke)
+            continue;
         if (!check_lengths(check, dtypes[i], PRODUCT_UNIFORM) ||
             !check_lengths(check, dtypes[i], PRODUCT_SPECIAL) || !check_widths(check, dtypes[i]) ||
             !check_extremes(check, dtypes[i], large))
             return false;
+    }
     return true;
 }
 
@@ -398,13 +436,14 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
 }
 
 /* Every kernel that has groups, in each type of which it takes any. */
-static bool check_groups(const struct check *check, uint64_t *passed, uint64_t *failed)
+static bool check_groups(const struct check *check, enum gemmd_dtype only, uint64_t *passed,
+                         uint64_t *failed)
 {
     bool done = true;
     for (unsigned i = 0; i < check->count && done; i++) {
         const struct trial *trial = &check->trials[i];
         struct attention_company company;
-        if (trial->kernel->run_group == NULL)
+        if (trial->kernel->run_group == NULL || (only != GEMMD_DTYPE_COUNT && only != trial->dtype))
             continue;
         done = attention_company_check(trial->kernel, trial->dtype, check->lanes[0].context,
                                        check->lanes[0].stream, check->quick, &company);
@@ -422,21 +461,27 @@ static bool check_groups(const struct check *check, uint64_t *passed, uint64_t *
 
 int main(int count, char **arguments)
 {
-    static struct check check; /* large, and there is one */
-    bool large = false, groups_only = false;
+    static struct check check;                  /* large, and there is one */
+    enum gemmd_dtype dtype = GEMMD_DTYPE_COUNT; /* all */
+    bool large = false, smoke = false, groups_only = false;
     const char *kernels = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
             check.quick = true;
         } else if (strcmp(arguments[i], "--large") == 0) {
             large = true;
+        } else if (strcmp(arguments[i], "--smoke") == 0) {
+            smoke = true;
         } else if (strcmp(arguments[i], "--group") == 0) {
             groups_only = true;
+        } else if (strcmp(arguments[i], "--dtype") == 0 && i + 1 < count &&
+                   dtype_from_name(arguments[i + 1], &dtype)) {
+            i++;
         } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
             kernels = arguments[++i];
         } else {
-            fprintf(stderr, "usage: gemmd-gpu-attention-check [--quick] [--large] [--group] "
-                            "[--kernels TEXT]\n");
+            fprintf(stderr, "usage: gemmd-gpu-attention-check [--quick | --smoke] [--large] "
+                            "[--group] [--kernels TEXT] [--dtype NAME]\n");
             return 2;
         }
     }
@@ -445,9 +490,9 @@ int main(int count, char **arguments)
     if (done) {
         const struct gemm_device device = this_device();
         add_all(&check, &device, kernels);
-        done = groups_only || check_all(&check, large);
+        done = groups_only || check_all(&check, dtype, large, smoke);
         report(&check, &passed, &failed);
-        done = done && check_groups(&check, &passed, &failed);
+        done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
     }
     close_lanes(&check);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,

@@ -109,7 +109,8 @@ static struct gemm_device this_device(void)
     int major = 0, minor = 0;
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    return (struct gemm_device){GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
+    return (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
+                                .compute_capability = (uint32_t)(10 * major + minor)};
 }
 
 /* Those with `text` in their name. A kernel that comes in several tiles also tile by tile. */

@@ -98,8 +98,8 @@ static bool measure(struct crossover *x, enum gemmd_dtype dtype, uint64_t side)
                                        .batch = 1,
                                        .alpha = 1};
     gemm_problem_contiguous(&x->problem);
-    if (gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 0}, "cublas", &x->problem, &x->library,
-                    NULL) != GEMMD_OK ||
+    if (gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "cublas", &x->problem,
+                    &x->library, NULL) != GEMMD_OK ||
         !timed(x, run_in_place, 1, &alone) || !timed(x, run_copied, 1, &copied) ||
         !timed(x, run_in_place, MOST, &alone_16) || !timed(x, run_copied, MOST, &copied_16))
         return false;

@@ -156,7 +156,8 @@ static bool check(struct stack *s, const struct gemm_problem *like, uint64_t gap
     int major = 0, minor = 0;
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    const struct gemm_device device = {GEMM_BACKEND_CUDA, (uint32_t)(10 * major + minor)};
+    const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA,
+                                       .compute_capability = (uint32_t)(10 * major + minor)};
     if (!product_create(&s->product, like, gap, PRODUCT_UNIFORM, random_next(&s->seed)))
         return false;
     bool right = false;
@@ -282,7 +283,7 @@ bool group_time_stacks(struct group_bench *bench)
                                  .batch = 1,
                                  .alpha = 1,
                                  .b = b};
-        const struct gemm_device device = {GEMM_BACKEND_CUDA, 90};
+        const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
         gemm_problem_contiguous(&p);
         done = gemm_select(&device, "auto", &p, &s->kernel, NULL) == GEMMD_OK;
         for (uint32_t i = 0; i < counts[c]; i++)

@@ -5,27 +5,35 @@ set -uo pipefail
 
 usage() {
     cat <<'TEXT'
-Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--python PROGRAM] [PART ...]
+Usage: tests/gpu/run.sh [--build DIR] [--out DIR] [--seconds N] [--limit N] [--python PROGRAM]
+                        [PART ...]
 
-Parts (all of them, in this order, if none is named), each a few minutes:
-  kernels   every kernel against a reference, without the daemon
-  memcheck  the same, fewer, under compute-sanitizer
-  devices   the daemon's own device code, and memory that clients share
-  http      a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
+Parts, in this order; those marked * if none is named. Each has a time limit of its own, and what
+fails or hangs in one stops no other:
+  smoke     every attention kernel and type in a process of its own, within a minute; those that
+            don't end are left out of what follows by --without-kernels
+  kernels*  every attention kernel against a reference, and copies, without the daemon
+  products* the same for products, alone and many in a launch
+  memcheck* the same, fewer, under compute-sanitizer
+  devices*  the daemon's own device code, and memory that clients share
+  http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
             under mixed load with those of the same requests alone
-  tensors   resident tensors, and rows stacked on them: daemons of the tests' own
-  rates     requests per second, next to libmicrohttpd alone; writes the table
+  tensors*  resident tensors, and rows stacked on them: daemons of the tests' own
+  attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
+  cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
+  serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
+  rates*    requests per second, next to libmicrohttpd alone; writes the table
 
-  --build DIR       where bin/gemmd, bin/gemmd-gpu-check, bin/gemmd-gpu-attention-check,
-                    bin/gemmd-gpu-group-check, bin/gemmd-gpu-copy-check and
-                    bin/gemmd-bench-mhd-alone lie (default build)
-  --out DIR         where the logs and the table go (default $OUT, else tests/bench/results)
+  --build DIR       where bin/, lib/ and tests/ of a build lie (default build), or what
+                    tests/gpu/pack.sh packed of one
+  --out DIR         where tables and logs go (default $OUT, else tests/bench/results); the logs are
+                    packed in one file, logs-PART.tar.gz, which is brought up to date all the time
   --seconds N       length of each measurement (default 5)
+  --limit N         seconds for everything; what is left by then is not run (default 3600)
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
                     scikit-learn (default build/venv/bin/python if it is there, else python3)
 
-Writes gpu-DATE-GPU.md (the table) and a log for each check. Needs wrk for the rates (on PATH, or
-named by the environment variable WRK).
+The rates and serving need wrk (in bin/, on PATH, or named by the environment variable WRK).
 TEXT
 }
 die() {
@@ -34,10 +42,10 @@ die() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
-build=build out=${OUT:-tests/bench/results} seconds=5 python='' parts=()
+build=build out=${OUT:-tests/bench/results} seconds=5 limit=3600 python='' parts=()
 while (($#)); do
     case $1 in
-    --build | --out | --seconds | --python)
+    --build | --out | --seconds | --limit | --python)
         [[ -n ${2-} ]] || die "$1 takes a value"
         printf -v "${1#--}" '%s' "$2"
         shift
@@ -46,7 +54,9 @@ while (($#)); do
         usage
         exit 0
         ;;
-    kernels | memcheck | devices | http | tensors | rates) parts+=("$1") ;;
+    smoke | kernels | products | memcheck | devices | http | tensors | rates | attention | cudnn | serving)
+        parts+=("$1")
+        ;;
     *)
         usage >&2
         die "neither an option nor a part: '$1'"
@@ -54,13 +64,16 @@ while (($#)); do
     esac
     shift
 done
-((${#parts[@]})) || parts=(kernels memcheck devices http tensors rates)
+((${#parts[@]})) || parts=(kernels products memcheck devices http tensors rates)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a whole number"
+[[ $limit =~ ^[1-9][0-9]*$ ]] || die "--limit takes a whole number"
 if [[ -z $python ]]; then
     python=python3
     [[ ! -x build/venv/bin/python ]] || python=build/venv/bin/python
 fi
+build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
+export PATH=$build/bin:$PATH
 wrk=${WRK:-wrk}
 gemmd=$build/bin/gemmd
 alone=$build/bin/gemmd-bench-mhd-alone
@@ -68,22 +81,57 @@ for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-c
     gemmd-gpu-copy-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
-nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
+timeout 60 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
 mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
 
 scratch=$(mktemp -d)
+logs=$scratch/logs-$(IFS=-; echo "${parts[*]}")
+mkdir "$logs"
 daemons=() watcher=
+pack_logs() { tar -C "$scratch" -czf "$out/${logs##*/}.tar.gz" "${logs##*/}"; }
 # shellcheck disable=SC2317  # called by the trap
 clean_up() {
     # shellcheck disable=SC2086  # none is no word
-    kill "${daemons[@]}" $watcher 2>/dev/null
+    kill -KILL "${daemons[@]}" $watcher 2>/dev/null
+    pack_logs
     rm -rf "$scratch"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
+# supply_libraries: those that pack.sh brought and that this machine lacks. Not the others: its own
+# fit its Python.
+supply_libraries() {
+    local missing name
+    export LD_LIBRARY_PATH=$scratch/lib:$build/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    mkdir "$scratch/lib"
+    for _ in 1 2 3 4 5; do
+        missing=$(ldd "$build"/bin/* "$build"/tests/test_* 2>/dev/null |
+            sed -n 's/^\t*\(.*\) => not found.*/\1/p' | sort -u)
+        [[ -n $missing ]] || return 0
+        for name in $missing; do
+            [[ ! -e $build/lib/brought/$name ]] || ln -sf "$build/lib/brought/$name" "$scratch/lib/"
+        done
+    done
+    printf 'missing: %s\n' "$missing" | tr '\n' ' '
+    echo
+}
+supply_libraries
+
 passed=0 failed=0
-section() { printf '\n==== %s (%ss)\n' "$*" "$SECONDS"; }
+section() {
+    pack_logs
+    printf '\n==== %s (%ss)\n' "$*" "$SECONDS"
+}
+# within LIMIT_S COMMAND...: for at most so long, and no longer than all may take. What does not end
+# is killed, with all that it started; 124 or 137.
+within() {
+    local most=$1 left=$((limit - SECONDS))
+    shift
+    ((left > 5)) || { echo "no time is left" && return 124; }
+    timeout -k 5 $((most < left - 5 ? most : left - 5)) "$@"
+}
 # add LOG STATUS: sums the "N passed, N failed" of a log; a bad end without a count is a failure.
 add() {
     local counts good=0 bad=0
@@ -94,7 +142,17 @@ add() {
     printf '%s: %s passed, %s failed\n' "$(basename "$1" .log)" "$good" "$bad"
 }
 
-gpu_field() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits --id=0 | head -n 1; }
+# show_failure LOG STATUS: what one wants to know of it without the log.
+show_failure() {
+    case $2 in
+    0) ;;
+    124 | 137) echo "did not end in time" ;;
+    *) echo "status $2" ;;
+    esac
+    grep -aE '[1-9][0-9]* failed|first:|BAD|rror|FAILED|missing' "$1" | cut -c 1-240 | tail -n 8
+}
+
+gpu_field() { timeout 20 nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits --id=0 | head -n 1; }
 gpu=$(gpu_field name)
 driver=$(gpu_field driver_version)
 when=$(date -u +%Y-%m-%d)
@@ -102,43 +160,112 @@ name=gpu-$when-$(tr '[:upper:] ' '[:lower:]-' <<<"${gpu#NVIDIA }" | tr -cd 'a-z0
 revision=$("$gemmd" --version)
 printf '%s, driver %s, %s\n' "$gpu" "$driver" "$revision"
 
-# add_pytest LOG STATUS JUNIT: pytest leaves "0 failed" out of its last line; the sum needs both.
+# add_pytest LOG STATUS: from the lines of a log of `pytest -v`, which may have been cut off.
 add_pytest() {
-    local counts bad
-    counts=$(tr '\n' ' ' <"$3" 2>/dev/null | grep -o '<testsuite [^>]*>')
-    number() { grep -o " $1=\"[0-9]*\"" <<<"$counts" | tr -dc 0-9; }
-    bad=$((10#0$(number failures) + 10#0$(number errors)))
-    printf '%s passed, %s failed\n' $((10#0$(number tests) - bad - 10#0$(number skipped))) "$bad" >>"$1"
+    local good bad
+    good=$(grep -caE ' PASSED' "$1")
+    bad=$(grep -caE ' (FAILED|ERROR) ' "$1")
+    printf '%s passed, %s failed\n' "$good" "$bad" >>"$1"
     add "$1" "$2"
+    (($2 == 0)) || {
+        (($2 != 124 && $2 != 137)) || echo "did not end in time"
+        grep -aE '^(FAILED|ERROR) |::.* (FAILED|ERROR) ' "$1" | cut -c 1-240 | tail -n 20
+    }
 }
 
 # check LIMIT_S LOG COMMAND...: runs it, and adds what it counted.
 check() {
-    local limit=$1 log=$out/$2.log
+    local most=$1 log=$logs/$2.log status
     shift 2
     section "$(basename "$log" .log)"
-    timeout -k 5 "$limit" "$@" >"$log" 2>&1
-    add "$log" $?
+    within "$most" "$@" >"$log" 2>&1
+    status=$?
+    add "$log" $status
+    ((status == 0)) || show_failure "$log" $status
 }
 
 # check_unit NAME: a Check program, if it was built.
 check_unit() {
-    local log=$out/$1.log status counts
+    local log=$logs/$1.log status counts
     [[ -x $build/tests/$1 ]] || return 0
     section "$1"
-    CK_DEFAULT_TIMEOUT=240 timeout -k 5 240 "$build/tests/$1" >"$log" 2>&1
+    CK_DEFAULT_TIMEOUT=240 within 240 "$build/tests/$1" >"$log" 2>&1
     status=$?
     counts=$(sed -n 's/.*Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' "$log")
     awk '{ printf "%d passed, %d failed\n", $1 - $2 - $3, $2 + $3 }' <<<"$counts" >>"$log"
     add "$log" $status
 }
 
+# --- Attention kernels, each in processes of its own ------------------------------------------------
+attention_kernels=(naive tiled flash_mma flash_wgmma decode)
+
+# together LIMIT_S NAME:COMMAND...: all at once, each with its own log; what one does to its context
+# is nothing to the others. Sets statuses[NAME].
+declare -A statuses
+together() {
+    local most=$1 name job
+    local -A running=()
+    shift
+    for job in "$@"; do
+        name=${job%%:*}
+        # shellcheck disable=SC2086  # words
+        within "$most" ${job#*:} >"$logs/$name.log" 2>&1 &
+        running[$name]=$!
+    done
+    for job in "$@"; do
+        name=${job%%:*}
+        wait "${running[$name]}"
+        statuses[$name]=$?
+        add "$logs/$name.log" "${statuses[$name]}"
+        ((statuses[$name] == 0)) || show_failure "$logs/$name.log" "${statuses[$name]}"
+    done
+}
+
+smoke() {
+    local jobs=() kernel dtype out_of=()
+    section "smoke"
+    for kernel in "${attention_kernels[@]}"; do
+        for dtype in f32 f16 bf16; do
+            [[ $dtype == f32 && ! $kernel =~ naive|tiled ]] || jobs+=(
+                "smoke-$kernel-$dtype:$build/bin/gemmd-gpu-attention-check --smoke --kernels $kernel --dtype $dtype")
+        done
+    done
+    together 45 "${jobs[@]}"
+    for kernel in "${attention_kernels[@]}"; do
+        for dtype in f32 f16 bf16; do
+            # What is wrong the daemon finds itself; what faults or hangs would end it.
+            if [[ ${statuses[smoke-$kernel-$dtype]:-0} != [01] ]] ||
+                grep -qs 'stopped early' "$logs/smoke-$kernel-$dtype.log"; then
+                out_of+=("$kernel")
+                break
+            fi
+        done
+    done
+    if ((${#out_of[@]})); then # every daemon from here on takes it from there
+        GEMMD_WITHOUT_KERNELS=$(IFS=, && echo "${out_of[*]}")
+        export GEMMD_WITHOUT_KERNELS
+    fi
+    echo "left out from here on: ${out_of[*]:-none}"
+}
+if wanted smoke; then smoke; fi
+
+check_attention() {
+    local jobs=() kernel
+    section "attention"
+    for kernel in "${attention_kernels[@]}"; do
+        jobs+=("attention-$kernel:$build/bin/gemmd-gpu-attention-check --kernels $kernel")
+    done
+    together 240 "${jobs[@]}"
+}
+
 # --- Every kernel against the reference, without the daemon ---------------------------------------
 if wanted kernels; then
-    check 300 kernels "$build/bin/gemmd-gpu-check"
-    check 240 attention "$build/bin/gemmd-gpu-attention-check"
-    check 150 groups "$build/bin/gemmd-gpu-group-check"
+    check_attention
     check 60 copies "$build/bin/gemmd-gpu-copy-check"
+fi
+if wanted products; then
+    check 300 kernels "$build/bin/gemmd-gpu-check"
+    check 150 groups "$build/bin/gemmd-gpu-group-check"
 fi
 
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
@@ -148,8 +275,8 @@ if wanted memcheck && [[ -z $sanitizer ]]; then
 elif wanted memcheck; then
     under=("$sanitizer" --tool memcheck --leak-check full --error-exitcode 9)
     check 120 memcheck "${under[@]}" "$build/bin/gemmd-gpu-check" --quick
-    memcheck=$(grep -o 'ERROR SUMMARY:.*' "$out/memcheck.log" | tail -n 1)
-    [[ -n $memcheck ]] || memcheck="did not end, see memcheck.log"
+    memcheck=$(grep -o 'ERROR SUMMARY:.*' "$logs/memcheck.log" | tail -n 1)
+    [[ -n $memcheck ]] || memcheck="did not end, see its log"
     check 120 attention-memcheck "${under[@]}" "$build/bin/gemmd-gpu-attention-check" --quick
     check 120 copies-memcheck "${under[@]}" "$build/bin/gemmd-gpu-copy-check" --quick
 fi
@@ -186,6 +313,7 @@ serve() {
 # stop: ends it; its status, which for a daemon that drained is 0.
 stop() {
     kill -TERM "$pid" 2>/dev/null
+    timeout 30 tail --pid="$pid" -f /dev/null || kill -KILL "$pid" 2>/dev/null
     wait "$pid"
     local status=$?
     daemons=()
@@ -193,7 +321,7 @@ stop() {
 }
 ready() {
     for ((i = 0; i < 100; i++)); do
-        if curl -fsS -o "$scratch/ready" "http://$address/readyz" 2>/dev/null; then return 0; fi
+        if curl -fsS --max-time 10 -o "$scratch/ready" "http://$address/readyz" 2>/dev/null; then return 0; fi
         sleep 0.1
     done
     return 1
@@ -201,17 +329,16 @@ ready() {
 
 correct_over_http() {
     section "correctness over HTTP"
-    if serve "$out/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
+    if serve "$logs/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
         tests=()
-        for test in gemm_numpy attention kernels formats large_bodies bad_parameters bad_bodies framing \
-            http digits same_bytes; do
+        for test in attention kernels formats large_bodies bad_parameters bad_bodies framing \
+            http digits same_bytes gemm_numpy; do
             tests+=("tests/integration/test_$test.py")
         done
-        timeout -k 5 500 "$python" -m pytest -c tests/pytest.ini --rootdir tests \
-            --gemmd "$gemmd" --url "http://$address" --junitxml "$scratch/report.xml" "${tests[@]}" \
-            >"$out/correctness.log" 2>&1
+        within 500 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests \
+            -vv --gemmd "$gemmd" --url "http://$address" "${tests[@]}" >"$logs/correctness.log" 2>&1
         status=$?
-        add_pytest "$out/correctness.log" $status "$scratch/report.xml"
+        add_pytest "$logs/correctness.log" $status
         stop || { echo "the daemon did not drain with status 0" && ((failed += 1)); }
     else
         echo "the daemon does not start on the GPU"
@@ -221,10 +348,39 @@ correct_over_http() {
 if wanted http; then correct_over_http; fi
 if wanted tensors; then
     section "tensors"
-    timeout -k 5 400 "$python" -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
-        --junitxml "$scratch/tensors.xml" tests/integration/test_tensor_products.py \
-        tests/integration/test_stacking.py >"$out/tensors.log" 2>&1
-    add_pytest "$out/tensors.log" $? "$scratch/tensors.xml"
+    within 400 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_tensor_products.py \
+        tests/integration/test_stacking.py >"$logs/tensors.log" 2>&1
+    add_pytest "$logs/tensors.log" $?
+fi
+
+# --- Kernels timed; the serving rows ---------------------------------------------------------------
+# table LIMIT_S NAME FILE COMMAND...: runs what writes a table to $out; its log is kept.
+table() {
+    local most=$1 log=$logs/$2.log file=$out/$3 status
+    section "$2"
+    shift 3
+    within "$most" "$@" >"$log" 2>&1
+    status=$?
+    ((status == 0)) || { show_failure "$log" $status && ((failed += 1)); }
+    [[ ! -s $file ]] || printf '%s lines in %s\n' "$(wc -l <"$file")" "$file"
+}
+
+if wanted attention; then
+    for dtype in bf16 f16; do
+        table 200 "attention-times-$dtype" "attention-$dtype-$when.md" "$build/bin/gemmd-bench" \
+            attention --dtype "$dtype" --seconds 180 --out "$out/attention-$dtype-$when.md"
+    done
+fi
+if wanted cudnn; then
+    table 300 cudnn "cudnn-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/attention_cudnn.py \
+        --library "$build/lib/libgemmd_bench_attention.so" --seconds 280 --dtype bf16,f16 \
+        --out "$out/cudnn-$when.md"
+fi
+if wanted serving; then
+    table 560 serving "none" env PYTHONUNBUFFERED=1 tests/bench/serve.sh --build "$build" \
+        --out "$out" --backend cuda --seconds 2 --python "$python"
+    tail -n 40 "$logs/serving.log" | cut -c 1-200
 fi
 
 if ! wanted rates; then
@@ -237,7 +393,7 @@ section "rates"
 cores=$(nproc)
 threads=$((cores / 2 < 1 ? 1 : cores / 2 > 16 ? 16 : cores / 2)) # the daemon's own default
 rows=()
-: >"$out/rates.log"
+: >"$logs/rates.log"
 "$python" - "$scratch" <<'PYTHON' || die "no bodies could be made"
 import sys
 import numpy as np
@@ -252,7 +408,7 @@ load() {
     local threads=$(($3 < 4 ? $3 : 4)) report
     report=$("$wrk" -t "$threads" -c "$3" -d "$4s" --timeout 30s -s tests/bench/post.lua "$1" -- \
         "$2" 2>&1)
-    printf '%s\n%s\n' "$1 $2 connections=$3" "$report" >>"$out/rates.log"
+    printf '%s\n%s\n' "$1 $2 connections=$3" "$report" >>"$logs/rates.log"
     rate=0 p50_us=0 p99_us=0 refused=1 broken=1
     while read -r key value; do
         case $key in rate | p50_us | p99_us | refused | broken) printf -v "$key" '%s' "$value" ;; esac
@@ -272,9 +428,9 @@ measure() {
         --connection-buffer "$buffer" --pinned-bytes 4G || return 1
     own_pid=$pid own=$address
     ready || return 1
-    curl -fsS "http://$own/info" >"$scratch/info.json"
+    curl -fsS --max-time 10 "http://$own/info" >"$scratch/info.json"
     # What is measured must be a product: checked once by the daemon's own arithmetic check.
-    curl -fsS -o "$scratch/c" -D "$scratch/headers" --data-binary "@$body" -H 'Expect:' \
+    curl -fsS --max-time 60 -o "$scratch/c" -D "$scratch/headers" --data-binary "@$body" -H 'Expect:' \
         "http://$own/gemm?m=$size&n=$size&k=$size&verify=freivalds" &&
         grep -qi '^gemmd-verify: pass' "$scratch/headers" || return 1
     serve "$scratch/alone.log" "$alone" 0 "$threads" "$buffer" "$bytes" "$answer" || return 1
@@ -286,7 +442,7 @@ measure() {
     load "http://$own/gemm?m=$size&n=$size&k=$size" "$body" "$connections" 2 # warm
     load "http://$theirs/" "$body" "$connections" 2
     for run in 1 2 3; do
-        echo "run $run" >>"$out/rates.log"
+        echo "run $run" >>"$logs/rates.log"
         load "http://$own/gemm?m=$size&n=$size&k=$size" "$body" "$connections" "$seconds"
         echo "$rate $p50_us $p99_us" >>"$scratch/own"
         load "http://$theirs/" "$body" "$connections" "$seconds"

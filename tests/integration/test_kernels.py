@@ -60,3 +60,16 @@ def test_a_kernel_that_cannot(kernels, post):
             assert any(other in answer.json()["detail"] for other in able), answer.text
     unknown = post({"m": 1, "n": 1, "k": 1, "kernel": "nosuch"}, bytes(8))
     assert unknown.status_code == 422
+
+
+def test_kernels_are_left_out_by_name(start):
+    daemon = start("--without-kernels", "tiled", "--no-access-log")
+    info = daemon.session.get(f"{daemon.url}/info").json()
+    left_out = info["kernels_left_out"]
+    assert sorted(kernel["op"] for kernel in left_out) == ["attention", "gemm"]
+    assert {kernel["name"] for kernel in left_out} == {"tiled"}
+    assert "tiled" not in {kernel["name"] for kernel in info["kernels"]}
+    assert "gemmd_kernels_left_out 2" in daemon.session.get(f"{daemon.url}/metrics").text.split("\n")
+    answer = daemon.session.post(f"{daemon.url}/gemm?m=1&n=1&k=1&kernel=tiled", data=bytes(8))
+    assert answer.status_code == 422, answer.text
+    assert daemon.session.post(f"{daemon.url}/gemm?m=1&n=1&k=1", data=bytes(8)).content == bytes(4)

@@ -269,7 +269,7 @@ END_TEST
 
 START_TEST(selection)
 {
-    const struct gemm_device cpu = {GEMM_BACKEND_CPU, 0};
+    const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
     struct attention_problem p = {.dtype = GEMMD_F16,
                                   .batch = 1,
                                   .heads = 1,

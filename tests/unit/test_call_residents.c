@@ -34,7 +34,7 @@ static void put(const char *name, const char *tenant, enum gemmd_dtype dtype, ui
 
 static void set_up(void)
 {
-    const struct gemm_device cpu = {GEMM_BACKEND_CPU, 0};
+    const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
     memory = aligned_alloc(UNIT, UNITS * UNIT);
     store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu);
     ck_assert_ptr_nonnull(store);

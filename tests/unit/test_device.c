@@ -58,8 +58,8 @@ START_TEST(the_cpu_computes_one_at_a_time)
     uint64_t row, column;
     ck_assert_ptr_nonnull(memory);
     known_answer_init(&work.problem, GEMMD_BF16, GEMMD_F32, true, false, memory);
-    ck_assert_int_eq(gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, "auto", &work.problem,
-                                 &work.kernel, &fault),
+    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
+                                 &work.problem, &work.kernel, &fault),
                      GEMMD_OK);
     ck_assert(device_work_bytes(device, &work.problem, work.kernel, &work.device_bytes));
     if (work.device_bytes > 0)

@@ -50,7 +50,7 @@ static void choose_for(struct gemm_device target, struct work *work, const char 
 /* Of the kernels that every GPU has. */
 static void choose(struct work *work, const char *name)
 {
-    choose_for((struct gemm_device){GEMM_BACKEND_CUDA, 0}, work, name);
+    choose_for((struct gemm_device){.backend = GEMM_BACKEND_CUDA}, work, name);
 }
 
 static struct work *wait_for_one(struct device *device)
@@ -184,9 +184,9 @@ static const struct gemm_kernel *naive(void)
     const struct gemm_kernel *kernel;
     static unsigned char memory[KNOWN_ANSWER_BYTES];
     known_answer_init(&problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    ck_assert_int_eq(
-        gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 0}, "naive", &problem, &kernel, NULL),
-        GEMMD_OK);
+    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
+                                 &problem, &kernel, NULL),
+                     GEMMD_OK);
     return kernel;
 }
 

@@ -53,9 +53,9 @@ static float *random_floats(uint64_t count, uint64_t *seed)
 static const struct gemm_kernel *kernel_of(const char *name, const struct gemm_problem *problem)
 {
     const struct gemm_kernel *kernel = NULL;
-    ck_assert_int_eq(
-        gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, problem, &kernel, NULL),
-        GEMMD_OK);
+    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+                                 &kernel, NULL),
+                     GEMMD_OK);
     return kernel;
 }
 

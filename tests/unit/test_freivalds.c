@@ -29,8 +29,8 @@ static void compute(const char *name, struct product *product)
 {
     const struct gemm_kernel *kernel;
     uint64_t bytes;
-    ck_assert(gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, &product->problem,
-                          &kernel, NULL) == GEMMD_OK);
+    ck_assert(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
+                          &product->problem, &kernel, NULL) == GEMMD_OK);
     ck_assert(kernel->workspace_bytes(&product->problem, &bytes));
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
     ck_assert_ptr_nonnull(workspace);

@@ -19,8 +19,8 @@ static const char *selected(const char *name, const struct gemm_problem *problem
 {
     const struct gemm_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_msg(gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, problem, &kernel,
-                              &fault) == GEMMD_OK,
+    ck_assert_msg(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+                              &kernel, &fault) == GEMMD_OK,
                   "%s: %s", name, fault.detail);
     return kernel->name;
 }
@@ -29,9 +29,9 @@ static void refused(const char *name, const struct gemm_problem *problem, const 
 {
     const struct gemm_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_int_eq(
-        gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, name, problem, &kernel, &fault),
-        GEMMD_ERR_UNSUPPORTED);
+    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+                                 &kernel, &fault),
+                     GEMMD_ERR_UNSUPPORTED);
     ck_assert_ptr_null(kernel);
     ck_assert_str_eq(fault.field, "kernel");
     ck_assert_msg(strstr(fault.detail, says) != NULL, "'%s' does not say '%s'", fault.detail, says);
@@ -172,15 +172,17 @@ START_TEST(cuda_without_a_device_is_an_error)
     ck_assert_ptr_nonnull(strstr(fault.detail, "without CUDA"));
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     const struct gemm_kernel *kernel;
-    ck_assert(gemm_select(&(struct gemm_device){GEMM_BACKEND_CUDA, 90}, "auto", &problem, &kernel,
-                          &fault) != GEMMD_OK);
+    ck_assert(
+        gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
+                    "auto", &problem, &kernel, &fault) != GEMMD_OK);
 }
 END_TEST
 
 static const char *on_gpu(uint32_t compute_capability, const char *name,
                           const struct gemm_problem *problem)
 {
-    const struct gemm_device device = {GEMM_BACKEND_CUDA, compute_capability};
+    const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA,
+                                       .compute_capability = compute_capability};
     const struct gemm_kernel *kernel = NULL;
     return gemm_select(&device, name, problem, &kernel, NULL) == GEMMD_OK ? kernel->name : "none";
 }

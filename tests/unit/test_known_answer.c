@@ -13,9 +13,9 @@ static void compute(const struct gemm_problem *problem)
     const struct gemm_kernel *kernel;
     struct fault fault;
     uint64_t bytes;
-    ck_assert_int_eq(
-        gemm_select(&(struct gemm_device){GEMM_BACKEND_CPU, 0}, "naive", problem, &kernel, &fault),
-        GEMMD_OK);
+    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
+                                 problem, &kernel, &fault),
+                     GEMMD_OK);
     ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, &fault), GEMMD_OK);
     ck_assert(kernel->workspace_bytes(problem, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : NULL;

@@ -231,6 +231,7 @@ START_TEST(gauges_are_those_given)
                                           .pinned_capacity_bytes = 8,
                                           .device_used_bytes = 9,
                                           .device_capacity_bytes = UINT64_MAX,
+                                          .kernels_left_out = 10,
                                           .log_dropped_lines = 11};
     struct metrics *metrics = metrics_create(1, &identity);
     char *text = expose(metrics, &gauges, METRICS_TEXT);
@@ -246,6 +247,7 @@ START_TEST(gauges_are_those_given)
     assert_sample(text, "gemmd_pinned_memory_capacity_bytes", "8");
     assert_sample(text, "gemmd_device_memory_used_bytes", "9");
     assert_sample(text, "gemmd_device_memory_capacity_bytes", "18446744073709551615");
+    assert_sample(text, "gemmd_kernels_left_out", "10");
     assert_sample(text, "gemmd_log_dropped_lines_total", "11");
     free(text);
     metrics_destroy(metrics);

@@ -144,7 +144,7 @@ END_TEST
 
 START_TEST(what_cannot_stack)
 {
-    const struct gemm_device device = {GEMM_BACKEND_CPU, 0};
+    const struct gemm_device device = {.backend = GEMM_BACKEND_CPU};
     const struct gemm_kernel *openblas, *tiled;
     struct gemm_problem p = {
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 3, .n = 5, .k = 7, .batch = 1, .alpha = 1};

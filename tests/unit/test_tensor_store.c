@@ -10,7 +10,7 @@
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 16 };
 
-static const struct gemm_device cpu = {GEMM_BACKEND_CPU, 0};
+static const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
 static const struct tensor_condition always;
 static unsigned char *memory;
 static struct tensor_store *store;

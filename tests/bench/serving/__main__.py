@@ -11,7 +11,6 @@ import tempfile
 import time
 
 from . import rows
-from .load import Broken
 
 
 def read_arguments():
@@ -104,22 +103,22 @@ def main():
             "host": f"{os.cpu_count()} cores, {processor()}",
             "date": datetime.date.today().isoformat(),
         }
+        kind = "".join(c if c.isalnum() else "-" for c in facts["device"].lower()).strip("-")
+        base = os.path.join(arguments.out, f"serve-{facts['date']}-{kind}")
+        os.makedirs(arguments.out, exist_ok=True)
         for name in arguments.rows:
             try:
                 new = rows.ROWS[name](bench)
-            except (Broken, OSError, RuntimeError, subprocess.SubprocessError) as error:
-                print(f"{name}: {error}", file=sys.stderr)
+            except Exception as error:  # whatever is wrong with one row, the others are measured
+                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 failed += 1
                 continue
             measured += new
+            write_table(f"{base}.md", facts, measured)
             for row in new:
                 print(f"[{time.monotonic() - began:5.0f} s] " + " | ".join(
                     f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row),
                     flush=True)
-        kind = "".join(c if c.isalnum() else "-" for c in facts["device"].lower()).strip("-")
-        base = os.path.join(arguments.out, f"serve-{facts['date']}-{kind}")
-        os.makedirs(arguments.out, exist_ok=True)
-        write_table(f"{base}.md", facts, measured)
         if bench.points:
             plot(bench.points, f"{base}.dat", f"{base}.svg", facts["device"])
     print(f"{base}.md")
