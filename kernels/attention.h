@@ -65,6 +65,12 @@ struct attention_span attention_span(const struct attention_problem *problem, ui
  * entries of full length. For metrics. */
 double attention_flops(const struct attention_problem *problem);
 
+/* One attention of a group, with its own workspace (NULL if it needs none). */
+struct attention_member {
+    const struct attention_problem *problem;
+    void *workspace;
+};
+
 /* One kernel; as struct gemm_kernel. */
 struct attention_kernel {
     const char *name;
@@ -74,11 +80,11 @@ struct attention_kernel {
     bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
     enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
                             void *workspace);
-    /* Computes 1 ... ATTENTION_GROUP_MAX attentions in one launch (attention_grouped.h): each as
-     * `run` does, to the bit. The list is read before this returns. NULL: the kernel takes one at
-     * a time. */
+    /* Computes 1 ... ATTENTION_GROUP_MAX attentions together (attention_grouped.h): each as `run`
+     * does, to the bit. The list is read before this returns. NULL: the kernel takes one at a
+     * time. */
     enum gemmd_error (*run_group)(struct gemm_context *context,
-                                  const struct attention_problem *const problems[], uint32_t count);
+                                  const struct attention_member members[], uint32_t count);
     /* How much work a group may be together, in units of attention_group_units: so little that
      * nobody waits long for his neighbours, so much that the launch is worth it. */
     uint32_t group_units;

@@ -5,7 +5,7 @@
 
 #include "kernels/key.h"
 
-enum { UNIT_FLOPS = 1000000 };
+enum { UNIT_FLOPS = 1000000, LENGTH_CLASSES = 40 };
 
 uint32_t attention_group_units(const struct attention_problem *problem)
 {
@@ -16,9 +16,7 @@ uint32_t attention_group_units(const struct attention_problem *problem)
 bool attention_can_group(const struct attention_kernel *kernel,
                          const struct attention_problem *problem)
 {
-    uint64_t workspace_bytes;
-    return kernel->run_group != NULL && kernel->workspace_bytes(problem, &workspace_bytes) &&
-           workspace_bytes == 0 && attention_group_units(problem) <= kernel->group_units;
+    return kernel->run_group != NULL && attention_group_units(problem) <= kernel->group_units;
 }
 
 /* All that the attentions of a group have in common, for comparing and for hashing. */
@@ -50,4 +48,27 @@ uint64_t attention_group_key(const struct attention_kernel *kernel,
 {
     const struct traits traits = traits_of(kernel, problem);
     return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
+}
+
+/* 0 for those whose longest row sees most keys. */
+static uint32_t length_class(const struct attention_problem *p)
+{
+    const uint64_t reach = p->windowed && p->causal ? p->window : p->skv;
+    uint64_t keys = reach < p->skv ? reach + 1 : p->skv;
+    uint32_t class = LENGTH_CLASSES - 1;
+    for (; keys > 1 && class > 0; keys /= 2)
+        class --;
+    return class;
+}
+
+void attention_group_order(const struct attention_member members[], uint32_t count,
+                           struct attention_member ordered[])
+{
+    uint32_t places[LENGTH_CLASSES + 1] = {0};
+    for (uint32_t i = 0; i < count; i++)
+        places[length_class(members[i].problem) + 1]++;
+    for (uint32_t i = 0; i < LENGTH_CLASSES; i++)
+        places[i + 1] += places[i];
+    for (uint32_t i = 0; i < count; i++)
+        ordered[places[length_class(members[i].problem)]++] = members[i];
 }

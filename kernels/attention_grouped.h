@@ -12,7 +12,8 @@
  *   - Attentions may share a launch if attention_same_group says so, whose answer is hardly ever no
  *     where attention_group_key is the same, up to ATTENTION_GROUP_MAX of them and as much work as
  *     the kernel says (attention_group_units, attention_kernel.group_units).
- *   - kernel->run_group enqueues (CUDA) or makes (CPU) the launch.
+ *   - kernel->run_group enqueues (CUDA) or makes (CPU) the launch, or a few where the list is
+ * longer than a launch's parameters.
  *
  * Pure functions, any thread. Pointers of the problems are not looked at.
  */
@@ -23,8 +24,8 @@
 
 enum { ATTENTION_GROUP_MAX = 1024 };
 
-/* Whether `kernel`, which takes the problem, may compute it in a group: it has run_group, needs no
- * workspace for it, and it is no more work than a group may be. */
+/* Whether `kernel`, which takes the problem, may compute it in a group: it has run_group, and it is
+ * no more work than a group may be. */
 bool attention_can_group(const struct attention_kernel *kernel,
                          const struct attention_problem *problem);
 
@@ -39,5 +40,11 @@ uint64_t attention_group_key(const struct attention_kernel *kernel,
 
 /* The work of an attention in units of a million floating-point operations, at least 1. */
 uint32_t attention_group_units(const struct attention_problem *problem);
+
+/* Writes the members in the order in which a launch should begin them: those first whose rows see
+ * most keys, to a factor of two, and equals as they were; so that no long tile is alone at the end.
+ * At most ATTENTION_GROUP_MAX; the two lists are apart. */
+void attention_group_order(const struct attention_member members[], uint32_t count,
+                           struct attention_member ordered[]);
 
 #endif

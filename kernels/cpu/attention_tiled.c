@@ -341,12 +341,12 @@ static int by_keys_then_queries(const void *one, const void *other)
 }
 
 static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct attention_problem *const problems[], uint32_t count)
+                                  const struct attention_member members[], uint32_t count)
 {
     struct attention_job job = {.context = cpu_context_of(base), .count = count};
     uint64_t parts = 0;
     for (uint32_t i = 0; i < count; i++)
-        job.members[i].problem = problems[i];
+        job.members[i].problem = members[i].problem;
     qsort(job.members, count, sizeof job.members[0], by_keys_then_queries);
     for (uint32_t i = 0; i < count; i++) {
         const struct attention_problem *p = job.members[i].problem;
@@ -361,8 +361,8 @@ static enum gemmd_error run_group(struct gemm_context *base,
 static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
                             void *workspace)
 {
-    (void)workspace;
-    return run_group(base, &problem, 1);
+    const struct attention_member alone = {problem, workspace};
+    return run_group(base, &alone, 1);
 }
 
 const struct attention_kernel attention_cpu_tiled = {

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/attention_group.h"
 #include "proto/size.h"
 
 static uint64_t splits_of(const struct attention_problem *p)
@@ -33,10 +34,20 @@ static enum gemmd_error run(struct gemm_context *context, const struct attention
     return attention_decode_launch(cuda_context_of(context)->stream, problem, workspace);
 }
 
+static enum gemmd_error run_group(struct gemm_context *context,
+                                  const struct attention_member members[], uint32_t count)
+{
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    attention_group_order(members, count, ordered);
+    return attention_decode_launch_group(cuda_context_of(context)->stream, ordered, count);
+}
+
 const struct attention_kernel attention_cuda_decode = {
     .name = "decode",
     .description = "few queries and many keys: keys in splits of a fixed size, combined in order",
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,
+    .run_group = run_group,
+    .group_units = ATTENTION_GROUP_UNITS_DECODE,
 };

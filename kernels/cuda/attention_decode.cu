@@ -13,6 +13,7 @@
  * size instead of a fixed number. To be expected: the bandwidth of a copy.
  */
 #include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -127,10 +128,11 @@ step(const arguments &p, uint32_t stage, int32_t key, const span (&keys)[2],
     }
 }
 
-/* The warps' results to the workspace, as one. */
+/* The warps' results to the workspace, as one. `number` is the split's, counted through all. */
 template <class C>
 static __device__ __forceinline__ void combine_warps(const arguments &p, char *shared,
-                                                     uint32_t first_row, partial<C> &mine)
+                                                     uint32_t number, uint32_t first_row,
+                                                     partial<C> &mine)
 {
     __shared__ float2 states[C::WARPS][ROWS];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -151,7 +153,7 @@ static __device__ __forceinline__ void combine_warps(const arguments &p, char *s
     }
     __syncthreads();
     const uint32_t rows = min(p.rows - first_row, (uint32_t)ROWS);
-    const uint64_t place = (uint64_t)blockIdx.x * p.rows + first_row; /* of this split */
+    const uint64_t place = (uint64_t)number * p.rows + first_row; /* of this split */
     for (uint32_t row = 0; row < rows; row++) {
         float most = -INFINITE, total = 0, factor[C::WARPS];
 #pragma unroll
@@ -176,16 +178,18 @@ static __device__ __forceinline__ void combine_warps(const arguments &p, char *s
     }
 }
 
-/* Grid: splits of heads of K and V of all entries; tiles of rows. */
+/* One split of a head of K and V, `number` counted through all of them, for one tile of rows. By a
+ * block. */
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_constant__ arguments p)
+static __device__ __forceinline__ void compute_split(const arguments &p, uint32_t number,
+                                                     uint32_t tile)
 {
     extern __shared__ __align__(128) char shared[];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t kv_heads = p.a.heads / p.a.group;
-    const uint32_t unit = blockIdx.x / p.splits, split = blockIdx.x % p.splits;
+    const uint32_t unit = number / p.splits, split = number % p.splits;
     const uint32_t entry = unit / kv_heads, kv_head = unit % kv_heads;
-    const uint32_t first_row = blockIdx.y * ROWS;
+    const uint32_t first_row = tile * ROWS;
     later_kernels_allow();
     earlier_kernels_wait();
     const lengths n = lengths_of(p.a, entry);
@@ -208,10 +212,10 @@ __global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_const
     const uint32_t ring = ptx_sm80::shared_address(shared) + warp * C::WARP_BYTES;
     const uint16_t *k = row_at<uint16_t>(p.a.k, p.a.k_steps, entry, kv_head, 0);
     const uint16_t *v = row_at<uint16_t>(p.a.v, p.a.v_steps, entry, kv_head, 0);
-    const auto copy = [&](int32_t number) {
-        const int32_t key = origin + (number * C::WARPS + (int32_t)warp) * KEYS;
+    const auto copy = [&](int32_t turn) {
+        const int32_t key = origin + (turn * C::WARPS + (int32_t)warp) * KEYS;
         if (key < end && key + KEYS > first) {
-            const uint32_t stage = ring + (uint32_t)(number % C::STAGES) * C::STAGE_BYTES;
+            const uint32_t stage = ring + (uint32_t)(turn % C::STAGES) * C::STAGE_BYTES;
             copy_rows<C::WIDTH, KEYS, 32>(stage, k + key * p.a.k_steps.row, p.a.k_steps.row, p.a.d,
                                           first - key, end - key, p.k_pieces, lane);
             copy_rows<C::WIDTH, KEYS, 32>(stage + C::TILE_BYTES, v + key * p.a.v_steps.row,
@@ -221,8 +225,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_const
         ptx_sm80::copies_commit();
     };
     constexpr int32_t STEPS = SPLIT_KEYS / KEYS / C::WARPS;
-    for (int32_t number = 0; number < C::STAGES - 1; number++)
-        copy(number);
+    for (int32_t turn = 0; turn < C::STAGES - 1; turn++)
+        copy(turn);
 
     uint32_t q[C::WIDTH / 16][4];
     load_queries<C>(p, entry, kv_head, row, keys, q);
@@ -232,29 +236,46 @@ __global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_const
     for (int j = 0; j < C::WIDTH / 2; j++)
         result.o[j] = 0;
 #pragma unroll 1
-    for (int32_t number = 0; number < STEPS; number++) {
-        if (number + C::STAGES - 1 < STEPS)
-            copy(number + C::STAGES - 1);
+    for (int32_t turn = 0; turn < STEPS; turn++) {
+        if (turn + C::STAGES - 1 < STEPS)
+            copy(turn + C::STAGES - 1);
         else
             ptx_sm80::copies_commit();
         ptx_sm80::copies_wait<C::STAGES - 1>();
         __syncwarp();
-        const int32_t key = origin + (number * C::WARPS + (int32_t)warp) * KEYS;
+        const int32_t key = origin + (turn * C::WARPS + (int32_t)warp) * KEYS;
         if (key < end && key + KEYS > first)
-            step<C>(p, ring + (uint32_t)(number % C::STAGES) * C::STAGE_BYTES, key, keys, q,
-                    result);
+            step<C>(p, ring + (uint32_t)(turn % C::STAGES) * C::STAGE_BYTES, key, keys, q, result);
         __syncwarp();
     }
-    combine_warps<C>(p, shared, first_row, result);
+    combine_warps<C>(p, shared, number, first_row, result);
 }
 
-/* A block a row of O. */
+/* Grid: splits of heads of K and V of all entries; tiles of rows. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2) split_kernel(const __grid_constant__ arguments p)
+{
+    compute_split<C>(p, blockIdx.x, blockIdx.y);
+}
+
+/* Grid: the same of all problems, those of a tile of rows together. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2)
+    split_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+{
+    __shared__ arguments p;
+    const uint32_t number = group.fetch<C::THREADS>(blockIdx.x, p);
+    const uint32_t all = p.a.batch * (p.a.heads / p.a.group) * p.splits;
+    compute_split<C>(p, number % all, number / all);
+}
+
+/* One row of O, `number` counted through all heads of K and V. By a block. */
 template <typename Element>
-__global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constant__ arguments p)
+static __device__ __forceinline__ void join(const arguments &p, uint32_t number)
 {
     __shared__ float2 states[JOIN_THREADS];
     const uint32_t kv_heads = p.a.heads / p.a.group;
-    const uint32_t row = blockIdx.x % p.rows, unit = blockIdx.x / p.rows;
+    const uint32_t row = number % p.rows, unit = number / p.rows;
     const uint32_t entry = unit / kv_heads;
     const query at = query_of(p, row, unit % kv_heads);
     earlier_kernels_wait();
@@ -317,15 +338,57 @@ __global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constan
         exact_row<Element>(p.a, entry, at.head, at.i, keys);
 }
 
+/* A block a row. */
+template <typename Element>
+__global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constant__ arguments p)
+{
+    join<Element>(p, blockIdx.x);
+}
+
+template <typename Element>
+__global__ void __launch_bounds__(JOIN_THREADS)
+    join_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+{
+    __shared__ arguments p;
+    const uint32_t number = group.fetch<JOIN_THREADS>(blockIdx.x, p);
+    join<Element>(p, number);
+}
+
 template <class C> static cudaError_t prepare()
 {
-    return cudaFuncSetAttribute((const void *)split_kernel<C>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)C::SHARED_BYTES);
+    const void *const kernels[] = {(const void *)split_kernel<C>,
+                                   (const void *)split_group_kernel<C>};
+    cudaError_t error = cudaSuccess;
+    for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
+        error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)C::SHARED_BYTES);
+    return error;
+}
+
+static arguments arguments_of(const struct attention_problem *problem, void *workspace)
+{
+    const uint64_t splits = (problem->skv + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    arguments p = {};
+    attention_arguments_fill(problem, &p.a);
+    p.splits = (uint32_t)splits;
+    p.rows = p.a.sq * p.a.group;
+    p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
+    p.v_pieces = attention_aligned(&problem->v_strides, 8) && (uintptr_t)p.a.v % 16 == 0;
+    p.q_pairs = attention_aligned(&problem->q_strides, 2) && (uintptr_t)p.a.q % 4 == 0;
+    p.states = static_cast<float2 *>(workspace);
+    p.sums =
+        reinterpret_cast<float *>(p.states + (uint64_t)p.a.batch * p.a.heads * p.a.sq * splits);
+    return p;
+}
+
+static uint32_t units_of(const arguments &p)
+{
+    return p.a.batch * (p.a.heads / p.a.group);
 }
 
 template <class C> static enum gemmd_error run(cudaStream_t stream, const arguments &p)
 {
-    const unsigned units = p.a.batch * (p.a.heads / p.a.group);
+    const unsigned units = units_of(p);
     const dim3 grid(units * p.splits, (p.rows + ROWS - 1) / ROWS);
     enum gemmd_error code =
         launch_overlapped(split_kernel<C>, grid, dim3(C::THREADS), C::SHARED_BYTES, stream, p);
@@ -333,6 +396,61 @@ template <class C> static enum gemmd_error run(cudaStream_t stream, const argume
         code = launch_overlapped(join_kernel<typename C::Element>, dim3(units * p.rows),
                                  dim3(JOIN_THREADS), 0, stream, p);
     return code;
+}
+
+/* Blocks of the split's kernel or of the join's, whichever are more. */
+static uint64_t parts_of(const struct attention_problem &p)
+{
+    const uint64_t rows = p.sq * (p.heads / p.kv_heads);
+    const uint64_t splits = (p.skv + SPLIT_KEYS - 1) / SPLIT_KEYS * ((rows + ROWS - 1) / ROWS);
+    return p.batch * p.kv_heads * (splits > rows ? splits : rows);
+}
+
+/* Numbers the parts of a list anew. */
+template <class Count>
+static void number_parts(attention_group::list<arguments> &group, const Count &count)
+{
+    group.parts = 0;
+    for (uint32_t i = 0; i < group.count; i++) {
+        group.first[i] = group.parts;
+        group.parts += count(group.problems[i]);
+    }
+}
+
+template <class C>
+static enum gemmd_error run_list(cudaStream_t stream, attention_group::list<arguments> &group)
+{
+    number_parts(group, [](const arguments &p) {
+        return units_of(p) * p.splits * ((p.rows + ROWS - 1) / ROWS);
+    });
+    enum gemmd_error code = launch_overlapped(split_group_kernel<C>, dim3(group.parts),
+                                              dim3(C::THREADS), C::SHARED_BYTES, stream, group);
+    if (code != GEMMD_OK)
+        return code;
+    number_parts(group, [](const arguments &p) { return units_of(p) * p.rows; });
+    return launch_overlapped(join_group_kernel<typename C::Element>, dim3(group.parts),
+                             dim3(JOIN_THREADS), 0, stream, group);
+}
+
+template <class C>
+static enum gemmd_error run_group(cudaStream_t stream, const struct attention_member members[],
+                                  uint32_t count)
+{
+    return attention_group::launch_all<arguments>(
+        members, count, [](const struct attention_member &m) { return parts_of(*m.problem); },
+        [](const struct attention_member &m) { return arguments_of(m.problem, m.workspace); },
+        [=](attention_group::list<arguments> &group) { return run_list<C>(stream, group); });
+}
+
+template <typename Element>
+static enum gemmd_error run_group_width(cudaStream_t stream,
+                                        const struct attention_member members[], uint32_t count)
+{
+    const struct attention_problem &any = *members[0].problem;
+    const uint64_t width = any.d > any.dv ? any.d : any.dv;
+    return width <= 64    ? run_group<config<Element, 64>>(stream, members, count)
+           : width <= 128 ? run_group<config<Element, 128>>(stream, members, count)
+                          : run_group<config<Element, 256>>(stream, members, count);
 }
 
 template <typename Element>
@@ -366,17 +484,17 @@ enum gemmd_error attention_decode_launch(cudaStream_t stream,
                                          const struct attention_problem *problem, void *workspace)
 {
     using namespace attention_decode;
-    const uint64_t splits = (problem->skv + SPLIT_KEYS - 1) / SPLIT_KEYS;
-    arguments p = {};
-    attention_arguments_fill(problem, &p.a);
-    p.splits = (uint32_t)splits;
-    p.rows = p.a.sq * p.a.group;
-    p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
-    p.v_pieces = attention_aligned(&problem->v_strides, 8) && (uintptr_t)p.a.v % 16 == 0;
-    p.q_pairs = attention_aligned(&problem->q_strides, 2) && (uintptr_t)p.a.q % 4 == 0;
-    p.states = static_cast<float2 *>(workspace);
-    p.sums =
-        reinterpret_cast<float *>(p.states + (uint64_t)p.a.batch * p.a.heads * p.a.sq * splits);
+    const arguments p = arguments_of(problem, workspace);
     return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, p)
                                        : run_width<__nv_bfloat16>(stream, p);
+}
+
+enum gemmd_error attention_decode_launch_group(cudaStream_t stream,
+                                               const struct attention_member members[],
+                                               uint32_t count)
+{
+    using namespace attention_decode;
+    return members[0].problem->dtype == GEMMD_F16
+               ? run_group_width<__half>(stream, members, count)
+               : run_group_width<__nv_bfloat16>(stream, members, count);
 }

@@ -25,6 +25,11 @@ enum gemmd_error attention_decode_prepare(void);
 enum gemmd_error attention_decode_launch(cudaStream_t stream,
                                          const struct attention_problem *problem, void *workspace);
 
+/* Enqueues a group, in this order. */
+enum gemmd_error attention_decode_launch_group(cudaStream_t stream,
+                                               const struct attention_member members[],
+                                               uint32_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/attention_group.h"
 
 static bool takes(const struct attention_problem *p)
 {
@@ -25,10 +26,20 @@ static enum gemmd_error run(struct gemm_context *context, const struct attention
     return attention_flash_mma_launch(cuda_context_of(context)->stream, problem);
 }
 
+static enum gemmd_error run_group(struct gemm_context *context,
+                                  const struct attention_member members[], uint32_t count)
+{
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    attention_group_order(members, count, ordered);
+    return attention_flash_mma_launch_group(cuda_context_of(context)->stream, ordered, count);
+}
+
 const struct attention_kernel attention_cuda_flash_mma = {
     .name = "flash_mma",
     .description = "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 on",
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,
+    .run_group = run_group,
+    .group_units = ATTENTION_GROUP_UNITS_TENSOR,
 };

@@ -14,6 +14,7 @@
  * (2023). To be expected on an H100: half of what flash_wgmma reaches there.
  */
 #include "kernels/cuda/attention_flash_mma.h"
+#include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -36,6 +37,8 @@ template <typename Element_, int WIDTH_> struct config {
     static constexpr int TILE_M = WARPS * BLOCKS_16 * 16, TILE_N = WIDTH <= 128 ? 64 : 32;
     static constexpr uint32_t Q_BYTES = TILE_M * WIDTH * 2, K_BYTES = TILE_N * WIDTH * 2;
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * K_BYTES;
+    /* At 128 all registers are in use, and none is left for which problem it is. */
+    static constexpr bool GROUPS = WIDTH != 128;
 };
 
 /* What a warp knows of 16 rows. */
@@ -123,13 +126,13 @@ static __device__ __forceinline__ void softmax(const arguments &p, const lengths
         rows.o[j] *= factor[j / 2 % 2];
 }
 
-/* Grid: tiles of queries of all heads of all entries, those with most keys first in each. */
+/* Tile `index` of a problem, counted through all heads of all entries, those with most keys first
+ * in each. By a block. */
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 2)
-    flash_mma_kernel(const __grid_constant__ arguments p)
+static __device__ __forceinline__ void compute(const arguments &p, uint32_t index)
 {
     extern __shared__ __align__(128) char shared[];
-    const uint32_t number = blockIdx.x / p.tile_rows, rank = blockIdx.x % p.tile_rows;
+    const uint32_t number = index / p.tile_rows, rank = index % p.tile_rows;
     const uint32_t entry = number / p.a.heads, head = number % p.a.heads;
     const uint32_t tile_row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -204,13 +207,30 @@ __global__ void __launch_bounds__(C::THREADS, 2)
     }
 }
 
+/* Grid: the tiles. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2)
+    flash_mma_kernel(const __grid_constant__ arguments p)
+{
+    compute<C>(p, blockIdx.x);
+}
+
+/* Grid: the tiles of all problems. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2)
+    flash_mma_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+{
+    __shared__ arguments p;
+    const uint32_t index = group.fetch<C::THREADS>(blockIdx.x, p);
+    compute<C>(p, index);
+}
+
 static bool in_pieces(const struct attention_strides &strides, const void *data)
 {
     return attention_aligned(&strides, PIECE_ELEMENTS) && (uintptr_t)data % 16 == 0;
 }
 
-template <class C>
-static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem)
+template <class C> static arguments arguments_of(const struct attention_problem &problem)
 {
     arguments p = {};
     attention_arguments_fill(&problem, &p.a);
@@ -218,8 +238,39 @@ static enum gemmd_error run(cudaStream_t stream, const struct attention_problem 
     p.q_pieces = in_pieces(problem.q_strides, problem.q);
     p.k_pieces = in_pieces(problem.k_strides, problem.k);
     p.v_pieces = in_pieces(problem.v_strides, problem.v);
+    return p;
+}
+
+template <class C>
+static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem)
+{
+    const arguments p = arguments_of<C>(problem);
     return launch_with_memory(flash_mma_kernel<C>, dim3(p.tile_rows * p.a.batch * p.a.heads),
                               dim3(C::THREADS), C::SHARED_BYTES, stream, p);
+}
+
+template <class C>
+static enum gemmd_error run_group(cudaStream_t stream, const struct attention_member members[],
+                                  uint32_t count)
+{
+    if constexpr (!C::GROUPS) {
+        enum gemmd_error code = GEMMD_OK;
+        for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+            code = run<C>(stream, *members[i].problem);
+        return code;
+    } else {
+        return attention_group::launch_all<arguments>(
+            members, count,
+            [](const struct attention_member &m) {
+                return (m.problem->sq + C::TILE_M - 1) / C::TILE_M * m.problem->batch *
+                       m.problem->heads;
+            },
+            [](const struct attention_member &m) { return arguments_of<C>(*m.problem); },
+            [=](const attention_group::list<arguments> &group) {
+                return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.parts),
+                                          dim3(C::THREADS), C::SHARED_BYTES, stream, group);
+            });
+    }
 }
 
 template <typename Element>
@@ -231,10 +282,28 @@ static enum gemmd_error run_width(cudaStream_t stream, const struct attention_pr
                           : run<config<Element, 256>>(stream, problem);
 }
 
+template <typename Element>
+static enum gemmd_error run_group_width(cudaStream_t stream,
+                                        const struct attention_member members[], uint32_t count)
+{
+    const struct attention_problem &any = *members[0].problem;
+    const uint64_t width = any.d > any.dv ? any.d : any.dv;
+    return width <= 64    ? run_group<config<Element, 64>>(stream, members, count)
+           : width <= 128 ? run_group<config<Element, 128>>(stream, members, count)
+                          : run_group<config<Element, 256>>(stream, members, count);
+}
+
 template <class C> static cudaError_t prepare()
 {
-    return cudaFuncSetAttribute((const void *)flash_mma_kernel<C>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)C::SHARED_BYTES);
+    cudaError_t error =
+        cudaFuncSetAttribute((const void *)flash_mma_kernel<C>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)C::SHARED_BYTES);
+    if constexpr (C::GROUPS)
+        if (error == cudaSuccess)
+            error = cudaFuncSetAttribute((const void *)flash_mma_group_kernel<C>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)C::SHARED_BYTES);
+    return error;
 }
 
 template <typename Element> static cudaError_t prepare_type()
@@ -261,4 +330,14 @@ enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
     using namespace attention_flash_mma;
     return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, *problem)
                                        : run_width<__nv_bfloat16>(stream, *problem);
+}
+
+enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
+                                                  const struct attention_member members[],
+                                                  uint32_t count)
+{
+    using namespace attention_flash_mma;
+    return members[0].problem->dtype == GEMMD_F16
+               ? run_group_width<__half>(stream, members, count)
+               : run_group_width<__nv_bfloat16>(stream, members, count);
 }

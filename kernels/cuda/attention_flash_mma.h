@@ -19,6 +19,11 @@ enum gemmd_error attention_flash_mma_prepare(void);
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem);
 
+/* Enqueues a group, in this order; heads of 65 ... 128 one by one. */
+enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
+                                                  const struct attention_member members[],
+                                                  uint32_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_group.h"
 
 const uint32_t attention_tiled_rows[ATTENTION_TILED_ROWS] = {32, 128};
 
@@ -37,6 +38,26 @@ enum attention_tiled_rows attention_tiled_choose(const struct attention_problem 
     const uint64_t blocks = (rows + tile - 1) / tile * p->batch * p->kv_heads;
     return rows > attention_tiled_rows[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
                    attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
+               ? ATTENTION_TILED_MANY
+               : ATTENTION_TILED_FEW;
+}
+
+enum attention_tiled_rows attention_tiled_choose_group(const struct attention_member members[],
+                                                       uint32_t count, uint32_t multiprocessors,
+                                                       uint64_t shared_bytes)
+{
+    const uint64_t tile = attention_tiled_rows[ATTENTION_TILED_MANY];
+    const struct attention_problem *any = members[0].problem;
+    double rows = 0, blocks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct attention_problem *p = members[i].problem;
+        const uint64_t in_head = p->heads / p->kv_heads * p->sq;
+        const uint64_t tiles = (in_head + tile - 1) / tile;
+        rows += (double)in_head * (double)(p->batch * p->kv_heads);
+        blocks += (double)(tiles * p->batch * p->kv_heads);
+    }
+    return blocks >= multiprocessors && 2 * rows >= blocks * (double)tile &&
+                   attention_tiled_bytes(ATTENTION_TILED_MANY, any->d, any->dv) <= shared_bytes
                ? ATTENTION_TILED_MANY
                : ATTENTION_TILED_FEW;
 }
@@ -81,6 +102,24 @@ static enum gemmd_error run_many(struct gemm_context *base, const struct attenti
     return run_rows(base, problem, ATTENTION_TILED_MANY);
 }
 
+static enum gemmd_error run_group(struct gemm_context *base,
+                                  const struct attention_member members[], uint32_t count)
+{
+    const struct cuda_context *context = cuda_context_of(base);
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    attention_group_order(members, count, ordered);
+    enum gemmd_error code = GEMMD_OK;
+    if (members[0].problem->dtype == GEMMD_F32)
+        return attention_tiled_launch_group_f32(
+            context->stream,
+            attention_tiled_choose_group(ordered, count, context->multiprocessors,
+                                         context->shared_bytes),
+            ordered, count);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+        code = run(base, ordered[i].problem, NULL);
+    return code;
+}
+
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {
     (void)problem;
@@ -94,6 +133,8 @@ const struct attention_kernel attention_cuda_tiled = {
     .takes = attention_problem_offered,
     .workspace_bytes = no_workspace,
     .run = run,
+    .run_group = run_group,
+    .group_units = ATTENTION_GROUP_UNITS_PLAIN,
 };
 
 const struct attention_kernel attention_tiled_kernels[ATTENTION_TILED_ROWS] = {

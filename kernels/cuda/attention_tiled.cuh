@@ -26,6 +26,7 @@
 #define KERNELS_CUDA_ATTENTION_TILED_CUH
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/attention_tiled.h"
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -45,6 +46,9 @@ template <unsigned WARPS_, unsigned ROWS_, unsigned COLUMNS_, unsigned BLOCKS_,
 struct shape {
     static constexpr unsigned WARPS = WARPS_, ROWS = ROWS_, COLUMNS = COLUMNS_;
     static constexpr unsigned BLOCKS = BLOCKS_; // that fit in a multiprocessor
+    /* The same where the problem is one of many: where it is takes registers. Its sizes stay in
+     * constant memory, since tiles leave no shared memory for them. */
+    static constexpr unsigned GROUP_BLOCKS = ROWS_ == 8 ? 2 : BLOCKS_;
     static constexpr unsigned THREADS = 32 * WARPS, WARP_ROWS = LANES_M * ROWS;
     static constexpr unsigned TILE = WARPS * WARP_ROWS, WIDTH = LANES_N * COLUMNS;
     /* Quads; weights of a warp, and a row of V. */
@@ -562,6 +566,18 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     }
 }
 
+/* Grid: the parts of all problems, whose head sizes are the same. */
+template <class S, typename T>
+__global__ void __launch_bounds__(S::THREADS, S::GROUP_BLOCKS)
+    attention_tiled_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+{
+    extern __shared__ __align__(16) float4 shared[];
+    const unsigned steps = ((unsigned)group.problems[0].problem.d + 3) / 4;
+    const uint32_t i = group.find(blockIdx.x);
+    const struct arguments &a = group.problems[i];
+    compute<S, T>(a, part<S>(a, blockIdx.x - group.first[i]), memory<S>(shared, steps), steps);
+}
+
 /* ---- the host's part ---- */
 
 template <typename T>
@@ -571,21 +587,48 @@ static bool is_wide(const void *data, const struct attention_strides &strides, u
            strides.head % 4 == 0 && strides.batch % 4 == 0;
 }
 
+template <class S> static uint64_t parts_of(const struct attention_problem &p)
+{
+    return (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE * p.batch * p.kv_heads;
+}
+
 template <class S, typename T>
-static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
-                            const struct attention_problem &p)
+static struct arguments arguments_of(const struct attention_problem &p)
 {
     struct arguments a;
     a.problem = p;
     a.tiles = (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE;
-    a.parts = a.tiles * p.batch * p.kv_heads;
+    a.parts = parts_of<S>(p);
     a.wide_q = is_wide<T>(p.q, p.q_strides, p.d);
     a.wide_k = is_wide<T>(p.k, p.k_strides, p.d);
     a.wide_v = is_wide<T>(p.v, p.v_strides, p.dv);
     a.wide_o = is_wide<T>(p.o, p.o_strides, p.dv);
+    return a;
+}
+
+template <class S, typename T>
+static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
+                            const struct attention_problem &p)
+{
+    const struct arguments a = arguments_of<S, T>(p);
     const dim3 grid((unsigned)(a.parts < INT32_MAX ? a.parts : INT32_MAX));
     return launch_with_memory(attention_tiled_kernel<S, T>, grid, dim3(S::THREADS),
                               attention_tiled_bytes(rows, p.d, p.dv), stream, a);
+}
+
+template <class S, typename T>
+static enum gemmd_error run_group(cudaStream_t stream, enum attention_tiled_rows rows,
+                                  const struct attention_member members[], uint32_t count)
+{
+    const struct attention_problem &any = *members[0].problem;
+    const uint64_t shared_bytes = attention_tiled_bytes(rows, any.d, any.dv);
+    return attention_group::launch_all<struct arguments>(
+        members, count, [](const struct attention_member &m) { return parts_of<S>(*m.problem); },
+        [](const struct attention_member &m) { return arguments_of<S, T>(*m.problem); },
+        [=](const attention_group::list<struct arguments> &group) {
+            return launch_with_memory(attention_tiled_group_kernel<S, T>, dim3(group.parts),
+                                      dim3(S::THREADS), shared_bytes, stream, group);
+        });
 }
 
 using few_64 = shape<2, 4, 8, 6, true>;
@@ -612,17 +655,41 @@ static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows r
                          : run<many_256, T>(stream, rows, p);
 }
 
-template <typename T> static enum gemmd_error prepare(uint64_t shared_bytes)
+template <typename T>
+static enum gemmd_error run_any_group(cudaStream_t stream, enum attention_tiled_rows rows,
+                                      const struct attention_member members[], uint32_t count)
 {
-    void (*const kernels[])(struct arguments) = {
-        attention_tiled_kernel<few_64, T>,   attention_tiled_kernel<few_128, T>,
-        attention_tiled_kernel<few_256, T>,  attention_tiled_kernel<many_64, T>,
-        attention_tiled_kernel<many_96, T>,  attention_tiled_kernel<many_128, T>,
-        attention_tiled_kernel<many_192, T>, attention_tiled_kernel<many_256, T>};
+    const uint64_t dv = members[0].problem->dv;
+    if (rows == ATTENTION_TILED_FEW)
+        return dv <= 64    ? run_group<few_64, T>(stream, rows, members, count)
+               : dv <= 128 ? run_group<few_128, T>(stream, rows, members, count)
+                           : run_group<few_256, T>(stream, rows, members, count);
+    return dv <= 64    ? run_group<many_64, T>(stream, rows, members, count)
+           : dv <= 96  ? run_group<many_96, T>(stream, rows, members, count)
+           : dv <= 128 ? run_group<many_128, T>(stream, rows, members, count)
+           : dv <= 192 ? run_group<many_192, T>(stream, rows, members, count)
+                       : run_group<many_256, T>(stream, rows, members, count);
+}
+
+template <class S, typename T> static cudaError_t allow(uint64_t shared_bytes)
+{
+    const void *const kernels[] = {(const void *)attention_tiled_kernel<S, T>,
+                                   (const void *)attention_tiled_group_kernel<S, T>};
     cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < sizeof kernels / sizeof *kernels && error == cudaSuccess; i++)
+    for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
         error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)shared_bytes);
+    return error;
+}
+
+template <typename T> static enum gemmd_error prepare(uint64_t shared_bytes)
+{
+    cudaError_t (*const shapes[])(uint64_t) = {
+        allow<few_64, T>,  allow<few_128, T>,  allow<few_256, T>,  allow<many_64, T>,
+        allow<many_96, T>, allow<many_128, T>, allow<many_192, T>, allow<many_256, T>};
+    cudaError_t error = cudaSuccess;
+    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes && error == cudaSuccess; i++)
+        error = shapes[i](shared_bytes);
     return cuda_error_code((int)error);
 }
 

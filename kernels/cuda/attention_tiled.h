@@ -33,6 +33,12 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
 enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *problem,
                                                  uint32_t multiprocessors, uint64_t shared_bytes);
 
+/* The same for a group: many, if they fit, the tiles of all together suffice, and those are half
+ * full at least. Either gives the same bits. */
+enum attention_tiled_rows attention_tiled_choose_group(const struct attention_member members[],
+                                                       uint32_t count, uint32_t multiprocessors,
+                                                       uint64_t shared_bytes);
+
 /* Allow the kernels their shared memory, at most `shared_bytes`, for the current device. */
 enum gemmd_error attention_tiled_prepare_f32(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes);
@@ -45,6 +51,12 @@ enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_
                                             const struct attention_problem *problem);
 enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention_tiled_rows rows,
                                              const struct attention_problem *problem);
+
+/* The same of a group, in this order. Other types have flash_mma, which takes all that they are. */
+enum gemmd_error attention_tiled_launch_group_f32(cudaStream_t stream,
+                                                  enum attention_tiled_rows rows,
+                                                  const struct attention_member members[],
+                                                  uint32_t count);
 
 /* One kernel for each number of rows, for measuring and checking; not among attention_kernels(). */
 extern const struct attention_kernel attention_tiled_kernels[ATTENTION_TILED_ROWS];

@@ -25,6 +25,20 @@ static enum gemmd_error run(struct gemm_context *base, const struct attention_pr
         &context->sm90, attention_wgmma_choose(problem), problem, workspace, context->stream));
 }
 
+/* One kernel for all: it is a function of what they have in common. */
+static enum gemmd_error run_group(struct gemm_context *base,
+                                  const struct attention_member members[], uint32_t count)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    if (context->sm90.encode == NULL)
+        return GEMMD_ERR_INTERNAL;
+    attention_group_order(members, count, ordered);
+    return cuda_error_code((int)attention_wgmma_enqueue_group(
+        &context->sm90, attention_wgmma_choose(ordered[0].problem), ordered, count,
+        context->stream));
+}
+
 const struct attention_kernel attention_cuda_wgmma = {
     .name = "flash_wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
@@ -32,4 +46,6 @@ const struct attention_kernel attention_cuda_wgmma = {
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,
+    .run_group = run_group,
+    .group_units = ATTENTION_GROUP_UNITS_TENSOR,
 };

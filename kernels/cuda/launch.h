@@ -69,6 +69,19 @@ enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *j
 /* Blocks of rows between any places that the device reaches. */
 enum gemmd_error move_rows_launch(cudaStream_t stream, const struct gemm_moves *moves);
 
+/* Spans of bytes between any places that the device reaches, aligned or not; count > 0. */
+enum { SPAN_MOVES = 160 }; /* so many fit in the parameters of a launch */
+struct span_move {
+    const void *from;
+    void *to;
+    uint64_t bytes;
+};
+struct span_moves {
+    uint32_t count;
+    struct span_move list[SPAN_MOVES];
+};
+enum gemmd_error move_spans_launch(cudaStream_t stream, const struct span_moves *moves);
+
 /* A matrix of f32 into three of bf16, `stride_to` apart, for each of the batch: together 2^16 times
  * the number, exactly, if it is less than 2^111. `ld_to` and `stride_to` are multiples of 8
  * elements; what fills a row up to the next multiple of 8 is zeros. element_bytes is not looked at.

@@ -309,8 +309,12 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
     if (code != GEMMD_OK)
         return code;
     /* All that the queue looks at. */
-    if (call->intake != NULL)
+    if (call->intake != NULL) {
         call->work.copy_in = intake_copies(call->intake);
+        /* What attentions that share a launch are copied by is not what has begun. */
+        if (call->work.attends != NULL)
+            call->work.stack_key = 0;
+    }
     call->work.priority = call->priority;
     call->work.bytes = call->queue_bytes;
     call->work.deadline_ns = call->deadline_ns;

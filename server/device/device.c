@@ -140,11 +140,11 @@ bool device_plan_attention(const struct device *device, struct work *work)
     const struct attention_problem *problem = &work->attention;
     const bool groups =
         device->ops->groups_attention && attention_can_group(work->attends, problem);
-    work->shares = groups && device->groups > 0;
+    /* On the streams for large work, whose copies they need. */
+    work->shares = false;
     work->stack_key = groups ? attention_group_key(work->attends, problem) : 0;
     work->stack_rows = groups ? work->attends->group_units : 0;
-    work->device_bytes = 0;
-    return groups || device_attention_bytes(device, problem, work->attends, &work->device_bytes);
+    return device_attention_bytes(device, problem, work->attends, &work->device_bytes);
 }
 
 uint64_t device_stack_memory(const struct device *device)

@@ -11,7 +11,9 @@
  * Small works share launches that use pinned host memory where it lies, on streams of their own; so
  * do works of few rows on one resident B, which are stacked (device_stack.h).
  * CPU: operands are used where they lie; only the kernels' workspace is in the device's memory, and
- * that of stacks. Attentions of one kind share launches (kernels/attention_grouped.h).
+ * that of stacks.
+ * Attentions of one kind share launches on both (kernels/attention_grouped.h), each in its own
+ * range of device memory.
  */
 #ifndef SERVER_DEVICE_DEVICE_H
 #define SERVER_DEVICE_DEVICE_H
@@ -99,9 +101,9 @@ bool device_attention_bytes(const struct device *device, const struct attention_
 bool device_plan_attention(const struct device *device, struct work *work);
 
 /* Settles how a work with a problem and a kernel is launched: fills in `shares`, `stack_key`,
- * `stack_rows` and `device_bytes` (device_work_bytes; 0 for what is stacked). Its copies are
- * there already. Of the problem's pointers, B is where it will be if it lies in tensor memory; the
- * others are looked at as by device_work_bytes. False on overflow. */
+ * `stack_rows` and `device_bytes` (device_work_bytes; 0 for products that are stacked). Its copies
+ * are there already. Of the problem's pointers, B is where it will be if it lies in tensor memory;
+ * the others are looked at as by device_work_bytes. False on overflow. */
 bool device_plan(const struct device *device, struct work *work);
 /* Device memory for each stack in flight, besides that of the arena. */
 uint64_t device_stack_memory(const struct device *device);

@@ -56,11 +56,12 @@ static bool cpu_attention_bytes(const struct device *device,
 static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struct work *works)
 {
     _Static_assert((int)DEVICE_GROUP_MAX <= (int)ATTENTION_GROUP_MAX, "a chain is a group");
-    const struct attention_problem *problems[DEVICE_GROUP_MAX];
+    struct attention_member members[DEVICE_GROUP_MAX];
     uint32_t count = 0;
     for (const struct work *work = works; work != NULL; work = work->next)
-        problems[count++] = &work->attention;
-    return works->attends->run_group(cpu->context, problems, count);
+        members[count++] = (struct attention_member){
+            &work->attention, work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL};
+    return works->attends->run_group(cpu->context, members, count);
 }
 
 static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)

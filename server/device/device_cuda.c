@@ -3,7 +3,8 @@
  *
  * A work is copied in, computed and copied back in its slot's stream, but for what was copied while
  * its body arrived, which has a stream of its own (device_cuda_copy.h). Slots run side by side, so
- * that copies in, kernels and copies out of different works overlap. Small
+ * that copies in, kernels and copies out of different works overlap. Attentions of one kind go
+ * through such a slot together (device_cuda_attention.h). Small
  * works share one launch in a slot for such, without copies: operands are read and results written
  * in pinned host memory. Their stream goes before the others', since they take little of the
  * device and what they mostly do is wait for the bus. Stacks of rows run there too, in a workspace
@@ -44,7 +45,8 @@ struct cuda_device {
     void *tensors;         /* tensor memory */
     struct slot slots[DEVICE_SLOTS_MAX];
     struct cuda_early early;
-    const struct gemm_problem *group[DEVICE_GROUP_MAX]; /* used during a submit */
+    const struct gemm_problem *group[DEVICE_GROUP_MAX]; /* used during a submit, like the next */
+    struct cuda_attention_group attentions;
 };
 
 /* --- errors --- */
@@ -205,24 +207,39 @@ static struct cuda_steps steps_of(const struct slot *slot)
                                slot->copied_in, slot->computed, slot->ended};
 }
 
-static void enqueue_attention(struct cuda_device *cuda, const struct slot *slot, struct work *work)
+/* Whose parts are the first of cuda->attentions. */
+static struct cuda_failure enqueue_one_attention(struct cuda_device *cuda,
+                                                 const struct cuda_steps *steps,
+                                                 const struct work *work)
+{
+    const struct attention_parts *parts = cuda->attentions.parts;
+    unsigned char *range = cuda->memory + work->device_offset;
+    struct copy_in all;
+    copy_in_plan_attention(&all, &work->attention, parts, cuda->base.tensors, range,
+                           not_on_its_way);
+    return cuda_attention_enqueue(steps, &cuda->early, parts, &all, work, range);
+}
+
+/* A chain: of one, or of several that share a launch. */
+static void enqueue_attentions(struct cuda_device *cuda, const struct slot *slot,
+                               struct work *works)
 {
     const struct cuda_steps steps = steps_of(slot);
-    unsigned char *range = cuda->memory + work->device_offset;
-    struct attention_parts parts;
-    struct copy_in all;
-    if (!attention_parts_place(&work->attention, work->attends, cuda->base.tensors, &parts) ||
-        parts.total_bytes > work->device_bytes) {
-        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
-                                 "the work's range of device memory is too small");
-        return;
-    }
-    copy_in_plan_attention(&all, &work->attention, &parts, cuda->base.tensors, range,
-                           not_on_its_way);
+    struct attention_parts *parts = cuda->attentions.parts;
+    for (struct work *work = works; work != NULL; work = work->next, parts++)
+        if (!attention_parts_place(&work->attention, work->attends, cuda->base.tensors, parts) ||
+            parts->total_bytes > work->device_bytes) {
+            for (struct work *each = works; each != NULL; each = each->next)
+                each->status = fault_set(&each->fault, GEMMD_ERR_INTERNAL, NULL,
+                                         "a work's range of device memory is too small");
+            return;
+        }
     const struct cuda_failure failure =
-        cuda_attention_enqueue(&steps, &cuda->early, &parts, &all, work, range);
+        works->next == NULL
+            ? enqueue_one_attention(cuda, &steps, works)
+            : cuda_attention_enqueue_group(&steps, &cuda->attentions, works, cuda->memory);
     if (failure.call != NULL)
-        fail(cuda, work, failure.call, failure.code, failure.error);
+        fail(cuda, works, failure.call, failure.code, failure.error);
 }
 
 static void enqueue_copies(struct cuda_device *cuda, struct slot *slot, struct work *work)
@@ -298,7 +315,7 @@ static void cuda_submit(struct device *device, uint32_t number, struct work *wor
     if (works->shares)
         enqueue_shared(cuda, slot, works);
     else if (works->attends != NULL)
-        enqueue_attention(cuda, slot, works);
+        enqueue_attentions(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
@@ -338,9 +355,14 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
         for (struct work *work = works; work != NULL; work = work->next)
             work->kernel_ns = kernel_ns;
     } else {
-        works->h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
-        works->kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
-        works->d2h_ns = elapsed_ns(slot->computed, slot->ended);
+        const uint64_t h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
+        const uint64_t kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
+        const uint64_t d2h_ns = elapsed_ns(slot->computed, slot->ended);
+        for (struct work *work = works; work != NULL; work = work->next) {
+            work->h2d_ns = h2d_ns;
+            work->kernel_ns = kernel_ns;
+            work->d2h_ns = d2h_ns;
+        }
     }
     return true;
 }
@@ -544,6 +566,7 @@ static const struct device_ops cuda_ops = {
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
     .attention_bytes = cuda_attention_bytes,
+    .groups_attention = true,
     .shares = cuda_shares,
     .plan_copies = cuda_plan_copies,
     .copy_in = cuda_copy_in,

@@ -1,7 +1,12 @@
 #include "server/device/device_cuda_attention.h"
 
+#include "kernels/attention_grouped.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
+
+/* From here on a copy of its own, by the copy engine, is worth its launch. */
+static const uint64_t LARGE_BYTES = 256 << 10;
 
 static cudaError_t copy_out(const struct cuda_steps *steps, const unsigned char *range,
                             struct device_part part, void *to)
@@ -48,6 +53,117 @@ struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
                                  error};
 }
 
+/* Moves between host and device, gathered until a launch is full. */
+struct gathering {
+    cudaStream_t stream;
+    enum gemmd_error code; /* of the first launch that failed */
+    cudaError_t error;     /* of the first copy that failed */
+    struct span_moves moves;
+};
+
+static bool goes_well(const struct gathering *gathering)
+{
+    return gathering->code == GEMMD_OK && gathering->error == cudaSuccess;
+}
+
+static void flush(struct gathering *gathering)
+{
+    if (goes_well(gathering) && gathering->moves.count > 0)
+        gathering->code = move_spans_launch(gathering->stream, &gathering->moves);
+    gathering->moves.count = 0;
+}
+
+static void move(struct gathering *gathering, void *to, const void *from, uint64_t bytes)
+{
+    struct span_moves *moves = &gathering->moves;
+    if (bytes == 0 || !goes_well(gathering))
+        return;
+    if (bytes >= LARGE_BYTES) {
+        gathering->error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, gathering->stream);
+        return;
+    }
+    moves->list[moves->count++] = (struct span_move){from, to, bytes};
+    if (moves->count == SPAN_MOVES)
+        flush(gathering);
+}
+
+static void move_in(struct gathering *gathering, const struct attention_parts *parts,
+                    const struct attention_problem *host, unsigned char *range)
+{
+    move(gathering, range + parts->lens_q.offset, host->lens_q, parts->lens_q.bytes);
+    move(gathering, range + parts->lens_kv.offset, host->lens_kv, parts->lens_kv.bytes);
+    move(gathering, range + parts->q.offset, host->q, parts->q.bytes);
+    move(gathering, range + parts->k.offset, host->k, parts->k.bytes);
+    move(gathering, range + parts->v.offset, host->v, parts->v.bytes);
+}
+
+static void move_out(struct gathering *gathering, const struct attention_parts *parts,
+                     const struct attention_problem *host, const unsigned char *range)
+{
+    move(gathering, host->o, range + parts->o.offset, parts->o.bytes);
+    move(gathering, host->lse, range + parts->lse.offset, parts->lse.bytes);
+}
+
+/* The members, with their operands on their way to the device; how many. */
+static uint32_t gather_in(struct gathering *gathering, struct cuda_attention_group *group,
+                          const struct work *works, unsigned char *memory)
+{
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next, count++) {
+        unsigned char *range = memory + work->device_offset;
+        const struct attention_parts *parts = &group->parts[count];
+        group->problems[count] = attention_parts_problem(parts, &work->attention, range);
+        group->members[count] =
+            (struct attention_member){&group->problems[count], workspace_of(parts, range)};
+        move_in(gathering, parts, &work->attention, range);
+    }
+    flush(gathering);
+    return count;
+}
+
+static void gather_out(struct gathering *gathering, const struct cuda_attention_group *group,
+                       const struct work *works, unsigned char *memory)
+{
+    const struct attention_parts *parts = group->parts;
+    for (const struct work *work = works; work != NULL; work = work->next)
+        move_out(gathering, parts++, &work->attention, memory + work->device_offset);
+    flush(gathering);
+}
+
+static struct cuda_failure gathering_failed(const struct gathering *gathering, const char *call)
+{
+    return (struct cuda_failure){
+        call, gathering->code, gathering->code != GEMMD_OK ? cudaGetLastError() : gathering->error};
+}
+
+struct cuda_failure cuda_attention_enqueue_group(const struct cuda_steps *steps,
+                                                 struct cuda_attention_group *group,
+                                                 const struct work *works, unsigned char *memory)
+{
+    struct gathering gathering;
+    gathering.stream = steps->stream;
+    gathering.code = GEMMD_OK;
+    gathering.moves.count = 0;
+    gathering.error = cudaEventRecord(steps->begun, steps->stream);
+    const uint32_t count = gather_in(&gathering, group, works, memory);
+    if (goes_well(&gathering))
+        gathering.error = cudaEventRecord(steps->copied_in, steps->stream);
+    if (!goes_well(&gathering))
+        return gathering_failed(&gathering, "the copy to the device");
+
+    const enum gemmd_error code = works->attends->run_group(steps->context, group->members, count);
+    if (code != GEMMD_OK)
+        return (struct cuda_failure){works->attends->name, code, cudaGetLastError()};
+
+    gathering.error = cudaEventRecord(steps->computed, steps->stream);
+    gather_out(&gathering, group, works, memory);
+    if (goes_well(&gathering))
+        gathering.error = cudaEventRecord(steps->ended, steps->stream);
+    if (!goes_well(&gathering))
+        return gathering_failed(&gathering, "the copy from the device");
+    return (struct cuda_failure){.call = NULL};
+}
+
 static struct cuda_failure warm_one(const struct cuda_steps *steps,
                                     const struct gemm_device *device,
                                     const struct attention_problem *like, unsigned char *range,
@@ -67,7 +183,10 @@ static struct cuda_failure warm_one(const struct cuda_steps *steps,
     const cudaError_t error = cudaMemsetAsync(range, 0, parts.total_bytes, steps->stream);
     if (error != cudaSuccess)
         return (struct cuda_failure){"cudaMemsetAsync", cuda_error_code((int)error), error};
-    const enum gemmd_error code = kernel->run(steps->context, &p, workspace_of(&parts, range));
+    const struct attention_member member = {&p, workspace_of(&parts, range)};
+    enum gemmd_error code = kernel->run(steps->context, &p, member.workspace);
+    if (code == GEMMD_OK && attention_can_group(kernel, &p))
+        code = kernel->run_group(steps->context, &member, 1);
     if (code == GEMMD_OK)
         return (struct cuda_failure){.call = NULL};
     return (struct cuda_failure){kernel->name, code, cudaGetLastError()};

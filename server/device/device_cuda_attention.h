@@ -1,6 +1,9 @@
 /*
- * device_cuda_attention.h - an attention on its way through a stream: copies in, the kernel, copies
- * out. Used by device_cuda.c only, on its thread.
+ * device_cuda_attention.h - an attention, or several that share a launch, on their way through a
+ * stream: copies in, the kernel, copies out. Used by device_cuda.c only, on its thread.
+ *
+ * Each has its own range of device memory. Of those that share, small parts are moved by one launch
+ * for all, which reads and writes pinned host memory itself, so that nothing is issued for each.
  */
 #ifndef SERVER_DEVICE_DEVICE_CUDA_ATTENTION_H
 #define SERVER_DEVICE_DEVICE_CUDA_ATTENTION_H
@@ -8,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include "server/device/attention_parts.h"
+#include "server/device/device.h"
 #include "server/device/device_cuda_copy.h"
 #include "server/work/work.h"
 
@@ -32,6 +36,19 @@ struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
                                            const struct cuda_early *early,
                                            const struct attention_parts *parts, struct copy_in *all,
                                            const struct work *work, unsigned char *range);
+
+/* What a group is made in, by one thread at a time. */
+struct cuda_attention_group {
+    struct attention_parts parts[DEVICE_GROUP_MAX];
+    struct attention_problem problems[DEVICE_GROUP_MAX];
+    struct attention_member members[DEVICE_GROUP_MAX];
+};
+
+/* The same for a chain that shares a launch. `group->parts` are those of the works, in their order,
+ * whose ranges lie where their device_offset says from `memory` on. */
+struct cuda_failure cuda_attention_enqueue_group(const struct cuda_steps *steps,
+                                                 struct cuda_attention_group *group,
+                                                 const struct work *works, unsigned char *memory);
 
 /* Enqueues what "auto" chooses for each type, width and number of queries, on whatever lies in
  * memory at `range`, as far as `bytes` suffice. */

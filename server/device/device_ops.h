@@ -33,7 +33,7 @@ struct device_ops {
     bool (*attention_bytes)(const struct device *device, const struct attention_problem *problem,
                             const struct attention_kernel *kernel, uint64_t *out);
     /* `submit` takes chains of attentions with a stack_key, and runs each chain as one group
-     * (kernels/attention_grouped.h) on operands where they lie. */
+     * (kernels/attention_grouped.h). */
     bool groups_attention;
     /* See device_shares. NULL: none can. */
     bool (*shares)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);

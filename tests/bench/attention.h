@@ -27,14 +27,23 @@ struct attention_options {
     bool check_only;
 };
 
+/* How the entries of a cell's batch are launched. */
+enum attention_launches {
+    ATTENTION_WHOLE,     /* as one attention */
+    ATTENTION_TOGETHER,  /* each as a request of its own, in one group */
+    ATTENTION_ONE_BY_ONE /* likewise, each by its own launch */
+};
+
 /* What is measured: heads that are contiguous, one after another. */
 struct attention_cell {
     char name[48]; /* "d128 S4096 causal" */
+    enum attention_launches launches;
     uint64_t batch, heads, kv_heads, sq, skv, d;
     bool causal;
 };
 
-/* attention_cells.c: up to ATTENTION_CELLS_MAX; their number. */
+/* attention_cells.c: up to ATTENTION_CELLS_MAX, those that are launched whole first; their number.
+ */
 int attention_cells(const char *containing, struct attention_cell *cells);
 
 /* The problem of a cell, without pointers. */
@@ -50,6 +59,17 @@ struct attention_own {
 
 /* Those for a type, best first; their number. */
 int attention_own_list(enum gemmd_dtype dtype, struct attention_own own[ATTENTION_OWN_MAX]);
+/* Bytes of workspace that the entries of a cell take, each its own. */
+uint64_t attention_own_workspace_bytes(const struct attention_own *own,
+                                       const struct attention_cell *cell,
+                                       const struct attention_problem *problem);
+/* The cell's problem, launched as the cell says. */
+enum gemmd_error attention_own_launch(const struct attention_own *own,
+                                      const struct attention_cell *cell,
+                                      struct gemm_context *context,
+                                      const struct attention_problem *problem, void *workspace);
+/* Whether it can launch as the cell says. */
+bool attention_own_launches(const struct attention_own *own, const struct attention_cell *cell);
 /* Whether it takes the problem and is worth measuring on it. */
 bool attention_own_takes(const struct attention_own *own, const struct attention_problem *problem);
 enum gemmd_error attention_own_run(const struct attention_own *own, struct gemm_context *context,

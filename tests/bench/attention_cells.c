@@ -1,4 +1,5 @@
-/* The cells of the table: 16,384 tokens of 2,048 elements, short sequences, and decoding. */
+/* The cells of the table: 16,384 tokens of 2,048 elements, short sequences, decoding, and many
+ * requests. */
 #include "tests/bench/attention.h"
 
 #include <stdio.h>
@@ -20,6 +21,35 @@ static const struct {
     {4, 8, 8, 4096, 4096, 192, false},     {1, 32, 32, 1, 8192, 128, true},
     {16, 32, 32, 1, 8192, 128, true},      {16, 32, 8, 1, 8192, 128, true},
 };
+
+/* Of which every entry is a request. */
+static const struct attention_cell REQUESTS[] = {
+    {"64 requests 32 d128 S128 full", ATTENTION_TOGETHER, 64, 32, 32, 128, 128, 128, false},
+    {"64 requests 32 d128 S128 causal", ATTENTION_TOGETHER, 64, 32, 32, 128, 128, 128, true},
+    {"64 requests 4 d64 S100 causal", ATTENTION_TOGETHER, 64, 4, 4, 100, 100, 64, true},
+    {"16 requests decode 32 d128 S8192", ATTENTION_TOGETHER, 16, 32, 32, 1, 8192, 128, false},
+    {"16 requests decode 32/8 d128 S8192", ATTENTION_TOGETHER, 16, 32, 8, 1, 8192, 128, false},
+};
+
+static void add(const char *containing, const struct attention_cell *cell,
+                struct attention_cell *cells, int *count)
+{
+    if ((containing == NULL || strstr(cell->name, containing) != NULL) &&
+        *count < ATTENTION_CELLS_MAX)
+        cells[(*count)++] = *cell;
+}
+
+/* Together, and one by one. */
+static void add_requests(const char *containing, struct attention_cell *cells, int *count)
+{
+    for (size_t i = 0; i < sizeof REQUESTS / sizeof *REQUESTS; i++) {
+        struct attention_cell cell = REQUESTS[i];
+        add(containing, &cell, cells, count);
+        cell.launches = ATTENTION_ONE_BY_ONE;
+        strncat(cell.name, " 1 by 1", sizeof cell.name - strlen(cell.name) - 1);
+        add(containing, &cell, cells, count);
+    }
+}
 
 int attention_cells(const char *containing, struct attention_cell *cells)
 {
@@ -45,11 +75,10 @@ int attention_cells(const char *containing, struct attention_cell *cells)
                 snprintf(cell.name, sizeof cell.name, "%s d%llu S%llu %s", heads,
                          (unsigned long long)cell.d, (unsigned long long)cell.skv,
                          causal ? "causal" : "full");
-            if ((containing == NULL || strstr(cell.name, containing) != NULL) &&
-                count < ATTENTION_CELLS_MAX)
-                cells[count++] = cell;
+            add(containing, &cell, cells, &count);
         }
     }
+    add_requests(containing, cells, &count);
     return count;
 }
 

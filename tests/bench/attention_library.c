@@ -42,7 +42,10 @@ void *gemmd_bench_attention_open(void *stream)
 int gemmd_bench_attention_cells(void)
 {
     struct attention_cell cells[ATTENTION_CELLS_MAX];
-    return attention_cells(NULL, cells);
+    int count = attention_cells(NULL, cells);
+    while (count > 0 && cells[count - 1].launches != ATTENTION_WHOLE)
+        count--;
+    return count;
 }
 
 /* shape: batch, heads, kv_heads, sq, skv, d, causal. */

@@ -29,6 +29,7 @@ struct measuring {
 
 /* What one cell owns. */
 struct cell_bench {
+    const struct attention_cell *cell;
     struct attention_problem problem;                   /* of set 0 */
     void *q, *k, *v, *o, *alone, *expected, *workspace; /* `sets` of the first four */
     uint64_t q_bytes, k_bytes, o_bytes, o_rows;
@@ -78,7 +79,7 @@ static void *at(void *base, uint64_t bytes, uint32_t set)
 static bool set_up(struct measuring *m, const struct attention_cell *cell, struct cell_bench *c)
 {
     struct attention_state *state = m->state;
-    *c = (struct cell_bench){.problem = attention_cell_problem(cell, state->dtype)};
+    *c = (struct cell_bench){.cell = cell, .problem = attention_cell_problem(cell, state->dtype)};
     struct attention_problem *p = &c->problem;
     /* Sharper than usual, so that weights differ and a wrong one shows. */
     p->scale = 4 / sqrtf((float)p->d);
@@ -89,10 +90,11 @@ static bool set_up(struct measuring *m, const struct attention_cell *cell, struc
     c->sets = sets < 2 ? 2 : sets > SETS_MAX ? SETS_MAX : (uint32_t)sets;
     uint64_t workspace = 256;
     for (int i = 0; i < state->kernels; i++) {
-        uint64_t bytes = 0;
         const struct attention_own *own = &state->own[i];
-        if (attention_own_takes(own, p) && own->kernel->workspace_bytes(p, &bytes) &&
-            bytes > workspace)
+        if (!attention_own_takes(own, p))
+            continue;
+        const uint64_t bytes = attention_own_workspace_bytes(own, cell, p);
+        if (bytes > workspace)
             workspace = bytes;
     }
     const struct {
@@ -133,7 +135,7 @@ static bool enqueue(const struct measuring *m, const struct cell_bench *c,
     p.k = at(c->k, c->k_bytes, set);
     p.v = at(c->v, c->k_bytes, set);
     p.o = at(c->o, c->o_bytes, set);
-    return attention_own_run(own, m->context, &p, c->workspace) == GEMMD_OK;
+    return attention_own_launch(own, c->cell, m->context, &p, c->workspace) == GEMMD_OK;
 }
 
 /* Milliseconds of one of `count`; negative if one failed. */
@@ -302,7 +304,8 @@ static bool measure_cell(struct measuring *m, int cell)
                          "a copy");
     }
     for (int k = 0; k < state->kernels && done; k++) {
-        if (state->dead[k] || !attention_own_takes(&state->own[k], &c.problem))
+        if (state->dead[k] || !attention_own_takes(&state->own[k], &c.problem) ||
+            !attention_own_launches(&state->own[k], c.cell))
             continue;
         beat(state, k);
         const int wrong = state->wrong[k];

@@ -3,11 +3,13 @@
  *
  * Types x lengths x masks x head sizes x shared heads x lengths of entries x layouts, scores of
  * every size, NaN and infinity, rows that see no key, poisoned outputs, guard zones; the same bytes
- * when run again on another stream, and the same whatever tile the rows are in. One line for each
+ * when run again on another stream, and the same whatever tile the rows are in; then groups of them
+ * (kernels/attention_grouped.h), where each has the bytes that it has alone. One line for each
  * kernel and type; exit status 1 if anything is wrong.
  *   --quick    little of everything, for a run under compute-sanitizer
  *   --smoke    each of the kernels' own widths, with and without a mask, and no more
  *   --large    also K and V that stretch over more than 2^31 elements; takes 20 GB of device memory
+ *   --group    only the groups
  *   --kernels TEXT  only those with TEXT in their name
  *   --dtype NAME    only this type
  */
@@ -20,6 +22,7 @@
 #include "kernels/cuda/attention_tiled.h"
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
+#include "tests/gpu/attention_company.h"
 #include "tests/gpu/device_attention.h"
 #include "tests/product/attention_sample.h"
 #include "tests/product/random.h"
@@ -432,11 +435,35 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
     }
 }
 
+/* Every kernel that has groups, in each type of which it takes any. */
+static bool check_groups(const struct check *check, enum gemmd_dtype only, uint64_t *passed,
+                         uint64_t *failed)
+{
+    bool done = true;
+    for (unsigned i = 0; i < check->count && done; i++) {
+        const struct trial *trial = &check->trials[i];
+        struct attention_company company;
+        if (trial->kernel->run_group == NULL || (only != GEMMD_DTYPE_COUNT && only != trial->dtype))
+            continue;
+        done = attention_company_check(trial->kernel, trial->dtype, check->lanes[0].context,
+                                       check->lanes[0].stream, check->quick, &company);
+        *passed += company.passed;
+        *failed += company.failed;
+        if (company.passed + company.failed == 0)
+            continue;
+        printf("%-16s %-5s  %5" PRIu64 " passed  %5" PRIu64 " failed  in groups\n",
+               trial->kernel->name, dtype_name(trial->dtype), company.passed, company.failed);
+        if (company.failed > 0)
+            printf("         first: %s\n", company.first);
+    }
+    return done;
+}
+
 int main(int count, char **arguments)
 {
     static struct check check;                  /* large, and there is one */
     enum gemmd_dtype dtype = GEMMD_DTYPE_COUNT; /* all */
-    bool large = false, smoke = false;
+    bool large = false, smoke = false, groups_only = false;
     const char *kernels = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
@@ -445,6 +472,8 @@ int main(int count, char **arguments)
             large = true;
         } else if (strcmp(arguments[i], "--smoke") == 0) {
             smoke = true;
+        } else if (strcmp(arguments[i], "--group") == 0) {
+            groups_only = true;
         } else if (strcmp(arguments[i], "--dtype") == 0 && i + 1 < count &&
                    dtype_from_name(arguments[i + 1], &dtype)) {
             i++;
@@ -452,7 +481,7 @@ int main(int count, char **arguments)
             kernels = arguments[++i];
         } else {
             fprintf(stderr, "usage: gemmd-gpu-attention-check [--quick | --smoke] [--large] "
-                            "[--kernels TEXT] [--dtype NAME]\n");
+                            "[--group] [--kernels TEXT] [--dtype NAME]\n");
             return 2;
         }
     }
@@ -461,8 +490,9 @@ int main(int count, char **arguments)
     if (done) {
         const struct gemm_device device = this_device();
         add_all(&check, &device, kernels);
-        done = check_all(&check, dtype, large, smoke);
+        done = groups_only || check_all(&check, dtype, large, smoke);
         report(&check, &passed, &failed);
+        done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
     }
     close_lanes(&check);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,

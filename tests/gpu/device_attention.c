@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/attention_grouped.h"
 #include "proto/dtype.h"
 
 enum { GUARD = 256, POISON = 0xff };
@@ -182,5 +183,66 @@ bool device_attention_run(struct device_attention *device, struct attention_samp
                    size))
         return false;
     const bool right = run_in(device, sample, kernel, context, workspace, bytes, text, size);
+    return succeeded(cudaFree(workspace), "cudaFree", text, size) && right;
+}
+
+/* What a member's workspace takes, its guard included. */
+static uint64_t place_of(uint64_t bytes)
+{
+    return (bytes + GUARD - 1) / GUARD * GUARD + GUARD;
+}
+
+static bool run_together(struct device_attention devices[], struct attention_sample samples[],
+                         uint32_t count, const struct attention_kernel *kernel,
+                         struct gemm_context *context, struct attention_member members[],
+                         char *text, uint64_t size)
+{
+    uint64_t bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        devices[i].stream = devices[0].stream;
+        attention_sample_poison(&samples[i]);
+        if (!copy_results(&devices[i], &samples[i], true, text, size))
+            return false;
+    }
+    enum gemmd_error code = kernel->run_group(context, members, count);
+    if (code != GEMMD_OK) {
+        snprintf(text, size, "run_group returned %s (%s)", error_name(code),
+                 cudaGetErrorName(cudaGetLastError()));
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!copy_results(&devices[i], &samples[i], false, text, size))
+            return false;
+    if (!succeeded(cudaStreamSynchronize(devices[0].stream), "the kernel", text, size))
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (!kernel->workspace_bytes(members[i].problem, &bytes) ||
+            !guard_intact((char *)members[i].workspace + bytes, text, size))
+            return false;
+    return true;
+}
+
+bool device_attention_run_group(struct device_attention devices[],
+                                struct attention_sample samples[], uint32_t count,
+                                const struct attention_kernel *kernel, struct gemm_context *context,
+                                char *text, uint64_t size)
+{
+    struct attention_member members[ATTENTION_GROUP_MAX];
+    uint64_t total = 0, bytes;
+    char *workspace = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (kernel->workspace_bytes(&devices[i].problem, &bytes))
+            total += place_of(bytes);
+    if (!succeeded(cudaMalloc((void **)&workspace, total), "cudaMalloc of workspaces", text, size))
+        return false;
+    total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        members[i] = (struct attention_member){&devices[i].problem, workspace + total};
+        if (kernel->workspace_bytes(&devices[i].problem, &bytes))
+            total += place_of(bytes);
+    }
+    const bool right = succeeded(cudaMemsetAsync(workspace, POISON, total, devices[0].stream),
+                                 "cudaMemset", text, size) &&
+                       run_together(devices, samples, count, kernel, context, members, text, size);
     return succeeded(cudaFree(workspace), "cudaFree", text, size) && right;
 }

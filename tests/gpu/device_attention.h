@@ -32,4 +32,10 @@ bool device_attention_run(struct device_attention *device, struct attention_samp
                           const struct attention_kernel *kernel, struct gemm_context *context,
                           char *text, uint64_t size);
 
+/* The same for up to ATTENTION_GROUP_MAX of them that run as one group, on the first's stream. */
+bool device_attention_run_group(struct device_attention devices[],
+                                struct attention_sample samples[], uint32_t count,
+                                const struct attention_kernel *kernel, struct gemm_context *context,
+                                char *text, uint64_t size);
+
 #endif

@@ -291,6 +291,7 @@ fi
 # --- The daemon's device, and memory that is shared with it ----------------------------------------
 if wanted devices; then
     check_unit test_device_cuda
+    check_unit test_device_cuda_attention
     check_unit test_device_copy
     if [[ -x $build/bin/gemmd-gpu-shared-check ]]; then
         check 120 shared tests/gpu/shared.sh "$build"

@@ -189,7 +189,7 @@ START_TEST(a_group_changes_no_bit)
 {
     enum { COUNT = 8 };
     const struct attention_kernel *kernel = attention_kernels(GEMM_BACKEND_CPU)[0];
-    const struct attention_problem *list[COUNT];
+    struct attention_member list[COUNT];
     struct attention_sample samples[COUNT];
     struct gemm_context *context;
     struct fault fault;
@@ -201,7 +201,7 @@ START_TEST(a_group_changes_no_bit)
         if (i % 4 == 0)
             samples[i].problem.lse = NULL;
         attention_sample_poison(&samples[i]);
-        list[i] = &samples[i].problem;
+        list[i] = (struct attention_member){&samples[i].problem, NULL};
     }
     ck_assert_uint_eq(
         gemm_context_create(GEMM_BACKEND_CPU, NULL, 1 + (uint32_t)_i, &context, &fault), GEMMD_OK);

@@ -4,31 +4,16 @@
 
 #include "kernels/attention_grouped.h"
 
-static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
-static bool some_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 64;
-    return true;
-}
-
 static enum gemmd_error run_group(struct gemm_context *context,
-                                  const struct attention_problem *const problems[], uint32_t count)
+                                  const struct attention_member members[], uint32_t count)
 {
     (void)context;
-    (void)problems;
+    (void)members;
     (void)count;
     return GEMMD_OK;
 }
 
-static const struct attention_kernel kernel = {
-    .workspace_bytes = no_workspace, .run_group = run_group, .group_units = 10};
+static const struct attention_kernel kernel = {.run_group = run_group, .group_units = 10};
 
 static struct attention_problem problem_case(void)
 {
@@ -123,11 +108,39 @@ END_TEST
 START_TEST(a_kernel_without_groups_has_none)
 {
     const struct attention_problem p = problem_case();
-    struct attention_kernel alone = kernel, hungry = kernel;
+    struct attention_kernel alone = kernel;
     alone.run_group = NULL;
-    hungry.workspace_bytes = some_workspace;
     ck_assert(!attention_can_group(&alone, &p));
-    ck_assert(!attention_can_group(&hungry, &p));
+}
+END_TEST
+
+/* Lengths to a factor of two; equals in the order they came in. */
+START_TEST(rows_that_see_most_keys_come_first)
+{
+    const struct {
+        uint64_t skv, window;
+        bool causal, windowed;
+    } cases[] = {{100, 0, false, false}, {5000, 0, true, false},        {1, 0, false, false},
+                 {127, 0, true, false},  {100000, 63, true, true},      {4096, 9000, true, true},
+                 {300, 63, false, true}, {GEMM_DIM_MAX, 0, true, true}, {2, 0, true, false}};
+    static const uint32_t wanted[] = {1, 5, 6, 0, 3, 4, 8, 2, 7};
+    enum { COUNT = sizeof cases / sizeof *cases };
+    struct attention_problem problems[COUNT];
+    struct attention_member members[COUNT], ordered[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        problems[i] = problem_case();
+        problems[i].skv = cases[i].skv;
+        problems[i].window = cases[i].window;
+        problems[i].causal = cases[i].causal;
+        problems[i].windowed = cases[i].windowed;
+        members[i] = (struct attention_member){&problems[i], &problems[i]};
+    }
+    attention_group_order(members, COUNT, ordered);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        ck_assert_msg(ordered[i].problem == &problems[wanted[i]], "place %u has number %td", i,
+                      ordered[i].problem - problems);
+        ck_assert_ptr_eq(ordered[i].workspace, &problems[wanted[i]]);
+    }
 }
 END_TEST
 
@@ -140,6 +153,7 @@ int main(void)
     tcase_add_test(tests, kernels_are_apart);
     tcase_add_test(tests, the_work_is_bounded);
     tcase_add_test(tests, a_kernel_without_groups_has_none);
+    tcase_add_test(tests, rows_that_see_most_keys_come_first);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

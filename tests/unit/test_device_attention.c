@@ -91,11 +91,10 @@ START_TEST(a_chain_is_one_group)
 END_TEST
 
 static enum gemmd_error failing_group(struct gemm_context *context,
-                                      const struct attention_problem *const problems[],
-                                      uint32_t count)
+                                      const struct attention_member members[], uint32_t count)
 {
     (void)context;
-    (void)problems;
+    (void)members;
     (void)count;
     return GEMMD_ERR_INTERNAL;
 }

@@ -168,6 +168,63 @@ __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmm
     return t;
 }
 
+/* ---- what a launch computes: tiles of one problem, or of several ---- */
+
+/* A tile as it is handed from the producer to the consumers; `index` is counted through all
+ * problems. */
+struct attention_ticket {
+    uint32_t index, problem;
+};
+
+__device__ __forceinline__ const attention_wgmma_arguments &
+problem_of(const attention_wgmma_arguments &p, const attention_ticket &)
+{
+    return p;
+}
+__device__ __forceinline__ const attention_wgmma_arguments &
+problem_of(const attention_wgmma_group &group, const attention_ticket &ticket)
+{
+    return group.problems[ticket.problem];
+}
+
+__device__ __forceinline__ uint32_t index_of(const attention_wgmma_arguments &,
+                                             const attention_ticket &ticket)
+{
+    return ticket.index;
+}
+__device__ __forceinline__ uint32_t index_of(const attention_wgmma_group &group,
+                                             const attention_ticket &ticket)
+{
+    return ticket.index - group.first[ticket.problem];
+}
+
+__device__ __forceinline__ void prefetch(const attention_wgmma_arguments &p)
+{
+    ptx::tensor_map_prefetch(&p.q);
+    ptx::tensor_map_prefetch(&p.k);
+    ptx::tensor_map_prefetch(&p.v);
+}
+
+/* Finds the problem of a tile that comes no earlier than those before it. */
+__device__ __forceinline__ void go_to(const attention_wgmma_arguments &, attention_ticket &ticket,
+                                      uint32_t index)
+{
+    ticket.index = index;
+}
+__device__ __forceinline__ void go_to(const attention_wgmma_group &group, attention_ticket &ticket,
+                                      uint32_t index)
+{
+    const uint32_t before = ticket.problem;
+    ticket.index = index;
+    while (ticket.problem + 1 < group.count && group.first[ticket.problem + 1] <= index)
+        ticket.problem++;
+    if (ticket.problem != before)
+        prefetch(group.problems[ticket.problem]);
+}
+
+template <class Work> constexpr bool IS_GROUP = false;
+template <> constexpr bool IS_GROUP<attention_wgmma_group> = true;
+
 template <class C>
 __device__ __forceinline__ void load_tile(uint32_t to, uint32_t box_bytes, const CUtensorMap *map,
                                           uint32_t barrier, uint32_t row, uint32_t head,
@@ -180,23 +237,28 @@ __device__ __forceinline__ void load_tile(uint32_t to, uint32_t box_bytes, const
 }
 
 /* One thread: says which tiles come, and keeps the ring full. */
-template <class C>
-__device__ __forceinline__ void attention_produce(const attention_wgmma_arguments &p,
-                                                  const attention_shared<C> &s)
+template <class C, class Work>
+__device__ __forceinline__ void attention_produce(const Work &work, const attention_shared<C> &s)
 {
     ring<C::SLOTS> at(0);
     ring<C::SCHEDULED> scheduled(0);
     uint32_t q_parity = 0;
-    uint32_t index = blockIdx.x;
+    attention_ticket ticket = {0, 0};
+    go_to(work, ticket, blockIdx.x);
     for (;;) {
         wait(s.tile_empty(scheduled.stage), scheduled.parity ^ 1);
-        ptx::store_shared(s.tile(scheduled.stage), index);
+        ptx::store_shared(s.tile(scheduled.stage), ticket.index);
+        if constexpr (IS_GROUP<Work>)
+            ptx::store_shared(s.tile(scheduled.stage) + 4, ticket.problem);
         ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
         scheduled.advance();
-        if (index >= p.tiles)
+        if (ticket.index >= work.tiles)
             break;
-        const attention_tile t = attention_tile_at<C>(p, index);
-        index = p.next != nullptr ? gridDim.x + atomicAdd(p.next, 1) : index + gridDim.x;
+        const attention_wgmma_arguments &p = problem_of(work, ticket);
+        const attention_tile t = attention_tile_at<C>(p, index_of(work, ticket));
+        go_to(work, ticket,
+              work.next != nullptr ? gridDim.x + atomicAdd(work.next, 1)
+                                   : ticket.index + gridDim.x);
         if (t.first == t.end)
             continue;
 
@@ -278,20 +340,26 @@ __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint
     ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
 }
 
+/* What a consumer keeps in shared memory of the problem that its tile is of, so that reading it
+ * takes no registers; of no problem at first. */
+struct attention_copy {
+    attention_arguments a;
+    uint32_t problem;
+};
+constexpr uint32_t NO_PROBLEM = UINT32_MAX;
+
 /* One consumer's walk over the keys of a tile. */
 template <class C> struct attention_consumer {
-    const attention_wgmma_arguments &p;
     const attention_shared<C> &shared;
     const uint32_t consumer, lane, warp;
     ring<C::SLOTS> at;
     ring<C::SCHEDULED> scheduled;
     uint32_t q_parity;
 
-    __device__ __forceinline__ attention_consumer(const attention_wgmma_arguments &arguments,
-                                                  const attention_shared<C> &memory,
+    __device__ __forceinline__ attention_consumer(const attention_shared<C> &memory,
                                                   uint32_t number)
-        : p(arguments), shared(memory), consumer(number), lane(threadIdx.x % 32),
-          warp(threadIdx.x / 32 % 4), at(0), scheduled(0), q_parity(0)
+        : shared(memory), consumer(number), lane(threadIdx.x % 32), warp(threadIdx.x / 32 % 4),
+          at(0), scheduled(0), q_parity(0)
     {
     }
 
@@ -302,10 +370,11 @@ template <class C> struct attention_consumer {
     }
 
     /* Before the first product of V in a tile: its keys are the tile's last. */
-    __device__ __forceinline__ void clear_beyond(const attention_tile &t) const
+    __device__ __forceinline__ void clear_beyond(const attention_arguments &a,
+                                                 const attention_tile &t) const
     {
         const uint32_t length = t.n.skv - (uint32_t)(t.end - 1) * C::TILE_N;
-        if (p.a.lens_q != nullptr && length < C::TILE_N)
+        if (a.lens_q != nullptr && length < C::TILE_N)
             clear_values<C>(shared.slot(at.stage), length, consumer);
     }
 
@@ -321,42 +390,48 @@ template <class C> struct attention_consumer {
             ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
     }
 
-    __device__ __forceinline__ uint32_t next_tile()
+    /* The problem's number is the same for all of a warp, and known to be so by the compiler. */
+    template <class Work> __device__ __forceinline__ attention_ticket next_tile()
     {
+        attention_ticket ticket = {0, 0};
         wait(shared.tile_full(scheduled.stage), scheduled.parity);
-        const uint32_t index = ptx::load_shared(shared.tile(scheduled.stage));
+        ticket.index = ptx::load_shared(shared.tile(scheduled.stage));
+        if constexpr (IS_GROUP<Work>)
+            ticket.problem = __shfl_sync(flash::WHOLE_WARP,
+                                         ptx::load_shared(shared.tile(scheduled.stage) + 4), 0);
         __syncwarp();
         arrive(shared.tile_empty(scheduled.stage));
         scheduled.advance();
-        return index;
+        return ticket;
     }
 
     /* Scores of general kind; then what rows `row` and `row` + 8 don't see is masked, if the tile
      * of keys is not within those that `all` of the consumer's rows see. */
-    __device__ __forceinline__ void adjust(float (&s)[C::TILE_N / 2], int32_t tile,
-                                           const lengths &n, uint32_t row, const span &all) const
+    __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[C::TILE_N / 2],
+                                           int32_t tile, const lengths &n, uint32_t row,
+                                           const span &all) const
     {
         const int32_t from = tile * C::TILE_N;
-        if (p.a.general)
-            flash::score_all(p.a, s);
+        if (a.general)
+            flash::score_all(a, s);
         if (from < all.first || from + C::TILE_N > all.end) {
             const int32_t origin = from + 2 * (int32_t)(lane % 4);
-            const span keys[2] = {flash::span_of(p.a, n, row), flash::span_of(p.a, n, row + 8)};
+            const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
             flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
             flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
         }
     }
 
-    __device__ __forceinline__ void store(const attention_tile &t, uint32_t row,
-                                          const softmax_row (&state)[2],
+    __device__ __forceinline__ void store(const attention_arguments &a, const attention_tile &t,
+                                          uint32_t row, const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
     {
         using Element = typename C::Element;
-        flash::finish<Element, 0>(p.a, t.n, t.entry, t.head, row, state[0], o);
-        flash::finish<Element, 1>(p.a, t.n, t.entry, t.head, row + 8, state[1], o);
+        flash::finish<Element, 0>(a, t.n, t.entry, t.head, row, state[0], o);
+        flash::finish<Element, 1>(a, t.n, t.entry, t.head, row + 8, state[1], o);
     }
 
-    __device__ __forceinline__ void compute(const attention_tile &t)
+    __device__ __forceinline__ void compute(const attention_arguments &a, const attention_tile &t)
     {
         const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
         softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
@@ -365,13 +440,13 @@ template <class C> struct attention_consumer {
         for (int j = 0; j < C::WIDTH / 2; j++)
             o[j] = 0;
         if (t.first == t.end) {
-            store(t, row, state, o);
+            store(a, t, row, state, o);
             return;
         }
 
         /* Keys that all of this consumer's rows see: rows beyond the last don't matter. */
-        const span low = flash::span_of(p.a, t.n, min(first_row, t.n.sq - 1));
-        const span high = flash::span_of(p.a, t.n, min(first_row + 63, t.n.sq - 1));
+        const span low = flash::span_of(a, t.n, min(first_row, t.n.sq - 1));
+        const span high = flash::span_of(a, t.n, min(first_row + 63, t.n.sq - 1));
         const span all = {high.first, low.end};
         const uint32_t q = shared.q(consumer);
         float s[C::TILE_N / 2];
@@ -386,9 +461,9 @@ template <class C> struct attention_consumer {
         arrive(shared.empty(at.stage));
         at.advance();
         int32_t tile = t.end - 1;
-        adjust(s, tile, t.n, row, all);
-        flash::softmax_step<0>(s, state[0], p.a.exponent_of_score);
-        flash::softmax_step<1>(s, state[1], p.a.exponent_of_score);
+        adjust(a, s, tile, t.n, row, all);
+        flash::softmax_step<0>(s, state[0], a.exponent_of_score);
+        flash::softmax_step<1>(s, state[1], a.exponent_of_score);
         narrow_weights<C>(s, weights);
 
 #pragma unroll 1
@@ -401,16 +476,16 @@ template <class C> struct attention_consumer {
             multiply_keys<C>(q, shared.slot(keys), s);
             wait(shared.full(at.stage), at.parity);
             if (tile == t.end - 2)
-                clear_beyond(t);
+                clear_beyond(a, t);
             wgmma_fence();
             multiply_values<C>(weights, shared.slot(at.stage), o);
             give_turn();
             wgmma_wait<1>();
             pin(s);
             arrive(shared.empty(keys));
-            adjust(s, tile, t.n, row, all);
-            const float factor[2] = {flash::softmax_step<0>(s, state[0], p.a.exponent_of_score),
-                                     flash::softmax_step<1>(s, state[1], p.a.exponent_of_score)};
+            adjust(a, s, tile, t.n, row, all);
+            const float factor[2] = {flash::softmax_step<0>(s, state[0], a.exponent_of_score),
+                                     flash::softmax_step<1>(s, state[1], a.exponent_of_score)};
             wgmma_wait<0>();
             pin(o);
             pin(weights);
@@ -426,39 +501,69 @@ template <class C> struct attention_consumer {
 
         wait(shared.full(at.stage), at.parity);
         if (t.first == t.end - 1)
-            clear_beyond(t);
+            clear_beyond(a, t);
         wgmma_fence();
         multiply_values<C>(weights, shared.slot(at.stage), o);
         wgmma_wait<0>();
         pin(o);
         arrive(shared.empty(at.stage));
         at.advance();
-        store(t, row, state, o);
+        store(a, t, row, state, o);
     }
 
-    __device__ __forceinline__ void run()
+    __device__ __forceinline__ const attention_arguments &
+    arguments_of(const attention_wgmma_arguments &p, const attention_ticket &,
+                 attention_copy *) const
+    {
+        return p.a;
+    }
+
+    /* By all of the consumer's threads, which see the same ticket: what is there is replaced once
+     * none of them reads it any more. */
+    __device__ __forceinline__ const attention_arguments &
+    arguments_of(const attention_wgmma_group &group, const attention_ticket &ticket,
+                 attention_copy *copies) const
+    {
+        attention_copy &copy = copies[consumer];
+        constexpr uint32_t WORDS = sizeof copy.a / sizeof(uint32_t);
+        static_assert(sizeof copy.a % sizeof(uint32_t) == 0 && WORDS < 128, "a word a thread");
+        if (copy.problem != ticket.problem) {
+            const uint32_t thread = threadIdx.x % 128;
+            const attention_arguments &from = group.problems[ticket.problem].a;
+            ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+            if (thread < WORDS)
+                reinterpret_cast<uint32_t *>(&copy.a)[thread] =
+                    reinterpret_cast<const uint32_t *>(&from)[thread];
+            else if (thread == WORDS)
+                copy.problem = ticket.problem;
+            ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+        }
+        return copy.a;
+    }
+
+    /* `copies`: one for each consumer, in shared memory; of one problem, none. */
+    template <class Work>
+    __device__ __forceinline__ void run(const Work &work, attention_copy *copies)
     {
         if (consumer + 1 == C::CONSUMERS)
             give_turn(); /* the first */
-        for (uint32_t index; (index = next_tile()) < p.tiles;)
-            compute(attention_tile_at<C>(p, index));
+        for (attention_ticket ticket; (ticket = next_tile<Work>()).index < work.tiles;)
+            compute(arguments_of(work, ticket, copies),
+                    attention_tile_at<C>(problem_of(work, ticket), index_of(work, ticket)));
         if (consumer == 0)
             take_turn(); /* the last, which nobody needs */
     }
 };
 
-template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    attention_wgmma(const __grid_constant__ attention_wgmma_arguments p)
+/* What a block does. */
+template <class C, class Work> __device__ __forceinline__ void attention_block(const Work &work)
 {
     extern __shared__ unsigned char shared_memory[];
     const attention_shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
     /* The same for all threads of a warpgroup, and known to be so by the compiler. */
     const uint32_t warpgroup = __shfl_sync(flash::WHOLE_WARP, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
-        ptx::tensor_map_prefetch(&p.q);
-        ptx::tensor_map_prefetch(&p.k);
-        ptx::tensor_map_prefetch(&p.v);
+        prefetch(problem_of(work, {0, 0}));
         for (uint32_t i = 0; i < C::SLOTS; i++) {
             ptx::mbarrier_init(s.full(i), 1);
             ptx::mbarrier_init(s.empty(i), 4 * C::CONSUMERS); /* warps */
@@ -473,18 +578,42 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         }
         ptx::mbarrier_init_fence();
     }
+    attention_copy *copies = nullptr;
+    if constexpr (IS_GROUP<Work>) {
+        __shared__ attention_copy of_consumers[C::CONSUMERS];
+        static_assert(C::SHARED_BYTES + sizeof of_consumers <= C::SHARED_BYTES_MAX, "they fit");
+        copies = of_consumers;
+        if (threadIdx.x < C::CONSUMERS)
+            copies[threadIdx.x].problem = NO_PROBLEM;
+    }
     __syncthreads();
     ptx::later_kernels_allow();
     ptx::earlier_kernels_wait();
     if (warpgroup == 0) {
-        ptx::registers_give<C::PRODUCER_REGISTERS>();
+        ptx::registers_give<(IS_GROUP<Work> ? 32 : C::PRODUCER_REGISTERS)>();
         if (threadIdx.x == 0)
-            attention_produce<C>(p, s);
+            attention_produce<C>(work, s);
         __syncwarp();
     } else {
         ptx::registers_take<C::CONSUMER_REGISTERS>();
-        attention_consumer<C>(p, s, warpgroup - 1).run();
+        attention_consumer<C>(s, warpgroup - 1).run(work, copies);
     }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    attention_wgmma(const __grid_constant__ attention_wgmma_arguments p)
+{
+    attention_block<C>(p);
+}
+
+/* Of several problems, which the kernel's widths and masks suit. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    attention_wgmma_several(const __grid_constant__ attention_wgmma_group group)
+{
+    static_assert(sizeof group <= ATTENTION_GROUP_PARAMETER_BYTES, "a launch's parameters");
+    attention_block<C>(group);
 }
 
 } // namespace sm90

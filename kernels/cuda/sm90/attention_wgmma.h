@@ -13,6 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/attention_group.h"
 #include "kernels/cuda/sm90/sm90.h"
 
 #ifdef __cplusplus
@@ -29,11 +30,26 @@ struct attention_wgmma_arguments {
     uint32_t *next;         /* zero: blocks take tiles as they get ready; NULL: in turn */
 };
 
+/* So many fit in a launch's parameters. */
+enum {
+    ATTENTION_WGMMA_GROUP = (ATTENTION_GROUP_PARAMETER_BYTES - 128) /
+                            (sizeof(struct attention_wgmma_arguments) + sizeof(uint32_t))
+};
+
+/* What a launch of several gets: tiles of problem i begin at first[i]. */
+struct attention_wgmma_group {
+    uint32_t count, tiles; /* tiles: of all problems */
+    uint32_t *next;        /* as above */
+    uint32_t first[ATTENTION_WGMMA_GROUP];
+    struct attention_wgmma_arguments problems[ATTENTION_WGMMA_GROUP];
+};
+
 /* One tile configuration of one type. */
 struct attention_wgmma_kernel {
     const char *name; /* "bf16_d128_128x176" */
     const void *function;
-    uint32_t width; /* of d and dv, at most */
+    const void *group; /* the same for attention_wgmma_group, or NULL */
+    uint32_t width;    /* of d and dv, at most */
     uint32_t tile_m, tile_n, threads, shared_bytes;
     bool full, masked; /* whether it is chosen for problems without and with a mask */
 };
@@ -68,6 +84,13 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
                                     const struct attention_problem *problem, void *workspace,
                                     cudaStream_t stream);
+
+/* The same for problems that the kernel was chosen for, in this order, in launches of up to
+ * ATTENTION_WGMMA_GROUP; one by one if it has none for groups. */
+cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
+                                          const struct attention_wgmma_kernel *kernel,
+                                          const struct attention_member members[], uint32_t count,
+                                          cudaStream_t stream);
 
 #endif
 #endif

@@ -48,6 +48,12 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
     return kernel->name != NULL ? kernel : NULL;
 }
 
+static cudaError_t allow(const struct attention_wgmma_kernel *kernel, const void *function)
+{
+    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)kernel->shared_bytes);
+}
+
 cudaError_t attention_wgmma_prepare(void)
 {
     const struct attention_wgmma_kernel *const tables[] = {attention_wgmma_bf16,
@@ -55,10 +61,11 @@ cudaError_t attention_wgmma_prepare(void)
     cudaError_t error = cudaSuccess;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct attention_wgmma_kernel *kernel = tables[t];
-             kernel->name != NULL && error == cudaSuccess; kernel++)
-            error =
-                cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)kernel->shared_bytes);
+             kernel->name != NULL && error == cudaSuccess; kernel++) {
+            error = allow(kernel, kernel->function);
+            if (error == cudaSuccess && kernel->group != NULL)
+                error = allow(kernel, kernel->group);
+        }
     return error;
 }
 
@@ -101,36 +108,48 @@ static uint32_t heads_at_once(const struct attention_problem *p)
     return (uint32_t)(count < heads ? count : heads);
 }
 
-cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
-                                    const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *p, void *workspace,
-                                    cudaStream_t stream)
+static cudaError_t fill(const struct sm90_device *device,
+                        const struct attention_wgmma_kernel *kernel,
+                        const struct attention_problem *p,
+                        struct attention_wgmma_arguments *arguments)
 {
     const uint32_t consumer_rows = 64;
-    struct attention_wgmma_arguments arguments;
-    memset(&arguments, 0, sizeof arguments);
-    attention_arguments_fill(p, &arguments.a);
-    arguments.tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
-    arguments.tiles = arguments.tile_rows * arguments.a.batch * arguments.a.heads;
-    arguments.heads_at_once = heads_at_once(p);
+    memset(arguments, 0, sizeof *arguments);
+    attention_arguments_fill(p, &arguments->a);
+    arguments->tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
+    arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
+    arguments->heads_at_once = heads_at_once(p);
     cudaError_t error = encode(device, p->dtype, p->q, &p->q_strides, p->batch, p->heads, p->sq,
-                               p->d, consumer_rows, &arguments.q);
+                               p->d, consumer_rows, &arguments->q);
     if (error == cudaSuccess)
         error = encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads, p->skv, p->d,
-                       kernel->tile_n, &arguments.k);
+                       kernel->tile_n, &arguments->k);
     if (error == cudaSuccess)
         error = encode(device, p->dtype, p->v, &p->v_strides, p->batch, p->kv_heads, p->skv, p->dv,
-                       kernel->tile_n, &arguments.v);
-    const uint32_t blocks =
-        arguments.tiles < device->multiprocessors ? arguments.tiles : device->multiprocessors;
-    const bool uneven = p->causal || p->windowed || p->lens_q != NULL;
-    if (error == cudaSuccess && uneven && arguments.tiles > blocks) {
-        arguments.next = workspace;
-        error = cudaMemsetAsync(workspace, 0, sizeof *arguments.next, stream);
-    }
-    if (error != cudaSuccess)
-        return error;
+                       kernel->tile_n, &arguments->v);
+    return error;
+}
 
+static bool is_uneven(const struct attention_problem *p)
+{
+    return p->causal || p->windowed || p->lens_q != NULL;
+}
+
+static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)
+{
+    return tiles < device->multiprocessors ? tiles : device->multiprocessors;
+}
+
+/* Blocks take tiles as they get ready, by a counter at `counter`. */
+static cudaError_t share_out(void *counter, uint32_t **next, cudaStream_t stream)
+{
+    *next = counter;
+    return cudaMemsetAsync(counter, 0, sizeof **next, stream);
+}
+
+static cudaError_t launch(const struct attention_wgmma_kernel *kernel, const void *function,
+                          uint32_t blocks, void *arguments, cudaStream_t stream)
+{
     cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                      .val = {.programmaticStreamSerializationAllowed = 1}};
     const cudaLaunchConfig_t config = {.gridDim = {blocks, 1, 1},
@@ -139,6 +158,66 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                        .stream = stream,
                                        .attrs = &attribute,
                                        .numAttrs = 1};
-    void *parameters[] = {&arguments};
-    return cudaLaunchKernelExC(&config, kernel->function, parameters);
+    void *parameters[] = {arguments};
+    return cudaLaunchKernelExC(&config, function, parameters);
+}
+
+cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
+                                    const struct attention_wgmma_kernel *kernel,
+                                    const struct attention_problem *p, void *workspace,
+                                    cudaStream_t stream)
+{
+    struct attention_wgmma_arguments arguments;
+    cudaError_t error = fill(device, kernel, p, &arguments);
+    const uint32_t blocks = blocks_for(device, arguments.tiles);
+    if (error == cudaSuccess && is_uneven(p) && arguments.tiles > blocks)
+        error = share_out(workspace, &arguments.next, stream);
+    return error == cudaSuccess ? launch(kernel, kernel->function, blocks, &arguments, stream)
+                                : error;
+}
+
+/* `counter` is the workspace of one of its members. */
+static cudaError_t enqueue_list(const struct sm90_device *device,
+                                const struct attention_wgmma_kernel *kernel,
+                                struct attention_wgmma_group *group, bool uneven, void *counter,
+                                cudaStream_t stream)
+{
+    const uint32_t blocks = blocks_for(device, group->tiles);
+    cudaError_t error = cudaSuccess;
+    if (uneven && group->tiles > blocks)
+        error = share_out(counter, &group->next, stream);
+    return error == cudaSuccess ? launch(kernel, kernel->group, blocks, group, stream) : error;
+}
+
+cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
+                                          const struct attention_wgmma_kernel *kernel,
+                                          const struct attention_member members[], uint32_t count,
+                                          cudaStream_t stream)
+{
+    struct attention_wgmma_group group;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; i < count && kernel->group == NULL && error == cudaSuccess; i++)
+        error = attention_wgmma_enqueue(device, kernel, members[i].problem, members[i].workspace,
+                                        stream);
+    if (kernel->group == NULL)
+        return error;
+    for (uint32_t i = 0; i < count && error == cudaSuccess;) {
+        void *counter = members[i].workspace;
+        bool uneven = false;
+        group.count = group.tiles = 0;
+        group.next = NULL;
+        for (; i < count && group.count < ATTENTION_WGMMA_GROUP && error == cudaSuccess; i++) {
+            const struct attention_problem *p = members[i].problem;
+            struct attention_wgmma_arguments *arguments = &group.problems[group.count];
+            error = fill(device, kernel, p, arguments);
+            if (group.count > 0 && arguments->tiles > (uint32_t)INT32_MAX - group.tiles)
+                break;
+            uneven = uneven || is_uneven(p) || p->skv != members[i - group.count].problem->skv;
+            group.first[group.count++] = group.tiles;
+            group.tiles += arguments->tiles;
+        }
+        if (error == cudaSuccess)
+            error = enqueue_list(device, kernel, &group, uneven, counter, stream);
+    }
+    return error;
 }

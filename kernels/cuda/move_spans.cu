@@ -1,0 +1,60 @@
+/*
+ * Spans of bytes moved between host memory and device memory, many of one launch: what small works
+ * bring and take away. As move_rows, for pieces that each have a length of their own.
+ */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch.h"
+
+enum { THREADS = 128, LOADS = 4 };
+
+/* Bytes from `begin` on, a multiple of the unit, up to the last whole unit; where that is. */
+template <typename Unit>
+static __device__ uint64_t move_units(char *to_bytes, const char *from_bytes, uint64_t begin,
+                                      uint64_t bytes)
+{
+    const Unit *from = (const Unit *)from_bytes;
+    Unit *to = (Unit *)to_bytes;
+    const uint64_t count = bytes / sizeof(Unit), stride = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = begin / sizeof(Unit) + (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+         i < count; i += LOADS * stride) {
+        Unit units[LOADS];
+#pragma unroll
+        for (unsigned j = 0; j < LOADS; j++)
+            if (i + j * stride < count)
+                units[j] = from[i + j * stride];
+#pragma unroll
+        for (unsigned j = 0; j < LOADS; j++)
+            if (i + j * stride < count)
+                to[i + j * stride] = units[j];
+    }
+    return count * sizeof(Unit);
+}
+
+/* A row of blocks for each span; the bytes after the last whole unit go one by one. */
+__global__ void __launch_bounds__(THREADS)
+    move_spans_kernel(const __grid_constant__ struct span_moves moves)
+{
+    const struct span_move &move = moves.list[blockIdx.y];
+    const char *from = (const char *)move.from;
+    char *to = (char *)move.to;
+    const uint64_t alignment = (uint64_t)(uintptr_t)from | (uint64_t)(uintptr_t)to;
+    uint64_t moved = 0;
+    if (alignment % 16 == 0)
+        moved = move_units<uint4>(to, from, 0, move.bytes);
+    else if (alignment % 4 == 0)
+        moved = move_units<uint32_t>(to, from, 0, move.bytes);
+    else if (alignment % 2 == 0)
+        moved = move_units<uint16_t>(to, from, 0, move.bytes);
+    move_units<uint8_t>(to, from, moved, move.bytes);
+}
+
+enum gemmd_error move_spans_launch(cudaStream_t stream, const struct span_moves *moves)
+{
+    static_assert(sizeof *moves <= 4096, "a launch's parameters");
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < moves->count; i++)
+        most = moves->list[i].bytes > most ? moves->list[i].bytes : most;
+    const uint64_t wide = (most + 16 * LOADS * THREADS - 1) / (16 * LOADS * THREADS);
+    const dim3 grid((unsigned)(wide < 1 ? 1 : wide < 64 ? wide : 64), moves->count);
+    return launch(move_spans_kernel, grid, dim3(THREADS), stream, *moves);
+}

@@ -1,0 +1,186 @@
+#include "tests/gpu/attention_company.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/attention_grouped.h"
+#include "tests/gpu/device_attention.h"
+#include "tests/product/random.h"
+
+enum { BATCH_MAX = 2, DRAWS_MAX = 100 };
+
+/* A mix, and what each of it has alone. */
+struct mix {
+    uint32_t count;
+    struct attention_sample samples[ATTENTION_GROUP_MAX];
+    struct device_attention devices[ATTENTION_GROUP_MAX];
+    unsigned char *alone[ATTENTION_GROUP_MAX]; /* O, then lse, with all around them */
+    int32_t lens[ATTENTION_GROUP_MAX][2 * BATCH_MAX];
+};
+
+/* What all of a mix have in common, and how long they are. */
+static const struct {
+    uint32_t count;
+    uint64_t d, dv, sq_max, skv_max;
+    bool causal, windowed, capped;
+} kinds[] = {
+    {2, 64, 64, 400, 400, false, false, false},   {4, 128, 128, 300, 300, true, false, false},
+    {40, 64, 64, 60, 60, true, false, false},     {4, 128, 128, 150, 150, true, true, false},
+    {4, 96, 80, 150, 150, false, true, false},    {4, 192, 192, 150, 150, true, false, true},
+    {4, 256, 256, 150, 150, true, false, false},  {4, 72, 136, 150, 150, false, false, true},
+    {300, 64, 64, 20, 20, true, false, false},    {12, 128, 128, 4, 1500, true, false, false},
+    {4, 256, 256, 150, 150, false, false, false}, {4, 192, 192, 150, 150, false, false, false},
+    {3, 128, 128, 200, 400, false, false, false}, {4, 96, 96, 150, 300, true, false, false},
+};
+
+static uint64_t draw(uint64_t *seed, uint64_t below)
+{
+    return random_next(seed) % below;
+}
+
+/* One that the kernel takes; false if none was drawn. */
+static bool draw_member(struct mix *mix, uint32_t number, unsigned kind,
+                        const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+                        uint64_t *seed)
+{
+    static const uint64_t groups[] = {1, 1, 2, 4};
+    static const float scales[] = {0.125f, 0.3f, -2, 0.0625f};
+    static float present;
+    for (int i = 0; i < DRAWS_MAX; i++) {
+        const bool few = draw(seed, 3) == 0;
+        struct attention_problem p = {.dtype = dtype,
+                                      .batch = 1 + draw(seed, BATCH_MAX),
+                                      .kv_heads = 1 + draw(seed, 2),
+                                      .sq = 1 + draw(seed, few ? 8 : kinds[kind].sq_max),
+                                      .skv = 1 + draw(seed, kinds[kind].skv_max),
+                                      .d = kinds[kind].d,
+                                      .dv = kinds[kind].dv,
+                                      .causal = kinds[kind].causal,
+                                      .windowed = kinds[kind].windowed,
+                                      .window = kinds[kind].windowed ? draw(seed, 100) : 0,
+                                      .scale = scales[draw(seed, 4)],
+                                      .softcap = kinds[kind].capped ? 1 + (float)number : 0,
+                                      .lse = &present};
+        const enum attention_layout layout = draw(seed, 2) ? ATTENTION_BSHD : ATTENTION_BHSD;
+        const uint64_t gap = draw(seed, 3) * 8;
+        p.heads = p.kv_heads * groups[draw(seed, 4)];
+        for (uint64_t e = 0; e < p.batch; e++) {
+            mix->lens[number][e] = (int32_t)draw(seed, p.sq + 1);
+            mix->lens[number][p.batch + e] = (int32_t)draw(seed, p.skv + 1);
+        }
+        if (draw(seed, 3) == 0) {
+            p.lens_q = mix->lens[number];
+            p.lens_kv = p.lens_q + p.batch;
+        }
+        p.q_strides = attention_strides(layout, p.heads, p.sq, p.d + gap);
+        p.k_strides = attention_strides(layout, p.kv_heads, p.skv, p.d + gap);
+        p.v_strides = attention_strides(layout, p.kv_heads, p.skv, p.dv + gap);
+        p.o_strides = attention_strides(layout, p.heads, p.sq, p.dv + gap);
+        if (!kernel->takes(&p))
+            continue;
+        return attention_sample_create(&mix->samples[number], &p, layout, gap,
+                                       draw(seed, 3) == 0 ? PRODUCT_SPECIAL : PRODUCT_UNIFORM,
+                                       random_next(seed));
+    }
+    return false;
+}
+
+static void keep(struct mix *mix, uint32_t i)
+{
+    const struct product_buffer *o = &mix->samples[i].buffers[ATTENTION_O];
+    const struct product_buffer *lse = &mix->samples[i].buffers[ATTENTION_LSE];
+    memcpy(mix->alone[i], o->data, o->bytes);
+    memcpy(mix->alone[i] + o->bytes, lse->data, lse->bytes);
+}
+
+static bool is_kept(const struct mix *mix, uint32_t i)
+{
+    const struct product_buffer *o = &mix->samples[i].buffers[ATTENTION_O];
+    const struct product_buffer *lse = &mix->samples[i].buffers[ATTENTION_LSE];
+    return memcmp(mix->alone[i], o->data, o->bytes) == 0 &&
+           memcmp(mix->alone[i] + o->bytes, lse->data, lse->bytes) == 0;
+}
+
+static void say(struct attention_company *company, const struct mix *mix, uint32_t i,
+                const char *why)
+{
+    char what[256];
+    if (company->failed++ > 0)
+        return;
+    attention_describe(&mix->samples[i].problem, what, sizeof what);
+    snprintf(company->first, sizeof company->first, "number %u of %u, %s: %s", i, mix->count, what,
+             why);
+}
+
+static void destroy(struct mix *mix)
+{
+    for (uint32_t i = 0; i < mix->count; i++) {
+        free(mix->alone[i]);
+        if (mix->devices[i].stream != NULL)
+            device_attention_destroy(&mix->devices[i]);
+        attention_sample_destroy(&mix->samples[i]);
+    }
+    free(mix);
+}
+
+/* Draws a mix, and computes each of it alone. False if that fails. */
+static bool compute_alone(struct mix *mix, unsigned kind, const struct attention_kernel *kernel,
+                          enum gemmd_dtype dtype, struct gemm_context *context, void *stream,
+                          struct attention_company *company)
+{
+    uint64_t seed = 100 * kind + (uint64_t)dtype + 1;
+    char why[256] = "";
+    while (mix->count < kinds[kind].count &&
+           draw_member(mix, mix->count, kind, kernel, dtype, &seed)) {
+        const uint32_t i = mix->count++;
+        const struct attention_sample *sample = &mix->samples[i];
+        mix->alone[i] =
+            malloc(sample->buffers[ATTENTION_O].bytes + sample->buffers[ATTENTION_LSE].bytes);
+        if (mix->alone[i] == NULL ||
+            !device_attention_create(&mix->devices[i], sample, false, stream) ||
+            !device_attention_run(&mix->devices[i], &mix->samples[i], kernel, context, why,
+                                  sizeof why)) {
+            say(company, mix, i, why);
+            return false;
+        }
+        keep(mix, i);
+    }
+    return true;
+}
+
+static bool check_kind(unsigned kind, const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+                       struct gemm_context *context, void *stream,
+                       struct attention_company *company)
+{
+    char why[256] = "";
+    struct mix *mix = calloc(1, sizeof *mix);
+    if (mix == NULL)
+        return false;
+    bool done = compute_alone(mix, kind, kernel, dtype, context, stream, company);
+    if (done && mix->count > 0) {
+        done = device_attention_run_group(mix->devices, mix->samples, mix->count, kernel, context,
+                                          why, sizeof why);
+        if (!done)
+            say(company, mix, 0, why);
+    }
+    for (uint32_t i = 0; i < mix->count && done; i++) {
+        if (is_kept(mix, i))
+            company->passed++;
+        else
+            say(company, mix, i, "other bytes than alone");
+    }
+    destroy(mix);
+    return done;
+}
+
+bool attention_company_check(const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+                             struct gemm_context *context, void *stream, bool quick,
+                             struct attention_company *company)
+{
+    *company = (struct attention_company){.passed = 0};
+    for (unsigned kind = 0; kind < (quick ? 3 : sizeof kinds / sizeof *kinds); kind++)
+        if (!check_kind(kind, kernel, dtype, context, stream, company))
+            return false;
+    return true;
+}
