@@ -80,7 +80,7 @@ static enum gemmd_error read_parameters(struct request *request)
     return GEMMD_OK;
 }
 
-static void gemm_begin(struct request *request)
+static void compute_begin(struct request *request)
 {
     request->call.operation = request->endpoint->operation;
     request->call.memory = request->thread->memory;
@@ -98,7 +98,7 @@ static void gemm_begin(struct request *request)
     }
 }
 
-static bool gemm_chunk(struct request *request, const void *bytes, uint64_t length)
+static bool compute_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     return compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) ==
            GEMMD_OK;
@@ -113,7 +113,7 @@ static void work_done(struct work *work)
     request_wake(request);
 }
 
-static void gemm_submit(struct request *request)
+static void compute_submit(struct request *request)
 {
     struct compute_call *call = &request->call;
     if (compute_call_bind(call, request->daemon, &request->fault) != GEMMD_OK) {
@@ -130,7 +130,7 @@ static void gemm_submit(struct request *request)
     queue_push(request->daemon->queue, &call->work);
 }
 
-static bool gemm_withdraw(struct request *request)
+static bool compute_withdraw(struct request *request)
 {
     if (!queue_cancel(request->daemon->queue, &request->call.work))
         return false;
@@ -227,7 +227,7 @@ static void compute_answer(struct request *request)
     respond(request, 200, response, length);
 }
 
-static void gemm_release(struct request *request)
+static void compute_release(struct request *request)
 {
     compute_call_close(&request->call, request->daemon);
     job_discard(request->job);
@@ -238,12 +238,12 @@ const struct endpoint endpoint_gemm = {
     .allow = "POST",
     .op = METRICS_OP_GEMM,
     .operation = &gemm_operation,
-    .begin = gemm_begin,
-    .chunk = gemm_chunk,
-    .submit = gemm_submit,
-    .withdraw = gemm_withdraw,
+    .begin = compute_begin,
+    .chunk = compute_chunk,
+    .submit = compute_submit,
+    .withdraw = compute_withdraw,
     .answer = compute_answer,
-    .release = gemm_release,
+    .release = compute_release,
 };
 
 const struct endpoint endpoint_attention = {
@@ -251,10 +251,10 @@ const struct endpoint endpoint_attention = {
     .allow = "POST",
     .op = METRICS_OP_ATTENTION,
     .operation = &attention_operation,
-    .begin = gemm_begin,
-    .chunk = gemm_chunk,
-    .submit = gemm_submit,
-    .withdraw = gemm_withdraw,
+    .begin = compute_begin,
+    .chunk = compute_chunk,
+    .submit = compute_submit,
+    .withdraw = compute_withdraw,
     .answer = compute_answer,
-    .release = gemm_release,
+    .release = compute_release,
 };
