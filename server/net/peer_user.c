@@ -1,17 +1,26 @@
 #include "server/net/peer_user.h"
 
 #include <arpa/inet.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-/* One end of a TCP connection as /proc/net/tcp6 has it. */
+/* Of a TCP connection. */
+enum { ESTABLISHED = 1 };
+
+/* One end of a TCP connection, in IPv6. */
 struct end {
     uint32_t address[4]; /* as they lie in memory */
     uint32_t port;
 };
+
+/* In both places a socket that its process has closed has no inode, and is said to be root's. */
 
 static bool read_end(const struct sockaddr_storage *from, struct end *end)
 {
@@ -49,11 +58,61 @@ static bool equals(const struct end *a, const struct end *b)
     return a->port == b->port && memcmp(a->address, b->address, sizeof a->address) == 0;
 }
 
-/* The user of the socket whose own end is `own` and whose other is `other`. */
+static struct inet_diag_req_v2 question(const struct end *own, const struct end *other)
+{
+    const struct end v4 = {.address = {0, 0, htonl(0xffff), 0}};
+    struct inet_diag_req_v2 ask = {
+        .sdiag_family = AF_INET6,
+        .sdiag_protocol = IPPROTO_TCP,
+        .idiag_states = 1 << ESTABLISHED,
+        .id = {.idiag_sport = htons((uint16_t)own->port),
+               .idiag_dport = htons((uint16_t)other->port),
+               .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
+    memcpy(ask.id.idiag_src, own->address, sizeof own->address);
+    memcpy(ask.id.idiag_dst, other->address, sizeof other->address);
+    /* There are kernels without IPv6. */
+    if (memcmp(own->address, v4.address, 12) == 0) {
+        ask.sdiag_family = AF_INET;
+        ask.id.idiag_src[0] = own->address[3];
+        ask.id.idiag_dst[0] = other->address[3];
+    }
+    return ask;
+}
+
+/* Asks the kernel for the one socket whose own end is `own` and whose other is `other`; not every
+ * host lets one ask (sock_diag(7)). */
+static bool ask_for(const struct end *own, const struct end *other, uid_t *user)
+{
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 ask;
+    } request = {{.nlmsg_len = sizeof request,
+                  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                  .nlmsg_flags = NLM_F_REQUEST},
+                 question(own, other)};
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_msg socket;
+        unsigned char more[1024];
+    } answer;
+    const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (fd < 0)
+        return false;
+    /* The kernel answers before send returns. */
+    const bool answered = send(fd, &request, sizeof request, 0) == (ssize_t)sizeof request &&
+                          recv(fd, &answer, sizeof answer, MSG_DONTWAIT) >=
+                              (ssize_t)(sizeof answer.head + sizeof answer.socket);
+    close(fd);
+    if (!answered || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+        answer.socket.idiag_state != ESTABLISHED || answer.socket.idiag_inode == 0)
+        return false;
+    *user = answer.socket.idiag_uid;
+    return true;
+}
+
+/* The same from the list of all connections of the host. */
 static bool find(const char *table, const struct end *own, const struct end *other, uid_t *user)
 {
-    /* One that its process has closed has no inode, and is said to be root's. */
-    enum { ESTABLISHED = 1 };
     char line[256], texts[2][64];
     bool found = false;
     FILE *file = fopen(table, "re");
@@ -91,6 +150,6 @@ bool peer_user(int fd, uid_t *user)
     }
     return getpeername(fd, (struct sockaddr *)&there, &there_size) == 0 && read_end(&here, &ours) &&
            read_end(&there, &theirs) &&
-           (find("/proc/net/tcp", &theirs, &ours, user) ||
+           (ask_for(&theirs, &ours, user) || find("/proc/net/tcp", &theirs, &ours, user) ||
             find("/proc/net/tcp6", &theirs, &ours, user));
 }

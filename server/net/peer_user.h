@@ -10,8 +10,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* False: the peer is elsewhere, or nobody knows. Reads /proc/net/tcp for TCP, which takes the
- * longer the more connections the host has. */
+/* False: the peer is elsewhere, or nobody knows. Of a TCP connection whose other end cannot be
+ * asked for by itself it reads /proc/net/tcp, which takes the longer the more connections the host
+ * has. */
 bool peer_user(int fd, uid_t *user);
 
 #endif
