@@ -22,8 +22,7 @@ static enum gemmd_error answered_error(struct gemmd_request *request)
                                                 transfer->document_bytes);
     if (transfer->answer.status == 404 && transfer->document_bytes == 0 &&
         request->operation->missing != NULL)
-        snprintf(error->message, sizeof error->message, "%s (HTTP status 404)",
-                 request->operation->missing);
+        snprintf(error->message, sizeof error->message, "%s", request->operation->missing);
     curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &seconds);
     if (seconds > 0)
         error->retry_after_ms = seconds < UINT32_MAX / 1000 ? (uint32_t)seconds * 1000 : UINT32_MAX;

@@ -1,4 +1,5 @@
 /* config_file.c - options from a JSON file. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -64,8 +65,11 @@ static enum gemmd_error read_member(struct config_load *load, const char *key, c
 enum gemmd_error config_read_file(struct config_load *load, const char *path)
 {
     json_error_t problem;
+    errno = 0;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     if (!root) {
+        if (errno == EISDIR)
+            return fault_set(load->fault, GEMMD_ERR_IO, "config", "%s is a directory", path);
         bool unreadable = json_error_code(&problem) == json_error_cannot_open_file;
         if (unreadable)
             return fault_set(load->fault, GEMMD_ERR_IO, "config", "%s", problem.text);

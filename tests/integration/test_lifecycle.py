@@ -71,6 +71,7 @@ def test_help_names_every_option(gemmd):
     (["--listen", "127.0.0.1:99999"], "listen"),
     (["--listen", "unix:" + "x" * 200], "listen"),
     (["--config", "/nonexistent/file"], "/nonexistent/file"),
+    (["--config", "/"], "/ is a directory"),
     (["--pinned-bytes", "1M", "--max-body", "1G"], "max-body"),
     (["stray"], "stray"),
 ])
