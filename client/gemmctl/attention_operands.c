@@ -82,6 +82,8 @@ enum gemmd_error attention_files_open(struct attention_files *operands,
     struct tensor *const all[OPERANDS] = {&bound->lens_q, &bound->lens_kv, &bound->q, &bound->k,
                                           &bound->v};
     code = attention_request_bind_tensors(request, bound, fault);
+    if (code == GEMMD_OK)
+        code = attention_request_check_lens(request, bound, fault);
     for (uint32_t i = 0; i < OPERANDS && code == GEMMD_OK; i++)
         code = tensor_files_turn(files, &kind, i, all[i], fault);
     return code;
