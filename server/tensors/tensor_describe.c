@@ -53,7 +53,9 @@ static char *end(struct json_text *json, char *text)
     json_text_raw(json, "\n");
     const uint64_t length = json_text_end(json);
     char *cut = realloc(text, length + 1);
-    return cut != NULL ? cut : text;
+    if (cut == NULL)
+        return text;
+    return cut;
 }
 
 char *tensor_describe(const struct resident *resident)
