@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# consumer.sh CMAKE BUILD CC VERSION LIBDIR - installs the client part of a build into an empty
-# prefix and builds a program against it, with CMake's package and with pkg-config.
+# consumer.sh CMAKE GENERATOR BUILD CC VERSION LIBDIR - installs the client part of a build into an
+# empty prefix and builds a program against it, with CMake's package and with pkg-config.
 set -euo pipefail
 
-cmake=$1 build=$2 compiler=$3 version=$4 libdir=$5
+cmake=$1 generator=$2 build=$3 compiler=$4 version=$5 libdir=$6
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,7 +25,7 @@ mv "$prefix" "$work/moved"
 same_version gemmctl "$("$work/moved/bin/gemmctl" --version)"
 mv "$work/moved" "$prefix"
 
-"$cmake" -S "$here/consumer" -B "$work/cmake" -DCMAKE_C_COMPILER="$compiler" \
+"$cmake" -G "$generator" -S "$here/consumer" -B "$work/cmake" -DCMAKE_C_COMPILER="$compiler" \
     -DCMAKE_PREFIX_PATH="$prefix" -DWANTED_VERSION="$version" >"$work/cmake.log"
 "$cmake" --build "$work/cmake" >>"$work/cmake.log"
 same_version "the program built with CMake" "$("$work/cmake/consumer")"
