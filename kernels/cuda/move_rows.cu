@@ -4,31 +4,10 @@
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launch.h"
-
-enum { THREADS = 128, LOADS = 4 };
-
-template <typename Unit>
-static __device__ void move_row(char *to_row, const char *from_row, uint64_t bytes)
-{
-    const Unit *from = (const Unit *)from_row;
-    Unit *to = (Unit *)to_row;
-    const uint64_t count = bytes / sizeof(Unit), stride = (uint64_t)gridDim.x * THREADS;
-    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < count;
-         i += LOADS * stride) {
-        Unit units[LOADS];
-#pragma unroll
-        for (unsigned j = 0; j < LOADS; j++)
-            if (i + j * stride < count)
-                units[j] = from[i + j * stride];
-#pragma unroll
-        for (unsigned j = 0; j < LOADS; j++)
-            if (i + j * stride < count)
-                to[i + j * stride] = units[j];
-    }
-}
+#include "kernels/cuda/move.cuh"
 
 /* A row of blocks for each move, as wide as a row wants. */
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(MOVE_THREADS)
     move_rows_kernel(const __grid_constant__ struct gemm_moves moves)
 {
     const struct gemm_move &move = moves.list[blockIdx.y];
@@ -40,13 +19,13 @@ __global__ void __launch_bounds__(THREADS)
         const char *from_row = from + row * moves.from_pitch;
         char *to_row = to + row * moves.to_pitch;
         if (alignment % 16 == 0)
-            move_row<uint4>(to_row, from_row, moves.row_bytes);
+            move_units<uint4>(to_row, from_row, 0, moves.row_bytes);
         else if (alignment % 4 == 0)
-            move_row<uint32_t>(to_row, from_row, moves.row_bytes);
+            move_units<uint32_t>(to_row, from_row, 0, moves.row_bytes);
         else if (alignment % 2 == 0)
-            move_row<uint16_t>(to_row, from_row, moves.row_bytes);
+            move_units<uint16_t>(to_row, from_row, 0, moves.row_bytes);
         else
-            move_row<uint8_t>(to_row, from_row, moves.row_bytes);
+            move_units<uint8_t>(to_row, from_row, 0, moves.row_bytes);
     }
 }
 
@@ -56,7 +35,8 @@ enum gemmd_error move_rows_launch(cudaStream_t stream, const struct gemm_moves *
     uint64_t most = 1;
     for (uint32_t i = 0; i < moves->count; i++)
         most = moves->list[i].rows > most ? moves->list[i].rows : most;
-    const uint64_t wide = (moves->row_bytes + 16 * LOADS * THREADS - 1) / (16 * LOADS * THREADS);
+    const uint64_t wide =
+        (moves->row_bytes + 16 * MOVE_LOADS * MOVE_THREADS - 1) / (16 * MOVE_LOADS * MOVE_THREADS);
     const dim3 grid((unsigned)(wide < 64 ? wide : 64), moves->count, grid_blocks(most, 1));
-    return launch(move_rows_kernel, grid, dim3(THREADS), stream, *moves);
+    return launch(move_rows_kernel, grid, dim3(MOVE_THREADS), stream, *moves);
 }

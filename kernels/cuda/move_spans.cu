@@ -4,34 +4,10 @@
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launch.h"
-
-enum { THREADS = 128, LOADS = 4 };
-
-/* Bytes from `begin` on, a multiple of the unit, up to the last whole unit; where that is. */
-template <typename Unit>
-static __device__ uint64_t move_units(char *to_bytes, const char *from_bytes, uint64_t begin,
-                                      uint64_t bytes)
-{
-    const Unit *from = (const Unit *)from_bytes;
-    Unit *to = (Unit *)to_bytes;
-    const uint64_t count = bytes / sizeof(Unit), stride = (uint64_t)gridDim.x * THREADS;
-    for (uint64_t i = begin / sizeof(Unit) + (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-         i < count; i += LOADS * stride) {
-        Unit units[LOADS];
-#pragma unroll
-        for (unsigned j = 0; j < LOADS; j++)
-            if (i + j * stride < count)
-                units[j] = from[i + j * stride];
-#pragma unroll
-        for (unsigned j = 0; j < LOADS; j++)
-            if (i + j * stride < count)
-                to[i + j * stride] = units[j];
-    }
-    return count * sizeof(Unit);
-}
+#include "kernels/cuda/move.cuh"
 
 /* A row of blocks for each span; the bytes after the last whole unit go one by one. */
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(MOVE_THREADS)
     move_spans_kernel(const __grid_constant__ struct span_moves moves)
 {
     const struct span_move &move = moves.list[blockIdx.y];
@@ -54,7 +30,8 @@ enum gemmd_error move_spans_launch(cudaStream_t stream, const struct span_moves 
     uint64_t most = 0;
     for (uint32_t i = 0; i < moves->count; i++)
         most = moves->list[i].bytes > most ? moves->list[i].bytes : most;
-    const uint64_t wide = (most + 16 * LOADS * THREADS - 1) / (16 * LOADS * THREADS);
+    const uint64_t wide =
+        (most + 16 * MOVE_LOADS * MOVE_THREADS - 1) / (16 * MOVE_LOADS * MOVE_THREADS);
     const dim3 grid((unsigned)(wide < 1 ? 1 : wide < 64 ? wide : 64), moves->count);
-    return launch(move_spans_kernel, grid, dim3(THREADS), stream, *moves);
+    return launch(move_spans_kernel, grid, dim3(MOVE_THREADS), stream, *moves);
 }
