@@ -76,7 +76,7 @@ START_TEST(the_estimates_of_the_largest_products_are_numbers)
 }
 END_TEST
 
-/* Measured: 44 and 100 us instead of 164, see kernels/EXPERIMENTS.md. */
+/* Measured: 43 and 101 us instead of 140, see kernels/EXPERIMENTS.md. */
 START_TEST(f32_of_few_rows_is_split_on_the_way)
 {
     ck_assert(is_whole(1, 4096, 4096));
