@@ -239,7 +239,8 @@ def overload(bench):
     n = 2048 if bench.backend == "cuda" else 512
     empty = bodies.write(bench.folder, "empty", b"")
     target = f"/gemm?m={n}&n={n}&k={n}&a=left&b=right&kernel=tiled&store=out"
-    with bench.gemmd("--queue-requests", "64") as own:
+    # Each of the 64 has a result to keep.
+    with bench.gemmd("--queue-requests", "64", "--tensor-bytes", "2G") as own:
         put_tensor(own, "left", "f32", (n, n))
         put_tensor(own, "right", "f32", (n, n))
         program = bench.program("gemmd-bench-paced")
