@@ -25,7 +25,7 @@ struct bench_options {
     const char *variants; /* part of a kernel's name, or NULL for all */
     const char *out;      /* file for the tables, or NULL */
     bool check_only, no_check;
-    bool fused;  /* time own kernels with a bias and gelu_tanh; cuBLASLt stays with the product */
+    bool fused; /* time own kernels with a bias and gelu_tanh; cuBLASLt stays with the product */
 };
 
 /* A product to time. Operands of odd sizes are laid out with padded leading dimensions for our

@@ -78,8 +78,8 @@ uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
 /* How long a kernel that takes the problem should need, the splitting of f32 operands included, and
- * the kernel that should need least; NULL if none takes it. Pure: results have the same bits whichever is chosen. Pointers are not looked
- * at. */
+ * the kernel that should need least; NULL if none takes it. Pure: results have the same bits
+ * whichever is chosen. Pointers are not looked at. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors);
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
