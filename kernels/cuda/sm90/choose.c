@@ -5,8 +5,8 @@
 
 /* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
  * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. Measured again at
- * a813962 on 64 shapes (kernels-2026-11-21-2309-* in tests/bench/results), what it chooses is 0.5 %
- * behind the best in the mean, and more than 2.1 % at three of them. */
+ * a813962 and 72db13f on 85 shapes (kernels-2026-11-21-2309-* and -2337-* in tests/bench/results),
+ * what it chooses is 0.6 % behind the best in the mean, and more than 2.1 % at five of them. */
 static const double LAUNCH_US = 1.42;
 /* Of a tile of 128 x 256, from its last product until it is in memory: to store it, more if results
  * have 32 bits, and what follows the sums where that is more than alpha. */
