@@ -275,8 +275,8 @@ static void enqueue_shared(struct cuda_device *cuda, struct slot *slot, struct w
     cudaError_t error = cudaSuccess;
     slot->launched_ns = clock_now_ns();
     const enum gemmd_error code = works->stack_key != 0
-                                ? device_stack_run(slot->context, works, slot->stack)
-                                : run_group(cuda, slot, works);
+                                      ? device_stack_run(slot->context, works, slot->stack)
+                                      : run_group(cuda, slot, works);
     if (code != GEMMD_OK) {
         fail(cuda, works, works->kernel->name, code, cudaGetLastError());
         return;
@@ -581,8 +581,8 @@ static enum gemmd_error open_slot(struct slot *slot, int priority, bool timed, s
     cudaError_t error =
         cudaStreamCreateWithPriority(&slot->stream, cudaStreamNonBlocking, priority);
     for (uint32_t i = 0; i < 4 && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(events[i],
-                                         timed ? cudaEventDefault : cudaEventDisableTiming);
+        error =
+            cudaEventCreateWithFlags(events[i], timed ? cudaEventDefault : cudaEventDisableTiming);
     if (error != cudaSuccess)
         return open_failed(fault, "creating a stream", error);
     return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
