@@ -56,7 +56,7 @@ template <typename Element_, int WIDTH_, int QUERIES_> struct config {
     static constexpr int WIDTH = WIDTH_, QUERIES = QUERIES_;
     static constexpr uint32_t TILE_BYTES = KEYS * WIDTH * 2, STAGE_BYTES = 2 * TILE_BYTES;
     static constexpr int WARPS = WIDTH == 256 ? 2 : 4;
-    static constexpr int BLOCKS = WIDTH * QUERIES < 4096 ? 3 : 2; /* that fit a multiprocessor */
+    static constexpr int BLOCKS = WIDTH * QUERIES < 2048 ? 3 : 2; /* that fit a multiprocessor */
     static constexpr int STAGES = (WIDTH == 64 ? 4 : 2) + (BLOCKS == 2 && WIDTH != 64);
     static constexpr int THREADS = 32 * WARPS;
     static constexpr uint32_t WARP_BYTES = STAGES * STAGE_BYTES;
@@ -346,11 +346,11 @@ static __device__ __forceinline__ void compute_split(const arguments &p, uint32_
         const int32_t key = origin + (turn * C::WARPS + (int32_t)warp) * KEYS;
         if (key < end && key + KEYS > first) {
             const uint32_t stage = ring + (uint32_t)(turn % C::STAGES) * C::STAGE_BYTES;
-            copy_rows<C::WIDTH, KEYS, 32>(stage, k + key * p.a.k_steps.row, p.a.k_steps.row, p.a.d,
-                                          first - key, end - key, p.k_pieces, lane);
-            copy_rows<C::WIDTH, KEYS, 32>(stage + C::TILE_BYTES, v + key * p.a.v_steps.row,
-                                          p.a.v_steps.row, p.a.dv, first - key, end - key,
-                                          p.v_pieces, lane);
+            copy_rows<C::WIDTH, KEYS, 32, true>(stage, k + key * p.a.k_steps.row, p.a.k_steps.row,
+                                                p.a.d, first - key, end - key, p.k_pieces, lane);
+            copy_rows<C::WIDTH, KEYS, 32, true>(stage + C::TILE_BYTES, v + key * p.a.v_steps.row,
+                                                p.a.v_steps.row, p.a.dv, first - key, end - key,
+                                                p.v_pieces, lane);
         }
         ptx_sm80::copies_commit();
     };
