@@ -88,7 +88,7 @@ static __device__ __forceinline__ uint32_t pair_of(const arguments &p, const uin
 
 /* Q, transposed, as right operands: in registers, or in shared memory where the sums take those. */
 template <class C> struct queries {
-    static constexpr bool HELD = C::QUERIES < 32;
+    static constexpr bool HELD = C::QUERIES * C::WIDTH < 4096;
     uint32_t held[HELD ? C::QUERIES / 8 : 1][HELD ? C::WIDTH / 16 : 1][2];
     uint32_t tile;
 
