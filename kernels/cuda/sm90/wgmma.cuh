@@ -172,29 +172,33 @@ WGMMA_WIDTH(192, 96, 96, 97, 98)
 WGMMA_WIDTH(256, 128, 128, 129, 130)
 
 /* The same with 64 x 16 of X in registers: x[2*h2 + h1] of lane l of warp w hold the elements of
- * row 16*w + l/4 + 8*h1 and columns 8*h2 + 2*(l%4) and the next, which is how D holds its own; Y is
- * MN-major. Always adds to d. The registers of x are read until the product is waited for. */
-#define WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, KIND)                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"                                       \
+ * row 16*w + l/4 + 8*h1 and columns 8*h2 + 2*(l%4) and the next, which is how D holds its own, and
+ * how ldmatrix brings them. 16-bit types. The registers of x are read until the product is waited
+ * for. */
+#define WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, TAIL)                          \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #S ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" WGMMA_NAMES_##COUNT "}, {%" #X0   \
-                 ",%" #X1 ",%" #X2 ",%" #X3 "}, %" #Y ", p, 1, 1, 1;\n}"                           \
+                 ",%" #X1 ",%" #X2 ",%" #X3 "}, %" #Y ", p" TAIL ";\n}"                            \
                  : WGMMA_OPERANDS_##COUNT(WGMMA_FLOAT, d, 0)                                       \
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y))
-#define WGMMA_REGISTERS_WIDTH(N, COUNT, X0, X1, X2, X3, Y)                                         \
-    template <element E>                                                                           \
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y), "r"(accumulate))
+#define WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, KIND)                                 \
+    if constexpr (YK) WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, ", 1, 1, 0");    \
+    else WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, ", 1, 1, 1")
+#define WGMMA_REGISTERS_WIDTH(N, COUNT, X0, X1, X2, X3, Y, S)                                      \
+    template <element E, bool YK>                                                                  \
     __device__ __forceinline__ void wgmma_registers(float (&d)[N / 2], const uint32_t (&x)[4],     \
-                                                    uint64_t y)                                    \
+                                                    uint64_t y, uint32_t accumulate)               \
     {                                                                                              \
-        static_assert(E == BF16 || E == F16, "the types that can be MN-major");                    \
+        static_assert(E == BF16 || E == F16, "types of 16 bits");                                  \
         if constexpr (E == BF16)                                                                   \
-            WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, "k16.f32.bf16.bf16");               \
-        else WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, "k16.f32.f16.f16");                \
+            { WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, "k16.f32.bf16.bf16"); }         \
+        else { WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, "k16.f32.f16.f16"); }          \
     }
-WGMMA_REGISTERS_WIDTH(64, 32, 32, 33, 34, 35, 36)
-WGMMA_REGISTERS_WIDTH(96, 48, 48, 49, 50, 51, 52)
-WGMMA_REGISTERS_WIDTH(128, 64, 64, 65, 66, 67, 68)
-WGMMA_REGISTERS_WIDTH(192, 96, 96, 97, 98, 99, 100)
-WGMMA_REGISTERS_WIDTH(256, 128, 128, 129, 130, 131, 132)
+WGMMA_REGISTERS_WIDTH(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_REGISTERS_WIDTH(96, 48, 48, 49, 50, 51, 52, 53)
+WGMMA_REGISTERS_WIDTH(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_REGISTERS_WIDTH(192, 96, 96, 97, 98, 99, 100, 101)
+WGMMA_REGISTERS_WIDTH(256, 128, 128, 129, 130, 131, 132, 133)
 /* clang-format on */
 
 } // namespace sm90
