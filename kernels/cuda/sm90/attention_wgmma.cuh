@@ -4,19 +4,20 @@
  *
  * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS
  * warpgroups with 64 queries each. It walks over tiles of 64 * CONSUMERS queries of one head until
- * none is left. Q of a tile stays in shared memory; tiles of TILE_N keys of K and V stream through
- * a ring of SLOTS buffers, from the last keys that the tile sees to the first, in the order in
- * which they are used: K, then K and V by turns (V of the keys that K was one step ahead of), then
- * V. Tiles of keys that no query of the tile sees are not loaded, and only those at the edges are
- * masked.
+ * none is left. Q of a tile comes to shared memory, and stays there or goes to registers; tiles of
+ * TILE_N keys of K and V stream through a ring of SLOTS buffers, from the last keys that the tile
+ * sees to the first, in the order in which they are used: K, then K and V by turns (V of the keys
+ * that K was one step ahead of), then V. Tiles of keys that no query of the tile sees are not
+ * loaded, and only those at the edges are masked.
  *
  * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T comes from shared
  * memory; its weights become the register operand of O += P V, since a fragment of sums and one of
- * operands lie the same way. Two things keep the tensor core busy during the softmax:
- *   - within a consumer, K's product of the next step is issued before V's of this one, and the
- *     softmax of the next step runs while V's product does;
+ * operands lie the same way. Two things keep the tensor core busy:
  *   - consumers take turns in issuing products (named barriers), so that one's softmax falls
- *     together with the other's products.
+ *     together with the other's products;
+ *   - a consumer's turn is two products without a gap: K's of the next step, V's of this one. (The
+ *     softmax could begin once the first is there; ptxas has it wait for both, and where it is made
+ *     not to, that is slower: EXPERIMENTS.md.)
  *
  * Blocks are as many as multiprocessors. Where there are masks the tiles that see most keys come
  * first and blocks take the next as they get ready, from a counter in memory; else in turn. Heads
@@ -70,9 +71,9 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
     template <bool GROUP>
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 232 : 240) : 160;
     template <bool GROUP>
-    static constexpr bool REGISTERS_SUFFICE =
-        PRODUCER_REGISTERS<GROUP> + CONSUMERS * CONSUMER_REGISTERS<GROUP> <=
-        (1 + CONSUMERS) * LAUNCH_REGISTERS;
+    static constexpr bool REGISTERS_SUFFICE = PRODUCER_REGISTERS<GROUP> +
+                                                  CONSUMERS *CONSUMER_REGISTERS<GROUP> <=
+                                              (1 + CONSUMERS) * LAUNCH_REGISTERS;
 
     static constexpr int BOXES = (WIDTH + 63) / 64; /* of 128 bytes width */
     static constexpr uint32_t Q_BOX_BYTES = 64 * 128,

@@ -10,15 +10,13 @@
 namespace sm90
 {
 
-template <class C, bool GROUP>
+template <class C>
 static attention_wgmma_kernel attention_entry(const char *name, bool full, bool masked)
 {
     attention_wgmma_kernel kernel;
     kernel.name = name;
     kernel.function = (const void *)attention_wgmma<C>;
-    kernel.group = nullptr;
-    if constexpr (GROUP)
-        kernel.group = (const void *)attention_wgmma_several<C>;
+    kernel.group = (const void *)attention_wgmma_several<C>;
     kernel.width = C::WIDTH;
     kernel.tile_m = C::TILE_M;
     kernel.tile_n = C::TILE_N;
@@ -32,20 +30,18 @@ static attention_wgmma_kernel attention_entry(const char *name, bool full, bool 
 } // namespace sm90
 
 /* clang-format off */
-#define ATTENTION_ENTRY(T, E, WIDTH, TILE_N, CONSUMERS, TILE_M, FULL, MASKED, GROUP) \
-    sm90::attention_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS>, GROUP>( \
+#define ATTENTION_ENTRY(T, E, WIDTH, TILE_N, CONSUMERS, TILE_M, FULL, MASKED)                      \
+    sm90::attention_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS>>(              \
         #T "_d" #WIDTH "_" #TILE_M "x" #TILE_N, FULL, MASKED)
 
-/* Wide heads have no kernel for groups: the few registers more that it takes would be more than
- * there are. */
 #define ATTENTION_TABLE(T, E)                                                                      \
     const struct attention_wgmma_kernel attention_wgmma_##T[] = {                                  \
-        ATTENTION_ENTRY(T, E, 64, 128, 3, 192, true, false, true),                                 \
-        ATTENTION_ENTRY(T, E, 64, 128, 2, 128, false, true, true),                                 \
-        ATTENTION_ENTRY(T, E, 96, 128, 2, 128, true, true, true),                                  \
-        ATTENTION_ENTRY(T, E, 128, 128, 2, 128, true, true, true),                                 \
-        ATTENTION_ENTRY(T, E, 192, 128, 2, 128, true, true, false),                                \
-        ATTENTION_ENTRY(T, E, 256, 80, 2, 128, true, true, false),                                 \
+        ATTENTION_ENTRY(T, E, 64, 128, 3, 192, true, false),                                       \
+        ATTENTION_ENTRY(T, E, 64, 128, 2, 128, false, true),                                       \
+        ATTENTION_ENTRY(T, E, 96, 128, 2, 128, true, true),                                        \
+        ATTENTION_ENTRY(T, E, 128, 128, 2, 128, true, true),                                       \
+        ATTENTION_ENTRY(T, E, 192, 128, 2, 128, true, true),                                       \
+        ATTENTION_ENTRY(T, E, 256, 80, 2, 128, true, true),                                        \
         {}};
 /* clang-format on */
 
