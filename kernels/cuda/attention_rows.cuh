@@ -161,14 +161,18 @@ template <int H, int COUNT>
 __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_row &row,
                                               float exponent_of_score)
 {
-    float top[2] = {scores[2 * H], scores[2 * H + 1]};
+    static_assert(COUNT % 8 == 0, "four chains, so that the largest is not long in coming");
+    float top[4] = {scores[2 * H], scores[2 * H + 1], scores[4 + 2 * H], scores[4 + 2 * H + 1]};
 #pragma unroll
-    for (int j = 4; j < COUNT; j += 4) {
+    for (int j = 8; j < COUNT; j += 8) {
         top[0] = fmaxf(top[0], scores[j + 2 * H]);
         top[1] = fmaxf(top[1], scores[j + 2 * H + 1]);
+        top[2] = fmaxf(top[2], scores[j + 4 + 2 * H]);
+        top[3] = fmaxf(top[3], scores[j + 4 + 2 * H + 1]);
     }
     /* NaN only if all of this lane's are; it is no largest. */
-    const float most = fmaxf(row.most, quad_max(fmaxf(top[0], top[1])) * exponent_of_score);
+    const float largest = quad_max(fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3])));
+    const float most = fmaxf(row.most, largest * exponent_of_score);
     const float base = base_of(most);
     const float factor = exp2_fast(row.most - base);
     float sum[2] = {0, 0};
