@@ -483,9 +483,7 @@ template <class C> struct attention_consumer {
                                           uint32_t row, const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
     {
-        using Element = typename C::Element;
-        flash::finish<Element, 0>(a, t.n, t.entry, t.head, row, state[0], o);
-        flash::finish<Element, 1>(a, t.n, t.entry, t.head, row + 8, state[1], o);
+        flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row, state, o);
     }
 
     __device__ __forceinline__ void compute(const attention_arguments &a, attention_tile t)

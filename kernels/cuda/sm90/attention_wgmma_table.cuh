@@ -36,8 +36,7 @@ static attention_wgmma_kernel attention_entry(const char *name, bool full, bool 
 
 #define ATTENTION_TABLE(T, E)                                                                      \
     const struct attention_wgmma_kernel attention_wgmma_##T[] = {                                  \
-        ATTENTION_ENTRY(T, E, 64, 128, 3, 192, true, false),                                       \
-        ATTENTION_ENTRY(T, E, 64, 128, 2, 128, false, true),                                       \
+        ATTENTION_ENTRY(T, E, 64, 128, 3, 192, true, true),                                        \
         ATTENTION_ENTRY(T, E, 96, 128, 2, 128, true, true),                                        \
         ATTENTION_ENTRY(T, E, 128, 128, 2, 128, true, true),                                       \
         ATTENTION_ENTRY(T, E, 192, 128, 2, 128, true, true),                                       \
