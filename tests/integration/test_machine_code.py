@@ -49,7 +49,7 @@ def test_hopper_kernels_use_hopper_instructions(cuobjdump):
     listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_90a").stdout
     functions = listing.split("Function : ")[1:]
     hopper = {function.split(None, 1)[0]: function for function in functions
-              if re.search("sm90_gemm|attention_wgmma", function.split(None, 1)[0])}
+              if re.search("sm90_gemm|attention_wgmma|grouped_kernel", function.split(None, 1)[0])}
     assert hopper
     without = [name for name, code in hopper.items() if not re.search(r"\b[HIQ]GMMA\b", code)]
     assert not without, "\n".join(without)
