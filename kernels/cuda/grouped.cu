@@ -128,17 +128,38 @@ static __device__ __forceinline__ struct part part_of(const struct task &task)
     return part;
 }
 
-template <typename In, typename Sums>
-static __device__ __forceinline__ void load(const struct task &task, char *slabs, uint32_t slab)
-{
-    const uint32_t to = (uint32_t)__cvta_generic_to_shared(slabs) + slab % Sums::SLABS * SLAB_BYTES;
-    const uint32_t first = slab * DEPTH<In>, rest = task.entry.k - first;
-    const uint32_t depth = rest < DEPTH<In> ? rest : DEPTH<In>;
+/* How slabs are started: each for itself, */
+template <typename In, typename Sums> struct slab_loads {
+    __device__ __forceinline__ explicit slab_loads(const struct task &)
+    {
+    }
+
+    __device__ __forceinline__ void start(const struct task &task, uint32_t to, uint32_t first,
+                                          uint32_t depth)
+    {
 #pragma unroll 1
-    for (uint32_t operand = 0; operand < 2; operand++)
-        load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
-                                                 task.operands[operand], first, depth);
-}
+        for (uint32_t operand = 0; operand < 2; operand++)
+            load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
+                                                     task.operands[operand], first, depth);
+    }
+};
+
+/* or from where the one before ended, in registers. */
+struct walk_loads {
+    struct walk a, b;
+
+    __device__ __forceinline__ explicit walk_loads(const struct task &task)
+        : a(task.operands[0]), b(task.operands[1])
+    {
+    }
+
+    __device__ __forceinline__ void start(const struct task &task, uint32_t to, uint32_t,
+                                          uint32_t depth)
+    {
+        a.load(to, task.operands[0], depth);
+        b.load(to + OPERAND_BYTES, task.operands[1], depth);
+    }
+};
 
 template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
 {
@@ -153,6 +174,7 @@ static __device__ __forceinline__ void multiply(const struct task &task, char *o
                                                 Sums &sums)
 {
     constexpr uint32_t depth = DEPTH<In>, ring = Sums::SLABS;
+    std::conditional_t<Sums::TOGETHER, walk_loads, slab_loads<In, Sums>> loads(task);
     uint32_t count = 1;
 #pragma unroll 1
     for (uint32_t step = 0; step < count + ring - 1; step++) {
@@ -161,8 +183,11 @@ static __device__ __forceinline__ void multiply(const struct task &task, char *o
         count = (k + depth - 1) / depth;
         if (step >= ring)
             await_slab<ring - 2>();
-        if (step < count)
-            load<In, Sums>(task, slabs, step);
+        if (step < count) {
+            const uint32_t first = step * depth, rest = k - first;
+            loads.start(task, (uint32_t)__cvta_generic_to_shared(slabs) + step % ring * SLAB_BYTES,
+                        first, rest < depth ? rest : depth);
+        }
         copies_commit();
         if (step < ring - 1)
             continue;

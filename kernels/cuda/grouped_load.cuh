@@ -294,6 +294,60 @@ static __device__ __forceinline__ void load_slab(uint32_t to, const struct sourc
     }
 }
 
+/* A thread's share of an operand of f32, slab after slab, as copy_pieces puts it: the same piece of
+ * four lines, of which the threads with the last one also copy what a shift moves beyond it. What
+ * is not there becomes zeros, to the slab's end. */
+struct walk {
+    static constexpr uint32_t LINES = 4;
+
+    const char *from; // the next slab's first piece
+    uint64_t stride;  // bytes from line to line
+    uint32_t first;   // line
+    uint32_t to;      // in the operand's place
+    int32_t begin;    // of the piece, after the line's; -15 at least
+
+    __device__ __forceinline__ explicit walk(const struct source &s)
+    {
+        const uint32_t thread = grouped::thread(), pieces = s.along_k ? 8 : 16;
+        const uint32_t at = thread % pieces * 16;
+        first = thread / pieces;
+        const char *line = s.start + first * s.ld;
+        const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
+        from = line - shift + at;
+        stride = s.ld * (THREADS / pieces);
+        to = first * (s.along_k ? PITCH : LINE_PITCH<float>)+at;
+        begin = (int32_t)at - (int32_t)shift;
+    }
+
+    static __device__ __forceinline__ uint32_t present(int32_t bytes)
+    {
+        return (uint32_t)min(max(bytes, 0), 16);
+    }
+
+    /* Starts copying `depth` elements of k to `place`. */
+    __device__ __forceinline__ void load(uint32_t place, const struct source &s, uint32_t depth)
+    {
+        constexpr uint32_t pitch = THREADS / 8 * PITCH;
+        static_assert(pitch == THREADS / 16 * LINE_PITCH<float>, "of lines either way");
+        const uint32_t lines = s.along_k ? s.extent : depth;
+        const int32_t left = (int32_t)(4 * (s.along_k ? depth : s.extent)) - begin;
+        const uint32_t step = THREADS / (s.along_k ? 8 : 16), here = present(left);
+        const bool last = thread() % (s.along_k ? 8 : 16) == (s.along_k ? 7 : 15);
+        const uint32_t beyond = present(left - 16);
+        const char *line = from;
+        place += to;
+#pragma unroll
+        for (uint32_t i = 0; i < LINES; i++) {
+            const bool there = first + i * step < lines;
+            copy_async<16>(place + i * pitch, line, there ? here : 0);
+            if (last)
+                copy_async<16>(place + i * pitch + 16, line + 16, there ? beyond : 0);
+            line += stride;
+        }
+        from += s.along_k ? DEPTH_BYTES : LINES * stride;
+    }
+};
+
 } // namespace grouped
 
 #endif

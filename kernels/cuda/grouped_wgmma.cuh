@@ -109,13 +109,16 @@ static __device__ __forceinline__ void split_across(uint32_t parts, uint32_t sla
     for (uint32_t k = 0; k < 4; k++)
         at[k] = from + k * pitch + (begin + k * ld) % 16;
     const uint32_t to = parts + column * 128 + (step * 4 ^ column % 8) * 16;
+    uint32_t x[4][4]; // all loads before their first use
 #pragma unroll
-    for (uint32_t piece = 0; piece < 4; piece++) {
-        uint32_t x[4], high[4], low[4];
+    for (uint32_t piece = 0; piece < 4; piece++)
 #pragma unroll
         for (uint32_t k = 0; k < 4; k++)
-            x[k] = load_word_shared(at[k] + piece * 4 * pitch);
-        split(x, high, low);
+            x[piece][k] = load_word_shared(at[k] + piece * 4 * pitch);
+#pragma unroll
+    for (uint32_t piece = 0; piece < 4; piece++) {
+        uint32_t high[4], low[4];
+        split(x[piece], high, low);
         store_piece_shared(to ^ piece * 16, high);
         store_piece_shared((to ^ piece * 16) + PART_BYTES, low);
     }
@@ -132,13 +135,16 @@ static __device__ __forceinline__ void split_along(uint32_t parts, uint32_t slab
     for (uint32_t step = 0; step < 2; step++) {
         if (step >= steps)
             return;
+        uint32_t x[2][4];
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-            uint32_t x[4], high[4], low[4];
+        for (uint32_t i = 0; i < 2; i++)
 #pragma unroll
             for (uint32_t piece = 0; piece < 4; piece++)
-                x[piece] = load_word_shared(from + i * 8 * PITCH + (step * 4 + piece) * 16);
-            split(x, high, low);
+                x[i][piece] = load_word_shared(from + i * 8 * PITCH + (step * 4 + piece) * 16);
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t high[4], low[4];
+            split(x[i], high, low);
 #pragma unroll
             for (uint32_t piece = 0; piece < 4; piece++) {
                 const uint32_t address = (to ^ (step * 4 + piece) * 16) + i * 8 * 128;
@@ -214,19 +220,15 @@ struct wide_sums {
         uint64_t b = (uint64_t)(parts & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
         float d[32];
         struct rows16 rows;
-        rows.template load<a_along_k>(a);
-        rows.template multiply<WIDE>(d, b);
-        if (steps > 1) {
-            struct rows16 next;
-            next.template load<a_along_k>(a + step_bytes);
+#pragma unroll
+        for (uint32_t step = 0; step < 2; step++) {
+            if (step >= steps)
+                break;
+            rows.template load<a_along_k>(a + step * step_bytes);
+            rows.template multiply<WIDE>(d, b + 4 * step);
             products_wait(d);
             add_sums<WIDE>(d);
-            next.template multiply<WIDE>(d, b + 4);
-            products_wait(d);
-        } else {
-            products_wait(d);
         }
-        add_sums<WIDE>(d);
     }
 
     template <bool WIDE> __device__ __forceinline__ void add_sums(const float (&d)[32])
