@@ -4,7 +4,8 @@
  * They want rows that start at multiples of 16 bytes, and operands of i8 and tf32 along k. What is
  * not so is moved into the workspace first, at the speed of memory; a result goes through the
  * workspace if the bytes between its rows are not all its own. f8 is widened to f16, which is
- * exact; f32 is split into three parts, which together are as exact.
+ * exact; f32 is split into three parts, which together are as exact, except where the kernel that
+ * is chosen splits it itself.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
@@ -203,16 +204,13 @@ static enum gemmd_error move_in(cudaStream_t stream, const struct operand *o)
     return GEMMD_ERR_INTERNAL;
 }
 
-static enum gemmd_error launch_plan(struct cuda_context *context, const struct gemm_problem *whole,
-                                    const struct plan *plan)
+static enum gemmd_error launch_plan(struct cuda_context *context, const struct sm90_kernel *kernel,
+                                    const struct gemm_problem *whole, const struct plan *plan)
 {
     const struct gemm_problem *q = &plan->problem;
     const struct sm90_parts parts = {{q->a, q->lda, q->stride_a}, {q->b, q->ldb, q->stride_b}};
     struct gemm_problem problem = *q;
     struct sm90_launch launch;
-    const struct sm90_kernel *kernel = sm90_choose(q, context->sm90.multiprocessors);
-    if (kernel == NULL)
-        return GEMMD_ERR_INTERNAL;
     if (is_split(whole)) {
         problem.a = whole->a;
         problem.b = whole->b;
@@ -235,6 +233,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
     struct plan plan;
     if (context->sm90.encode == NULL || !plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
+    const struct sm90_kernel *kernel = sm90_choose(&plan.problem, context->sm90.multiprocessors);
+    if (kernel == NULL)
+        return GEMMD_ERR_INTERNAL;
     char *space = workspace;
     if (plan.a.move != STAYS)
         plan.problem.a = plan.a.job.to = space;
@@ -246,11 +247,13 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
         plan.problem.c = space;
         plan.c.job.from = space;
     }
-    enum gemmd_error code = move_in(context->stream, &plan.a);
-    if (code == GEMMD_OK)
+    enum gemmd_error code = GEMMD_OK;
+    if (!kernel->whole)
+        code = move_in(context->stream, &plan.a);
+    if (code == GEMMD_OK && !kernel->whole)
         code = move_in(context->stream, &plan.b);
     if (code == GEMMD_OK)
-        code = launch_plan(context, p, &plan);
+        code = launch_plan(context, kernel, p, &plan);
     return code == GEMMD_OK ? move_in(context->stream, &plan.c) : code;
 }
 

@@ -12,11 +12,9 @@
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|trials|attention|served|error|ladder [OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|served|error|ladder [OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
-        "trials: the same of the kernels on trial, on the shapes they are for, in four minutes\n"
-        "(--out).\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
         "with that in their name; --variants, --seconds, --check-only, --out).\n"
         "served: times products as the daemon computes them, operands laid out included\n"
@@ -134,9 +132,6 @@ int main(int argc, char **argv)
             .check_only = options.check_only,
         };
         return bench_attention(&attention);
-    }
-    if (strcmp(command, "trials") == 0) {
-        return bench_trials(&options);
     }
     if (strcmp(command, "kernels") != 0) {
         usage(stderr);

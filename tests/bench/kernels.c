@@ -161,7 +161,7 @@ int bench_kernels(const struct bench_options *options)
     const double deadline = bench_now() + options->seconds;
     snprintf(names, sizeof names, "%s", options->dtypes);
     if (options->out) {
-        out = fopen(options->out, options->append ? "a" : "w");
+        out = fopen(options->out, "w");
         if (!out) {
             perror(options->out);
             return 1;

@@ -25,8 +25,7 @@ struct bench_options {
     const char *variants; /* part of a kernel's name, or NULL for all */
     const char *out;      /* file for the tables, or NULL */
     bool check_only, no_check;
-    bool append; /* to `out` */
-    bool fused;  /* time own kernels with a bias and gelu_tanh; cuBLASLt stays with the product */
+    bool fused; /* time own kernels with a bias and gelu_tanh; cuBLASLt stays with the product */
 };
 
 /* A product to time. Operands of odd sizes are laid out with padded leading dimensions for our
@@ -105,8 +104,5 @@ void bench_report(const struct bench_run *run, FILE *to);
 
 /* kernels.c: the whole; returns an exit status. */
 int bench_kernels(const struct bench_options *options);
-
-/* trials.c: what is on trial, in under four minutes; the same. Of the options `out` counts. */
-int bench_trials(const struct bench_options *options);
 
 #endif

@@ -18,11 +18,6 @@ int bench_kernels(const struct bench_options *options)
     return 1;
 }
 
-int bench_trials(const struct bench_options *options)
-{
-    return bench_kernels(options);
-}
-
 int bench_attention(const struct attention_options *options)
 {
     (void)options;

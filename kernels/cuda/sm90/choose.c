@@ -3,23 +3,33 @@
 
 #include <math.h>
 
-/* Fitted to what all configurations took on 26 shapes of bf16 on an H100 SXM (the table of
- * 2026-11-21 in tests/bench/results, measured at commit 6f1ed7c), where what it chooses is as fast
- * as the best of them within 1 % on 25 shapes and 4 % on one. */
-static const double LAUNCH_US = 1.9;
-static const double TILE_US = 0.59; /* from a tile's last product to the next tile's first */
-static const double TILE_PINGPONG_US = 0.063;
-static const double FINISH_US = 9;      /* of 128 x 256, where more than alpha follows the sum */
-static const double FINISH_SHOWS = 0.7; /* of that while the other consumer multiplies */
+/* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
+ * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. Measured again at
+ * a813962 and 72db13f on 85 shapes (kernels-2026-11-21-2309-* and -2337-* in tests/bench/results),
+ * what it chooses is 0.6 % behind the best in the mean, and more than 2.1 % at five of them. */
+static const double LAUNCH_US = 1.42;
+/* Of a tile of 128 x 256, from its last product until it is in memory: to store it, more if results
+ * have 32 bits, and what follows the sums where that is more than alpha. */
+static const double STORE_US = 2.92, STORE_32_US = 1.43, FINISH_US = 0.999;
+static const double TILE_US = 0.194; /* besides, until the next tile's first product */
+static const double TILE_PINGPONG_US = 0.0624;
+static const double FINISH_SHOWS = 0.254; /* of all that while the other consumer multiplies */
 /* 128 bytes of k in a tile of 128 x 256: at full clock, and what is added when all multiprocessors
  * multiply and the card's power pulls the clock down. */
-static const double MULTIPLY_US = 0.55, MULTIPLY_LOADED_US = 0.18;
-static const double MULTIPLY_ALONE = 1.2; /* one warpgroup issues its products with gaps */
-static const double MULTIPLY_SHOWS = 0.054, READ_SHOWS = 0.046; /* even if another is the longest */
-static const double BLOCK_BYTES_PER_US = 120e3;                 /* into one multiprocessor */
-static const double L2_BYTES_PER_US = 11e6;                     /* into all of them */
-static const double DRAM_BYTES_PER_US = 2.7e6;
+static const double MULTIPLY_US = 0.554, MULTIPLY_LOADED_US = 0.0823;
+static const double MULTIPLY_ALONE = 1.5;    /* one warpgroup issues its products with gaps */
+static const double MULTIPLY_SHOWS = 0.0684; /* though another is the longest */
+static const double READ_SHOWS = 0.0321;
+static const double SHARED_BYTES_PER_US = 267e3; /* read by products, written by copies */
+static const double BLOCK_BYTES_PER_US = 95e3;   /* into one multiprocessor */
+static const double L2_BYTES_PER_US = 11.9e6;    /* into all of them */
+static const double DRAM_BYTES_PER_US = 2.78e6;
 static const double SHORTER_SHOWS = 0.0006; /* of computing and of reading device memory */
+
+/* f32 in parts, from what they took at a813962: bytes of operands that are split, read and written;
+ * and a step of k where a kernel splits them itself, whatever the rows, and for each. */
+static const double SPLIT_BYTES_PER_US = 2.5e6;
+static const double WHOLE_STEP_MIN_US = 0.31, WHOLE_STEP_US = 0.227, WHOLE_ROW_US = 0.0083;
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -50,16 +60,37 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double clock = MULTIPLY_US + MULTIPLY_LOADED_US * load * blocks / multiprocessors;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
                             (kernel->consumers == 1 ? MULTIPLY_ALONE : 1);
+    /* Each instruction takes 32 bytes of k of 64 rows and of the tile's columns. */
+    const double instructions = products * kernel->tile_m / 64 * 4;
+    const double shared = (parts * 128 * (kernel->tile_m + kernel->tile_n) +
+                           instructions * 32 * (64 + kernel->tile_n)) /
+                          SHARED_BYTES_PER_US;
     const double receive = (x + y) / BLOCK_BYTES_PER_US;
     /* What a cluster shares is read once. */
     const double read = blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / L2_BYTES_PER_US;
-    return fmax(multiply, fmax(receive, read)) + MULTIPLY_SHOWS * multiply + READ_SHOWS * read;
+    return fmax(fmax(multiply, shared), fmax(receive, read)) + MULTIPLY_SHOWS * multiply +
+           READ_SHOWS * read;
+}
+
+/* A kernel that splits f32 operands itself, a tile a block. */
+static double whole_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                       uint32_t multiprocessors)
+{
+    const uint64_t tiles =
+        ceil_div(p->m, kernel->tile_m) * ceil_div(p->n, kernel->tile_n) * p->batch;
+    const double steps =
+        (double)(ceil_div(tiles, multiprocessors) * ceil_div(p->k, kernel->tile_k));
+    const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
+    return LAUNCH_US + steps * fmax(WHOLE_STEP_MIN_US, WHOLE_STEP_US + WHOLE_ROW_US * rows);
 }
 
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors)
 {
     const struct gemm_problem *p = problem;
+    if (kernel->whole) {
+        return whole_us(kernel, p, multiprocessors);
+    }
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n;
     const uint64_t tiles = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m) *
                            ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch *
@@ -70,19 +101,23 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double finish_us =
-        plain ? 0 : FINISH_US * kernel->tile_m * kernel->tile_n / (128.0 * 256);
+        (STORE_US + (dtype_size(p->out) == 4 ? STORE_32_US : 0) + (plain ? 0 : FINISH_US)) *
+        kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double between_us =
         kernel->pingpong ? TILE_PINGPONG_US + FINISH_SHOWS * finish_us : TILE_US + finish_us;
-    double busy = TILE_US + finish_us + (double)(waves - (rest == 0)) * between_us +
+    double busy = (double)(waves - (rest == 0)) * between_us +
                   (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load);
     if (rest > 0) {
         busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load);
     }
+    const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
     const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
-    const double bytes = (double)p->batch * ((double)p->k * (double)(p->m + p->n) * element +
-                                             (double)p->m * (double)p->n * dtype_size(p->out));
-    const double reading = bytes / DRAM_BYTES_PER_US;
-    return LAUNCH_US + fmax(busy, reading) + SHORTER_SHOWS * fmin(busy, reading);
+    const double reading =
+        (operands * element + (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out)) /
+        DRAM_BYTES_PER_US;
+    const double split_us = in_parts(p) ? operands * (4 + 6) / SPLIT_BYTES_PER_US : 0;
+    return split_us + LAUNCH_US + finish_us + fmax(busy, reading) +
+           SHORTER_SHOWS * fmin(busy, reading);
 }
 
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors)
@@ -91,7 +126,7 @@ const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32
     double best_us = INFINITY;
     const struct sm90_kernel *kernel = sm90_kernels(problem->dtype, problem->precision);
     for (; kernel != NULL && kernel->name != NULL; kernel++) {
-        if (kernel->trial || !sm90_takes(kernel, problem)) {
+        if (!sm90_takes(kernel, problem)) {
             continue;
         }
         const double us = sm90_estimate_us(kernel, problem, multiprocessors);

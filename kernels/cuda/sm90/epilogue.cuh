@@ -2,9 +2,10 @@
  * epilogue.cuh - from accumulators to C: act(alpha * d + beta * C0 + bias), rounded once.
  *
  * Each warp deals with its own 16 rows of a tile, 64 columns at a time, through 4 KiB of shared
- * memory that is its own: no barrier wider than a warp. Where nothing but alpha follows the sum,
- * the copy engine carries the result out while the warp goes on; else the warp reads its chunk back
- * line by line, so that C0 is read and C written in whole lines.
+ * memory that is its own: no barrier wider than a warp. What follows the sums of 16-bit results
+ * without C0 is done where the tensor core left them, in registers; then, as where nothing but
+ * alpha follows, the copy engine carries the result out while the warp goes on. Else the warp reads
+ * its chunk back line by line, so that C0 is read and C written in whole lines.
  *
  * Shared memory of a warp: panels of 16 lines of 128 bytes, swizzled as the copy engine does it
  * (16-byte piece c of line r at c ^ (r % 8)). 64 columns are one panel of 16-bit values or two
@@ -24,14 +25,6 @@
 
 namespace sm90
 {
-
-/* How a tile is finished where more than alpha follows its sums. BY_LINES: through shared memory,
- * eight neighbouring columns of a lane at a time. IN_PLACE: where there is no C0 and results have
- * 16 bits, in the registers that the tensor core left the sums in, and then out as if nothing had
- * followed them; else by lines. IN_PLACE also spreads 32-bit values over the banks of shared
- * memory.
- */
-enum finishing { BY_LINES, IN_PLACE };
 
 template <class T> constexpr bool is_integer = false;
 template <> constexpr bool is_integer<int32_t> = true;
@@ -105,60 +98,6 @@ __device__ __forceinline__ void load_floats(const void *base, int64_t i, uint32_
     }
 }
 
-/* As sigmoid of kernels/cuda/epilogue.cuh, with the processor's own exponential and reciprocal:
- * good for 17 bits or more, for results of at most 11. */
-__device__ __forceinline__ float short_sigmoid(float x)
-{
-    const float e = __expf(-fabsf(x));
-    return __fdividef(x < 0 ? e : 1, 1 + e);
-}
-
-__device__ __forceinline__ float short_activate(enum gemm_act act, float x)
-{
-    const float sqrt_8_over_pi = 1.59576912160573071176f, cubic = 0.044715f;
-    return weigh(
-        x, short_sigmoid(act == GEMM_ACT_SILU ? x : sqrt_8_over_pi * fmaf(cubic * x, x * x, x)));
-}
-
-/* What follows the sums of a line's LANE_COLUMNS, in f32. The activation is looked up once. */
-__device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t at0, uint32_t valid,
-                                              const float (&bias)[LANE_COLUMNS],
-                                              float (&v)[LANE_COLUMNS])
-{
-    float c0[LANE_COLUMNS] = {};
-    const enum gemm_act act = (enum gemm_act)p.act;
-    if (p.c0) {
-        load_floats(p.c0, at0, p.out, p.c0_aligned && valid == LANE_COLUMNS, valid, c0);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
-        v[i] *= p.alpha;
-        v[i] = p.c0 ? fmaf(p.beta, c0[i], v[i]) : v[i];
-        v[i] = p.bias ? v[i] + bias[i] : v[i];
-    }
-    if (act == GEMM_ACT_RELU) {
-#pragma unroll
-        for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
-            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
-        }
-    } else if (p.out != SM90_OUT_F32 && (act == GEMM_ACT_SILU || act == GEMM_ACT_GELU_TANH)) {
-#pragma unroll
-        for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
-            v[i] = short_activate(act, v[i]);
-        }
-    } else if (act != GEMM_ACT_NONE) {
-#pragma unroll 1 /* long code, and rare */
-        for (uint32_t round = 0; round < LANE_COLUMNS; round++) {
-            const float first = activate<float>(act, v[0]);
-#pragma unroll
-            for (uint32_t i = 0; i + 1 < LANE_COLUMNS; i++) {
-                v[i] = v[i + 1]; /* registers have no run-time index, so the values move */
-            }
-            v[LANE_COLUMNS - 1] = first;
-        }
-    }
-}
-
 /* The activations of results of 16 bits, good for 16 bits or more. Operands are not below what
  * float can hold: of minus infinity the weight is 0, and 0 times it is no number. */
 
@@ -216,6 +155,71 @@ __device__ __forceinline__ float gelu_short(float x)
     return x * (x < 0 ? tail : 1 - tail);
 }
 
+/* Of COUNT values, looked up once. */
+template <int COUNT>
+__device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COUNT])
+{
+    switch (act) {
+    case GEMM_ACT_RELU:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
+        }
+        break;
+    case GEMM_ACT_GELU:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = gelu_short(v[i]);
+        }
+        break;
+    case GEMM_ACT_GELU_TANH:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = gelu_tanh_short(v[i]);
+        }
+        break;
+    case GEMM_ACT_SILU:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = silu_short(v[i]);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* What follows the sums of a line's LANE_COLUMNS, in f32. The activation is looked up once. */
+__device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t at0, uint32_t valid,
+                                              const float (&bias)[LANE_COLUMNS],
+                                              float (&v)[LANE_COLUMNS])
+{
+    float c0[LANE_COLUMNS] = {};
+    const enum gemm_act act = (enum gemm_act)p.act;
+    if (p.c0) {
+        load_floats(p.c0, at0, p.out, p.c0_aligned && valid == LANE_COLUMNS, valid, c0);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+        v[i] *= p.alpha;
+        v[i] = p.c0 ? fmaf(p.beta, c0[i], v[i]) : v[i];
+        v[i] = p.bias ? v[i] + bias[i] : v[i];
+    }
+    if (p.out != SM90_OUT_F32 || act == GEMM_ACT_RELU) {
+        activate_short(act, v);
+    } else if (act != GEMM_ACT_NONE) {
+#pragma unroll 1 /* long code, and rare */
+        for (uint32_t round = 0; round < LANE_COLUMNS; round++) {
+            const float first = activate<float>(act, v[0]);
+#pragma unroll
+            for (uint32_t i = 0; i + 1 < LANE_COLUMNS; i++) {
+                v[i] = v[i + 1]; /* registers have no run-time index, so the values move */
+            }
+            v[LANE_COLUMNS - 1] = first;
+        }
+    }
+}
+
 /* For COLUMNS columns of a tile, the two neighbouring elements of the bias that are a thread's in
  * each 8. Asked for before a tile's products, so that they are there after them. Where there is no
  * bias, -0, which changes nothing it is added to. */
@@ -265,34 +269,7 @@ __device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const f
     for (int i = 0; i < 32; i++) {
         v[i] = fmaf(p.alpha, d[i], element_of(bias[i / 4], i % 2, out));
     }
-    switch ((enum gemm_act)p.act) {
-    case GEMM_ACT_RELU:
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
-        }
-        break;
-    case GEMM_ACT_GELU:
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            v[i] = gelu_short(v[i]);
-        }
-        break;
-    case GEMM_ACT_GELU_TANH:
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            v[i] = gelu_tanh_short(v[i]);
-        }
-        break;
-    case GEMM_ACT_SILU:
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            v[i] = silu_short(v[i]);
-        }
-        break;
-    default:
-        break;
-    }
+    activate_short((enum gemm_act)p.act, v);
 }
 
 /* The same for 32-bit integers, modulo 2^32. */
@@ -343,24 +320,9 @@ __device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t pan
     }
 }
 
-/* The 16 values of a thread that make up 32 columns of its rows, as one panel. */
+/* The 16 values of a thread that make up 32 columns of its rows, as one panel; odd rows in another
+ * order, so that 16 lanes that store at once reach all banks. */
 __device__ __forceinline__ void stage_32(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
-{
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const uint32_t piece = 2 * j + (lane % 4) / 2;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const uint32_t row = lane / 4 + 8 * h;
-            ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
-                                v[4 * j + 2 * h], v[4 * j + 2 * h + 1]);
-        }
-    }
-}
-
-/* The same, odd rows in another order, so that 16 lanes that store at once reach all banks. */
-__device__ __forceinline__ void stage_32_spread(const uint32_t (&v)[16], uint32_t panel,
-                                                uint32_t lane)
 {
     const bool odd = lane / 4 % 2 == 1;
 #pragma unroll
@@ -373,16 +335,6 @@ __device__ __forceinline__ void stage_32_spread(const uint32_t (&v)[16], uint32_
             ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
                                 odd ? v[odd_at] : v[even_at], odd ? v[odd_at + 1] : v[even_at + 1]);
         }
-    }
-}
-
-template <finishing F>
-__device__ __forceinline__ void stage_panel(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
-{
-    if constexpr (F == IN_PLACE) {
-        stage_32_spread(v, panel, lane);
-    } else {
-        stage_32(v, panel, lane);
     }
 }
 
@@ -561,7 +513,7 @@ store_finished(const sm90_arguments &p, const float (&d)[N / 2], const bias_pair
 /* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
  * first of the warp's rows, column0 the tile's first column. `plain`: nothing but alpha follows the
  * sums. */
-template <element E, int N, finishing F, int BIAS_COLUMNS>
+template <element E, int N, int BIAS_COLUMNS>
 __device__ __forceinline__ void
 store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
            const bias_pairs<BIAS_COLUMNS> &bias, bool plain, uint32_t staging, uint32_t lane,
@@ -596,7 +548,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
                 v[j] = scaled_bits(p, d[16 * i + j]);
             }
             panel_begin<1>(lane);
-            stage_panel<F>(v, panel, lane);
+            stage_32(v, panel, lane);
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
     } else {
@@ -613,7 +565,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
                     for (int j = 0; j < 16; j++) {
                         v[j] = bits_of(d[16 * i + j]);
                     }
-                    stage_panel<F>(v, staging + i % 2 * PANEL_BYTES, lane);
+                    stage_32(v, staging + i % 2 * PANEL_BYTES, lane);
                 }
             }
             __syncwarp();

@@ -28,8 +28,6 @@
  * count; the two sums are added in the end. While the large sums are added up the tensor core works
  * on the small ones.
  *
- * What follows the sums is finished by lines or in place (epilogue.cuh).
- *
  * Kernels of one stream overlap: all that does not touch global memory is done while the one before
  * still runs (griddepcontrol).
  *
@@ -52,9 +50,7 @@
 namespace sm90
 {
 
-/* LAGGING: as COOPERATIVE, with the second consumer a stage behind the first for good, so that what
- * follows the sums of one is done while the tensor core has products of the other. */
-enum schedule { COOPERATIVE, PINGPONG, LAGGING };
+enum schedule { COOPERATIVE, PINGPONG };
 
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
@@ -69,16 +65,13 @@ constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 
 /* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
-          int CLUSTER_N_, finishing FINISH_, bool PROMOTED_, bool XK_, bool YK_>
+          int CLUSTER_N_, bool PROMOTED_, bool XK_, bool YK_>
 struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
-    static constexpr bool LAGGING = SCHEDULE_ == sm90::LAGGING;
-    static constexpr finishing FINISH = FINISH_;
-    /* Whether there are sums to be finished in place: of 16-bit results. */
-    static constexpr bool IN_REGISTERS =
-        FINISH == IN_PLACE && !PROMOTED_ && (E == BF16 || E == F16);
+    /* Whether results can have 16 bits, so that sums are finished in the registers they are in. */
+    static constexpr bool IN_PLACE = !PROMOTED_ && (E == BF16 || E == F16);
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
@@ -106,11 +99,9 @@ struct config {
 
     static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
     static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
-    static_assert(!LAGGING || CONSUMERS == 2, "one lags behind the other");
-    static_assert(!PROMOTED || (!PINGPONG && !LAGGING), "a turn ends with a tile's last product");
+    static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
     static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
-    static_assert(PARTS == 1 || (!PINGPONG && !LAGGING && BLOCKS_64 * TILE_N <= 128),
-                  "three sums must fit");
+    static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
@@ -277,26 +268,19 @@ __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stag
 
 /* d = the sum over `k_tiles` stages. One stage's products stay in flight while the next is waited
  * for, so that the tensor core does not run dry. `next_turn`: who may go on once all products are
- * issued (ping-pong), or, where it is not 0, once two stages' are (lagging). */
+ * issued (ping-pong). */
 template <class C, class T>
 __device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                            uint32_t row_in_tile, uint32_t next_turn,
                                            ring<C::STAGES> &at, T (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
-    const uint32_t lag_ends = k_tiles < 2 ? 0 : 1;
     ptx::mbarrier_wait(s.full(at.stage), at.parity);
     multiply_stage<C>(s, at.stage, row_in_tile, d, true);
-    if (C::LAGGING && lag_ends == 0 && next_turn != 0 && lane == 0) {
-        ptx::mbarrier_arrive(next_turn);
-    }
     uint32_t previous = at.stage;
     at.advance();
     for (uint32_t i = 1; i < k_tiles; i++) {
         ptx::mbarrier_wait(s.full(at.stage), at.parity);
         multiply_stage<C>(s, at.stage, row_in_tile, d, false);
-        if (C::LAGGING && i == lag_ends && next_turn != 0 && lane == 0) {
-            ptx::mbarrier_arrive(next_turn);
-        }
         wgmma_wait<1>();
         release<C>(s, previous, lane);
         previous = at.stage;
@@ -433,18 +417,11 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
             ptx::mbarrier_wait(s.turn(consumer), (round + 1 - consumer) & 1);
         }
         /* Whose turn it is once this tile's sums are on their way. */
-        uint32_t next_turn = C::PINGPONG ? s.turn(1 - consumer) : 0;
-        if (C::LAGGING && uses == 0) {
-            if (consumer == 0) {
-                next_turn = s.turn(1);
-            } else {
-                ptx::mbarrier_wait(s.turn(1), 0);
-            }
-        }
+        const uint32_t next_turn = C::PINGPONG ? s.turn(1 - consumer) : 0;
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
-        const bias_pairs<C::IN_REGISTERS ? C::TILE_N : 0> bias(p, lane, column);
+        const bias_pairs<C::IN_PLACE ? C::TILE_N : 0> bias(p, lane, column);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];
         bool plain = p.plain;
@@ -458,8 +435,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         }
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            store_rows<C::E, C::TILE_N, C::FINISH>(p, d[b], bias, plain, staging, lane, t.batch,
-                                                   row + 64 * b, column);
+            store_rows<C::E, C::TILE_N>(p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b,
+                                        column);
         }
     }
     if (lane == 0) {
@@ -480,7 +457,7 @@ __global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant
     if (threadIdx.x == 0) {
         ptx::tensor_map_prefetch(&p.x);
         ptx::tensor_map_prefetch(&p.y);
-        if (p.plain || (C::IN_REGISTERS && p.in_place)) {
+        if (p.plain || (C::IN_PLACE && p.in_place)) {
             ptx::tensor_map_prefetch(&p.c);
         }
         for (uint32_t i = 0; i < C::STAGES; i++) {

@@ -5,12 +5,12 @@
 using namespace sm90;
 
 /* The kernel that splits f32 operands on the way, wherever they lie. */
-static sm90_kernel trial_whole(const char *name)
+static sm90_kernel row_whole(const char *name)
 {
-    using K = config<F32, 64, 32, 1, COOPERATIVE, 1, 1, BY_LINES, false, true, true>;
-    sm90_kernel kernel = row<F32, 64, 32, 1, COOPERATIVE, 1, 1, (sums)0>(name);
+    using K = config<F32, 64, 32, 1, COOPERATIVE, 1, 1, false, true, true>;
+    sm90_kernel kernel = row<F32, 64, 32, 1, COOPERATIVE, 1, 1, NEITHER>(name);
     kernel.threads = WHOLE_THREADS;
-    kernel.trial = kernel.whole = true;
+    kernel.whole = true;
     for (int i = 0; i < 4; i++) {
         kernel.functions[0][i / 2][i % 2] = reinterpret_cast<const void *>(&sm90_gemm_whole<K>);
     }
@@ -21,6 +21,6 @@ extern "C" const sm90_kernel sm90_kernels_f32[] = {
     row<F32, 128, 128, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x128"),
     row<F32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x64"),
     row<F32, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("f32_64x64"),
-    trial_whole("f32_64x32_whole"),
+    row_whole("f32_64x32_whole"),
     sm90_kernel{},
 };

@@ -5,12 +5,8 @@ using namespace sm90;
 
 extern "C" const sm90_kernel sm90_kernels_i8[] = {
     row<I8, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS>("i8_128x256_1x2"),
-    row<I8, 128, 128, 2, PINGPONG, 1, 1, CHAINS>("i8_128x128_pp"),
+    row<I8, 128, 128, 2, PINGPONG, 2, 1, CHAINS>("i8_128x128_pp_2x1"),
     row<I8, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("i8_128x64"),
     row<I8, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("i8_64x64"),
-    trial<I8, 128, 256, 2, COOPERATIVE, 1, 2, IN_PLACE>("i8_128x256_1x2_spread"),
-    trial<I8, 128, 256, 2, LAGGING, 1, 2, IN_PLACE>("i8_128x256_1x2_spread_lag"),
-    trial<I8, 128, 128, 2, PINGPONG, 1, 1, IN_PLACE>("i8_128x128_pp_spread"),
-    trial<I8, 128, 128, 2, PINGPONG, 2, 1, IN_PLACE>("i8_128x128_pp_2x1_spread"),
     sm90_kernel{},
 };

@@ -38,7 +38,6 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool trial; /* compiled to be measured; never chosen */
     bool whole; /* takes f32 operands as they are, and splits them itself */
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];
@@ -78,9 +77,9 @@ uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 /* Whether the kernel can compute the problem (pointers are not looked at). */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
-/* How long a kernel that takes the problem should need, and the kernel that should need least; NULL
- * if none takes it. Pure: results have the same bits whichever is chosen. Pointers are not looked
- * at. */
+/* How long a kernel that takes the problem should need, the splitting of f32 operands included, and
+ * the kernel that should need least; NULL if none takes it. Pure: results have the same bits
+ * whichever is chosen. Pointers are not looked at. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors);
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);

@@ -18,30 +18,29 @@ template <class C> constexpr const void *function()
 /* What of a configuration is compiled: the kernels whose sums are one chain, those whose sums are
  * promoted (f32 results of 16-bit types), or both. For 8-bit types and tf32 only for operands that
  * lie along k. */
-enum sums { CHAINS = 1, PROMOTED = 2, BOTH = 3 };
+enum sums { NEITHER, CHAINS, PROMOTED, BOTH };
 
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool PROMOTED>
 void functions(const void *(&lies)[2][2])
 {
     constexpr bool mn = element_bytes<E> == 2;
     constexpr bool x_mn = mn && (M / CN) % 64 == 0, y_mn = mn && (N / CM) % 64 == 0;
-    constexpr finishing F = BY_LINES;
-    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, F, PROMOTED, true, true>>();
+    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, true>>();
     if constexpr (x_mn) {
-        lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, F, PROMOTED, false, true>>();
+        lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, true>>();
     }
     if constexpr (y_mn) {
-        lies[1][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, F, PROMOTED, true, false>>();
+        lies[1][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, false>>();
     }
     if constexpr (x_mn && y_mn) {
-        lies[0][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, F, PROMOTED, false, false>>();
+        lies[0][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, false>>();
     }
 }
 
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, BY_LINES, false, true, true>;
+    using K = config<E, M, N, CONSUMERS, S, CM, CN, false, true, true>;
     sm90_kernel kernel = {name,
                           (int)E,
                           (uint32_t)M,
@@ -55,7 +54,6 @@ sm90_kernel row(const char *name)
                           (uint32_t)K::THREADS,
                           K::SHARED_BYTES,
                           false,
-                          false,
                           {}};
     if constexpr ((SUMS & CHAINS) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, false>(kernel.functions[0]);
@@ -63,19 +61,6 @@ sm90_kernel row(const char *name)
     if constexpr ((SUMS & PROMOTED) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, true>(kernel.functions[1]);
     }
-    return kernel;
-}
-
-/* A configuration on trial: measured by gemmd-bench, never chosen. Only for operands as they lie
- * there, A along k and B as wanted by the type. */
-template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, finishing F>
-sm90_kernel trial(const char *name)
-{
-    constexpr bool YK = element_bytes<E> != 2;
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, F, false, true, YK>;
-    sm90_kernel kernel = row<E, M, N, CONSUMERS, S, CM, CN, (sums)0>(name);
-    kernel.trial = true;
-    kernel.functions[0][1][YK] = function<K>();
     return kernel;
 }
 
