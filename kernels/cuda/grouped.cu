@@ -3,9 +3,9 @@
  * memory or in mapped host memory.
  *
  * A block computes one tile of 64 x 64 of one product; a prefix sum over the tiles says of which. A
- * warp whose 32 x 32 part lies outside of C only helps with loading. What bounds small products is
- * not arithmetic but the way there and back: copies of three slabs are started at once, and results
- * leave by whole rows of a warp's part.
+ * warp whose part (32 x 32, or 16 x 64) lies outside of C only helps with the others'. What bounds
+ * small products is not arithmetic but the way there and back: copies of three slabs are started at
+ * once, and results leave by whole rows of a warp's part.
  */
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/grouped_chain.cuh"

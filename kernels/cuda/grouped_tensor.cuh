@@ -13,6 +13,7 @@
  * product remains, which from TENSOR_K_MIN on is less than what a chain's roundings come to. Where
  * an operand or a sum is infinite this gives NaN: such elements are then computed as chains.
  * Operands are multiplied by SCALE first, so that the rest of the smallest is no denormal of TF32.
+ * On Hopper f32 has a way of its own (grouped_wgmma.cuh).
  *
  * f64 has instructions of its own that round like a chain of multiply-adds; their step is 4.
  *

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm|attention_wgmma|"
-                     r"attention_\w*_kernel")
+SERVING = re.compile(r"register_tiled_kernel|grouped_kernel|tensor_core_kernel|sm90_gemm|"
+                     r"attention_wgmma|attention_\w*_kernel")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,14 @@ def test_hopper_kernels_use_hopper_instructions(cuobjdump):
     assert hopper
     without = [name for name, code in hopper.items() if not re.search(r"\b[HIQ]GMMA\b", code)]
     assert not without, "\n".join(without)
+
+
+def test_grouped_products_are_not_waited_for_one_by_one(cuobjdump):
+    """What the compiler does where it finds no registers: a wait after each of six."""
+    listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_90a").stdout
+    code, = [function for function in listing.split("Function : ")[1:]
+             if "7grouped14grouped_kernel" in function.split(None, 1)[0]]
+    assert code.count("WARPGROUP.DEPBAR") * 6 <= len(re.findall(r"\bHGMMA\b", code))
 
 
 def test_sm_80_kernels_use_tensor_cores(cuobjdump):
