@@ -7,6 +7,7 @@
 
 #include "server/clock.h"
 #include "server/device/device_copy.h"
+#include "server/device/host_memory.h"
 #include "server/http/io_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/keeper.h"
@@ -71,15 +72,17 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,
     };
+    daemon->host_memory = host_memory_begin(backend, config->pinned_bytes, fault);
+    if (daemon->host_memory == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
     code = device_open(&options, &daemon->device, fault);
     if (code != GEMMD_OK)
         return code;
     log_left_out(daemon);
-    daemon->pinned_bytes = config->pinned_bytes;
-    daemon->pinned = device_host_alloc(backend, daemon->pinned_bytes, fault);
+    daemon->pinned = host_memory_finish(daemon->host_memory, fault);
     if (daemon->pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    daemon->pool = pool_create(daemon->pinned, daemon->pinned_bytes);
+    daemon->pool = pool_create(daemon->pinned, config->pinned_bytes);
     const struct gemm_device device = device_gemm(daemon->device);
     daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
     if (daemon->tensors == NULL)
@@ -123,8 +126,10 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
                                       config->max_batch, config->busy_poll_us);
     if (daemon->dispatch == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
-    log_event(daemon->log, CONFIG_LOG_INFO, "computing on %s (%s, %s)", info->name,
-              identity.backend, identity.library);
+    log_event(daemon->log, CONFIG_LOG_INFO,
+              "computing on %s (%s, %s): opened in %.2f s, tested in %.2f s, warmed in %.2f s",
+              info->name, identity.backend, identity.library, (double)info->open_ns * 1e-9,
+              (double)info->test_ns * 1e-9, (double)info->warm_ns * 1e-9);
     return GEMMD_OK;
 }
 
@@ -239,9 +244,7 @@ bool daemon_stop(struct daemon *daemon)
     shared_destroy(daemon->shared);
     tensor_store_destroy(daemon->tensors);
     pool_destroy(daemon->pool);
-    if (daemon->pinned != NULL)
-        device_host_free(device_info(daemon->device)->backend, daemon->pinned,
-                         daemon->pinned_bytes);
+    host_memory_free(daemon->host_memory);
     if (daemon->device != NULL)
         device_close(daemon->device);
     tokens_free(daemon->tokens);

@@ -22,6 +22,7 @@
 #include "server/work/queue.h"
 
 struct acceptor;
+struct host_memory;
 struct io_thread;
 struct jobs;
 struct keeper;
@@ -41,8 +42,8 @@ struct daemon {
     struct tokens *tokens; /* NULL: no authentication */
 
     struct device *device;
-    void *pinned; /* the pool's memory */
-    uint64_t pinned_bytes;
+    struct host_memory *host_memory;
+    void *pinned; /* of that: the pool's memory */
     struct pool *pool;
     struct tensor_store *tensors;
     struct shared *shared;                               /* clients' memory, */

@@ -61,6 +61,8 @@ struct device_info {
     uint32_t compute_capability;        /* 90 for sm_90; 0 on the CPU */
     char driver[32];                    /* driver version, or "" */
     uint64_t memory_total_bytes;        /* of the device; on the CPU, of the host */
+    uint64_t open_ns, test_ns, warm_ns; /* what device_open spent: on the device and its memory, on
+                                           known answers, on code that is loaded when first used */
 };
 
 /* How many devices the backend has; 0 if there is no driver. A driver that is there but does not

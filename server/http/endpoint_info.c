@@ -64,7 +64,7 @@ static json_t *attention_types(const struct attention_kernel *kernel)
                                                   .batch = 1,
                                                   .heads = 1,
                                                   .kv_heads = 1,
-                                                  .sq = 64,
+                                                  .sq = 1, /* some kernels take few queries only */
                                                   .skv = 64,
                                                   .d = 64,
                                                   .dv = 64,

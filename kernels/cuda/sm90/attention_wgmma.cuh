@@ -59,9 +59,18 @@ struct attention_config {
     using Element = typename storage<E>::type;
 
     static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
-    /* Registers of a thread, of the 64 Ki of a multiprocessor. */
-    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 24 : 32;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : 160;
+    /* Registers of a thread. What consumers take beyond those that the block was launched with, the
+     * producer has given: with more of them in all, the last warps would wait for ever. For a group
+     * the producer needs some more. */
+    static constexpr int LAUNCH_REGISTERS = CONSUMERS == 2 ? 168 : 128;
+    template <bool GROUP>
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 40 : 24) : 32;
+    template <bool GROUP>
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 232 : 240) : 160;
+    template <bool GROUP>
+    static constexpr bool REGISTERS_SUFFICE =
+        PRODUCER_REGISTERS<GROUP> + CONSUMERS * CONSUMER_REGISTERS<GROUP> <=
+        (1 + CONSUMERS) * LAUNCH_REGISTERS;
 
     static constexpr int BOXES = (WIDTH + 63) / 64; /* of 128 bytes width */
     static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
@@ -76,6 +85,7 @@ struct attention_config {
     static constexpr uint32_t SLOTS = SLOTS_THAT_FIT < 8 ? SLOTS_THAT_FIT : 8;
     static constexpr uint32_t SHARED_BYTES = SLOTS * (SLOT_BYTES + 16) + OTHER_BYTES;
 
+    static_assert(REGISTERS_SUFFICE<false> && REGISTERS_SUFFICE<true>, "nobody waits for ever");
     static_assert(SLOTS >= 3, "two are read while one is loaded");
     static_assert(TILE_N % 16 == 0 && BOX_BYTES % 1024 == 0, "steps of k; swizzled boxes");
 };
@@ -590,12 +600,12 @@ template <class C, class Work> __device__ __forceinline__ void attention_block(c
     ptx::later_kernels_allow();
     ptx::earlier_kernels_wait();
     if (warpgroup == 0) {
-        ptx::registers_give<(IS_GROUP<Work> ? 32 : C::PRODUCER_REGISTERS)>();
+        ptx::registers_give<C::template PRODUCER_REGISTERS<IS_GROUP<Work>>>();
         if (threadIdx.x == 0)
             attention_produce<C>(work, s);
         __syncwarp();
     } else {
-        ptx::registers_take<C::CONSUMER_REGISTERS>();
+        ptx::registers_take<C::template CONSUMER_REGISTERS<IS_GROUP<Work>>>();
         attention_consumer<C>(s, warpgroup - 1).run(work, copies);
     }
 }

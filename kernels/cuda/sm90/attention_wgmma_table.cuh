@@ -38,19 +38,19 @@ static attention_wgmma_kernel attention_entry(const char *name, bool full, bool 
     sm90::attention_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS, TURNS>, GROUP>( \
         #T "_d" #WIDTH "_" #TILE_M "x" #TILE_N SUFFIX, FULL, MASKED)
 
-/* What follows the type is more entries, each with a comma behind it. Two that are chosen have no
- * kernel for groups: the few registers more that it takes would be more than there are. */
+/* What follows the type is more entries, each with a comma behind it. Some that are chosen have
+ * no kernel for groups: the few registers more that it takes would be more than there are. */
 #define ATTENTION_TABLE(T, E, ...)                                                                 \
     const struct attention_wgmma_kernel attention_wgmma_##T[] = {                                  \
         ATTENTION_ENTRY(T, E, 64, 192, 2, 128, true, "", true, false, true),                       \
         ATTENTION_ENTRY(T, E, 64, 128, 2, 128, true, "", false, true, true),                       \
         ATTENTION_ENTRY(T, E, 96, 176, 2, 128, true, "", true, false, true),                       \
         ATTENTION_ENTRY(T, E, 96, 128, 2, 128, true, "", false, true, true),                       \
-        ATTENTION_ENTRY(T, E, 128, 176, 2, 128, true, "", true, false, true),                      \
+        ATTENTION_ENTRY(T, E, 128, 176, 2, 128, true, "", true, false, false),                     \
         ATTENTION_ENTRY(T, E, 128, 128, 2, 128, true, "", false, true, true),                      \
         ATTENTION_ENTRY(T, E, 128, 128, 2, 128, false, "_free", false, false, false),              \
         ATTENTION_ENTRY(T, E, 192, 128, 2, 128, true, "", true, false, false),                     \
-        ATTENTION_ENTRY(T, E, 192, 96, 2, 128, true, "", false, true, true),                       \
+        ATTENTION_ENTRY(T, E, 192, 96, 2, 128, true, "", false, true, false),                      \
         ATTENTION_ENTRY(T, E, 256, 80, 2, 128, true, "", true, true, false),                       \
         __VA_ARGS__{}};
 /* clang-format on */

@@ -218,19 +218,29 @@ def idle_device(bench):
                .encode() + body)
     with bench.gemmd() as own:
         host, port = own.address.split(":")
-        with socket.create_connection((host, int(port))) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            timings = [server_timing(connection, request) for _ in range(2000)]
+
+        def on_a_connection(count):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return [server_timing(connection, request) for _ in range(count)]
+
+        timings = on_a_connection(2000)
+        rested = []
+        for _ in range(9):  # threads asleep and a connection of its own, as for the first
+            time.sleep(0.3)
+            rested += on_a_connection(1)
         started_s = own.started_s
     first, later = timings[0], timings[999:]
     queue_us = statistics.median(timing["queue"] for timing in later) * 1e3
     total_us = statistics.median(timing["total"] for timing in later) * 1e3
+    rested_us = statistics.median(timing["total"] for timing in rested) * 1e3
     return [("arrival to launch on an idle device, median", f"{queue_us:.1f} µs", "", None,
              "≤ 15 µs", ""),
             ("start to ready", f"{started_s:.2f} s", "", None,
              "≤ 3 s" if bench.backend == "cuda" else "", ""),
             ("first request, received to answered", f"{first['total'] * 1e3:.0f} µs",
-             f"{total_us:.0f} µs (median of the 1,000th on)", None, "as fast", "")]
+             f"{rested_us:.0f} µs (later ones, each after 0.3 s of rest on a new connection)", None,
+             "as fast", f"{total_us:.0f} µs the 1,000th on, without rest")]
 
 
 def overload(bench):
@@ -239,7 +249,8 @@ def overload(bench):
     n = 2048 if bench.backend == "cuda" else 512
     empty = bodies.write(bench.folder, "empty", b"")
     target = f"/gemm?m={n}&n={n}&k={n}&a=left&b=right&kernel=tiled&store=out"
-    with bench.gemmd("--queue-requests", "64") as own:
+    # Each of the 64 has a result to keep.
+    with bench.gemmd("--queue-requests", "64", "--tensor-bytes", "2G") as own:
         put_tensor(own, "left", "f32", (n, n))
         put_tensor(own, "right", "f32", (n, n))
         program = bench.program("gemmd-bench-paced")

@@ -1,0 +1,83 @@
+/* Host memory that is taken while a device is opened. */
+#include "server/device/host_memory.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/device/device.h"
+
+enum { BYTES = (5 << 20) + 4096 }; /* of several threads, the last with less */
+
+START_TEST(the_cpus_is_there_and_zeroed)
+{
+    struct fault fault = {.detail = ""};
+    struct host_memory *host = host_memory_begin(GEMM_BACKEND_CPU, BYTES, &fault);
+    ck_assert_msg(host != NULL, "%s", fault.detail);
+    unsigned char *memory = host_memory_finish(host, &fault);
+    ck_assert_msg(memory != NULL, "%s", fault.detail);
+    ck_assert_uint_eq((uintptr_t)memory % (2 << 20), 0);
+    for (int i = 0; i < BYTES; i++)
+        ck_assert_uint_eq(memory[i], 0);
+    memset(memory, 0xff, BYTES);
+    host_memory_free(host);
+}
+END_TEST
+
+START_TEST(it_may_be_left_before_it_is_finished)
+{
+    struct fault fault = {.detail = ""};
+    struct host_memory *host = host_memory_begin(GEMM_BACKEND_CUDA, BYTES, &fault);
+    ck_assert_msg(host != NULL, "%s", fault.detail);
+    host_memory_free(host);
+    host_memory_free(NULL);
+}
+END_TEST
+
+START_TEST(more_than_there_can_be_is_refused)
+{
+    struct fault fault = {.detail = ""};
+    ck_assert_ptr_null(host_memory_begin(GEMM_BACKEND_CPU, UINT64_MAX, &fault));
+    ck_assert_str_eq(fault.field, "pinned-bytes");
+    ck_assert_ptr_null(host_memory_begin(GEMM_BACKEND_CPU, UINT64_C(1) << 62, &fault));
+    ck_assert_str_eq(fault.field, "pinned-bytes");
+}
+END_TEST
+
+/* With no device to pin it for it says so; with one it is pinned. */
+START_TEST(what_cannot_be_pinned_is_said)
+{
+    struct fault fault = {.detail = ""};
+    uint32_t devices = 0;
+    const bool there = device_count(GEMM_BACKEND_CUDA, &devices, &fault) == GEMMD_OK && devices > 0;
+    struct host_memory *host = host_memory_begin(GEMM_BACKEND_CUDA, BYTES, &fault);
+    ck_assert_msg(host != NULL, "%s", fault.detail);
+    unsigned char *memory = host_memory_finish(host, &fault);
+    if (there) {
+        ck_assert_msg(memory != NULL, "%s", fault.detail);
+        memset(memory, 0xff, BYTES);
+    } else {
+        ck_assert_ptr_null(memory);
+        ck_assert_str_eq(fault.field, "pinned-bytes");
+        ck_assert_msg(strstr(fault.detail, "5246976 bytes") != NULL, "%s", fault.detail);
+    }
+    host_memory_free(host);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("host_memory");
+    TCase *tests = tcase_create("host_memory");
+    tcase_add_test(tests, the_cpus_is_there_and_zeroed);
+    tcase_add_test(tests, it_may_be_left_before_it_is_finished);
+    tcase_add_test(tests, more_than_there_can_be_is_refused);
+    tcase_add_test(tests, what_cannot_be_pinned_is_said);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
