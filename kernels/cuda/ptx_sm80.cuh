@@ -57,23 +57,6 @@ __device__ __forceinline__ void store_16(uint32_t to, uint4 v)
                  : "memory");
 }
 
-__device__ __forceinline__ float4 load_16(uint32_t from)
-{
-    float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(from)
-                 : "memory");
-    return v;
-}
-
-__device__ __forceinline__ float load_4(uint32_t from)
-{
-    float v;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
-    return v;
-}
-
 __device__ __forceinline__ void copies_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

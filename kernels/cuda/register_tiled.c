@@ -8,7 +8,7 @@
 #include "proto/dtype.h"
 
 const struct register_tile_shape register_tile_shapes[REGISTER_TILES] = {
-    [REGISTER_TILE_128X256] = {"128x256", 128, 256},
+    [REGISTER_TILE_256X128] = {"256x128", 256, 128},
     [REGISTER_TILE_128X128] = {"128x128", 128, 128},
     [REGISTER_TILE_128X64] = {"128x64", 128, 64},
     [REGISTER_TILE_64X64] = {"64x64", 64, 64},
@@ -22,7 +22,7 @@ const struct register_tile_shape register_tile_shapes[REGISTER_TILES] = {
 static const struct {
     double resident, rate, step_cycles;
 } figures[REGISTER_TILES] = {
-    [REGISTER_TILE_128X256] = {1, 90, 364},  [REGISTER_TILE_128X128] = {2, 87.7, 210},
+    [REGISTER_TILE_256X128] = {1, 90, 364},  [REGISTER_TILE_128X128] = {2, 87.7, 210},
     [REGISTER_TILE_128X64] = {2, 75.4, 136}, [REGISTER_TILE_64X64] = {3, 72.4, 84},
     [REGISTER_TILE_32X32] = {4, 51, 52},     [REGISTER_TILE_16X32] = {4, 27.7, 34},
 };
@@ -111,7 +111,7 @@ const struct gemm_kernel gemm_cuda_register_tiled = {
         (void)workspace;                                                                           \
         return register_tiled_launch(cuda_context_of(context)->stream, tile, problem);             \
     }
-TILE_KERNEL(REGISTER_TILE_128X256, 128x256)
+TILE_KERNEL(REGISTER_TILE_256X128, 256x128)
 TILE_KERNEL(REGISTER_TILE_128X128, 128x128)
 TILE_KERNEL(REGISTER_TILE_128X64, 128x64)
 TILE_KERNEL(REGISTER_TILE_64X64, 64x64)
@@ -126,7 +126,7 @@ TILE_KERNEL(REGISTER_TILE_16X32, 16x32)
               .workspace_bytes = no_workspace,                                                     \
               .run = run_##lower}
 const struct gemm_kernel register_tiled_kernels[REGISTER_TILES] = {
-    TILE_ENTRY(REGISTER_TILE_128X256, 128x256), TILE_ENTRY(REGISTER_TILE_128X128, 128x128),
+    TILE_ENTRY(REGISTER_TILE_256X128, 256x128), TILE_ENTRY(REGISTER_TILE_128X128, 128x128),
     TILE_ENTRY(REGISTER_TILE_128X64, 128x64),   TILE_ENTRY(REGISTER_TILE_64X64, 64x64),
     TILE_ENTRY(REGISTER_TILE_32X32, 32x32),     TILE_ENTRY(REGISTER_TILE_16X32, 16x32),
 };

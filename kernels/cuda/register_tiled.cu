@@ -29,6 +29,7 @@ namespace register_tiled
 
 using namespace ptx_sm80;
 
+constexpr unsigned DEPTH = 8;       // steps of k in a slab
 constexpr unsigned GROUP_TILES = 8; // rows of tiles that are walked together
 
 /* How an operand is copied. */
@@ -41,42 +42,37 @@ struct arguments {
 };
 
 /* A tile, and how it is shared out: WARPS_M x WARPS_N warps of LANES_M x 32/LANES_M lanes of
- * ROWS x COLUMNS elements. A turn of the main loop is STEPS steps of k, and a slab DEPTH. */
+ * ROWS x COLUMNS elements. A thread reads the fragments of STEPS steps of k before it multiplies
+ * those it read before: enough multiply-adds to last until they arrive. */
 template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned LANES_M_, unsigned ROWS_,
-          unsigned COLUMNS_, unsigned STEPS_, unsigned DEPTH_, unsigned STAGES_, unsigned BLOCKS_>
+          unsigned COLUMNS_, unsigned STEPS_, unsigned STAGES_, unsigned BLOCKS_>
 struct shape {
     static constexpr unsigned WARPS_N = WARPS_N_, LANES_M = LANES_M_, LANES_N = 32 / LANES_M;
-    static constexpr unsigned ROWS = ROWS_, COLUMNS = COLUMNS_;
-    static constexpr unsigned STEPS = STEPS_, DEPTH = DEPTH_, STAGES = STAGES_;
+    static constexpr unsigned ROWS = ROWS_, COLUMNS = COLUMNS_, STEPS = STEPS_, STAGES = STAGES_;
     static constexpr unsigned BLOCKS = BLOCKS_; // that fit in a multiprocessor
     static constexpr unsigned WARPS = WARPS_M_ * WARPS_N, THREADS = 32 * WARPS;
     static constexpr unsigned WARP_M = LANES_M * ROWS, WARP_N = LANES_N * COLUMNS;
     static constexpr unsigned TILE_M = WARPS_M_ * WARP_M, TILE_N = WARPS_N * WARP_N;
     static constexpr unsigned PITCH_A = TILE_M + 4, PITCH_B = TILE_N + 4;
-    static constexpr unsigned LINE_A = PITCH_A * 4, LINE_B = PITCH_B * 4; // bytes
-    static constexpr unsigned A_BYTES = DEPTH * LINE_A, STAGE_BYTES = A_BYTES + DEPTH * LINE_B;
+    static constexpr unsigned STAGE_BYTES = DEPTH * (PITCH_A + PITCH_B) * 4;
     /* The sums go to C by way of shared memory, 4 rows of each lane at a time. */
     static constexpr unsigned SLICE_ROWS = 4 * LANES_M, SLICE_PITCH = WARP_N + 4;
     static constexpr unsigned SLICES_BYTES = WARPS * SLICE_ROWS * SLICE_PITCH * 4;
     static constexpr unsigned SHARED_BYTES =
         STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES *STAGE_BYTES : SLICES_BYTES;
     static_assert(ROWS % 4 == 0 && (COLUMNS == 1 || COLUMNS % 4 == 0), "reads of 128 bits");
-    static_assert(STEPS % 2 == 0 && DEPTH % STEPS == 0, "fragments take turns within a turn");
-    static_assert(STAGES >= 3, "one is read, one has arrived, one is filled");
+    static_assert(DEPTH % (2 * STEPS) == 0, "fragments take turns within a slab");
     static_assert(THREADS % TILE_M == 0 && THREADS % TILE_N == 0, "a thread keeps its column");
 };
 
 /* One operand's part of the tile on its way to shared memory: [DEPTH][EXTENT + 4]. What a copy
  * costs is the lines that a warp's 32 touch at once: those of an operand along k take 8
  * neighbouring elements of 4 rows, which in shared memory are 32 different banks. */
-template <unsigned EXTENT, unsigned THREADS, unsigned DEPTH> struct source {
+template <unsigned EXTENT, unsigned THREADS> struct source {
     static constexpr unsigned PITCH = EXTENT + 4, QUADS = EXTENT / 4;
-    static constexpr unsigned ALONG =
-        8; // of an operand along k: steps of k that are copied at once
-    static constexpr unsigned ROUND_ROWS = THREADS / ALONG;
-    static constexpr unsigned LINE_ROUNDS = DEPTH * EXTENT / THREADS;
+    static constexpr unsigned ROUND_ROWS = THREADS / DEPTH; // of an operand along k
+    static constexpr unsigned ROUNDS = DEPTH * EXTENT / THREADS;
     static constexpr unsigned QUAD_ROUNDS = (DEPTH * QUADS + THREADS - 1) / THREADS;
-    static_assert(DEPTH % ALONG == 0 && EXTENT % ROUND_ROWS == 0, "whole rounds");
 
     const char *from; // this thread's first element of the slab
     uint64_t hop;     // bytes from a copy to the thread's next of the slab
@@ -90,8 +86,8 @@ template <unsigned EXTENT, unsigned THREADS, unsigned DEPTH> struct source {
         : way(how)
     {
         if (way == ALONG_K) {
-            const uint64_t row = first + threadIdx.x / ALONG;
-            from = (const char *)(data + row * ld + threadIdx.x % ALONG);
+            const uint64_t row = first + threadIdx.x / DEPTH;
+            from = (const char *)(data + row * ld + threadIdx.x % DEPTH);
             hop = ROUND_ROWS * ld * 4;
             advance = DEPTH * 4;
             inside = row >= extent ? 0 : extent - row < EXTENT ? (unsigned)(extent - row) : EXTENT;
@@ -112,19 +108,16 @@ template <unsigned EXTENT, unsigned THREADS, unsigned DEPTH> struct source {
     {
         const char *at = from;
         if (way == ALONG_K) {
-            const unsigned first = threadIdx.x % ALONG;
-            slab += (first * PITCH + threadIdx.x / ALONG) * 4;
+            const unsigned k = threadIdx.x % DEPTH;
+            slab += (k * PITCH + threadIdx.x / DEPTH) * 4;
 #pragma unroll
-            for (unsigned i = 0; i < EXTENT; i += ROUND_ROWS, at += hop)
-                if (i < inside)
-#pragma unroll
-                    for (unsigned k = 0; k < DEPTH; k += ALONG) {
-                        if (PARTIAL)
-                            copy_4(slab + (k * PITCH + i) * 4, at + k * 4,
-                                   first + k < left ? 4 : 0);
-                        else
-                            copy_4(slab + (k * PITCH + i) * 4, at + k * 4);
-                    }
+            for (unsigned i = 0; i < ROUNDS; i++, at += hop)
+                if (i * ROUND_ROWS < inside) {
+                    if (PARTIAL)
+                        copy_4(slab + i * ROUND_ROWS * 4, at, k < left ? 4 : 0);
+                    else
+                        copy_4(slab + i * ROUND_ROWS * 4, at);
+                }
         } else if (way == ACROSS_K_16_BYTES) {
             slab += (threadIdx.x / QUADS * PITCH + threadIdx.x % QUADS * 4) * 4;
 #pragma unroll
@@ -141,7 +134,7 @@ template <unsigned EXTENT, unsigned THREADS, unsigned DEPTH> struct source {
         } else if (inside > 0) {
             slab += (threadIdx.x / EXTENT * PITCH + threadIdx.x % EXTENT) * 4;
 #pragma unroll
-            for (unsigned i = 0; i < LINE_ROUNDS; i++, at += hop) {
+            for (unsigned i = 0; i < ROUNDS; i++, at += hop) {
                 const unsigned k = threadIdx.x / EXTENT + i * (THREADS / EXTENT);
                 const uint32_t to = slab + i * (THREADS / EXTENT) * PITCH * 4;
                 if (PARTIAL)
@@ -154,16 +147,16 @@ template <unsigned EXTENT, unsigned THREADS, unsigned DEPTH> struct source {
     }
 };
 
-/* COUNT elements of a slab's line: groups of 4, 4 * LANES apart. */
+/* COUNT elements of a slab's row: groups of 4, 4 * LANES apart. */
 template <unsigned COUNT, unsigned LANES>
-static __device__ __forceinline__ void load_fragment(float (&to)[COUNT], uint32_t from)
+static __device__ __forceinline__ void load_fragment(float (&to)[COUNT], const float *from)
 {
     if constexpr (COUNT == 1) {
-        to[0] = load_4(from);
+        to[0] = *from;
     } else {
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i += 4) {
-            const float4 v = load_16(from + i * LANES * 4);
+            const float4 v = *(const float4 *)(from + i * LANES);
             to[i] = v.x;
             to[i + 1] = v.y;
             to[i + 2] = v.z;
@@ -176,14 +169,16 @@ template <class S> struct sums {
     float values[S::ROWS][S::COLUMNS];
 };
 
-/* What a thread multiplies at one step of k. */
-template <class S> struct fragment {
-    float x[S::ROWS], y[S::COLUMNS];
+template <class S> struct fragments {
+    float x[S::STEPS][S::ROWS], y[S::STEPS][S::COLUMNS];
 
-    __device__ __forceinline__ void load(uint32_t a, uint32_t b)
+    __device__ __forceinline__ void load(const float *a, const float *b)
     {
-        load_fragment<S::COLUMNS, S::LANES_N>(y, b);
-        load_fragment<S::ROWS, S::LANES_M>(x, a);
+#pragma unroll
+        for (unsigned k = 0; k < S::STEPS; k++) {
+            load_fragment<S::ROWS, S::LANES_M>(x[k], a + k * S::PITCH_A);
+            load_fragment<S::COLUMNS, S::LANES_N>(y[k], b + k * S::PITCH_B);
+        }
     }
 
     /* Along a row and back along the next, so that each multiply-add has an operand in common with
@@ -191,12 +186,14 @@ template <class S> struct fragment {
     __device__ __forceinline__ void multiply(sums<S> &sums) const
     {
 #pragma unroll
-        for (unsigned i = 0; i < S::ROWS; i++)
+        for (unsigned k = 0; k < S::STEPS; k++)
 #pragma unroll
-            for (unsigned c = 0; c < S::COLUMNS; c++) {
-                const unsigned j = i % 2 == 0 ? c : S::COLUMNS - 1 - c;
-                sums.values[i][j] = fmaf(x[i], y[j], sums.values[i][j]);
-            }
+            for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+                for (unsigned c = 0; c < S::COLUMNS; c++) {
+                    const unsigned j = i % 2 == 0 ? c : S::COLUMNS - 1 - c;
+                    sums.values[i][j] = fmaf(x[k][i], y[k][j], sums.values[i][j]);
+                }
     }
 };
 
@@ -207,26 +204,26 @@ static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
 {
     const struct gemm_problem &p = arguments.problem;
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    constexpr unsigned A_UNIT = 16, B_UNIT = S::COLUMNS < 4 ? 4 : 16; // bytes
+    constexpr unsigned B_UNIT = S::COLUMNS < 4 ? 1 : 4;
+    constexpr unsigned STAGE = S::STAGE_BYTES / 4, B = DEPTH * S::PITCH_A;
+    const float *a_part =
+        shared + warp / S::WARPS_N * S::WARP_M + lane / S::LANES_N * 4; // of stage 0
+    const float *b_part = shared + B + warp % S::WARPS_N * S::WARP_N + lane % S::LANES_N * B_UNIT;
+    source<S::TILE_M, S::THREADS> a((const float *)p.a + index * p.stride_a, p.lda, arguments.a_way,
+                                    first_row, p.m);
+    source<S::TILE_N, S::THREADS> b((const float *)p.b + index * p.stride_b, p.ldb, arguments.b_way,
+                                    first_column, p.n);
+    const unsigned slabs = (unsigned)((p.k + DEPTH - 1) / DEPTH), rest = (unsigned)(p.k % DEPTH);
     const uint32_t base = shared_address(shared);
-    const uint32_t a_part = base + warp / S::WARPS_N * S::WARP_M * 4 + lane / S::LANES_N * A_UNIT;
-    const uint32_t b_part =
-        base + S::A_BYTES + warp % S::WARPS_N * S::WARP_N * 4 + lane % S::LANES_N * B_UNIT;
-    source<S::TILE_M, S::THREADS, S::DEPTH> a((const float *)p.a + index * p.stride_a, p.lda,
-                                              arguments.a_way, first_row, p.m);
-    source<S::TILE_N, S::THREADS, S::DEPTH> b((const float *)p.b + index * p.stride_b, p.ldb,
-                                              arguments.b_way, first_column, p.n);
-    const unsigned slabs = (unsigned)((p.k + S::DEPTH - 1) / S::DEPTH);
-    const unsigned rest = (unsigned)(p.k % S::DEPTH);
     unsigned next = 0; // to be copied
 
     const auto copy_next = [&](uint32_t stage_address) {
         if (next + 1 < slabs || (next < slabs && rest == 0)) {
-            a.template copy<false>(stage_address, S::DEPTH);
-            b.template copy<false>(stage_address + S::A_BYTES, S::DEPTH);
+            a.template copy<false>(stage_address, DEPTH);
+            b.template copy<false>(stage_address + B * 4, DEPTH);
         } else if (next < slabs) {
             a.template copy<true>(stage_address, rest);
-            b.template copy<true>(stage_address + S::A_BYTES, rest);
+            b.template copy<true>(stage_address + B * 4, rest);
         }
         copies_commit();
         next++;
@@ -243,34 +240,30 @@ static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
     copies_wait<S::STAGES - 2>();
     __syncthreads();
 
-    fragment<S> fragments[2];
-    uint32_t a_at = a_part, b_at = b_part;
-    fragments[0].load(a_at, b_at);
-    /* The turn's steps; those that follow it are at a_next and b_next. */
-    const auto turn = [&](uint32_t a_next, uint32_t b_next) {
-#pragma unroll
-        for (unsigned k = 0; k < S::STEPS; k++) {
-            const bool last = k + 1 == S::STEPS;
-            fragments[(k + 1) % 2].load(last ? a_next : a_at + (k + 1) * S::LINE_A,
-                                        last ? b_next : b_at + (k + 1) * S::LINE_B);
-            fragments[k % 2].multiply(sums);
-        }
-        a_at = a_next;
-        b_at = b_next;
-    };
-    unsigned stage = 0, free_stage = (S::STAGES - 1) * S::STAGE_BYTES; // where they begin
+    fragments<S> fragments[2];
+    unsigned stage = 0, free_stage = S::STAGES - 1;
+    fragments[0].load(a_part, b_part);
 #pragma unroll 1
     for (unsigned slab = 0; slab < slabs; slab++) {
-        const unsigned steps = slab + 1 == slabs && rest > 0 ? rest : S::DEPTH;
-#pragma unroll 1
-        for (unsigned k = S::STEPS; k < steps; k += S::STEPS)
-            turn(a_at + S::STEPS * S::LINE_A, b_at + S::STEPS * S::LINE_B);
-        copies_wait<S::STAGES - 3>();
-        __syncthreads(); /* the next slab is here, and every warp has left the one before this */
-        copy_next(base + free_stage);
-        free_stage = stage;
-        stage = stage == (S::STAGES - 1) * S::STAGE_BYTES ? 0 : stage + S::STAGE_BYTES;
-        turn(a_part + stage, b_part + stage);
+        const float *a_now = a_part + stage * STAGE, *b_now = b_part + stage * STAGE;
+        stage = stage + 1 == S::STAGES ? 0 : stage + 1;
+#pragma unroll
+        for (unsigned k = 0; k < DEPTH; k += S::STEPS) {
+            const unsigned now = k / S::STEPS % 2;
+            if (k + S::STEPS < DEPTH) {
+                fragments[1 - now].load(a_now + (k + S::STEPS) * S::PITCH_A,
+                                        b_now + (k + S::STEPS) * S::PITCH_B);
+            } else {
+                copies_wait<S::STAGES - 2>();
+                __syncthreads();
+                fragments[1 - now].load(a_part + stage * STAGE, b_part + stage * STAGE);
+            }
+            if (k == 0) { /* every warp has read the last of that stage */
+                copy_next(base + free_stage * S::STAGE_BYTES);
+                free_stage = free_stage + 1 == S::STAGES ? 0 : free_stage + 1;
+            }
+            fragments[now].multiply(sums);
+        }
     }
     copies_wait<0>();
     __syncthreads();
@@ -375,19 +368,19 @@ template <class S> static cudaError_t allow_memory()
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)S::SHARED_BYTES);
 }
 
-using tile_128x256 = shape<2, 4, 8, 8, 16, 2, 16, 4, 1>;
-using tile_128x128 = shape<2, 2, 8, 8, 16, 2, 16, 4, 2>;
-using tile_128x64 = shape<4, 1, 4, 8, 8, 2, 16, 4, 2>;
-using tile_64x64 = shape<2, 2, 4, 8, 4, 2, 16, 4, 3>;
-using tile_32x32 = shape<2, 1, 4, 4, 4, 4, 16, 4, 4>;
-using tile_16x32 = shape<4, 1, 1, 4, 1, 4, 16, 4, 4>;
+using tile_256x128 = shape<4, 2, 4, 16, 8, 1, 4, 1>;
+using tile_128x128 = shape<2, 2, 4, 16, 8, 1, 4, 2>;
+using tile_128x64 = shape<4, 1, 4, 8, 8, 2, 4, 2>;
+using tile_64x64 = shape<2, 2, 4, 8, 4, 2, 4, 3>;
+using tile_32x32 = shape<2, 1, 4, 4, 4, 1, 6, 4>;
+using tile_16x32 = shape<4, 1, 1, 4, 1, 1, 8, 4>;
 
 } // namespace register_tiled
 
 enum gemmd_error register_tiled_prepare(void)
 {
     using namespace register_tiled;
-    cudaError_t error = allow_memory<tile_128x256>();
+    cudaError_t error = allow_memory<tile_256x128>();
     if (error == cudaSuccess)
         error = allow_memory<tile_128x128>();
     return cuda_error_code((int)error);
@@ -398,8 +391,8 @@ enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile t
 {
     using namespace register_tiled;
     switch (tile) {
-    case REGISTER_TILE_128X256:
-        return run<tile_128x256>(stream, *problem);
+    case REGISTER_TILE_256X128:
+        return run<tile_256x128>(stream, *problem);
     case REGISTER_TILE_128X128:
         return run<tile_128x128>(stream, *problem);
     case REGISTER_TILE_128X64:

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 enum register_tile {
-    REGISTER_TILE_128X256,
+    REGISTER_TILE_256X128,
     REGISTER_TILE_128X128,
     REGISTER_TILE_128X64,
     REGISTER_TILE_64X64,
@@ -26,7 +26,7 @@ enum register_tile {
 };
 
 struct register_tile_shape {
-    const char *name; /* "128x256" */
+    const char *name; /* "256x128" */
     uint32_t rows, columns;
 };
 extern const struct register_tile_shape register_tile_shapes[REGISTER_TILES];
