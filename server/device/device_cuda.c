@@ -25,6 +25,7 @@
 
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
+#include "server/clock.h"
 #include "server/device/device_cuda_attention.h"
 #include "server/device/device_cuda_copy.h"
 #include "server/device/device_layout.h"
@@ -34,6 +35,7 @@
 struct slot {
     cudaStream_t stream;
     cudaEvent_t begun, copied_in, computed, ended;
+    uint64_t launched_ns; /* of a shared launch */
     struct gemm_context *context;
     void *stack; /* the workspace of stacks; NULL: runs none */
     bool failed; /* the work at hand failed in submit; nothing of it is left in the stream */
@@ -266,17 +268,15 @@ static enum gemmd_error run_group(struct cuda_device *cuda, struct slot *slot,
     return works->kernel->run_group(slot->context, cuda->group, count);
 }
 
-/* One launch for the whole chain. */
+/* One launch for the whole chain. Its time is taken by the host's clock: an event more and clocks
+ * read by the device would cost small requests microseconds. */
 static void enqueue_shared(struct cuda_device *cuda, struct slot *slot, struct work *works)
 {
-    cudaError_t error = cudaEventRecord(slot->copied_in, slot->stream);
-    if (error != cudaSuccess) {
-        fail(cuda, works, "the start of a launch", GEMMD_OK, error);
-        return;
-    }
-    enum gemmd_error code = works->stack_key != 0
-                                ? device_stack_run(slot->context, works, slot->stack)
-                                : run_group(cuda, slot, works);
+    cudaError_t error = cudaSuccess;
+    slot->launched_ns = clock_now_ns();
+    const enum gemmd_error code = works->stack_key != 0
+                                      ? device_stack_run(slot->context, works, slot->stack)
+                                      : run_group(cuda, slot, works);
     if (code != GEMMD_OK) {
         fail(cuda, works, works->kernel->name, code, cudaGetLastError());
         return;
@@ -351,7 +351,7 @@ static bool cuda_poll(struct device *device, uint32_t number, struct work *works
         return true;
     }
     if (works->shares) {
-        const uint64_t kernel_ns = elapsed_ns(slot->copied_in, slot->ended);
+        const uint64_t kernel_ns = clock_now_ns() - slot->launched_ns;
         for (struct work *work = works; work != NULL; work = work->next)
             work->kernel_ns = kernel_ns;
     } else {
@@ -574,13 +574,15 @@ static const struct device_ops cuda_ops = {
     .warm = cuda_warm,
 };
 
-static enum gemmd_error open_slot(struct slot *slot, int priority, struct fault *fault)
+/* `timed`: whether its events tell when they were reached, or only that. */
+static enum gemmd_error open_slot(struct slot *slot, int priority, bool timed, struct fault *fault)
 {
     cudaEvent_t *events[] = {&slot->begun, &slot->copied_in, &slot->computed, &slot->ended};
     cudaError_t error =
         cudaStreamCreateWithPriority(&slot->stream, cudaStreamNonBlocking, priority);
     for (uint32_t i = 0; i < 4 && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(events[i], cudaEventDefault);
+        error =
+            cudaEventCreateWithFlags(events[i], timed ? cudaEventDefault : cudaEventDisableTiming);
     if (error != cudaSuccess)
         return open_failed(fault, "creating a stream", error);
     return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
@@ -601,7 +603,7 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
                          i == cuda->base.slots ? highest
                          : i >= alone          ? middle
                                                : lowest,
-                         fault);
+                         i < alone || i == cuda->base.slots, fault);
     if (code != GEMMD_OK)
         return code;
     error = cuda_early_open(&cuda->early, lowest);
