@@ -65,8 +65,11 @@ static uint64_t bits_of(int value, enum gemmd_dtype dtype)
     uint32_t magnitude = (uint32_t)abs(value);
     uint32_t exponent = 31u - (uint32_t)__builtin_clz(magnitude);
     uint64_t bias = (1u << (layout.exponent_bits - 1)) - 1;
-    uint64_t fraction = (uint64_t)(magnitude - (1u << exponent))
-                        << (layout.mantissa_bits - exponent);
+    uint64_t fraction = magnitude - (1u << exponent);
+    if (exponent <= layout.mantissa_bits)
+        fraction <<= layout.mantissa_bits - exponent;
+    else
+        fraction >>= exponent - layout.mantissa_bits; /* of zeros: the type holds the value */
     uint64_t sign = value < 0;
     return sign << (layout.mantissa_bits + layout.exponent_bits) |
            (exponent + bias) << layout.mantissa_bits | fraction;
