@@ -5,11 +5,6 @@
 #include "kernels/cuda/attention_group.h"
 #include "proto/size.h"
 
-static uint64_t splits_of(const struct attention_problem *p)
-{
-    return (p->skv + ATTENTION_DECODE_SPLIT_KEYS - 1) / ATTENTION_DECODE_SPLIT_KEYS;
-}
-
 static bool takes(const struct attention_problem *p)
 {
     const uint64_t rows_max = ATTENTION_DECODE_ROWS_MAX;
@@ -17,15 +12,16 @@ static bool takes(const struct attention_problem *p)
         !attention_arguments_fit(p) || p->sq > rows_max ||
         p->sq * (p->heads / p->kv_heads) > rows_max)
         return false;
-    const uint64_t splits = splits_of(p);
+    const uint64_t splits = attention_decode_splits((uint32_t)p->skv);
     return p->batch * p->kv_heads <= INT32_MAX / (splits > rows_max ? splits : rows_max);
 }
 
 static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
 {
     uint64_t rows;
-    return size_mul(p->batch * p->heads, p->sq, &rows) && size_mul(rows, splits_of(p), &rows) &&
-           size_mul(rows, (p->dv + 2) * sizeof(float), out);
+    return size_mul(p->batch * p->heads, p->sq, &rows) &&
+           size_mul(rows, attention_decode_splits((uint32_t)p->skv), &rows) &&
+           size_mul(rows, ((p->dv + 3) / 4 * 4 + 2) * sizeof(float), out);
 }
 
 static enum gemmd_error run(struct gemm_context *context, const struct attention_problem *problem,

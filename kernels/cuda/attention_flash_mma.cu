@@ -202,8 +202,7 @@ static __device__ __forceinline__ void compute(const arguments &p, uint32_t inde
 #pragma unroll
     for (int m = 0; m < C::BLOCKS_16; m++) {
         const rows_16<C> &r = rows[m];
-        finish<typename C::Element, 0>(p.a, n, entry, head, r.row, r.state[0], r.o);
-        finish<typename C::Element, 1>(p.a, n, entry, head, r.row + 8, r.state[1], r.o);
+        finish<typename C::Element>(p.a, n, entry, head, r.row, r.state, r.o);
     }
 }
 

@@ -38,8 +38,9 @@ __device__ __forceinline__ uint4 gather(const uint16_t *from, uint32_t count)
 
 /* THREADS threads, of which this is number `thread`, start copying ROWS rows of `width` elements
  * that lie `step` apart; only rows first ... end - 1 are there. `pieces`: rows start at multiples
- * of 16 bytes. Complete for this thread after copies_commit and copies_wait. */
-template <int WIDTH, int ROWS, int THREADS>
+ * of 16 bytes. ONCE: they are not read again soon. Complete for this thread after copies_commit and
+ * copies_wait. */
+template <int WIDTH, int ROWS, int THREADS, bool ONCE = false>
 __device__ __forceinline__ void copy_rows(uint32_t tile, const void *rows, int64_t step,
                                           uint32_t width, int32_t first, int32_t end, bool pieces,
                                           uint32_t thread)
@@ -54,7 +55,9 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, const void *rows, int64
         const uint16_t *from =
             static_cast<const uint16_t *>(rows) + (exists ? (int64_t)row * step + column : 0);
         const uint32_t to = tile + place<WIDTH>(row, piece);
-        if (pieces)
+        if (pieces && ONCE)
+            ptx_sm80::copy_16_once(to, from, 2 * count);
+        else if (pieces)
             ptx_sm80::copy_16(to, from, 2 * count);
         else
             ptx_sm80::store_16(to, gather(from, count));

@@ -161,14 +161,18 @@ template <int H, int COUNT>
 __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_row &row,
                                               float exponent_of_score)
 {
-    float top[2] = {scores[2 * H], scores[2 * H + 1]};
+    static_assert(COUNT % 8 == 0, "four chains, so that the largest is not long in coming");
+    float top[4] = {scores[2 * H], scores[2 * H + 1], scores[4 + 2 * H], scores[4 + 2 * H + 1]};
 #pragma unroll
-    for (int j = 4; j < COUNT; j += 4) {
+    for (int j = 8; j < COUNT; j += 8) {
         top[0] = fmaxf(top[0], scores[j + 2 * H]);
         top[1] = fmaxf(top[1], scores[j + 2 * H + 1]);
+        top[2] = fmaxf(top[2], scores[j + 4 + 2 * H]);
+        top[3] = fmaxf(top[3], scores[j + 4 + 2 * H + 1]);
     }
     /* NaN only if all of this lane's are; it is no largest. */
-    const float most = fmaxf(row.most, quad_max(fmaxf(top[0], top[1])) * exponent_of_score);
+    const float largest = quad_max(fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3])));
+    const float most = fmaxf(row.most, largest * exponent_of_score);
     const float base = base_of(most);
     const float factor = exp2_fast(row.most - base);
     float sum[2] = {0, 0};
@@ -202,15 +206,21 @@ __device__ __forceinline__ void mask(float (&scores)[COUNT], int32_t first, int3
     }
 }
 
-/* What a row's sums are multiplied with at the end, and its lse. `total` is of the whole row. A
- * row that sees keys and has no weight has scores of minus infinity alone. */
+/* A row's lse. `total` is of the whole row. A row that sees keys and has no weight has scores of
+ * minus infinity alone. */
+__device__ __forceinline__ float lse_of(const softmax_row &row, float total, bool sees)
+{
+    const float ln_2 = 0.693147181f;
+    return !sees        ? -INFINITE
+           : total == 0 ? __int_as_float(0x7fffffff)
+                        : (row.most + log2f(total)) * ln_2;
+}
+
+/* What a row's sums are multiplied with at the end, and its lse. */
 __device__ __forceinline__ float finish_row(const softmax_row &row, float total, bool sees,
                                             float &lse)
 {
-    const float ln_2 = 0.693147181f;
-    lse = !sees        ? -INFINITE
-          : total == 0 ? __int_as_float(0x7fffffff)
-                       : (row.most + log2f(total)) * ln_2;
+    lse = lse_of(row, total, sees);
     return 1 / total;
 }
 
@@ -267,21 +277,32 @@ __device__ __forceinline__ bool store_row(const attention_arguments &a, const fl
                                           float factor, Element *row, bool exists)
 {
     static_assert(COUNT % 16 == 0, "pieces of 32 columns");
+    constexpr uint32_t COLUMNS = 2 * COUNT; /* those of both rows are `sums` of all four lanes */
     const uint32_t quad_lane = threadIdx.x % 4;
+    uint32_t words[COUNT / 16][4];
     float zero = 0; /* NaN if any is not finite */
 #pragma unroll
     for (int j = 0; j < COUNT; j += 16) {
-        uint32_t word[4];
 #pragma unroll
         for (int b = 0; b < 4; b++) {
             const float first = sums[j + 4 * b + 2 * H] * factor;
             const float second = sums[j + 4 * b + 2 * H + 1] * factor;
             zero = __fmaf_rn(first, 0, __fmaf_rn(second, 0, zero));
-            word[b] = pack<Element>(first, second);
+            words[j / 16][b] = pack<Element>(first, second);
         }
-        quad_transpose(word, quad_lane);
-        if (exists)
-            store_piece(a, row, 2 * j + 8 * quad_lane, word);
+        quad_transpose(words[j / 16], quad_lane);
+    }
+    /* The usual rows by themselves, since branches between pieces would keep them apart. */
+    if (a.o_pieces && a.dv == COLUMNS) {
+        uint4 *to = reinterpret_cast<uint4 *>(row) + quad_lane;
+#pragma unroll
+        for (int i = 0; i < COUNT / 16; i++)
+            if (exists)
+                to[4 * i] = make_uint4(words[i][0], words[i][1], words[i][2], words[i][3]);
+    } else if (exists) {
+#pragma unroll
+        for (int i = 0; i < COUNT / 16; i++)
+            store_piece(a, row, 32 * i + 8 * quad_lane, words[i]);
     }
     return zero == 0;
 }
@@ -356,33 +377,44 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
 
 /* ---- the end of a tile ---- */
 
-/* Row H of this lane's two, `row` of its head, comes out: sums over the total to O, or zeros. All
- * lanes of the warp call it. */
-template <typename Element, int H, int COUNT>
+/* This lane's two rows, `row` of its head and the one 8 further, come out: sums over the total to
+ * O, or zeros. All lanes of the warp call it. */
+template <typename Element, int COUNT>
 __device__ __forceinline__ void finish(const attention_arguments &a, const lengths &n,
                                        uint32_t entry, uint32_t head, uint32_t row,
-                                       const softmax_row &state, const float (&sums)[COUNT])
+                                       const softmax_row (&state)[2], const float (&sums)[COUNT])
 {
     const uint32_t lane = threadIdx.x % 32;
-    const span keys = span_of(a, n, row);
-    const bool sees = keys.first < keys.end, exists = row < a.sq;
-    const float total = quad_sum(state.total);
-    float lse;
-    const float factor = finish_row(state, total, sees, lse);
-    Element *to = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, row));
-    const bool all_finite = store_row<Element, H>(a, sums, factor, to, exists && sees);
-    if (exists && !sees)
-        store_zeros(a, to);
-    if (exists && a.lse != nullptr && lane % 4 == 0)
-        a.lse[((uint64_t)entry * a.heads + head) * a.sq + row] = lse;
-    uint32_t again =
-        __ballot_sync(WHOLE_WARP, exists && sees && !all_finite && total > 0 && is_finite(total));
-    while (again != 0) {
-        const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
-        const uint32_t i = row - lane / 4 + quad;
-        again &= ~(0xfu << 4 * quad);
-        __syncwarp();
-        exact_row<Element>(a, entry, head, i, span_of(a, n, i));
+    float total[2];
+    Element *to[2];
+    bool exists[2], sees[2], finite[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t i = row + 8 * h;
+        const span keys = span_of(a, n, i);
+        exists[h] = i < a.sq;
+        sees[h] = keys.first < keys.end;
+        total[h] = quad_sum(state[h].total);
+        to[h] = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, i));
+    }
+    finite[0] = store_row<Element, 0>(a, sums, 1 / total[0], to[0], exists[0] && sees[0]);
+    finite[1] = store_row<Element, 1>(a, sums, 1 / total[1], to[1], exists[1] && sees[1]);
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        if (exists[h] && !sees[h])
+            store_zeros(a, to[h]);
+        if (a.lse != nullptr && exists[h] && lane % 4 == 0)
+            a.lse[((uint64_t)entry * a.heads + head) * a.sq + row + 8 * h] =
+                lse_of(state[h], total[h], sees[h]);
+        uint32_t again = __ballot_sync(WHOLE_WARP, exists[h] && sees[h] && !finite[h] &&
+                                                       total[h] > 0 && is_finite(total[h]));
+        while (again != 0) {
+            const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
+            const uint32_t i = row + 8 * h - lane / 4 + quad;
+            again &= ~(0xfu << 4 * quad);
+            __syncwarp();
+            exact_row<Element>(a, entry, head, i, span_of(a, n, i));
+        }
     }
 }
 

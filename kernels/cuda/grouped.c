@@ -73,14 +73,14 @@ static void sort(struct grouped_space *space, uint32_t count)
         space->order[places[space->items[i].length_class]++] = (uint16_t)i;
 }
 
-/* Writes the entries of order[from ... from + count); first[i] becomes the number of tiles before
- * entry i of them. Returns that of all. */
-static uint32_t write_list(const struct grouped_space *space, uint32_t from, uint32_t count,
+/* Writes the entries in their order; first[i] becomes the number of tiles before entry i. Returns
+ * that of all. */
+static uint32_t write_list(const struct grouped_space *space, uint32_t count,
                            struct grouped_entry *entries, uint32_t *first)
 {
     uint64_t tiles = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct grouped_item *item = &space->items[space->order[from + i]];
+        const struct grouped_item *item = &space->items[space->order[i]];
         entries[i] = entry_of(item->problem, item->index);
         first[i] = (uint32_t)tiles;
         tiles += tiles_of(item->problem->m, item->problem->n);
@@ -89,8 +89,8 @@ static uint32_t write_list(const struct grouped_space *space, uint32_t from, uin
 }
 
 /* Puts the list into device memory, in stream order. */
-static cudaError_t send_table(struct cuda_context *context, uint32_t from,
-                              struct grouped_parameters *parameters, uint32_t *tiles)
+static cudaError_t send_table(struct cuda_context *context, struct grouped_parameters *parameters,
+                              uint32_t *tiles)
 {
     struct grouped_space *space = context->grouped;
     const uint32_t count = parameters->count;
@@ -99,7 +99,7 @@ static cudaError_t send_table(struct cuda_context *context, uint32_t from,
     cudaError_t error = cudaEventSynchronize(table->copied); /* what it held before is copied */
     if (error != cudaSuccess)
         return error;
-    *tiles = write_list(space, from, count, (struct grouped_entry *)(void *)table->pinned,
+    *tiles = write_list(space, count, (struct grouped_entry *)(void *)table->pinned,
                         (uint32_t *)(void *)(table->pinned + entries_bytes));
     parameters->table = (struct grouped_list){
         .first = (const uint32_t *)(const void *)(space->device + entries_bytes),
@@ -145,57 +145,43 @@ void grouped_space_destroy(struct grouped_space *space)
 struct pending {
     uint32_t count;
     uint64_t tiles;
-    uint32_t slabs; /* the most that a product needs */
+    uint32_t bytes; /* the most shared memory that a product needs */
 };
 
-static uint32_t slabs_of(const struct gemm_problem *p, uint64_t k_bytes)
+static uint32_t bytes_of(const struct gemm_problem *p, uint64_t k_bytes)
 {
-    const uint64_t slabs = (k_bytes + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
-    if (slabs >= GROUPED_SLABS)
-        return GROUPED_SLABS;
+    const uint64_t long_k = (uint64_t)GROUPED_SLABS * GROUPED_SLAB_DEPTH;
+    const uint32_t depth = (uint32_t)(k_bytes < long_k ? k_bytes : long_k);
     const uint32_t needed = GROUPED_SLABS_NEEDED(dtype_size(dtype_accumulator(p->dtype)));
-    return slabs > needed ? (uint32_t)slabs : needed;
+    uint32_t slabs = (depth + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
+    if (slabs < needed)
+        slabs = needed;
+    if (p->dtype != GEMMD_F32 || slabs > GROUPED_SPLIT_SLABS)
+        return slabs * GROUPED_SLAB_BYTES;
+    return slabs * GROUPED_SLAB_BYTES + GROUPED_SPLIT_BYTES;
 }
 
-/* How a list is launched. */
-struct manner {
-    bool short_sums;
-    bool ahead; /* of a long list, what fits in a launch's parameters while the rest is written */
-};
-
-static enum gemmd_error launch_part(struct cuda_context *context, uint32_t from, uint32_t count,
-                                    uint32_t slabs, struct manner manner)
+static enum gemmd_error launch(struct cuda_context *context, struct pending *pending)
 {
     struct grouped_parameters parameters;
+    const uint32_t count = pending->count, bytes = pending->bytes;
     uint32_t tiles;
+    *pending = (struct pending){0, 0, 0};
+    sort(context->grouped, count);
     parameters.table = (struct grouped_list){NULL, NULL};
     parameters.count = count;
     if (count <= GROUPED_INLINE) {
-        tiles = write_list(context->grouped, from, count, parameters.entries, parameters.first);
+        tiles = write_list(context->grouped, count, parameters.entries, parameters.first);
     } else {
-        const cudaError_t error = send_table(context, from, &parameters, &tiles);
+        const cudaError_t error = send_table(context, &parameters, &tiles);
         if (error != cudaSuccess)
             return cuda_error_code((int)error);
     }
-    return grouped_start(context->stream, &parameters, tiles, slabs, manner.short_sums);
+    return grouped_start(context->stream, &parameters, tiles, bytes);
 }
 
-static enum gemmd_error launch(struct cuda_context *context, struct pending *pending,
-                               struct manner manner)
-{
-    const uint32_t count = pending->count, slabs = pending->slabs;
-    const uint32_t before = manner.ahead && count > GROUPED_INLINE ? GROUPED_INLINE : 0;
-    enum gemmd_error code = GEMMD_OK;
-    *pending = (struct pending){0, 0, 0};
-    sort(context->grouped, count);
-    if (before > 0)
-        code = launch_part(context, 0, before, slabs, manner);
-    return code == GEMMD_OK ? launch_part(context, before, count - before, slabs, manner) : code;
-}
-
-static enum gemmd_error run_group_as(struct gemm_context *base,
-                                     const struct gemm_problem *const problems[], uint32_t count,
-                                     struct manner manner)
+static enum gemmd_error run_group(struct gemm_context *base,
+                                  const struct gemm_problem *const problems[], uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct pending pending = {0, 0, 0};
@@ -203,25 +189,19 @@ static enum gemmd_error run_group_as(struct gemm_context *base,
     for (uint32_t i = 0; i < count; i++) {
         const struct gemm_problem *p = problems[i];
         const uint64_t tiles = tiles_of(p->m, p->n), k_bytes = p->k * dtype_size(p->dtype);
-        const uint32_t slabs = slabs_of(p, k_bytes), class = length_class(k_bytes);
+        const uint32_t bytes = bytes_of(p, k_bytes), class = length_class(k_bytes);
         for (uint64_t index = 0; index < p->batch; index++) {
             if (pending.count == GROUPED_MAX || pending.tiles + tiles > INT32_MAX)
-                code = launch(context, &pending, manner);
+                code = launch(context, &pending);
             if (code != GEMMD_OK)
                 return code;
             context->grouped->items[pending.count++] = (struct grouped_item){p, index, class};
             pending.tiles += tiles;
-            if (pending.slabs < slabs)
-                pending.slabs = slabs;
+            if (pending.bytes < bytes)
+                pending.bytes = bytes;
         }
     }
-    return pending.count > 0 ? launch(context, &pending, manner) : code;
-}
-
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct gemm_problem *const problems[], uint32_t count)
-{
-    return run_group_as(base, problems, count, (struct manner){false, false});
+    return pending.count > 0 ? launch(context, &pending) : code;
 }
 
 static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,
@@ -240,52 +220,4 @@ const struct gemm_kernel gemm_cuda_grouped = {
     .workspace_bytes = no_workspace,
     .run = run,
     .run_group = run_group,
-};
-
-static bool takes_f32(const struct gemm_problem *p)
-{
-    return takes(p) && p->dtype == GEMMD_F32 && p->out == GEMMD_F32;
-}
-
-static enum gemmd_error group_short(struct gemm_context *base,
-                                    const struct gemm_problem *const problems[], uint32_t count)
-{
-    return run_group_as(base, problems, count, (struct manner){true, false});
-}
-
-static enum gemmd_error group_ahead(struct gemm_context *base,
-                                    const struct gemm_problem *const problems[], uint32_t count)
-{
-    return run_group_as(base, problems, count, (struct manner){false, true});
-}
-
-static enum gemmd_error group_both(struct gemm_context *base,
-                                   const struct gemm_problem *const problems[], uint32_t count)
-{
-    return run_group_as(base, problems, count, (struct manner){true, true});
-}
-
-static enum gemmd_error run_short(struct gemm_context *context, const struct gemm_problem *problem,
-                                  void *workspace)
-{
-    (void)workspace;
-    return group_short(context, &problem, 1);
-}
-
-const struct gemm_kernel gemm_cuda_grouped_trials[GROUPED_TRIALS] = {
-    {.name = "grouped, sums of 8 k",
-     .takes = takes_f32,
-     .workspace_bytes = no_workspace,
-     .run = run_short,
-     .run_group = group_short},
-    {.name = "grouped, 40 products ahead",
-     .takes = takes,
-     .workspace_bytes = no_workspace,
-     .run = run,
-     .run_group = group_ahead},
-    {.name = "grouped, both",
-     .takes = takes_f32,
-     .workspace_bytes = no_workspace,
-     .run = run_short,
-     .run_group = group_both},
 };

@@ -3,15 +3,16 @@
  * memory or in mapped host memory.
  *
  * A block computes one tile of 64 x 64 of one product; a prefix sum over the tiles says of which. A
- * warp whose 32 x 32 part lies outside of C only helps with loading. What bounds small products is
- * not arithmetic but the way there and back: copies of three slabs are started at once, and results
- * leave by whole rows of a warp's part.
+ * warp whose part (32 x 32, or 16 x 64) lies outside of C only helps with the others'. What bounds
+ * small products is not arithmetic but the way there and back: copies of three slabs are started at
+ * once, and results leave by whole rows of a warp's part.
  */
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/grouped_chain.cuh"
 #include "kernels/cuda/grouped_finish.cuh"
 #include "kernels/cuda/grouped_load.cuh"
 #include "kernels/cuda/grouped_tensor.cuh"
+#include "kernels/cuda/grouped_wgmma.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace grouped
@@ -114,35 +115,51 @@ template <> constexpr int dtype_of<__half> = GEMMD_F16;
 template <> constexpr int dtype_of<__nv_bfloat16> = GEMMD_BF16;
 template <> constexpr int dtype_of<int32_t> = GEMMD_I32;
 
-static __device__ __forceinline__ uint32_t clip(uint32_t extent, uint32_t first)
-{
-    return extent <= first ? 0 : extent - first < WARP_TILE ? extent - first : WARP_TILE;
-}
-
 /* The calling warp's. */
 static __device__ __forceinline__ struct part part_of(const struct task &task)
 {
     struct part part;
     part.row = thread() / 64 * WARP_TILE;
     part.column = thread() / 32 % 2 * WARP_TILE;
-    part.rows = clip(task.operands[0].extent, part.row);
-    part.columns = clip(task.operands[1].extent, part.column);
+    part.rows = clip(task.operands[0].extent, part.row, WARP_TILE);
+    part.columns = clip(task.operands[1].extent, part.column, WARP_TILE);
     part.a_along_k = task.operands[0].along_k;
     part.b_along_k = task.operands[1].along_k;
     return part;
 }
 
-template <typename In, typename Sums>
-static __device__ __forceinline__ void load(const struct task &task, char *slabs, uint32_t slab)
-{
-    const uint32_t to = (uint32_t)__cvta_generic_to_shared(slabs) + slab % SLABS * SLAB_BYTES;
-    const uint32_t first = slab * DEPTH<In>, rest = task.entry.k - first;
-    const uint32_t depth = rest < DEPTH<In> ? rest : DEPTH<In>;
+/* How slabs are started: each for itself, */
+template <typename In, typename Sums> struct slab_loads {
+    __device__ __forceinline__ explicit slab_loads(const struct task &)
+    {
+    }
+
+    __device__ __forceinline__ void start(const struct task &task, uint32_t to, uint32_t first,
+                                          uint32_t depth)
+    {
 #pragma unroll 1
-    for (uint32_t operand = 0; operand < 2; operand++)
-        load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
-                                                 task.operands[operand], first, depth);
-}
+        for (uint32_t operand = 0; operand < 2; operand++)
+            load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
+                                                     task.operands[operand], first, depth);
+    }
+};
+
+/* or from where the one before ended, in registers. */
+struct walk_loads {
+    struct walk a, b;
+
+    __device__ __forceinline__ explicit walk_loads(const struct task &task)
+        : a(task.operands[0]), b(task.operands[1])
+    {
+    }
+
+    __device__ __forceinline__ void start(const struct task &task, uint32_t to, uint32_t,
+                                          uint32_t depth)
+    {
+        a.load(to, task.operands[0], depth);
+        b.load(to + OPERAND_BYTES, task.operands[1], depth);
+    }
+};
 
 template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
 {
@@ -150,31 +167,41 @@ template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
     __syncthreads(); // also: all have multiplied the slab before
 }
 
-/* As many slabs are on their way as there are places. */
+/* As many slabs are on their way as there are places. Sums that a block makes together have memory
+ * besides the slabs, at `own`. */
 template <typename In, typename Sums>
-static __device__ __forceinline__ void multiply(const struct task &task, char *slabs, Sums &sums)
+static __device__ __forceinline__ void multiply(const struct task &task, char *own, char *slabs,
+                                                Sums &sums)
 {
-    constexpr uint32_t depth = DEPTH<In>;
+    constexpr uint32_t depth = DEPTH<In>, ring = Sums::SLABS;
+    std::conditional_t<Sums::TOGETHER, walk_loads, slab_loads<In, Sums>> loads(task);
     uint32_t count = 1;
 #pragma unroll 1
-    for (uint32_t step = 0; step < count + SLABS - 1; step++) {
+    for (uint32_t step = 0; step < count + ring - 1; step++) {
         /* What is in shared memory need not stay in registers. */
         const uint32_t k = task.entry.k;
         count = (k + depth - 1) / depth;
-        if (step >= SLABS)
-            await_slab<SLABS - 2>();
-        if (step < count)
-            load<In, Sums>(task, slabs, step);
+        if (step >= ring)
+            await_slab<ring - 2>();
+        if (step < count) {
+            const uint32_t first = step * depth, rest = k - first;
+            loads.start(task, (uint32_t)__cvta_generic_to_shared(slabs) + step % ring * SLAB_BYTES,
+                        first, rest < depth ? rest : depth);
+        }
         copies_commit();
-        if (step < SLABS - 1)
+        if (step < ring - 1)
             continue;
-        if (step == SLABS - 1)
-            await_slab<SLABS - 1>();
-        const uint32_t slab = step - (SLABS - 1), rest = task.entry.k - slab * depth;
-        const struct part part = part_of(task);
-        if (part.rows > 0 && part.columns > 0)
-            sums.add(slabs + slab % SLABS * SLAB_BYTES, task.operands, part,
-                     rest < depth ? rest : depth);
+        if (step == ring - 1)
+            await_slab<ring - 1>();
+        const uint32_t slab = step - (ring - 1), rest = task.entry.k - slab * depth;
+        const char *from = slabs + slab % ring * SLAB_BYTES;
+        if constexpr (Sums::TOGETHER) {
+            sums.add(from, task.operands, own, rest < depth ? rest : depth);
+        } else {
+            const struct part part = part_of(task);
+            if (part.rows > 0 && part.columns > 0)
+                sums.add(from, task.operands, part, rest < depth ? rest : depth);
+        }
     }
     __syncthreads();
 }
@@ -184,7 +211,7 @@ template <typename In, typename Sums, typename... Outs>
 static __device__ __forceinline__ void compute(const struct task &task, char *slabs)
 {
     Sums sums;
-    multiply<In>(task, slabs, sums);
+    multiply<In>(task, nullptr, slabs, sums);
     const struct part part = part_of(task);
     const int out = task.entry.out;
     if (part.rows == 0 || part.columns == 0)
@@ -194,6 +221,37 @@ static __device__ __forceinline__ void compute(const struct task &task, char *sl
                                       true)) ||
            ...);
 }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/* 32 of a warp's columns. */
+template <uint32_t HALF, typename... Outs>
+static __device__ __forceinline__ void finish_half(const struct task &task, char *slabs,
+                                                   const struct wide_sums &sums)
+{
+    const struct wide_half<HALF> half = {
+        sums.sums
+    };
+    const struct part part = half.part_of(task.operands);
+    const int out = task.entry.out;
+    if (part.rows == 0 || part.columns == 0)
+        return;
+    (void)((out == dtype_of<Outs> && (finish<Outs>(task.entry, task.row + part.row,
+                                                   task.column + part.column, slabs, half, part),
+                                      true)) ||
+           ...);
+}
+
+template <typename... Outs>
+static __device__ __forceinline__ void compute_wide(const struct task &task, char *memory)
+{
+    struct wide_sums sums;
+    char *slabs = memory + GROUPED_SPLIT_BYTES;
+    multiply<float>(task, memory, slabs, sums);
+    finish_half<0, Outs...>(task, slabs, sums);
+    __syncwarp();
+    finish_half<1, Outs...>(task, slabs, sums);
+}
+#endif
 
 /* Results of f32 are chains where k is too short for tensor cores. */
 template <typename In, typename... Outs>
@@ -205,24 +263,25 @@ static __device__ __forceinline__ void compute_floats(const struct task &task, c
         compute<In, tensor_sums<In>, float, Outs...>(task, slabs);
 }
 
-/* On trial: f32 alone, in sums of 8 k, which are short enough for tensor cores from 64 k on. */
-__global__ void __launch_bounds__(THREADS, 4)
-    grouped_short_kernel(const __grid_constant__ struct grouped_parameters parameters)
+/* The same of f32, which has a way of its own on Hopper. */
+template <typename... Outs>
+static __device__ __forceinline__ void compute_f32(const struct task &task, char *memory)
 {
-    extern __shared__ __align__(128) char slabs[];
-    __shared__ struct task task;
-    find_task(&task, parameters);
-    if (task.entry.k < SHORT_TENSOR_K_MIN)
-        compute<float, chain_sums<float, float>, float>(task, slabs);
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    if (task.entry.out == GEMMD_F32 && task.entry.k < WIDE_K_MIN)
+        compute<float, chain_sums<float, float>, float>(task, memory);
     else
-        compute<float, tensor_sums<float, true>, float>(task, slabs);
+        compute_wide<float, Outs...>(task, memory);
+#else
+    compute_floats<float, Outs...>(task, memory);
+#endif
 }
 
 /* 4 blocks a multiprocessor. */
 __global__ void __launch_bounds__(THREADS, 4)
     grouped_kernel(const __grid_constant__ struct grouped_parameters parameters)
 {
-    extern __shared__ __align__(128) char slabs[];
+    extern __shared__ __align__(1024) char slabs[]; // as split parts of B have to be
     __shared__ struct task task;
     find_task(&task, parameters);
     switch (task.entry.dtype) {
@@ -230,7 +289,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         compute<double, tensor_sums<double>, double>(task, slabs);
         break;
     case GEMMD_F32:
-        compute_floats<float, __half, __nv_bfloat16>(task, slabs);
+        compute_f32<__half, __nv_bfloat16>(task, slabs);
         break;
     case GEMMD_F16:
         compute_floats<__half, __half>(task, slabs);
@@ -252,19 +311,14 @@ __global__ void __launch_bounds__(THREADS, 4)
 
 enum gemmd_error grouped_prepare(void)
 {
-    const int bytes = (int)(grouped::SLABS * grouped::SLAB_BYTES);
-    cudaError_t error = cudaFuncSetAttribute(grouped::grouped_kernel,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(grouped::grouped_short_kernel,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    return cuda_error_code(error);
+    return cuda_error_code(cudaFuncSetAttribute(grouped::grouped_kernel,
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                GROUPED_SLABS * GROUPED_SLAB_BYTES));
 }
 
 enum gemmd_error grouped_start(cudaStream_t stream, const struct grouped_parameters *parameters,
-                               uint32_t tiles, uint32_t slabs, bool short_sums)
+                               uint32_t tiles, uint32_t bytes)
 {
-    return launch_with_memory(short_sums ? grouped::grouped_short_kernel : grouped::grouped_kernel,
-                              dim3(tiles), dim3(grouped::THREADS), slabs * grouped::SLAB_BYTES,
+    return launch_with_memory(grouped::grouped_kernel, dim3(tiles), dim3(grouped::THREADS), bytes,
                               stream, *parameters);
 }

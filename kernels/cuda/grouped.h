@@ -16,6 +16,10 @@ enum {
      * their way at once. */
     GROUPED_SLAB_DEPTH = 128,
     GROUPED_SLABS = 3,
+    GROUPED_SLAB_BYTES = 2 * GROUPED_TILE * (GROUPED_SLAB_DEPTH + 16),
+    /* f32 on Hopper: both parts of the slab of B that is multiplied, and slabs besides. */
+    GROUPED_SPLIT_BYTES = 2 * GROUPED_TILE * GROUPED_SLAB_DEPTH,
+    GROUPED_SPLIT_SLABS = 2,
 };
 
 /* Slabs whose memory a product needs when its sums, of so many bytes each, are done. */
@@ -84,14 +88,10 @@ void grouped_space_destroy(struct grouped_space *space);
 /* Once for each device, which is the current one, before the first launch. */
 enum gemmd_error grouped_prepare(void);
 
-/* One launch with shared memory for `slabs`, GROUPED_SLABS or as many as the longest k has.
- * short_sums: the kernel on trial, which takes f32 only. */
+/* One launch with so many bytes of shared memory, of which a product uses no more than grouped.c
+ * says. */
 enum gemmd_error grouped_start(cudaStream_t stream, const struct grouped_parameters *parameters,
-                               uint32_t tiles, uint32_t slabs, bool short_sums);
-
-/* On trial, for gemmd-gpu-group-check; nothing selects them. */
-enum { GROUPED_TRIALS = 3 };
-extern const struct gemm_kernel gemm_cuda_grouped_trials[GROUPED_TRIALS];
+                               uint32_t tiles, uint32_t bytes);
 
 #ifdef __cplusplus
 }

@@ -60,6 +60,20 @@ static __device__ __forceinline__ void finish(const struct grouped_entry &e, uin
             for (uint32_t i = 0; i < part.rows; i++)
                 if (!isfinite(values[i * pitch + lane]))
                     values[i * pitch + lane] = chain(e, row + i, column);
+    if (finish.c0 == nullptr && finish.bias == nullptr && finish.act == GEMM_ACT_NONE) {
+        Out *c = finish.c + (uint64_t)row * finish.ldc + column;
+        const compute *value = values + lane;
+#pragma unroll 1
+        for (uint32_t i = 0; i < part.rows; i += batch)
+#pragma unroll
+            for (uint32_t j = 0; j < batch; j++) {
+                if (i + j < part.rows)
+                    narrow(finish.alpha * *value, c);
+                value += pitch;
+                c += finish.ldc;
+            }
+        return;
+    }
     const compute bias = finish.bias != nullptr ? (compute)widen(finish.bias[column]) : (compute)0;
 #pragma unroll 1
     for (uint32_t i = 0; i < part.rows; i += batch) {

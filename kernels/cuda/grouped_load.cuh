@@ -27,6 +27,7 @@ constexpr uint32_t DEPTH_BYTES = GROUPED_SLAB_DEPTH;
 constexpr uint32_t PITCH = DEPTH_BYTES + 16;     // of rows along k
 constexpr uint32_t OPERAND_BYTES = TILE * PITCH; // of a slab
 constexpr uint32_t SLAB_BYTES = 2 * OPERAND_BYTES;
+static_assert(SLAB_BYTES == GROUPED_SLAB_BYTES, "as the host counts");
 
 template <typename In> constexpr uint32_t DEPTH = DEPTH_BYTES / sizeof(In);
 /* A line of the tile's width, for operands that lie across k; neighbouring lines are spread over
@@ -58,6 +59,12 @@ struct part {
     uint32_t rows, columns; // at most WARP_TILE; 0: nothing
     bool a_along_k, b_along_k;
 };
+
+/* How many of `extent` lie from `first` on, at most `most`. */
+static __device__ __forceinline__ uint32_t clip(uint32_t extent, uint32_t first, uint32_t most)
+{
+    return extent <= first ? 0 : extent - first < most ? extent - first : most;
+}
 
 /* One operand of one tile. */
 struct source {
@@ -143,6 +150,7 @@ static __device__ __forceinline__ void copy_pieces(uint32_t to, uint32_t pitch,
     constexpr uint32_t pieces = CAPACITY / 16, step = THREADS / pieces;
     static_assert(THREADS % pieces == 0 && LINES % step == 0 && LINES <= THREADS,
                   "threads share lines evenly");
+    static_assert(step * 4 % 16 == 0, "a thread's lines begin alike");
     const uint32_t thread = grouped::thread();
     if (thread < l.count_filled) { /* what a shift moves beyond the line's pieces */
         const char *line = l.from + thread * l.ld;
@@ -152,17 +160,18 @@ static __device__ __forceinline__ void copy_pieces(uint32_t to, uint32_t pitch,
                        thread < l.count ? shift + l.bytes : 0);
     }
     const uint32_t at = thread % pieces * 16, first = thread / pieces;
-    const char *line = l.from + first * l.ld;
+    const char *from = l.from + first * l.ld;
+    const uint32_t shift = (uint32_t)(uintptr_t)from % 16, end = shift + l.bytes;
+    const uint32_t present = end <= at ? 0 : end - at < 16 ? end - at : 16;
     const uint64_t stride = step * l.ld;
+    from = from - shift + at;
     to += first * pitch + at;
 #pragma unroll
     for (uint32_t i = 0; i < LINES / step; i++) {
         if (first + i * step >= l.count_filled)
             return;
-        const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
-        copy_piece(to, line - shift + at, at, first + i * step < l.count ? shift + l.bytes : 0);
-        line += stride;
-        to += step * pitch;
+        copy_async<16>(to + i * step * pitch, from, first + i * step < l.count ? present : 0);
+        from += stride;
     }
 }
 
@@ -284,6 +293,60 @@ static __device__ __forceinline__ void load_slab(uint32_t to, const struct sourc
         copy_lines<size, SHIFTED, TILE * size, DEPTH<In>>(to, LINE_PITCH<In>, l, s);
     }
 }
+
+/* A thread's share of an operand of f32, slab after slab, as copy_pieces puts it: the same piece of
+ * four lines, of which the threads with the last one also copy what a shift moves beyond it. What
+ * is not there becomes zeros, to the slab's end. */
+struct walk {
+    static constexpr uint32_t LINES = 4;
+
+    const char *from; // the next slab's first piece
+    uint64_t stride;  // bytes from line to line
+    uint32_t first;   // line
+    uint32_t to;      // in the operand's place
+    int32_t begin;    // of the piece, after the line's; -15 at least
+
+    __device__ __forceinline__ explicit walk(const struct source &s)
+    {
+        const uint32_t thread = grouped::thread(), pieces = s.along_k ? 8 : 16;
+        const uint32_t at = thread % pieces * 16;
+        first = thread / pieces;
+        const char *line = s.start + first * s.ld;
+        const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
+        from = line - shift + at;
+        stride = s.ld * (THREADS / pieces);
+        to = first * (s.along_k ? PITCH : LINE_PITCH<float>)+at;
+        begin = (int32_t)at - (int32_t)shift;
+    }
+
+    static __device__ __forceinline__ uint32_t present(int32_t bytes)
+    {
+        return (uint32_t)min(max(bytes, 0), 16);
+    }
+
+    /* Starts copying `depth` elements of k to `place`. */
+    __device__ __forceinline__ void load(uint32_t place, const struct source &s, uint32_t depth)
+    {
+        constexpr uint32_t pitch = THREADS / 8 * PITCH;
+        static_assert(pitch == THREADS / 16 * LINE_PITCH<float>, "of lines either way");
+        const uint32_t lines = s.along_k ? s.extent : depth;
+        const int32_t left = (int32_t)(4 * (s.along_k ? depth : s.extent)) - begin;
+        const uint32_t step = THREADS / (s.along_k ? 8 : 16), here = present(left);
+        const bool last = thread() % (s.along_k ? 8 : 16) == (s.along_k ? 7 : 15);
+        const uint32_t beyond = present(left - 16);
+        const char *line = from;
+        place += to;
+#pragma unroll
+        for (uint32_t i = 0; i < LINES; i++) {
+            const bool there = first + i * step < lines;
+            copy_async<16>(place + i * pitch, line, there ? here : 0);
+            if (last)
+                copy_async<16>(place + i * pitch + 16, line + 16, there ? beyond : 0);
+            line += stride;
+        }
+        from += s.along_k ? DEPTH_BYTES : LINES * stride;
+    }
+};
 
 } // namespace grouped
 

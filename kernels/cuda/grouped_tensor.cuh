@@ -13,6 +13,7 @@
  * product remains, which from TENSOR_K_MIN on is less than what a chain's roundings come to. Where
  * an operand or a sum is infinite this gives NaN: such elements are then computed as chains.
  * Operands are multiplied by SCALE first, so that the rest of the smallest is no denormal of TF32.
+ * On Hopper f32 has a way of its own (grouped_wgmma.cuh).
  *
  * f64 has instructions of its own that round like a chain of multiply-adds; their step is 4.
  *
@@ -31,8 +32,7 @@
 namespace grouped
 {
 
-constexpr uint32_t TENSOR_K_MIN = 96;       // where the result is f32
-constexpr uint32_t SHORT_TENSOR_K_MIN = 64; // where sums are of 8 k
+constexpr uint32_t TENSOR_K_MIN = 96; // where the result is f32
 
 /* The shape of one instruction, and how many of them are a warp's part. */
 constexpr uint32_t MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_DEPTH_BYTES = 32;
@@ -74,16 +74,6 @@ static __device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-/* The same from zero, without registers that have to be cleared first. */
-static __device__ __forceinline__ void multiply_tf32_first(float (&d)[4], const uint32_t (&a)[4],
-                                                           const uint32_t (&b)[2])
-{
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%10, %10, %10, %10};"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.f));
 }
 
 template <typename In>
@@ -274,45 +264,6 @@ multiply_f32(float (&sums)[ROW_MMAS][COLUMN_MMAS][4], uint32_t slab,
     }
 }
 
-/* f32, in sums of one step. */
-template <bool a_along_k, bool b_along_k>
-static __device__ __forceinline__ void
-multiply_f32_short(float (&sums)[ROW_MMAS][COLUMN_MMAS][4], uint32_t slab,
-                   const struct source (&operands)[2], const struct part &part, uint32_t steps)
-{
-    const uint32_t lane = thread() % 32;
-    words<a_along_k> a(slab, operands[0], part.row, lane);
-    words<b_along_k> b(slab + OPERAND_BYTES, operands[1], part.column, lane);
-#pragma unroll 1
-    for (uint32_t step = 0; step < steps; step++) {
-        uint32_t x[4][2], high_b[4][2], low_b[4][2];
-        b.load(step, x);
-#pragma unroll
-        for (uint32_t j = 0; j < COLUMN_MMAS; j++)
-            split(x[j], high_b[j], low_b[j]);
-        a.load(step, x);
-#pragma unroll
-        for (uint32_t i = 0; i < ROW_MMAS; i++) {
-            const uint32_t whole[4] = {x[2 * i][0], x[2 * i + 1][0], x[2 * i][1], x[2 * i + 1][1]};
-            uint32_t high[4], low[4];
-            float d[COLUMN_MMAS][4];
-            if (i * MMA_ROWS >= part.rows)
-                break;
-            split(whole, high, low);
-#pragma unroll
-            for (uint32_t j = 0; j < COLUMN_MMAS; j++)
-                multiply_tf32_first(d[j], low, high_b[j]);
-#pragma unroll
-            for (uint32_t j = 0; j < COLUMN_MMAS; j++)
-                multiply_tf32(d[j], high, low_b[j]);
-#pragma unroll
-            for (uint32_t j = 0; j < COLUMN_MMAS; j++)
-                multiply_tf32(d[j], high, high_b[j]);
-            add_all(sums[i], d);
-        }
-    }
-}
-
 /* The same of f64, four times 8 x 8. */
 template <bool a_along_k, bool b_along_k>
 static __device__ __forceinline__ void multiply_steps_f64(double (&sums)[4][4][2], const char *slab,
@@ -343,11 +294,12 @@ static __device__ __forceinline__ void multiply_steps_f64(double (&sums)[4][4][2
     }
 }
 
-/* A warp's sums. SHORT: f32 in sums of 8 k. */
-template <typename In, bool SHORT = false> struct tensor_sums {
-    static constexpr uint32_t FILL = SHORT ? 8 : 16;
+/* A warp's sums. */
+template <typename In> struct tensor_sums {
+    static constexpr uint32_t FILL = 16;
     static constexpr bool EXACT_RANGE = sizeof(In) != 4; // else infinities come out as NaN
-    static constexpr bool SHIFTED = sizeof(In) == 4;
+    static constexpr bool SHIFTED = sizeof(In) == 4, TOGETHER = false;
+    static constexpr uint32_t SLABS = grouped::SLABS;
     float sums[ROW_MMAS][COLUMN_MMAS][4];
 
     __device__ __forceinline__ tensor_sums()
@@ -381,9 +333,7 @@ template <typename In, bool SHORT = false> struct tensor_sums {
     __device__ __forceinline__ void add_as(uint32_t slab, const struct source (&operands)[2],
                                            const struct part &part, uint32_t steps)
     {
-        if constexpr (SHORT)
-            multiply_f32_short<a_along_k, b_along_k>(sums, slab, operands, part, steps);
-        else if constexpr (sizeof(In) == 4)
+        if constexpr (sizeof(In) == 4)
             multiply_f32<a_along_k, b_along_k>(sums, slab, operands, part, steps);
         else
             multiply_steps<a_along_k, b_along_k, In>(sums, slab, part, steps);
@@ -421,9 +371,10 @@ template <typename In, bool SHORT = false> struct tensor_sums {
     }
 };
 
-template <> struct tensor_sums<double, false> {
+template <> struct tensor_sums<double> {
     static constexpr uint32_t FILL = 4;
-    static constexpr bool EXACT_RANGE = true, SHIFTED = false;
+    static constexpr uint32_t SLABS = grouped::SLABS;
+    static constexpr bool EXACT_RANGE = true, SHIFTED = false, TOGETHER = false;
     double sums[4][4][2];
 
     __device__ __forceinline__ tensor_sums()

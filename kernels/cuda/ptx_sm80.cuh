@@ -1,8 +1,9 @@
 /*
  * ptx_sm80.cuh - the instructions of sm_80 that CUDA C++ has no name for, one thin wrapper each.
  *
- * References are to the PTX ISA manual: cp.async (9.7.9.25.3), ldmatrix (9.7.14.5.15), mma.m16n8k16
- * (9.7.14.5.8). Shared-memory operands are 32-bit addresses of the shared window.
+ * References are to the PTX ISA manual: cp.async (9.7.9.25.3), createpolicy, ldmatrix
+ * (9.7.14.5.15), mma.m16n8k16 (9.7.14.5.8). Shared-memory operands are 32-bit addresses of the
+ * shared window.
  */
 #ifndef KERNELS_CUDA_PTX_SM80_CUH
 #define KERNELS_CUDA_PTX_SM80_CUH
@@ -28,6 +29,17 @@ __device__ __forceinline__ void copy_16(uint32_t to, const void *from, uint32_t 
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(bytes)
                  : "memory");
+}
+
+/* The same of what is read once: it makes room for others in the L2 first. */
+__device__ __forceinline__ void copy_16_once(uint32_t to, const void *from, uint32_t bytes)
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
+        "l"(from), "r"(bytes), "l"(policy)
+        : "memory");
 }
 
 /* The same without the choice, which costs registers and instructions. */

@@ -21,15 +21,15 @@ enum gemmd_error device_cuda_pin(void *memory, uint64_t bytes, struct fault *fau
     cudaError_t error =
         cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error != cudaSuccess)
-        return failed(fault, GEMMD_ERR_OUT_OF_MEMORY,
-                      "host memory could not be pinned for the GPU", error);
+        return failed(fault, GEMMD_ERR_OUT_OF_MEMORY, "host memory could not be pinned for the GPU",
+                      error);
     /* Kernels get the host's addresses, which every GPU with unified addressing understands. */
     error = cudaHostGetDevicePointer(&there, memory, 0);
     if (error == cudaSuccess && there == memory)
         return GEMMD_OK;
     (void)cudaHostUnregister(memory);
-    return failed(fault, GEMMD_ERR_UNSUPPORTED,
-                  "this GPU cannot use host memory where it lies", error);
+    return failed(fault, GEMMD_ERR_UNSUPPORTED, "this GPU cannot use host memory where it lies",
+                  error);
 }
 
 void device_cuda_unpin(void *memory)

@@ -20,6 +20,15 @@ static const struct {
     {4, 32, 8, 4096, 4096, 128, false},    {4, 16, 16, 4096, 4096, 96, false},
     {4, 8, 8, 4096, 4096, 192, false},     {1, 32, 32, 1, 8192, 128, true},
     {16, 32, 32, 1, 8192, 128, true},      {16, 32, 8, 1, 8192, 128, true},
+    {1, 32, 8, 1, 8192, 128, true},        {1, 32, 32, 1, 8192, 64, true},
+    {1, 8, 8, 1, 512, 128, true},          {1, 8, 8, 1, 2048, 128, true},
+    {1, 8, 8, 1, 512, 64, true},           {1, 8, 8, 1, 2048, 64, true},
+    {64, 32, 32, 1, 1024, 128, true},      {64, 32, 8, 1, 1024, 128, true},
+    {64, 32, 32, 1, 1024, 64, true},       {1, 16, 16, 1, 8192, 256, true},
+    {4, 32, 32, 2, 8192, 128, true},       {4, 32, 32, 8, 8192, 128, true},
+    {4, 32, 32, 16, 8192, 128, true},      {4, 32, 32, 32, 8192, 128, true},
+    {4, 32, 8, 2, 8192, 128, true},        {4, 32, 8, 4, 8192, 128, true},
+    {4, 32, 8, 8, 8192, 128, true},
 };
 
 /* Of which every entry is a request. */
@@ -68,9 +77,12 @@ int attention_cells(const char *containing, struct attention_cell *cells)
                      cell.heads == cell.kv_heads ? "%llux%llu" : "%llux%llu/%llu",
                      (unsigned long long)cell.batch, (unsigned long long)cell.heads,
                      (unsigned long long)cell.kv_heads);
+            char queries[24] = "";
+            if (cell.sq > 1)
+                snprintf(queries, sizeof queries, " q%llu", (unsigned long long)cell.sq);
             if (SHAPES[i].decode)
-                snprintf(cell.name, sizeof cell.name, "decode %s d%llu S%llu", heads,
-                         (unsigned long long)cell.d, (unsigned long long)cell.skv);
+                snprintf(cell.name, sizeof cell.name, "decode %s d%llu S%llu%s", heads,
+                         (unsigned long long)cell.d, (unsigned long long)cell.skv, queries);
             else
                 snprintf(cell.name, sizeof cell.name, "%s d%llu S%llu %s", heads,
                          (unsigned long long)cell.d, (unsigned long long)cell.skv,

@@ -7,11 +7,8 @@
  * to pay. Exit status 1 if anything is wrong.
  *   --quick   little of everything, for a run under compute-sanitizer
  *   --times   times only
- *   --trials errors and throughput of the kernels on trial, and throughput of the one that serves
  */
 #include "tests/gpu/group_check.h"
-
-#include "kernels/cuda/grouped.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -56,42 +53,19 @@ static bool open_bench(struct group_bench *bench)
     return true;
 }
 
-/* What serves first and last, to tell the noise. */
-static bool try_all(struct group_bench *bench, uint64_t *passed, uint64_t *failed)
-{
-    const struct gemm_kernel *serving = bench->kernel;
-    printf("%s\n", serving->name);
-    bool done = group_time_throughput(bench);
-    for (uint32_t i = 0; i < GROUPED_TRIALS && done; i++) {
-        const uint64_t failed_before = *failed;
-        bench->kernel = &gemm_cuda_grouped_trials[i];
-        printf("%s\n", bench->kernel->name);
-        group_check_error(bench, passed, failed);
-        if (*failed == failed_before)
-            done = group_time_throughput(bench);
-    }
-    bench->kernel = serving;
-    printf("%s, again\n", serving->name);
-    return done && group_time_throughput(bench);
-}
-
 int main(int argc, char **argv)
 {
     struct group_bench bench = {.quick = false};
     uint64_t passed = 0, failed = 0;
-    bool check = true, timed = true, trials = false;
+    bool check = true, timed = true;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {
             bench.quick = true;
             timed = false;
         } else if (strcmp(argv[i], "--times") == 0) {
             check = false;
-        } else if (strcmp(argv[i], "--trials") == 0) {
-            check = timed = false;
-            trials = true;
         } else {
-            fprintf(stderr, "unknown option '%s'; there are --quick, --times and --trials\n",
-                    argv[i]);
+            fprintf(stderr, "unknown option '%s'; there are --quick and --times\n", argv[i]);
             return 2;
         }
     }
@@ -102,8 +76,6 @@ int main(int argc, char **argv)
         group_check_error(&bench, &passed, &failed);
         group_check_stacks(&bench, &passed, &failed);
     }
-    if (trials && !try_all(&bench, &passed, &failed))
-        failed++;
     if (timed && failed == 0 &&
         (!group_time_latency(&bench) || !group_time_throughput(&bench) ||
          !group_time_stacks(&bench) || !group_time_crossover(&bench)))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SERVING = re.compile(r"register_tiled_kernel|tensor_core_kernel|sm90_gemm|attention_wgmma|"
-                     r"attention_\w*_kernel")
+SERVING = re.compile(r"register_tiled_kernel|grouped_kernel|tensor_core_kernel|sm90_gemm|"
+                     r"attention_wgmma|attention_\w*_kernel")
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +45,27 @@ def test_serving_kernels_stay_in_registers(cuobjdump):
     assert not spilled, "\n".join(spilled)
 
 
-def test_hopper_kernels_use_hopper_instructions(cuobjdump):
-    """HGMMA for f16, bf16 and tf32, IGMMA for i8, QGMMA for f8."""
+@pytest.fixture(scope="module")
+def hopper(cuobjdump):
+    """The code of each kernel with instructions of Hopper's own, by its name."""
     listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_90a").stdout
-    functions = listing.split("Function : ")[1:]
-    hopper = {function.split(None, 1)[0]: function for function in functions
-              if re.search("sm90_gemm|attention_wgmma", function.split(None, 1)[0])}
+    functions = {function.split(None, 1)[0]: function
+                 for function in listing.split("Function : ")[1:]}
+    return {name: code for name, code in functions.items()
+            if re.search("sm90_gemm|attention_wgmma|grouped_kernel", name)}
+
+
+def test_hopper_kernels_use_hopper_instructions(hopper):
+    """HGMMA for f16, bf16 and tf32, IGMMA for i8, QGMMA for f8."""
     assert hopper
     without = [name for name, code in hopper.items() if not re.search(r"\b[HIQ]GMMA\b", code)]
     assert not without, "\n".join(without)
+
+
+def test_grouped_products_are_not_waited_for_one_by_one(hopper):
+    """What the compiler does where it finds no registers: a wait after each of six."""
+    code, = [code for name, code in hopper.items() if "7grouped14grouped_kernel" in name]
+    assert code.count("WARPGROUP.DEPBAR") * 6 <= len(re.findall(r"\bHGMMA\b", code))
 
 
 def test_sm_80_kernels_use_tensor_cores(cuobjdump):

@@ -8,7 +8,8 @@
  *
  * Right is: no more than twice the error against f64 that the three steps make in f32, one term
  * after another, by multiply-adds that are fused or not, and a rounding to the result's type (two
- * for types of 16 bits, which the f32 result is spared).
+ * for types of 16 bits, which the f32 result is spared). An lse may besides be off by what f32 can
+ * hold of it and of its terms, a few units in the last place.
  */
 #ifndef TESTS_PRODUCT_ATTENTION_SAMPLE_H
 #define TESTS_PRODUCT_ATTENTION_SAMPLE_H

@@ -4,19 +4,20 @@
  *
  * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS
  * warpgroups with 64 queries each. It walks over tiles of 64 * CONSUMERS queries of one head until
- * none is left. Q of a tile stays in shared memory; tiles of TILE_N keys of K and V stream through
- * a ring of SLOTS buffers, from the last keys that the tile sees to the first, in the order in
- * which they are used: K, then K and V by turns (V of the keys that K was one step ahead of), then
- * V. Tiles of keys that no query of the tile sees are not loaded, and only those at the edges are
- * masked.
+ * none is left. Q of a tile comes to shared memory, and stays there or goes to registers; tiles of
+ * TILE_N keys of K and V stream through a ring of SLOTS buffers, from the last keys that the tile
+ * sees to the first, in the order in which they are used: K, then K and V by turns (V of the keys
+ * that K was one step ahead of), then V. Tiles of keys that no query of the tile sees are not
+ * loaded, and only those at the edges are masked.
  *
  * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T comes from shared
  * memory; its weights become the register operand of O += P V, since a fragment of sums and one of
- * operands lie the same way. Two things keep the tensor core busy during the softmax:
- *   - within a consumer, K's product of the next step is issued before V's of this one, and the
- *     softmax of the next step runs while V's product does;
+ * operands lie the same way. Two things keep the tensor core busy:
  *   - consumers take turns in issuing products (named barriers), so that one's softmax falls
- *     together with the other's products.
+ *     together with the other's products;
+ *   - a consumer's turn is two products without a gap: K's of the next step, V's of this one. (The
+ *     softmax could begin once the first is there; ptxas has it wait for both, and where it is made
+ *     not to, that is slower: EXPERIMENTS.md.)
  *
  * Blocks are as many as multiprocessors. Where there are masks the tiles that see most keys come
  * first and blocks take the next as they get ready, from a counter in memory; else in turn. Heads
@@ -33,6 +34,7 @@
 
 #include "kernels/cuda/attention_rows.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/sm90/attention_wgmma.h"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
@@ -51,11 +53,12 @@ template <> struct storage<F16> {
     using type = __half;
 };
 
-template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_, bool TURNS_>
-struct attention_config {
+template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_config {
     static constexpr element E = E_;
     static constexpr int WIDTH = WIDTH_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
-    static constexpr bool TURNS = TURNS_; /* whether consumers take turns */
+    /* Where registers are left, Q stays in them: the tensor core reads a third less from shared
+     * memory for S, and the next tile's Q can come at once. */
+    static constexpr bool QUERIES_IN_REGISTERS = CONSUMERS == 2 && WIDTH <= 128;
     using Element = typename storage<E>::type;
 
     static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
@@ -68,9 +71,9 @@ struct attention_config {
     template <bool GROUP>
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 232 : 240) : 160;
     template <bool GROUP>
-    static constexpr bool REGISTERS_SUFFICE =
-        PRODUCER_REGISTERS<GROUP> + CONSUMERS * CONSUMER_REGISTERS<GROUP> <=
-        (1 + CONSUMERS) * LAUNCH_REGISTERS;
+    static constexpr bool REGISTERS_SUFFICE = PRODUCER_REGISTERS<GROUP> +
+                                                  CONSUMERS *CONSUMER_REGISTERS<GROUP> <=
+                                              (1 + CONSUMERS) * LAUNCH_REGISTERS;
 
     static constexpr int BOXES = (WIDTH + 63) / 64; /* of 128 bytes width */
     static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
@@ -141,6 +144,14 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity)
         if (++tries == 32 * ptx::WAIT_TRIES_MAX)
             asm volatile("st.global.u32 [%0], %1;" ::"l"(0ull), "r"(tries) : "memory");
     }
+}
+
+/* A value that is the same for all of a warp, for the compiler to know. Ring positions, and with
+ * them the operands of every product, are then in uniform registers; else each product of V would
+ * wait for its descriptor to get there from the others. */
+template <class T> __device__ __forceinline__ T uniform(T value)
+{
+    return __shfl_sync(flash::WHOLE_WARP, value, 0);
 }
 
 /* A tile of queries, and the tiles of keys that they see: first ... end - 1. */
@@ -296,17 +307,48 @@ __device__ __forceinline__ void attention_produce(const Work &work, const attent
     }
 }
 
+/* A consumer's Q, in shared memory or in registers. */
+template <class C, bool IN_REGISTERS = C::QUERIES_IN_REGISTERS> struct attention_queries {
+    uint32_t base;
+
+    __device__ __forceinline__ void load(uint32_t q)
+    {
+        base = q;
+    }
+    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[C::TILE_N / 2]) const
+    {
+        const uint64_t x = tile_descriptor<true, 128>(base) + k % 4 * descriptor_k_step<true>;
+        wgmma<C::E, true, true>(s, x + (k / 4 * C::Q_BOX_BYTES >> 4), y, k > 0);
+    }
+};
+
+template <class C> struct attention_queries<C, true> {
+    uint32_t x[C::WIDTH / 16][4];
+
+    __device__ __forceinline__ void load(uint32_t q)
+    {
+        const uint32_t lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+#pragma unroll
+        for (uint32_t k = 0; k < C::WIDTH / 16; k++) {
+            const uint32_t piece = (2 * (k % 4) + lane / 16) ^ row % 8;
+            ptx_sm80::load_matrices(x[k], q + k / 4 * C::Q_BOX_BYTES + row * 128 + piece * 16);
+        }
+    }
+    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[C::TILE_N / 2]) const
+    {
+        wgmma_registers<C::E, true>(s, x[k], y, k > 0);
+    }
+};
+
 /* Issues S = Q K^T of the slot's keys. */
 template <class C>
-__device__ __forceinline__ void multiply_keys(uint32_t q, uint32_t slot, float (&s)[C::TILE_N / 2])
+__device__ __forceinline__ void multiply_keys(const attention_queries<C> &q, uint32_t slot,
+                                              float (&s)[C::TILE_N / 2])
 {
-    const uint64_t x = tile_descriptor<true, 128>(q), y = tile_descriptor<true, 128>(slot);
+    const uint64_t y = tile_descriptor<true, 128>(slot);
 #pragma unroll
-    for (int k = 0; k < C::WIDTH / 16; k++) {
-        const uint64_t in_box = k % 4 * descriptor_k_step<true>;
-        wgmma<C::E, true, true>(s, x + in_box + (k / 4 * C::Q_BOX_BYTES >> 4),
-                                y + in_box + (k / 4 * C::BOX_BYTES >> 4), k > 0);
-    }
+    for (int k = 0; k < C::WIDTH / 16; k++)
+        q.multiply(k, y + k % 4 * descriptor_k_step<true> + (k / 4 * C::BOX_BYTES >> 4), s);
     wgmma_commit();
 }
 
@@ -318,7 +360,7 @@ __device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 
     const uint64_t y = tile_descriptor<false, 2 * C::TILE_N>(slot);
 #pragma unroll
     for (int k = 0; k < C::TILE_N / 16; k++)
-        wgmma_registers<C::E>(o, p[k], y + k * descriptor_k_step<false>);
+        wgmma_registers<C::E, false>(o, p[k], y + k * descriptor_k_step<false>, 1);
     wgmma_commit();
 }
 
@@ -379,6 +421,13 @@ template <class C> struct attention_consumer {
             ptx::mbarrier_arrive(barrier);
     }
 
+    /* The producer may replace Q. */
+    __device__ __forceinline__ void release_queries() const
+    {
+        __syncwarp();
+        arrive(shared.q_empty(consumer));
+    }
+
     /* Before the first product of V in a tile: its keys are the tile's last. */
     __device__ __forceinline__ void clear_beyond(const attention_arguments &a,
                                                  const attention_tile &t) const
@@ -391,24 +440,22 @@ template <class C> struct attention_consumer {
     /* Barrier 1 + i is consumer i's turn. */
     __device__ __forceinline__ void take_turn() const
     {
-        if constexpr (C::TURNS)
-            ptx::barrier_sync(1 + consumer, 256);
+        ptx::barrier_sync(1 + consumer, 256);
     }
     __device__ __forceinline__ void give_turn() const
     {
-        if constexpr (C::TURNS)
-            ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
+        ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
     }
 
-    /* The problem's number is the same for all of a warp, and known to be so by the compiler. */
+    /* What is read is the same for all of a warp; shuffled, it is known to be so by the compiler,
+     * which then keeps what follows from it in uniform registers. */
     template <class Work> __device__ __forceinline__ attention_ticket next_tile()
     {
         attention_ticket ticket = {0, 0};
         wait(shared.tile_full(scheduled.stage), scheduled.parity);
-        ticket.index = ptx::load_shared(shared.tile(scheduled.stage));
+        ticket.index = uniform(ptx::load_shared(shared.tile(scheduled.stage)));
         if constexpr (IS_GROUP<Work>)
-            ticket.problem = __shfl_sync(flash::WHOLE_WARP,
-                                         ptx::load_shared(shared.tile(scheduled.stage) + 4), 0);
+            ticket.problem = uniform(ptx::load_shared(shared.tile(scheduled.stage) + 4));
         __syncwarp();
         arrive(shared.tile_empty(scheduled.stage));
         scheduled.advance();
@@ -436,13 +483,13 @@ template <class C> struct attention_consumer {
                                           uint32_t row, const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
     {
-        using Element = typename C::Element;
-        flash::finish<Element, 0>(a, t.n, t.entry, t.head, row, state[0], o);
-        flash::finish<Element, 1>(a, t.n, t.entry, t.head, row + 8, state[1], o);
+        flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row, state, o);
     }
 
-    __device__ __forceinline__ void compute(const attention_arguments &a, const attention_tile &t)
+    __device__ __forceinline__ void compute(const attention_arguments &a, attention_tile t)
     {
+        t.first = uniform(t.first);
+        t.end = uniform(t.end);
         const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
         softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
         float o[C::WIDTH / 2];
@@ -458,11 +505,14 @@ template <class C> struct attention_consumer {
         const span low = flash::span_of(a, t.n, min(first_row, t.n.sq - 1));
         const span high = flash::span_of(a, t.n, min(first_row + 63, t.n.sq - 1));
         const span all = {high.first, low.end};
-        const uint32_t q = shared.q(consumer);
+        attention_queries<C> q;
         float s[C::TILE_N / 2];
         uint32_t weights[C::TILE_N / 16][4];
 
         wait(shared.q_full(consumer), q_parity);
+        q.load(shared.q(consumer));
+        if constexpr (C::QUERIES_IN_REGISTERS)
+            release_queries();
         wait(shared.full(at.stage), at.parity);
         wgmma_fence();
         multiply_keys<C>(q, shared.slot(at.stage), s);
@@ -506,7 +556,8 @@ template <class C> struct attention_consumer {
                 o[j] *= factor[j / 2 % 2];
             narrow_weights<C>(s, weights);
         }
-        arrive(shared.q_empty(consumer));
+        if constexpr (!C::QUERIES_IN_REGISTERS)
+            release_queries();
         q_parity ^= 1;
 
         wait(shared.full(at.stage), at.parity);
@@ -571,7 +622,7 @@ template <class C, class Work> __device__ __forceinline__ void attention_block(c
     extern __shared__ unsigned char shared_memory[];
     const attention_shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
     /* The same for all threads of a warpgroup, and known to be so by the compiler. */
-    const uint32_t warpgroup = __shfl_sync(flash::WHOLE_WARP, threadIdx.x / 128, 0);
+    const uint32_t warpgroup = uniform(threadIdx.x / 128);
     if (threadIdx.x == 0) {
         prefetch(problem_of(work, {0, 0}));
         for (uint32_t i = 0; i < C::SLOTS; i++) {

@@ -46,9 +46,9 @@ struct attention_wgmma_group {
 
 /* One tile configuration of one type. */
 struct attention_wgmma_kernel {
-    const char *name; /* "bf16_d128_128x176" */
+    const char *name; /* "bf16_d128_128x128" */
     const void *function;
-    const void *group; /* the same for attention_wgmma_group, or NULL */
+    const void *group; /* the same for attention_wgmma_group */
     uint32_t width;    /* of d and dv, at most */
     uint32_t tile_m, tile_n, threads, shared_bytes;
     bool full, masked; /* whether it is chosen for problems without and with a mask */
@@ -86,7 +86,7 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     cudaStream_t stream);
 
 /* The same for problems that the kernel was chosen for, in this order, in launches of up to
- * ATTENTION_WGMMA_GROUP; one by one if it has none for groups. */
+ * ATTENTION_WGMMA_GROUP. */
 cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
                                           const struct attention_wgmma_kernel *kernel,
                                           const struct attention_member members[], uint32_t count,

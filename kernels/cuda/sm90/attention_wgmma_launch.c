@@ -63,7 +63,7 @@ cudaError_t attention_wgmma_prepare(void)
         for (const struct attention_wgmma_kernel *kernel = tables[t];
              kernel->name != NULL && error == cudaSuccess; kernel++) {
             error = allow(kernel, kernel->function);
-            if (error == cudaSuccess && kernel->group != NULL)
+            if (error == cudaSuccess)
                 error = allow(kernel, kernel->group);
         }
     return error;
@@ -196,11 +196,6 @@ cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
 {
     struct attention_wgmma_group group;
     cudaError_t error = cudaSuccess;
-    for (uint32_t i = 0; i < count && kernel->group == NULL && error == cudaSuccess; i++)
-        error = attention_wgmma_enqueue(device, kernel, members[i].problem, members[i].workspace,
-                                        stream);
-    if (kernel->group == NULL)
-        return error;
     for (uint32_t i = 0; i < count && error == cudaSuccess;) {
         void *counter = members[i].workspace;
         bool uneven = false;

@@ -114,8 +114,6 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_OPERANDS_128(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_64(c, d, i + 64)
 #define WGMMA_OPERANDS_40(c, d, i) WGMMA_OPERANDS_32(c, d, i), WGMMA_OPERANDS_8(c, d, i + 32)
 #define WGMMA_OPERANDS_48(c, d, i) WGMMA_OPERANDS_32(c, d, i), WGMMA_OPERANDS_16(c, d, i + 32)
-#define WGMMA_OPERANDS_80(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_16(c, d, i + 64)
-#define WGMMA_OPERANDS_88(c, d, i) WGMMA_OPERANDS_80(c, d, i), WGMMA_OPERANDS_8(c, d, i + 80)
 #define WGMMA_OPERANDS_96(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_32(c, d, i + 64)
 #define WGMMA_NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
@@ -123,9 +121,8 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_NAMES_40 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define WGMMA_NAMES_48 WGMMA_NAMES_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_NAMES_64 WGMMA_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_NAMES_80 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
-#define WGMMA_NAMES_88 WGMMA_NAMES_80 ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define WGMMA_NAMES_96 WGMMA_NAMES_88 ",%88,%89,%90,%91,%92,%93,%94,%95"
+#define WGMMA_NAMES_96 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
+    ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define WGMMA_NAMES_128 WGMMA_NAMES_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
     ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
@@ -164,37 +161,37 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 WGMMA_WIDTH(32, 16, 16, 17, 18)
 WGMMA_WIDTH(64, 32, 32, 33, 34)
 WGMMA_WIDTH(80, 40, 40, 41, 42)
-WGMMA_WIDTH(96, 48, 48, 49, 50)
 WGMMA_WIDTH(128, 64, 64, 65, 66)
-WGMMA_WIDTH(160, 80, 80, 81, 82)
-WGMMA_WIDTH(176, 88, 88, 89, 90)
-WGMMA_WIDTH(192, 96, 96, 97, 98)
 WGMMA_WIDTH(256, 128, 128, 129, 130)
 
 /* The same with 64 x 16 of X in registers: x[2*h2 + h1] of lane l of warp w hold the elements of
- * row 16*w + l/4 + 8*h1 and columns 8*h2 + 2*(l%4) and the next, which is how D holds its own; Y is
- * MN-major. Always adds to d. The registers of x are read until the product is waited for. */
-#define WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, KIND)                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"                                       \
+ * row 16*w + l/4 + 8*h1 and columns 8*h2 + 2*(l%4) and the next, which is how D holds its own, and
+ * how ldmatrix brings them. 16-bit types. The registers of x are read until the product is waited
+ * for. */
+#define WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, TAIL)                          \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #S ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" WGMMA_NAMES_##COUNT "}, {%" #X0   \
-                 ",%" #X1 ",%" #X2 ",%" #X3 "}, %" #Y ", p, 1, 1, 1;\n}"                           \
+                 ",%" #X1 ",%" #X2 ",%" #X3 "}, %" #Y ", p" TAIL ";\n}"                            \
                  : WGMMA_OPERANDS_##COUNT(WGMMA_FLOAT, d, 0)                                       \
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y))
-#define WGMMA_REGISTERS_WIDTH(N, COUNT, X0, X1, X2, X3, Y)                                         \
-    template <element E>                                                                           \
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y), "r"(accumulate))
+#define WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, KIND)                                 \
+    if constexpr (YK) WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, ", 1, 1, 0");    \
+    else WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, ", 1, 1, 1")
+#define WGMMA_REGISTERS_WIDTH(N, COUNT, X0, X1, X2, X3, Y, S)                                      \
+    template <element E, bool YK>                                                                  \
     __device__ __forceinline__ void wgmma_registers(float (&d)[N / 2], const uint32_t (&x)[4],     \
-                                                    uint64_t y)                                    \
+                                                    uint64_t y, uint32_t accumulate)               \
     {                                                                                              \
-        static_assert(E == BF16 || E == F16, "the types that can be MN-major");                    \
+        static_assert(E == BF16 || E == F16, "types of 16 bits");                                  \
         if constexpr (E == BF16)                                                                   \
-            WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, "k16.f32.bf16.bf16");               \
-        else WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, "k16.f32.f16.f16");                \
+            { WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, "k16.f32.bf16.bf16"); }         \
+        else { WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, "k16.f32.f16.f16"); }          \
     }
-WGMMA_REGISTERS_WIDTH(64, 32, 32, 33, 34, 35, 36)
-WGMMA_REGISTERS_WIDTH(96, 48, 48, 49, 50, 51, 52)
-WGMMA_REGISTERS_WIDTH(128, 64, 64, 65, 66, 67, 68)
-WGMMA_REGISTERS_WIDTH(192, 96, 96, 97, 98, 99, 100)
-WGMMA_REGISTERS_WIDTH(256, 128, 128, 129, 130, 131, 132)
+WGMMA_REGISTERS_WIDTH(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_REGISTERS_WIDTH(96, 48, 48, 49, 50, 51, 52, 53)
+WGMMA_REGISTERS_WIDTH(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_REGISTERS_WIDTH(192, 96, 96, 97, 98, 99, 100, 101)
+WGMMA_REGISTERS_WIDTH(256, 128, 128, 129, 130, 131, 132, 133)
 /* clang-format on */
 
 } // namespace sm90
