@@ -8,7 +8,7 @@
 enum { M = KNOWN_ANSWER_M, N = KNOWN_ANSWER_N, K = KNOWN_ANSWER_K };
 enum { A_BYTES = M * K * 8, B_BYTES = K * N * 8 }; /* in the widest type */
 
-/* -2 ... 2, so that no sum is beyond 4 K = 128: exact in bf16's 8 bits too. */
+/* -2 ... 2, so that no sum is beyond 4 K = 256: exact in the 8 bits of bf16 too. */
 static int a_at(int row, int column)
 {
     return (3 * row + 7 * column + row * column) % 5 - 2;

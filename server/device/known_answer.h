@@ -13,10 +13,11 @@
 
 #include "kernels/gemm.h"
 
-/* Multiples of 16, which the 8-bit paths of some libraries want. */
-enum { KNOWN_ANSWER_M = 16, KNOWN_ANSWER_N = 48, KNOWN_ANSWER_K = 32 };
+/* Multiples of 16, which the 8-bit paths of some libraries want; k is one for which small products
+ * of f32 use tensor cores. */
+enum { KNOWN_ANSWER_M = 16, KNOWN_ANSWER_N = 48, KNOWN_ANSWER_K = 64 };
 /* Host memory for operands and result of any type, each part at a multiple of 256 bytes. */
-enum { KNOWN_ANSWER_BYTES = 32 * 1024 };
+enum { KNOWN_ANSWER_BYTES = 64 * 1024 };
 
 /* Describes the product of `dtype` operands into `out` and writes its operands to `memory`
  * (KNOWN_ANSWER_BYTES long, aligned to 256), where the result will be too; the result is poisoned.

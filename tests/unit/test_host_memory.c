@@ -18,8 +18,10 @@ START_TEST(the_cpus_is_there_and_zeroed)
     unsigned char *memory = host_memory_finish(host, &fault);
     ck_assert_msg(memory != NULL, "%s", fault.detail);
     ck_assert_uint_eq((uintptr_t)memory % (2 << 20), 0);
+    unsigned char any = 0;
     for (int i = 0; i < BYTES; i++)
-        ck_assert_uint_eq(memory[i], 0);
+        any |= memory[i];
+    ck_assert_uint_eq(any, 0);
     memset(memory, 0xff, BYTES);
     host_memory_free(host);
 }
