@@ -7,6 +7,7 @@
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/sm90/register_tiled.h"
 #include "kernels/cuda/tensor_core.h"
 
 extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,
@@ -210,7 +211,9 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
 {
     cudaError_t error = sm90_device_open(&context->sm90);
     if (error == cudaErrorInvalidDevice) /* another architecture */
-        error = cudaSuccess;
+        return GEMMD_OK;
+    if (error == cudaSuccess)
+        error = sm90_register_tiled_prepare();
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }
 

@@ -1,4 +1,4 @@
-/* Which tile of register_tiled.cu computes a problem: the one that a model of the chip says is the
+/* Which tile of register_tiled computes a problem: the one that a model of the chip says is the
  * fastest. */
 #include "kernels/cuda/register_tiled.h"
 
@@ -14,6 +14,7 @@ const struct register_tile_shape register_tile_shapes[REGISTER_TILES] = {
     [REGISTER_TILE_64X64] = {"64x64", 64, 64},
     [REGISTER_TILE_32X32] = {"32x32", 32, 32},
     [REGISTER_TILE_16X32] = {"16x32", 16, 32},
+    [REGISTER_TILE_128X256] = {"128x256", 128, 256},
 };
 
 /* Fitted to runs on an H100 SXM (kernels/EXPERIMENTS.md). What a tile does on a multiprocessor: the
@@ -25,6 +26,7 @@ static const struct {
     [REGISTER_TILE_256X128] = {1, 90, 364},  [REGISTER_TILE_128X128] = {2, 87.7, 210},
     [REGISTER_TILE_128X64] = {2, 75.4, 136}, [REGISTER_TILE_64X64] = {3, 72.4, 84},
     [REGISTER_TILE_32X32] = {4, 51, 52},     [REGISTER_TILE_16X32] = {4, 27.7, 34},
+    [REGISTER_TILE_128X256] = {1, 102, 321},
 };
 static const double CYCLES_PER_US = 1965;
 static const double LAUNCH_US = 3;
@@ -60,13 +62,13 @@ double register_tile_estimate_us(enum register_tile tile, const struct gemm_prob
 }
 
 enum register_tile register_tile_choose(const struct gemm_problem *problem,
-                                        uint32_t multiprocessors)
+                                        uint32_t multiprocessors, bool sm90)
 {
     enum register_tile best = 0;
     double best_us = INFINITY;
     for (unsigned tile = 0; tile < REGISTER_TILES; tile++) {
         const double us = register_tile_estimate_us(tile, problem, multiprocessors);
-        if (us < best_us) {
+        if (us < best_us && (sm90 || tile != REGISTER_TILE_128X256)) {
             best = tile;
             best_us = us;
         }
@@ -92,8 +94,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 {
     (void)workspace;
     const struct cuda_context *context = cuda_context_of(base);
-    return register_tiled_launch(context->stream,
-                                 register_tile_choose(problem, context->multiprocessors), problem);
+    const bool sm90 = context->sm90.encode != NULL;
+    return register_tiled_launch(
+        context->stream, register_tile_choose(problem, context->multiprocessors, sm90), problem);
 }
 
 const struct gemm_kernel gemm_cuda_register_tiled = {
@@ -117,17 +120,20 @@ TILE_KERNEL(REGISTER_TILE_128X64, 128x64)
 TILE_KERNEL(REGISTER_TILE_64X64, 64x64)
 TILE_KERNEL(REGISTER_TILE_32X32, 32x32)
 TILE_KERNEL(REGISTER_TILE_16X32, 16x32)
+TILE_KERNEL(REGISTER_TILE_128X256, 128x256)
 #undef TILE_KERNEL
 
-#define TILE_ENTRY(tile, lower)                                                                    \
+#define TILE_ENTRY(tile, lower, capability)                                                        \
     [tile] = {.name = "register_tiled_" #lower,                                                    \
               .description = "one tile of register_tiled",                                         \
+              .compute_capability = capability,                                                    \
               .takes = takes,                                                                      \
               .workspace_bytes = no_workspace,                                                     \
               .run = run_##lower}
 const struct gemm_kernel register_tiled_kernels[REGISTER_TILES] = {
-    TILE_ENTRY(REGISTER_TILE_256X128, 256x128), TILE_ENTRY(REGISTER_TILE_128X128, 128x128),
-    TILE_ENTRY(REGISTER_TILE_128X64, 128x64),   TILE_ENTRY(REGISTER_TILE_64X64, 64x64),
-    TILE_ENTRY(REGISTER_TILE_32X32, 32x32),     TILE_ENTRY(REGISTER_TILE_16X32, 16x32),
+    TILE_ENTRY(REGISTER_TILE_256X128, 256x128, 0),  TILE_ENTRY(REGISTER_TILE_128X128, 128x128, 0),
+    TILE_ENTRY(REGISTER_TILE_128X64, 128x64, 0),    TILE_ENTRY(REGISTER_TILE_64X64, 64x64, 0),
+    TILE_ENTRY(REGISTER_TILE_32X32, 32x32, 0),      TILE_ENTRY(REGISTER_TILE_16X32, 16x32, 0),
+    TILE_ENTRY(REGISTER_TILE_128X256, 128x256, 90),
 };
 #undef TILE_ENTRY

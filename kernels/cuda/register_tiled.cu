@@ -19,28 +19,18 @@
  * On an H100 46.7 TFLOP/s at N = 4096, where double_buffered has 8.8 and cuBLAS 50.4. Of its
  * instructions 86 % are multiply-adds, and some instruction is issued in 83 % of the cycles.
  */
-#include "kernels/cuda/epilogue_column.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
+#include "kernels/cuda/register_tiled.cuh"
 #include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/sm90/register_tiled.h"
 
 namespace register_tiled
 {
 
 using namespace ptx_sm80;
 
-constexpr unsigned DEPTH = 8;       // steps of k in a slab
-constexpr unsigned GROUP_TILES = 8; // rows of tiles that are walked together
-
-/* How an operand is copied. */
-enum way : unsigned { ALONG_K, ACROSS_K_16_BYTES, ACROSS_K_4_BYTES };
-
-struct arguments {
-    struct gemm_problem problem;
-    unsigned tiles_m, tiles_n;
-    enum way a_way, b_way;
-};
-
+constexpr unsigned DEPTH = 8; // steps of k in a slab
 /* A tile, and how it is shared out: WARPS_M x WARPS_N warps of LANES_M x 32/LANES_M lanes of
  * ROWS x COLUMNS elements. A thread reads the fragments of STEPS steps of k before it multiplies
  * those it read before: enough multiply-adds to last until they arrive. */
@@ -147,28 +137,6 @@ template <unsigned EXTENT, unsigned THREADS> struct source {
     }
 };
 
-/* COUNT elements of a slab's row: groups of 4, 4 * LANES apart. */
-template <unsigned COUNT, unsigned LANES>
-static __device__ __forceinline__ void load_fragment(float (&to)[COUNT], const float *from)
-{
-    if constexpr (COUNT == 1) {
-        to[0] = *from;
-    } else {
-#pragma unroll
-        for (unsigned i = 0; i < COUNT; i += 4) {
-            const float4 v = *(const float4 *)(from + i * LANES);
-            to[i] = v.x;
-            to[i + 1] = v.y;
-            to[i + 2] = v.z;
-            to[i + 3] = v.w;
-        }
-    }
-}
-
-template <class S> struct sums {
-    float values[S::ROWS][S::COLUMNS];
-};
-
 template <class S> struct fragments {
     float x[S::STEPS][S::ROWS], y[S::STEPS][S::COLUMNS];
 
@@ -269,95 +237,27 @@ static __device__ __forceinline__ void multiply(sums<S> &sums, float *shared,
     __syncthreads();
 }
 
-/* The sums to C, a slice of a warp's rows after another by way of the warp's own shared memory, so
- * that a warp loads and stores 32 neighbouring elements whatever C's alignment is. The columns of a
- * quad go there backwards: which registers hold sums follows from it, and so none of them is in the
- * bank of the element of B that it is multiplied with. */
-template <class S, typename Out>
-static __device__ __forceinline__ void store(const sums<S> &sums, float *shared,
-                                             const struct gemm_problem &p, uint64_t index,
-                                             uint64_t first_row, uint64_t first_column)
-{
-    const epilogue<Out> finish(p.alpha, p.beta, p.act, p.bias,
-                               p.beta != 0 ? (const Out *)p.c0 + index * p.stride_c0 : nullptr,
-                               (Out *)p.c + index * p.stride_c, p.ldc0, p.ldc);
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float *slice = shared + warp * S::SLICE_ROWS * S::SLICE_PITCH;
-    const unsigned place = S::COLUMNS < 4 ? lane : lane ^ 3; // of the lane's column in the slice
-    float *mine = slice + lane / S::LANES_N * 4 * S::SLICE_PITCH +
-                  lane % S::LANES_N * (S::COLUMNS < 4 ? 1 : 4);
-    first_row += warp / S::WARPS_N * S::WARP_M;
-    first_column += warp % S::WARPS_N * S::WARP_N + lane;
-#pragma unroll
-    for (unsigned i = 0; i < S::ROWS; i += 4) {
-#pragma unroll
-        for (unsigned row = 0; row < 4; row++) {
-            if constexpr (S::COLUMNS < 4) {
-                mine[row * S::SLICE_PITCH] = sums.values[i + row][0];
-            } else {
-#pragma unroll
-                for (unsigned j = 0; j < S::COLUMNS; j += 4) {
-                    const float(&v)[S::COLUMNS] = sums.values[i + row];
-                    *(float4 *)(mine + row * S::SLICE_PITCH + j * S::LANES_N) =
-                        make_float4(v[j + 3], v[j + 2], v[j + 1], v[j]);
-                }
-            }
-        }
-        __syncwarp();
-        const uint64_t row = first_row + i * S::LANES_M;
-#pragma unroll 1
-        for (unsigned c = 0; c < S::WARP_N; c += 32)
-            if (first_column + c < p.n)
-                finish_column<S::SLICE_ROWS, S::SLICE_PITCH>(finish, slice + place + c, row, p.m,
-                                                             first_column + c);
-        __syncwarp();
-    }
-}
-
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     register_tiled_kernel(const __grid_constant__ struct arguments arguments)
 {
     extern __shared__ __align__(16) float shared[];
     const struct gemm_problem &p = arguments.problem;
-    const unsigned group = blockIdx.x / (GROUP_TILES * arguments.tiles_n);
-    const unsigned within = blockIdx.x % (GROUP_TILES * arguments.tiles_n);
-    const unsigned rows_left = arguments.tiles_m - group * GROUP_TILES;
-    const unsigned rows = rows_left < GROUP_TILES ? rows_left : GROUP_TILES;
-    const uint64_t first_row = (uint64_t)(group * GROUP_TILES + within % rows) * S::TILE_M;
-    const uint64_t first_column = (uint64_t)(within / rows) * S::TILE_N;
+    uint64_t first_row, first_column;
+    place_tile<S>(arguments, &first_row, &first_column);
 
     for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
         sums<S> sums;
         multiply(sums, shared, arguments, index, first_row, first_column);
-        if (p.out == GEMMD_F32)
-            store<S, float>(sums, shared, p, index, first_row, first_column);
-        else if (p.out == GEMMD_F16)
-            store<S, __half>(sums, shared, p, index, first_row, first_column);
-        else
-            store<S, __nv_bfloat16>(sums, shared, p, index, first_row, first_column);
+        store(sums, shared, p, index, first_row, first_column);
         __syncthreads(); /* before the next problem's copies */
     }
-}
-
-static enum way way_of(bool along_k, const void *data, uint64_t ld, uint64_t stride, uint64_t batch)
-{
-    if (along_k)
-        return ALONG_K;
-    const bool aligned =
-        (uintptr_t)data % 16 == 0 && ld % 4 == 0 && (batch == 1 || stride % 4 == 0);
-    return aligned ? ACROSS_K_16_BYTES : ACROSS_K_4_BYTES;
 }
 
 template <class S> static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
 {
     struct arguments arguments;
-    arguments.problem = p;
-    arguments.tiles_m = grid_blocks_x(p.m, S::TILE_M);
-    arguments.tiles_n = grid_blocks_x(p.n, S::TILE_N);
-    arguments.a_way = way_of(!p.transa, p.a, p.lda, p.stride_a, p.batch);
-    arguments.b_way = way_of(p.transb, p.b, p.ldb, p.stride_b, p.batch);
-    const dim3 grid(arguments.tiles_m * arguments.tiles_n, 1, grid_blocks(p.batch, 1));
+    const dim3 grid = fill_in<S>(p, &arguments);
     return launch_with_memory(register_tiled_kernel<S>, grid, dim3(S::THREADS), S::SHARED_BYTES,
                               stream, arguments);
 }
@@ -401,6 +301,8 @@ enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile t
         return run<tile_64x64>(stream, *problem);
     case REGISTER_TILE_32X32:
         return run<tile_32x32>(stream, *problem);
+    case REGISTER_TILE_128X256:
+        return sm90_register_tiled_launch(stream, problem);
     default:
         return run<tile_16x32>(stream, *problem);
     }

@@ -1,5 +1,5 @@
 /*
- * register_tiled.h - the tiles that the kernel of register_tiled.cu comes in, and which is chosen.
+ * register_tiled.h - the tiles that register_tiled comes in, and which is chosen.
  *
  * Every element of C is one chain of fused multiply-adds in the order of k, whatever the tile: all
  * give the same bits, which are those of the grouped kernel too.
@@ -22,6 +22,7 @@ enum register_tile {
     REGISTER_TILE_64X64,
     REGISTER_TILE_32X32,
     REGISTER_TILE_16X32,
+    REGISTER_TILE_128X256, /* sm90/register_tiled.cu: on compute capability 9.0 only */
     REGISTER_TILES
 };
 
@@ -32,14 +33,14 @@ struct register_tile_shape {
 extern const struct register_tile_shape register_tile_shapes[REGISTER_TILES];
 
 /* How long a tile should need, and the one that should need least, on a device of so many
- * multiprocessors. Pure functions of the problem's shape. */
+ * multiprocessors; `sm90`: that runs code of sm_90a. Pure functions of the problem's shape. */
 double register_tile_estimate_us(enum register_tile tile, const struct gemm_problem *problem,
                                  uint32_t multiprocessors);
 enum register_tile register_tile_choose(const struct gemm_problem *problem,
-                                        uint32_t multiprocessors);
+                                        uint32_t multiprocessors, bool sm90);
 
 /* Enqueues the whole product of f32 operands with that tile. `register_tiled_prepare` comes once
- * before, for the current device. */
+ * before, for the current device; for REGISTER_TILE_128X256 sm90_register_tiled_prepare does. */
 enum gemmd_error register_tiled_prepare(void);
 enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile tile,
                                        const struct gemm_problem *problem);

@@ -45,11 +45,11 @@ static void add_kernels(struct ladder_plan *plan, enum gemm_backend backend)
                 add_row(plan, rungs[i], *k);
 }
 
-static void add_tiles(struct ladder_plan *plan)
+static void add_tiles(struct ladder_plan *plan, const struct ladder_cuda *cuda)
 {
     const struct gemm_kernel *tiles[LADDER_ROWS];
     const struct gemm_problem shape = shape_of(plan, 64);
-    const uint32_t count = ladder_cuda_tiles(&shape, tiles, LADDER_ROWS);
+    const uint32_t count = ladder_cuda_tiles(cuda, &shape, tiles, LADDER_ROWS);
     for (uint32_t i = 0; i < count; i++)
         add_row(plan, tiles[i]->name, tiles[i]);
 }
@@ -94,7 +94,7 @@ static bool run_table(const struct ladder_options *options, struct ladder_cuda *
     if (cuda != NULL)
         add_row(plan, plan->table.library, NULL);
     if (cuda != NULL && options->tiles)
-        add_tiles(plan);
+        add_tiles(plan, cuda);
     if (!measure_sizes(plan, cuda))
         return false;
     ladder_print(&plan->table, stdout);
@@ -136,18 +136,25 @@ static bool run_tables(const struct ladder_options *options, struct ladder_cuda 
     return done;
 }
 
-/* The tiles of f32 kernels on any shapes, next to the kernel that chooses one. */
-static bool run_shapes(const char *text, struct ladder_cuda *cuda, FILE *to)
+static bool run_shapes_of(const char *layout, bool transa, bool transb, const char *text,
+                          struct ladder_cuda *cuda, FILE *to)
 {
     const struct gemm_kernel *kernels[LADDER_ROWS] = {NULL};
-    const struct gemm_problem any = {
-        .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 64, .n = 64, .k = 64, .batch = 1, .alpha = 1};
+    const struct gemm_problem any = {.dtype = GEMMD_F32,
+                                     .out = GEMMD_F32,
+                                     .transa = transa,
+                                     .transb = transb,
+                                     .m = 64,
+                                     .n = 64,
+                                     .k = 64,
+                                     .batch = 1,
+                                     .alpha = 1};
     uint32_t count = 1;
     for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
         if (strcmp((*k)->name, "register_tiled") == 0)
             kernels[count++] = *k;
-    count += ladder_cuda_tiles(&any, kernels + count, LADDER_ROWS - count);
-    fprintf(to, "\nf32, C = A·B, GFLOP/s\n\n| m×n×k | cuBLASLt |");
+    count += ladder_cuda_tiles(cuda, &any, kernels + count, LADDER_ROWS - count);
+    fprintf(to, "\nf32, C = %s, GFLOP/s\n\n| m×n×k | cuBLASLt |", layout);
     for (uint32_t i = 1; i < count; i++)
         fprintf(to, " %s |", kernels[i]->name);
     fprintf(to, "\n|---|");
@@ -175,6 +182,14 @@ static bool run_shapes(const char *text, struct ladder_cuda *cuda, FILE *to)
     }
     fprintf(to, "\n");
     return true;
+}
+
+/* The tiles of f32 kernels on any shapes, next to the kernel that chooses one. */
+static bool run_shapes(const char *text, struct ladder_cuda *cuda, FILE *to)
+{
+    return run_shapes_of("A·B", false, false, text, cuda, to) &&
+           run_shapes_of("A·Bᵀ", false, true, text, cuda, to) &&
+           run_shapes_of("Aᵀ·B", true, false, text, cuda, to);
 }
 
 int bench_ladder(const struct ladder_options *options)

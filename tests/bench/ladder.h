@@ -38,9 +38,10 @@ bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *sh
                          const struct gemm_kernel *const kernels[], uint32_t count,
                          double milliseconds[]);
 
-/* The tiles of the kernels that have several, each as a kernel, up to `max`; their number. */
-uint32_t ladder_cuda_tiles(const struct gemm_problem *shape, const struct gemm_kernel *kernels[],
-                           uint32_t max);
+/* The tiles of the kernels that have several, each as a kernel, up to `max` of those that run on
+ * this device; their number. */
+uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_problem *shape,
+                           const struct gemm_kernel *kernels[], uint32_t max);
 
 /* ladder_cpu.c: the same on the CPU; no kernel is NULL. What would take longer than some seconds,
  * by `before`, the times at half the side (0: not known), is left out. */

@@ -107,12 +107,16 @@ void ladder_cuda_state(const struct ladder_cuda *cuda, FILE *to)
             sensors_power_watts(&cuda->sensors));
 }
 
-uint32_t ladder_cuda_tiles(const struct gemm_problem *shape, const struct gemm_kernel *kernels[],
-                           uint32_t max)
+uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_problem *shape,
+                           const struct gemm_kernel *kernels[], uint32_t max)
 {
+    const struct gemm_device device = {
+        .backend = GEMM_BACKEND_CUDA,
+        .compute_capability = (uint32_t)(10 * cuda->properties.major + cuda->properties.minor)};
     uint32_t count = 0;
     for (unsigned i = 0; i < REGISTER_TILES && count < max; i++)
-        if (register_tiled_kernels[i].takes(shape))
+        if (gemm_kernel_runs_on(&register_tiled_kernels[i], &device) &&
+            register_tiled_kernels[i].takes(shape))
             kernels[count++] = &register_tiled_kernels[i];
     for (unsigned i = 0; i < TENSOR_CORE_TILES && count < max; i++)
         if (tensor_core_kernels[i].takes(shape))

@@ -69,9 +69,9 @@ bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *sh
     return false;
 }
 
-uint32_t ladder_cuda_tiles(const struct gemm_problem *shape, const struct gemm_kernel *kernels[],
-                           uint32_t max)
+uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_problem *shape,
+                           const struct gemm_kernel *kernels[], uint32_t max)
 {
-    (void)shape, (void)kernels, (void)max;
+    (void)cuda, (void)shape, (void)kernels, (void)max;
     return 0;
 }

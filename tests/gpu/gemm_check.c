@@ -120,7 +120,8 @@ static void add_all(struct check *check, const struct gemm_device *device, const
         if (gemm_kernel_runs_on(*k, device) && strstr((*k)->name, text) != NULL)
             add_trials(check, *k, NULL);
     for (unsigned i = 0; i < REGISTER_TILES; i++)
-        if (strstr(register_tiled_kernels[i].name, text) != NULL)
+        if (gemm_kernel_runs_on(&register_tiled_kernels[i], device) &&
+            strstr(register_tiled_kernels[i].name, text) != NULL)
             add_trials(check, &register_tiled_kernels[i], "register_tiled");
     for (unsigned i = 0; i < TENSOR_CORE_TILES; i++)
         if (strstr(tensor_core_kernels[i].name, text) != NULL)

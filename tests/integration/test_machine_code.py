@@ -39,6 +39,7 @@ def test_serving_kernels_stay_in_registers(cuobjdump):
     assert len(serving) > 20
     for attention in ("tiled", "wgmma", "flash_mma", "decode"):
         assert any(f"attention_{attention}" in name for name in serving), attention
+    assert any("register_tiled_kernel_specialised" in name for name in serving)
     spilled = [f"{name}: {used}" for name, used in serving.items()
                if not re.search(r"STACK:0 .*LOCAL:0 ", used)]
     assert not spilled, "\n".join(spilled)
