@@ -27,32 +27,48 @@ static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
     return true;
 }
 
-static struct grouped_entry entry_of(const struct gemm_problem *p, uint64_t index)
+/* Field by field, in place: what is put together first and copied then waits for its own stores. */
+static void write_entry(struct grouped_entry *e, const struct gemm_problem *p, uint64_t index)
 {
     /* Most are alone, and sizes are not looked up for nothing. */
     const uint64_t in = index > 0 ? dtype_size(p->dtype) : 0;
     const uint64_t out = index > 0 ? dtype_size(p->out) : 0;
-    return (struct grouped_entry){
-        .a = (const char *)p->a + index * p->stride_a * in,
-        .b = (const char *)p->b + index * p->stride_b * in,
-        .bias = p->bias,
-        .c0 = p->beta != 0 ? (const char *)p->c0 + index * p->stride_c0 * out : NULL,
-        .c = (char *)p->c + index * p->stride_c * out,
-        .alpha = p->alpha,
-        .beta = p->beta,
-        .m = (uint32_t)p->m,
-        .n = (uint32_t)p->n,
-        .k = (uint32_t)p->k,
-        .lda = (uint32_t)p->lda,
-        .ldb = (uint32_t)p->ldb,
-        .ldc0 = (uint32_t)p->ldc0,
-        .ldc = (uint32_t)p->ldc,
-        .dtype = (uint8_t)p->dtype,
-        .out = (uint8_t)p->out,
-        .act = (uint8_t)p->act,
-        .transposed = (uint8_t)((p->transa ? 1 : 0) | (p->transb ? 2 : 0)),
-    };
+    e->a = (const char *)p->a + index * p->stride_a * in;
+    e->b = (const char *)p->b + index * p->stride_b * in;
+    e->bias = p->bias;
+    e->c0 = p->beta != 0 ? (const char *)p->c0 + index * p->stride_c0 * out : NULL;
+    e->c = (char *)p->c + index * p->stride_c * out;
+    e->alpha = p->alpha;
+    e->beta = p->beta;
+    e->m = (uint32_t)p->m;
+    e->n = (uint32_t)p->n;
+    e->k = (uint32_t)p->k;
+    e->lda = (uint32_t)p->lda;
+    e->ldb = (uint32_t)p->ldb;
+    e->ldc0 = (uint32_t)p->ldc0;
+    e->ldc = (uint32_t)p->ldc;
+    e->dtype = (uint8_t)p->dtype;
+    e->out = (uint8_t)p->out;
+    e->act = (uint8_t)p->act;
+    e->transposed = (uint8_t)((p->transa ? 1 : 0) | (p->transb ? 2 : 0));
 }
+
+/* Products of a batch of problems, from one to the next. */
+struct cursor {
+    uint32_t problem;
+    uint64_t index; /* in the problem's own batch */
+};
+
+/* What one launch computes. Its list begins with the products whose tiles take longest, so that
+ * none of them is alone at the end. */
+struct plan {
+    const struct gemm_problem *const *problems;
+    struct cursor begin, end;
+    uint32_t count;                       /* products */
+    uint32_t tiles;                       /* of all of them */
+    uint32_t bytes;                       /* the most shared memory that one of them needs */
+    uint32_t places[GROUPED_CLASSES + 1]; /* where products of each class begin in the list */
+};
 
 /* From the longest k to the shortest. */
 static uint32_t length_class(uint64_t k_bytes)
@@ -61,52 +77,126 @@ static uint32_t length_class(uint64_t k_bytes)
     return length < GROUPED_CLASSES ? GROUPED_CLASSES - 1 - (uint32_t)length : 0;
 }
 
-/* Puts those first whose tiles take longest, so that none of them is alone at the end. */
-static void sort(struct grouped_space *space, uint32_t count)
+/* The size of an element. Most problems of a batch have the type of the one before, whose size is
+ * not looked up again. */
+struct element {
+    enum gemmd_dtype dtype;
+    uint64_t size; /* 0: of none yet */
+};
+
+static uint64_t element_size(struct element *element, enum gemmd_dtype dtype)
 {
-    uint32_t places[GROUPED_CLASSES + 1] = {0};
-    for (uint32_t i = 0; i < count; i++)
-        places[space->items[i].length_class + 1]++;
-    for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
-        places[i + 1] += places[i];
-    for (uint32_t i = 0; i < count; i++)
-        space->order[places[space->items[i].length_class]++] = (uint16_t)i;
+    if (element->size == 0 || element->dtype != dtype)
+        *element = (struct element){dtype, dtype_size(dtype)};
+    return element->size;
 }
 
-/* Writes the entries in their order; first[i] becomes the number of tiles before entry i. Returns
- * that of all. */
-static uint32_t write_list(const struct grouped_space *space, uint32_t count,
-                           struct grouped_entry *entries, uint32_t *first)
+static uint32_t bytes_of(enum gemmd_dtype dtype, uint64_t k_bytes)
 {
-    uint64_t tiles = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct grouped_item *item = &space->items[space->order[i]];
-        entries[i] = entry_of(item->problem, item->index);
-        first[i] = (uint32_t)tiles;
-        tiles += tiles_of(item->problem->m, item->problem->n);
+    const uint64_t long_k = (uint64_t)GROUPED_SLABS * GROUPED_SLAB_DEPTH;
+    const uint32_t depth = (uint32_t)(k_bytes < long_k ? k_bytes : long_k);
+    const uint32_t needed = dtype == GEMMD_F32
+                                ? GROUPED_SLABS_NEEDED(sizeof(float))
+                                : GROUPED_SLABS_NEEDED(dtype_size(dtype_accumulator(dtype)));
+    uint32_t slabs = (depth + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
+    if (slabs < needed)
+        slabs = needed;
+    if (dtype != GEMMD_F32 || slabs > GROUPED_SPLIT_SLABS)
+        return slabs * GROUPED_SLAB_BYTES;
+    return slabs * GROUPED_SLAB_BYTES + GROUPED_SPLIT_BYTES;
+}
+
+/* Problems lie anywhere; one is asked for while earlier ones are looked at. */
+static void expect_problem(const struct gemm_problem *const problems[], uint32_t count, uint32_t i)
+{
+    enum { AHEAD = 8, LINE = 64 };
+    if (i + AHEAD >= count)
+        return;
+    const char *problem = (const char *)problems[i + AHEAD];
+    for (uint32_t at = 0; at < sizeof(struct gemm_problem); at += LINE)
+        __builtin_prefetch(problem + at);
+}
+
+/* Counts as many products from `begin` on as fit into one launch; at least one. Returns where it
+ * stopped. */
+static struct cursor count_products(struct plan *plan, const struct gemm_problem *const problems[],
+                                    uint32_t count, struct cursor begin)
+{
+    struct element element = {GEMMD_F32, 0};
+    struct cursor at = begin;
+    for (; at.problem < count; at = (struct cursor){at.problem + 1, 0}) {
+        const struct gemm_problem *p = problems[at.problem];
+        expect_problem(problems, count, at.problem);
+        const uint64_t tiles = tiles_of(p->m, p->n);
+        const uint64_t k_bytes = p->k * element_size(&element, p->dtype);
+        const uint32_t bytes = bytes_of(p->dtype, k_bytes), class = length_class(k_bytes);
+        for (; at.index < p->batch; at.index++) {
+            if (plan->count == GROUPED_MAX || plan->tiles + tiles > INT32_MAX)
+                return at;
+            plan->count++;
+            plan->places[class + 1]++;
+            plan->tiles += (uint32_t)tiles;
+            if (plan->bytes < bytes)
+                plan->bytes = bytes;
+        }
     }
-    return (uint32_t)tiles;
+    return at;
+}
+
+static struct plan make_plan(const struct gemm_problem *const problems[], uint32_t count,
+                             struct cursor begin)
+{
+    struct plan plan = {.problems = problems, .begin = begin};
+    plan.end = count_products(&plan, problems, count, begin);
+    for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
+        plan.places[i + 1] += plan.places[i];
+    return plan;
+}
+
+/* Writes the entries in their order; first[i] becomes the number of tiles before entry i. Once for
+ * each plan. */
+static void write_list(struct plan *plan, struct grouped_entry *entries, uint32_t *first)
+{
+    struct element element = {GEMMD_F32, 0};
+    struct cursor at = plan->begin;
+    uint32_t tiles = 0;
+    for (uint32_t i = 0; i < plan->count; at = (struct cursor){at.problem + 1, 0}) {
+        const struct gemm_problem *p = plan->problems[at.problem];
+        expect_problem(plan->problems, plan->end.problem, at.problem);
+        const uint32_t own_tiles = (uint32_t)tiles_of(p->m, p->n);
+        const uint32_t class = length_class(p->k * element_size(&element, p->dtype));
+        for (; at.index < p->batch && i < plan->count; at.index++, i++) {
+            const uint32_t place = plan->places[class]++;
+            write_entry(&entries[place], p, at.index);
+            first[place] = own_tiles;
+        }
+    }
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const uint32_t own_tiles = first[i];
+        first[i] = tiles;
+        tiles += own_tiles;
+    }
 }
 
 /* Puts the list into device memory, in stream order. */
-static cudaError_t send_table(struct cuda_context *context, struct grouped_parameters *parameters,
-                              uint32_t *tiles)
+static cudaError_t send_table(struct cuda_context *context, struct plan *plan,
+                              struct grouped_list *list)
 {
     struct grouped_space *space = context->grouped;
-    const uint32_t count = parameters->count;
-    const uint64_t entries_bytes = count * sizeof(struct grouped_entry);
+    const uint64_t entries_bytes = plan->count * sizeof(struct grouped_entry);
     struct grouped_table *table = &space->tables[space->next++ % GROUPED_TABLES];
     cudaError_t error = cudaEventSynchronize(table->copied); /* what it held before is copied */
     if (error != cudaSuccess)
         return error;
-    *tiles = write_list(space, count, (struct grouped_entry *)(void *)table->pinned,
-                        (uint32_t *)(void *)(table->pinned + entries_bytes));
-    parameters->table = (struct grouped_list){
+    write_list(plan, (struct grouped_entry *)(void *)table->pinned,
+               (uint32_t *)(void *)(table->pinned + entries_bytes));
+    *list = (struct grouped_list){
         .first = (const uint32_t *)(const void *)(space->device + entries_bytes),
         .entries = (const struct grouped_entry *)(const void *)space->device,
     };
-    error = cudaMemcpyAsync(space->device, table->pinned, entries_bytes + count * sizeof(uint32_t),
-                            cudaMemcpyHostToDevice, context->stream);
+    error = cudaMemcpyAsync(space->device, table->pinned,
+                            entries_bytes + plan->count * sizeof(uint32_t), cudaMemcpyHostToDevice,
+                            context->stream);
     if (error == cudaSuccess)
         error = cudaEventRecord(table->copied, context->stream);
     return error;
@@ -141,67 +231,34 @@ void grouped_space_destroy(struct grouped_space *space)
     free(space);
 }
 
-/* What is in space->items and not launched yet. */
-struct pending {
-    uint32_t count;
-    uint64_t tiles;
-    uint32_t bytes; /* the most shared memory that a product needs */
-};
-
-static uint32_t bytes_of(const struct gemm_problem *p, uint64_t k_bytes)
-{
-    const uint64_t long_k = (uint64_t)GROUPED_SLABS * GROUPED_SLAB_DEPTH;
-    const uint32_t depth = (uint32_t)(k_bytes < long_k ? k_bytes : long_k);
-    const uint32_t needed = GROUPED_SLABS_NEEDED(dtype_size(dtype_accumulator(p->dtype)));
-    uint32_t slabs = (depth + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
-    if (slabs < needed)
-        slabs = needed;
-    if (p->dtype != GEMMD_F32 || slabs > GROUPED_SPLIT_SLABS)
-        return slabs * GROUPED_SLAB_BYTES;
-    return slabs * GROUPED_SLAB_BYTES + GROUPED_SPLIT_BYTES;
-}
-
-static enum gemmd_error launch(struct cuda_context *context, struct pending *pending)
+static enum gemmd_error launch(struct cuda_context *context, struct plan *plan)
 {
     struct grouped_parameters parameters;
-    const uint32_t count = pending->count, bytes = pending->bytes;
-    uint32_t tiles;
-    *pending = (struct pending){0, 0, 0};
-    sort(context->grouped, count);
     parameters.table = (struct grouped_list){NULL, NULL};
-    parameters.count = count;
-    if (count <= GROUPED_INLINE) {
-        tiles = write_list(context->grouped, count, parameters.entries, parameters.first);
+    parameters.count = plan->count;
+    if (plan->count <= GROUPED_INLINE) {
+        write_list(plan, parameters.entries, parameters.first);
     } else {
-        const cudaError_t error = send_table(context, &parameters, &tiles);
+        const cudaError_t error = send_table(context, plan, &parameters.table);
         if (error != cudaSuccess)
             return cuda_error_code((int)error);
     }
-    return grouped_start(context->stream, &parameters, tiles, bytes);
+    return grouped_start(context->stream, &parameters, plan->tiles, plan->bytes);
 }
 
 static enum gemmd_error run_group(struct gemm_context *base,
                                   const struct gemm_problem *const problems[], uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
-    struct pending pending = {0, 0, 0};
+    struct cursor at = {0, 0};
     enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct gemm_problem *p = problems[i];
-        const uint64_t tiles = tiles_of(p->m, p->n), k_bytes = p->k * dtype_size(p->dtype);
-        const uint32_t bytes = bytes_of(p, k_bytes), class = length_class(k_bytes);
-        for (uint64_t index = 0; index < p->batch; index++) {
-            if (pending.count == GROUPED_MAX || pending.tiles + tiles > INT32_MAX)
-                code = launch(context, &pending);
-            if (code != GEMMD_OK)
-                return code;
-            context->grouped->items[pending.count++] = (struct grouped_item){p, index, class};
-            pending.tiles += tiles;
-            if (pending.bytes < bytes)
-                pending.bytes = bytes;
-        }
+    while (at.problem < count && code == GEMMD_OK) {
+        struct plan plan = make_plan(problems, count, at);
+        at = plan.end;
+        if (plan.count > 0)
+            code = launch(context, &plan);
     }
-    return pending.count > 0 ? launch(context, &pending) : code;
+    return code;
 }
 
 static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,

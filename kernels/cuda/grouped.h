@@ -61,17 +61,8 @@ struct grouped_table {
     cudaEvent_t copied;
 };
 
-/* One product of a batch. */
-struct grouped_item {
-    const struct gemm_problem *problem;
-    uint64_t index;
-    uint32_t length_class;
-};
-
 /* What lists are made in, by one thread at a time; a stream's own. */
 struct grouped_space {
-    struct grouped_item items[GROUPED_MAX];
-    uint16_t order[GROUPED_MAX]; /* of items, as they are launched */
     struct grouped_table tables[GROUPED_TABLES];
     uint32_t next;
     unsigned char *device; /* GROUPED_TABLE_BYTES */
