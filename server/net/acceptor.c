@@ -273,8 +273,13 @@ void acceptor_run(struct acceptor *acceptor)
     struct log *log = acceptor->daemon->log;
     uv_timer_start(&acceptor->tick, on_tick, TICK_MS, TICK_MS);
     start_polling(acceptor);
-    for (uint32_t i = 0; i < acceptor->listener_count; i++)
-        log_event(log, CONFIG_LOG_INFO, "listening on %s", acceptor->listeners[i].address);
+    for (uint32_t i = 0; i < acceptor->listener_count; i++) {
+        const struct listener *listener = &acceptor->listeners[i];
+        log_event(log, CONFIG_LOG_INFO, "listening on %s", listener->address);
+        if (acceptor->daemon->tokens == NULL && listen_is_public(listener))
+            log_event(log, CONFIG_LOG_WARNING,
+                      "whoever reaches %s is let in: there is no --token-file", listener->address);
+    }
     notify_send("READY=1\nSTATUS=serving");
 
     while (!acceptor->done) {

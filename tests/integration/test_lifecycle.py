@@ -200,6 +200,21 @@ def has_ipv6():
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+@pytest.mark.parametrize("address, public", [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
+def test_an_open_door_is_said(address, public, start):
+    daemon = start(listen=(address,))
+    daemon.stop()
+    assert any("no --token-file" in line for line in daemon.messages()) == public
+
+
+def test_a_public_address_with_tokens(start, tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("alice:a-token-of-some-length\n")
+    daemon = start("--token-file", str(file), listen=("0.0.0.0:0",))
+    daemon.stop()
+    assert not any("no --token-file" in line for line in daemon.messages())
+
+
 def test_ipv6(start):
     daemon = start(listen=("[::1]:0",))
     assert exchange(daemon.address, GOOD).body == RIGHT
