@@ -79,7 +79,7 @@ def test_links_lead_somewhere():
 
 
 def test_options_named_here_exist(gemmd):
-    """Of the daemon in README's table of limits; of quickstart in its text."""
+    """Of the daemon, where README says how it is run and what it limits."""
     text = subprocess.run([gemmd, "--help"], capture_output=True, text=True, check=True).stdout
     table = README.partition("## Running it")[2].partition("## License")[0]
     options = set(re.findall(r"`(--[a-z-]+)`", table))
