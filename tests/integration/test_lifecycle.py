@@ -416,11 +416,15 @@ def test_text_log(start):
 
 
 def start_redirected(start, path, command):
+    """It cannot say that it listens: the file is there a little before connections are taken."""
     start(listen=(f"unix:{path}",), ready=False, wrapper=("bash", "-c", command, "bash"))
     deadline = time.monotonic() + PATIENCE_S
-    while not os.path.exists(path):
-        assert time.monotonic() < deadline, "it does not start"
-        time.sleep(0.02)
+    while True:
+        try:
+            return exchange(path, GOOD)
+        except (FileNotFoundError, ConnectionRefusedError):
+            assert time.monotonic() < deadline, "it does not start"
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "<&- >&- 2>&-"],
