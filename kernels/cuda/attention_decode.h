@@ -27,12 +27,7 @@ enum {
  * blocks; long ones for long entries, where what each split writes and reads again counts. */
 ATTENTION_DECODE_ANYWHERE static inline uint32_t attention_decode_split_keys(uint32_t keys)
 {
-#ifdef DECODE_TRIAL
-    (void)keys;
-    return DECODE_TRIAL_SPLIT;
-#else
     return keys <= 2048 ? 128 : keys <= 8192 ? 256 : 512;
-#endif
 }
 
 /* The splits of an entry of up to so many keys, at most. */
