@@ -75,22 +75,24 @@ int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
         return -1;
     const struct attention_problem p = attention_cell_problem(&cells[index], dtype);
     const int count = attention_own_list(dtype, own);
-    const char *chosen = NULL, *found = NULL;
-    for (int k = 0; k < count && found == NULL; k++) {
+    const struct attention_kernel *chosen = NULL;
+    for (int k = 0; k < count; k++) {
         if (!attention_own_takes(&own[k], &p))
             continue;
         if (chosen == NULL) {
-            chosen = attention_faster(&HOPPER, own[k].kernel, &p)->name;
-            if (number-- == 0)
-                found = chosen;
+            chosen = attention_faster(&HOPPER, own[k].kernel, &p);
+            if (number-- == 0) {
+                strncpy(name, chosen->name, KERNEL_NAME_MAX - 1);
+                return 0;
+            }
         }
-        if (found == NULL && strcmp(own[k].name, chosen) != 0 && number-- == 0)
-            found = own[k].name;
+        const bool is_chosen = own[k].kernel == chosen && own[k].tile == NULL;
+        if (!is_chosen && number-- == 0) {
+            strncpy(name, own[k].name, KERNEL_NAME_MAX - 1);
+            return 0;
+        }
     }
-    if (found == NULL)
-        return -1;
-    strncpy(name, found, KERNEL_NAME_MAX - 1);
-    return 0;
+    return -1;
 }
 
 /* Enqueues one cell, scale 1 / sqrt(d); enum gemmd_error. */
