@@ -36,6 +36,8 @@ struct place {
 struct sink {
     struct place data;
     struct place lse; /* of SINK_TENSORS: what comes beside the result, if it does */
+    uint32_t lse_rank;
+    uint64_t lse_dims[ANSWER_MAX_RANK];
     struct {
         char *data;
         uint64_t bytes;

@@ -196,7 +196,12 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
     };
     result.shared = request->share.used;
     result.lse = lse_of(sink, &result.lse_bytes);
+    if (result.lse != NULL) {
+        result.lse_rank = sink->lse_rank;
+        memcpy(result.lse_dims, sink->lse_dims, sizeof result.lse_dims);
+    }
     _Static_assert(sizeof result.dims == sizeof answer->dims, "one rank");
+    _Static_assert(sizeof result.lse_dims == sizeof sink->lse_dims, "one rank");
     _Static_assert(sizeof result.kernel == sizeof answer->kernel, "one length of names");
     _Static_assert(sizeof result.etag == sizeof answer->etag, "one length of etags");
     _Static_assert(sizeof result.job == sizeof answer->job, "one length of job ids");

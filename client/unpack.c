@@ -8,6 +8,7 @@
 #include "proto/size.h"
 
 enum { LENGTH_BYTES = 8, TENSORS = 2 };
+_Static_assert((int)TENSOR_MAX_RANK == (int)ANSWER_MAX_RANK, "one rank");
 
 void unpack_begin(struct sink *sink)
 {
@@ -83,6 +84,10 @@ static enum gemmd_error place_tensors(struct transfer *transfer)
         if (code != GEMMD_OK)
             return code;
         lse_count += is_lse;
+        if (is_lse) {
+            sink->lse_rank = entries[i].tensor.rank;
+            memcpy(sink->lse_dims, entries[i].tensor.dims, sizeof sink->lse_dims);
+        }
         sink->parts[i].data = place->data;
         sink->parts[i].bytes = entries[i].tensor.bytes;
         sink->wanted += entries[i].tensor.bytes; /* no more than the whole file */

@@ -113,6 +113,16 @@ static void list_dtypes(const struct gemm_device *device, struct attention_probl
     }
 }
 
+const struct attention_kernel *attention_faster(const struct gemm_device *device,
+                                                const struct attention_kernel *kernel,
+                                                const struct attention_problem *problem)
+{
+    const struct attention_kernel *other = kernel->yields != NULL ? kernel->yields(problem) : NULL;
+    return other != NULL && attention_kernel_runs_on(other, device) && other->takes(problem)
+               ? other
+               : kernel;
+}
+
 enum gemmd_error attention_select(const struct gemm_device *device, const char *name,
                                   const struct attention_problem *problem,
                                   const struct attention_kernel **kernel, struct fault *fault)
@@ -130,7 +140,7 @@ enum gemmd_error attention_select(const struct gemm_device *device, const char *
         taken |= takes;
         known |= named;
         if (takes && (any || named)) {
-            *kernel = *k;
+            *kernel = any ? attention_faster(device, *k, problem) : *k;
             return GEMMD_OK;
         }
     }

@@ -77,6 +77,10 @@ struct attention_kernel {
     const char *description;     /* one line, for /info */
     uint32_t compute_capability; /* of the only GPUs it runs on, 90 for 9.0; 0: any device */
     bool (*takes)(const struct attention_problem *problem);
+    /* The kernel that kernel=auto takes instead, where it runs and takes the problem too, because
+     * it is faster; or NULL. A function of the sizes of an entry, never of how many there are: bits
+     * may differ. NULL: there is none. */
+    const struct attention_kernel *(*yields)(const struct attention_problem *problem);
     bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
     enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
                             void *workspace);
@@ -95,6 +99,12 @@ const struct attention_kernel *const *attention_kernels(enum gemm_backend backen
 
 bool attention_kernel_runs_on(const struct attention_kernel *kernel,
                               const struct gemm_device *device);
+
+/* The kernel that kernel=auto takes where `kernel`, which takes the problem, comes first in the
+ * list: itself, or the one that it yields to. */
+const struct attention_kernel *attention_faster(const struct gemm_device *device,
+                                                const struct attention_kernel *kernel,
+                                                const struct attention_problem *problem);
 
 /* As gemm_select; a dtype that no kernel of the device takes is named as such. */
 enum gemmd_error attention_select(const struct gemm_device *device, const char *name,

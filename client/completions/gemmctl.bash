@@ -9,7 +9,7 @@ _gemmctl() {
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
     local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
-        --lens-q --lens-kv --lse --kernel --priority --json --shm --no-shm"
+        --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
     local commands="gemm attention tensor job bench info metrics ready help"
@@ -55,7 +55,7 @@ _gemmctl() {
         bench:-*) words="$bench $product $attends $common" ;;
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;
-        job\ result:-*) words="--output --format --timing --json $common" ;;
+        job\ result:-*) words="--output --lse --format --timing --json $common" ;;
         info:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
         *:-*) words=$common ;;
         gemm:* | attention:* | tensor\ put:*) files=yes ;;

@@ -84,7 +84,7 @@ int command_attention(const struct context *context)
     }
     parameters_to_attention(&request, &operands.bound, &attention);
     attention.job = destination.is_job;
-    attention.with_lse = destination.lse_path != NULL;
+    attention.with_lse = destination.with_lse;
     if (!destination_deadline(context, &destination, &attention.timeout_ms, problem)) {
         code = fail_usage(context, problem);
         goto done;

@@ -15,7 +15,8 @@ const struct command commands[] = {
      "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
      "  gemmctl attention qkv.safetensors -o O.safetensors --lse lse.npy\n"
      "  cat Q.npy K.npy V.npy | gemmctl attention - - - > O.npy\n"
-     "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n",
+     "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n"
+     "  gemmctl attention Q.npy K.npy V.npy --async --with-lse\n",
      command_attention},
     {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
      "keep a matrix on the daemon; nothing is sent if it is there",
@@ -33,7 +34,9 @@ const struct command commands[] = {
     {"job wait", FOR_JOB_WAIT, 1, 1, "ID", "wait until a job is over, and print its state",
      "  gemmctl job wait \"$id\" --timeout 1m\n", command_job_wait},
     {"job result", FOR_JOB_RESULT, 1, 1, "ID [-o C]", "fetch the result of a job that is done",
-     "  gemmctl job result \"$id\" -o C.npy\n", command_job_result},
+     "  gemmctl job result \"$id\" -o C.npy\n"
+     "  gemmctl job result \"$id\" -o O.npy --lse lse.npy\n",
+     command_job_result},
     {"job cancel", FOR_JOB_CANCEL, 1, 1, "ID", "end a job and drop its result",
      "  gemmctl job cancel \"$id\"\n", command_job_cancel},
     {"bench", FOR_BENCH, 0, 1, "[attention|ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",

@@ -6,11 +6,16 @@
 
 static int choose_lse(const struct context *context, struct destination *destination)
 {
+    const bool later = option_flag(context->arguments, OPTION_WITH_LSE);
     destination->lse_path = context->arguments->values[OPTION_LSE];
+    destination->with_lse = later || destination->lse_path != NULL;
+    if (later && !destination->is_job)
+        return fail_usage(context, "--with-lse is for jobs; --lse says where lse goes");
     if (destination->lse_path == NULL)
         return EXIT_OK;
     if (destination->is_job)
-        return fail_usage(context, "a job's lse is not there yet; leave out --lse");
+        return fail_usage(context, "a job's lse is not there yet; hand it in with --with-lse, and "
+                                   "'gemmctl job result' takes --lse");
     if (destination->path != NULL && strcmp(destination->lse_path, destination->path) == 0)
         return fail_usage(context, "--lse and --output are the same file; name two");
     return formats_check_stream(context, destination->lse_path);
@@ -98,6 +103,8 @@ void destination_close(struct destination *destination, struct gemmd_result *res
 {
     if (destination->path == NULL)
         gemmd_free(result->data);
+    if (destination->lse_path == NULL)
+        gemmd_free(result->lse);
     output_close(&destination->output);
     output_close(&destination->lse);
 }

@@ -12,12 +12,13 @@ struct destination {
     const char *path;     /* NULL: it is not fetched */
     const char *lse_path; /* of an attention; NULL: it is not wanted */
     bool is_job;
+    bool with_lse; /* it is computed: for lse_path, or for whoever fetches the job's result */
     struct formats formats;
     struct output output, lse; /* to be closed in any case */
 };
 
-/* Reads --output, --lse, --store, --async and the formats. EXIT_OK, or the exit code after saying
- * why not. */
+/* Reads --output, --lse, --with-lse, --store, --async and the formats. EXIT_OK, or the exit code
+ * after saying why not. */
 int destination_choose(const struct context *context, struct destination *destination);
 /* A job's deadline is its own, not that of handing it in: sets it if it is a job. False with a
  * sentence. */

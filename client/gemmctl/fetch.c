@@ -1,5 +1,7 @@
 #include "client/gemmctl/fetch.h"
 
+#include <string.h>
+
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/formats.h"
 #include "client/gemmctl/report.h"
@@ -8,10 +10,21 @@
 static int keep(const struct context *context, const struct formats *formats, const char *path,
                 const char *name, const struct gemmd_result *result)
 {
+    const char *lse_path = context->arguments->values[OPTION_LSE];
     struct fault fault = {0};
-    struct tensor tensor;
+    struct tensor tensor, lse;
+    const struct save_file files[] = {
+        {path, name, formats_out(formats, path, FORMAT_NPY), &tensor},
+        {lse_path, "lse",
+         lse_path != NULL ? formats_out(formats, lse_path, FORMAT_NPY) : FORMAT_NPY, &lse},
+    };
     (void)tensor_init(&tensor, result->dtype, result->dims, result->rank, result->data);
-    if (save(path, formats_out(formats, path, FORMAT_NPY), name, &tensor, &fault) != GEMMD_OK)
+    if (lse_path != NULL && result->lse == NULL)
+        fault_set(&fault, GEMMD_ERR_NOT_FOUND, NULL,
+                  "the job's result has no lse; an attention is handed in with --with-lse for it");
+    else if (lse_path != NULL)
+        (void)tensor_init(&lse, GEMMD_F32, result->lse_dims, result->lse_rank, result->lse);
+    if (fault.code != GEMMD_OK || save(files, lse_path != NULL ? 2 : 1, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
     report_result(context, result, path);
     return EXIT_OK;
@@ -21,13 +34,18 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name)
 {
     const struct arguments *arguments = context->arguments;
     const char *what = arguments->operands[0], *path = arguments->values[OPTION_OUTPUT];
+    const char *lse_path = arguments->values[OPTION_LSE];
     char problem[PROBLEM_MAX];
     struct formats formats;
     struct gemmd_error_info error;
     struct gemmd_result result;
     if (path == NULL)
         path = "-";
+    if (lse_path != NULL && strcmp(lse_path, path) == 0)
+        return fail_usage(context, "--lse and --output are the same file; name two");
     int code = formats_check_stream(context, path);
+    if (code == EXIT_OK && lse_path != NULL)
+        code = formats_check_stream(context, lse_path);
     if (code != EXIT_OK)
         return code;
     if (!formats_read(arguments, &formats, problem))

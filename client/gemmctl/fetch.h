@@ -11,8 +11,8 @@ typedef struct gemmd_request *fetch_submit(struct gemmd_client *client, const ch
                                            struct gemmd_error_info *error);
 
 /* Fetches the command's operand by `submit`, to --output or standard output in the format that is
- * asked for; safetensors call it `name`. What stays on the daemon (--store) is described instead.
- * Returns the exit code. */
+ * asked for; safetensors call it `name`. --lse takes what an attention's job has beside it. What
+ * stays on the daemon (--store) is described instead. Returns the exit code. */
 int fetch(const struct context *context, fetch_submit *submit, const char *name);
 
 #endif

@@ -87,8 +87,10 @@ enum {
     X(LENS_Q, "lens-q", 0, "FILE", FOR_ATTENTION, 0,                                               \
       "int32 vector of the valid length of each entry of Q")                                       \
     X(LENS_KV, "lens-kv", 0, "FILE", FOR_ATTENTION, 0, "the same of K and V; both or neither")     \
-    X(LSE, "lse", 0, "FILE", FOR_ATTENTION, 0,                                                     \
+    X(LSE, "lse", 0, "FILE", FOR_ATTENTION | FOR_JOB_RESULT, 0,                                    \
       "where the logarithm of each row's sum of exponentials goes")                                \
+    X(WITH_LSE, "with-lse", 0, NULL, FOR_ATTENTION, 0,                                             \
+      "with --async: compute lse too, for --lse of 'job result'")                                  \
     X(KERNEL, "kernel", 0, "NAME", FOR_COMPUTED, 1, "kernel to use, from gemmctl info")            \
     X(VERIFY, "verify", 0, "none|freivalds", FOR_PRODUCTS, 1,                                      \
       "have the daemon check the result; default none")                                            \

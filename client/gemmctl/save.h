@@ -1,5 +1,5 @@
 /*
- * save.h - a result that is there already, into a file.
+ * save.h - results that are there already, into files.
  */
 #ifndef GEMMCTL_SAVE_H
 #define GEMMCTL_SAVE_H
@@ -7,8 +7,15 @@
 #include "proto/error.h"
 #include "proto/tensor.h"
 
-/* As output_open, output_commit and output_close of output.h, with `result`'s data between. */
-enum gemmd_error save(const char *path, enum format format, const char *tensor_name,
-                      const struct tensor *result, struct fault *fault);
+/* A tensor and where it goes, as output_open of output.h takes them; all borrowed. */
+struct save_file {
+    const char *path, *name;
+    enum format format;
+    const struct tensor *tensor;
+};
+enum { SAVE_FILES_MAX = 2 };
+
+/* Writes up to SAVE_FILES_MAX files. None appears before all are written. */
+enum gemmd_error save(const struct save_file files[], uint32_t count, struct fault *fault);
 
 #endif

@@ -16,6 +16,17 @@ static bool takes(const struct attention_problem *p)
     return p->batch * p->kv_heads <= INT32_MAX / (splits > rows_max ? splits : rows_max);
 }
 
+/* Queries of heads of their own keep decode's arithmetic busy rather than the memory, and
+ * flash_wgmma reads their K and V as fast as it goes once there are heads for all of the card. Of
+ * long entries there are seldom so many. */
+static const struct attention_kernel *yields(const struct attention_problem *p)
+{
+    const uint64_t queries_max = 16, keys_max = 8192;
+    return p->heads == p->kv_heads && p->sq > queries_max && p->skv <= keys_max
+               ? &attention_cuda_wgmma
+               : NULL;
+}
+
 static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
 {
     uint64_t rows;
@@ -42,6 +53,7 @@ const struct attention_kernel attention_cuda_decode = {
     .name = "decode",
     .description = "few queries and many keys: keys in splits of a fixed size, combined in order",
     .takes = takes,
+    .yields = yields,
     .workspace_bytes = workspace_bytes,
     .run = run,
     .run_group = run_group,

@@ -36,6 +36,17 @@ const struct attention_kernel *const attention_cuda_kernels[] = {
     NULL,
 };
 
+static enum gemmd_error prepare_wgmma(struct cuda_context *context)
+{
+    const size_t bytes = sizeof *context->attention_next;
+    cudaError_t error = attention_wgmma_prepare();
+    if (error == cudaSuccess)
+        error = cudaMalloc((void **)&context->attention_next, bytes);
+    if (error == cudaSuccess)
+        error = cudaMemsetAsync(context->attention_next, 0, bytes, context->stream);
+    return cuda_error_code((int)error);
+}
+
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
 {
     enum gemmd_error code = attention_tiled_prepare_f32(context->shared_bytes);
@@ -48,6 +59,6 @@ enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
     if (code == GEMMD_OK)
         code = attention_flash_mma_prepare();
     if (code == GEMMD_OK && context->sm90.encode != NULL)
-        code = cuda_error_code((int)attention_wgmma_prepare());
+        code = prepare_wgmma(context);
     return code;
 }

@@ -8,10 +8,10 @@ static bool takes(const struct attention_problem *problem)
     return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
 }
 
-static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
+static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {
     (void)problem;
-    *out = ATTENTION_WGMMA_WORKSPACE_BYTES;
+    *out = 0;
     return true;
 }
 
@@ -19,13 +19,15 @@ static enum gemmd_error run(struct gemm_context *base, const struct attention_pr
                             void *workspace)
 {
     struct cuda_context *context = cuda_context_of(base);
+    (void)workspace;
     if (context->sm90.encode == NULL)
         return GEMMD_ERR_INTERNAL;
-    return cuda_error_code((int)attention_wgmma_enqueue(
-        &context->sm90, attention_wgmma_choose(problem), problem, workspace, context->stream));
+    return cuda_error_code((int)attention_wgmma_enqueue(&context->sm90,
+                                                        attention_wgmma_choose(problem), problem,
+                                                        context->attention_next, context->stream));
 }
 
-/* One kernel for all: it is a function of what they have in common. */
+/* One kernel for all, that of the longest; each gets the same from any that suits its widths. */
 static enum gemmd_error run_group(struct gemm_context *base,
                                   const struct attention_member members[], uint32_t count)
 {
@@ -36,7 +38,7 @@ static enum gemmd_error run_group(struct gemm_context *base,
     attention_group_order(members, count, ordered);
     return cuda_error_code((int)attention_wgmma_enqueue_group(
         &context->sm90, attention_wgmma_choose(ordered[0].problem), ordered, count,
-        context->stream));
+        context->attention_next, context->stream));
 }
 
 const struct attention_kernel attention_cuda_wgmma = {
@@ -44,7 +46,7 @@ const struct attention_kernel attention_cuda_wgmma = {
     .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
     .compute_capability = 90,
     .takes = takes,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = no_workspace,
     .run = run,
     .run_group = run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,

@@ -30,6 +30,7 @@ struct cuda_context {
     void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, used by both */
     struct grouped_space *grouped; /* lists of the grouped kernel */
     struct sm90_device sm90;       /* opened on devices of compute capability 9.0 */
+    uint32_t *attention_next;      /* flash_wgmma's, on the device: zero between its launches */
 };
 
 extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,

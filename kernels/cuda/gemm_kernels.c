@@ -129,6 +129,7 @@ static void destroy(struct gemm_context *base)
     if (context->blas != NULL)
         (void)cublasDestroy(context->blas);
     (void)cudaFree(context->blas_workspace);
+    (void)cudaFree(context->attention_next);
     grouped_space_destroy(context->grouped);
     free(context);
 }

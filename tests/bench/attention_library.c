@@ -12,6 +12,9 @@
 
 enum { WORKSPACE_BYTES = 256 << 20, KERNEL_NAME_MAX = 64 };
 
+/* That is where cuDNN is worth comparing with. */
+static const struct gemm_device HOPPER = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
+
 struct library {
     struct gemm_context *context;
     void *workspace;
@@ -72,11 +75,23 @@ int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
         return -1;
     const struct attention_problem p = attention_cell_problem(&cells[index], dtype);
     const int count = attention_own_list(dtype, own);
-    for (int k = 0; k < count; k++)
-        if (attention_own_takes(&own[k], &p) && number-- == 0) {
+    const struct attention_kernel *chosen = NULL;
+    for (int k = 0; k < count; k++) {
+        if (!attention_own_takes(&own[k], &p))
+            continue;
+        if (chosen == NULL) {
+            chosen = attention_faster(&HOPPER, own[k].kernel, &p);
+            if (number-- == 0) {
+                strncpy(name, chosen->name, KERNEL_NAME_MAX - 1);
+                return 0;
+            }
+        }
+        const bool is_chosen = own[k].kernel == chosen && own[k].tile == NULL;
+        if (!is_chosen && number-- == 0) {
             strncpy(name, own[k].name, KERNEL_NAME_MAX - 1);
             return 0;
         }
+    }
     return -1;
 }
 

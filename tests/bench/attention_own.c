@@ -95,6 +95,6 @@ enum gemmd_error attention_own_run(const struct attention_own *own, struct gemm_
     if (own->tile == NULL)
         return own->kernel->run(context, problem, workspace);
     struct cuda_context *cuda = cuda_context_of(context);
-    return cuda_error_code(
-        (int)attention_wgmma_enqueue(&cuda->sm90, own->tile, problem, workspace, cuda->stream));
+    return cuda_error_code((int)attention_wgmma_enqueue(&cuda->sm90, own->tile, problem,
+                                                        cuda->attention_next, cuda->stream));
 }

@@ -164,6 +164,37 @@ def test_a_job_that_was_handed_in_with_lse(run, url, session, tmp_path, rng):
     succeed(run("job", "cancel", job))
 
 
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_lse_of_a_job(layout, run, tmp_path, rng):
+    """Asked for when it is handed in, fetched with the result, in any format."""
+    problem = Attention(4, 5, 8, kv_heads=2, skv=7, dv=3, batch=2, dtype="f32", layout=layout)
+    operands = random_operands(problem, rng)
+    files = write(tmp_path, map(problem.stored, operands))
+    (job,) = succeed(run("attention", *files, "--layout", layout, "--async",
+                         "--with-lse")).stdout.decode().split()
+    succeed(run("job", "wait", job))
+    report = json.loads(succeed(run("job", "result", job, "-o", "O.npy", "--lse", "lse.safetensors",
+                                    "--json")).stdout)
+    lse = safetensors.numpy.load_file(tmp_path / "lse.safetensors")["lse"]
+    assert lse.shape == (2, 4, 5) and report["lse"] == "lse.safetensors"
+    assert_right(problem, operands, np.load(tmp_path / "O.npy").tobytes(), lse=lse)
+    assert succeed(run("job", "result", job, "-o", "o.bin", "--lse", "-", "--format",
+                       "raw")).stdout == lse.tobytes()
+    succeed(run("job", "cancel", job))
+
+
+@pytest.mark.parametrize("lse, says", [("lse.npy", "--with-lse"), ("O.npy", "same file")])
+def test_lse_that_a_job_does_not_have(lse, says, run, tmp_path, rng):
+    files = write(tmp_path, random_operands(Attention(2, 3, 4, dtype="f32"), rng))
+    (job,) = succeed(run("attention", *files, "--async")).stdout.decode().split()
+    succeed(run("job", "wait", job))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    result = run("job", "result", job, "-o", "O.npy", "--lse", lse)
+    assert (result.returncode, says in result.stderr.decode()) == (USAGE, True), result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before, "something stays behind"
+    succeed(run("job", "cancel", job))
+
+
 def test_report(run, tmp_path, rng):
     problem = Attention(2, 3, 4, batch=2)
     files = write(tmp_path, random_operands(problem, rng))
@@ -189,7 +220,8 @@ def test_report(run, tmp_path, rng):
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--heads", "3"], USAGE, "heads is 2"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--alpha", "3"], USAGE, "no option of attention"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lse", "O.npy"], USAGE, "same file"),
-    (["Q.npy", "K.npy", "V.npy", "--async", "--lse", "lse.npy"], USAGE, "leave out --lse"),
+    (["Q.npy", "K.npy", "V.npy", "--async", "--lse", "lse.npy"], USAGE, "--with-lse"),
+    (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--with-lse"], USAGE, "is for jobs"),
     (["Q.npy", "K.npy", "wide.npy", "-o", "O.npy"], USAGE, "heads of 1 to 256"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--kernel", "nosuch"], FAILED, "nosuch"),
     (["Q.npy", "tensor:not-there", "V.npy", "-o", "O.npy"], FAILED, "404"),

@@ -252,6 +252,9 @@ struct gemmd_result {
                    is; else NULL */
     uint64_t lse_bytes;
     int32_t shared; /* 1 if it went through shared memory */
+    uint32_t lse_rank;
+    uint64_t lse_dims[8]; /* batch, heads and queries, whatever the layout; as rank and dims, those
+                             that the request left out are left out */
 };
 
 /* Zeroes the structure; `size` is sizeof(struct gemmd_result). */

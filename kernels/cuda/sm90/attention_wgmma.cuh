@@ -21,10 +21,12 @@
  *
  * Blocks are as many as multiprocessors. Where there are masks the tiles that see most keys come
  * first and blocks take the next as they get ready, from a counter in memory; else in turn. Heads
- * are walked in sections whose K and V fit in the L2.
+ * are walked in sections whose K and V fit in the L2. The producer works out what a tile is while
+ * the consumers are at the one before, and hands it to them in shared memory.
  *
  * What a row gets depends on its head's Q, K and V, the lengths and the kernel only: the steps over
- * keys begin at multiples of TILE_N, whatever else is computed with it.
+ * keys begin at multiples of TILE_N, whatever else is computed with it. Kernels of one width and
+ * TILE_N give the same bits, since nothing else tells their sums apart.
  *
  * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
  * warp specialisation, ping-pong, products overlapped with softmax.
@@ -59,6 +61,9 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
     /* Where registers are left, Q stays in them: the tensor core reads a third less from shared
      * memory for S, and the next tile's Q can come at once. */
     static constexpr bool QUERIES_IN_REGISTERS = CONSUMERS == 2 && WIDTH <= 128;
+    /* Whether a consumer that sees no more than the first half of its last keys leaves the other
+     * half out: under a causal mask every second one. Where registers are left again. */
+    static constexpr bool HALVES = QUERIES_IN_REGISTERS;
     using Element = typename storage<E>::type;
 
     static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
@@ -80,7 +85,7 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
                               Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
     static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
     static constexpr uint32_t SCHEDULED = 2; /* tiles that are known ahead */
-    static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 16 * SCHEDULED;
+    static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 32 * SCHEDULED;
     /* 1024: what aligning the start can cost. */
     static constexpr uint32_t OTHER_BYTES = 1024 + CONSUMERS * Q_BYTES + BARRIER_BYTES;
     static constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's */
@@ -131,7 +136,7 @@ template <class C> struct attention_shared {
     }
     __device__ __forceinline__ uint32_t tile(uint32_t i) const
     {
-        return tile_full(C::SCHEDULED) + 16 * i;
+        return tile_full(C::SCHEDULED) + 32 * i;
     }
 };
 
@@ -157,9 +162,23 @@ template <class T> __device__ __forceinline__ T uniform(T value)
 /* A tile of queries, and the tiles of keys that they see: first ... end - 1. */
 struct attention_tile {
     uint32_t entry, head, row; /* row: the first query */
+    uint32_t problem;          /* of a group */
     lengths n;
     int32_t first, end;
 };
+constexpr uint32_t NO_ENTRY = UINT32_MAX; /* there are no more tiles */
+
+/* On its way from the producer to the consumers. */
+__device__ __forceinline__ void store_tile(uint32_t to, const attention_tile &t)
+{
+    ptx::store_shared_4(to, t.entry, t.head, t.row, t.problem);
+    ptx::store_shared_4(to + 16, t.n.sq, t.n.skv, (uint32_t)t.first, (uint32_t)t.end);
+}
+__device__ __forceinline__ attention_tile load_tile_of_queries(uint32_t from)
+{
+    const uint4 where = ptx::load_shared_4(from), what = ptx::load_shared_4(from + 16);
+    return {where.x, where.y, where.z, where.w, {what.x, what.y}, (int32_t)what.z, (int32_t)what.w};
+}
 
 /* Tile `index` of the walk: sections of heads; in each the tiles with most keys first, where there
  * is a causal mask, and those of all its heads together. */
@@ -176,6 +195,7 @@ __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmm
     t.entry = number / p.a.heads;
     t.head = number - t.entry * p.a.heads;
     t.row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
+    t.problem = 0;
     t.n = flash::lengths_of(p.a, t.entry);
     t.first = t.end = 0;
     if (t.row < t.n.sq) {
@@ -191,8 +211,7 @@ __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmm
 
 /* ---- what a launch computes: tiles of one problem, or of several ---- */
 
-/* A tile as it is handed from the producer to the consumers; `index` is counted through all
- * problems. */
+/* Where the producer is; `index` is counted through all problems. */
 struct attention_ticket {
     uint32_t index, problem;
 };
@@ -208,15 +227,20 @@ problem_of(const attention_wgmma_group &group, const attention_ticket &ticket)
     return group.problems[ticket.problem];
 }
 
-__device__ __forceinline__ uint32_t index_of(const attention_wgmma_arguments &,
-                                             const attention_ticket &ticket)
+template <class C>
+__device__ __forceinline__ attention_tile tile_of(const attention_wgmma_arguments &p,
+                                                  const attention_ticket &ticket)
 {
-    return ticket.index;
+    return attention_tile_at<C>(p, ticket.index);
 }
-__device__ __forceinline__ uint32_t index_of(const attention_wgmma_group &group,
-                                             const attention_ticket &ticket)
+template <class C>
+__device__ __forceinline__ attention_tile tile_of(const attention_wgmma_group &group,
+                                                  const attention_ticket &ticket)
 {
-    return ticket.index - group.first[ticket.problem];
+    attention_tile t = attention_tile_at<C>(group.problems[ticket.problem],
+                                            ticket.index - group.first[ticket.problem]);
+    t.problem = ticket.problem;
+    return t;
 }
 
 __device__ __forceinline__ void prefetch(const attention_wgmma_arguments &p)
@@ -268,17 +292,19 @@ __device__ __forceinline__ void attention_produce(const Work &work, const attent
     go_to(work, ticket, blockIdx.x);
     for (;;) {
         wait(s.tile_empty(scheduled.stage), scheduled.parity ^ 1);
-        ptx::store_shared(s.tile(scheduled.stage), ticket.index);
-        if constexpr (IS_GROUP<Work>)
-            ptx::store_shared(s.tile(scheduled.stage) + 4, ticket.problem);
+        if (ticket.index >= work.tiles) {
+            ptx::store_shared(s.tile(scheduled.stage), NO_ENTRY);
+            ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
+            break;
+        }
+        const attention_tile t = tile_of<C>(work, ticket);
+        store_tile(s.tile(scheduled.stage), t);
         ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
         scheduled.advance();
-        if (ticket.index >= work.tiles)
-            break;
         const attention_wgmma_arguments &p = problem_of(work, ticket);
-        const attention_tile t = attention_tile_at<C>(p, index_of(work, ticket));
+        /* As many times as there are tiles, so that the counter ends as the zero it was. */
         go_to(work, ticket,
-              work.next != nullptr ? gridDim.x + atomicAdd(work.next, 1)
+              work.next != nullptr ? gridDim.x + atomicInc(work.next, work.tiles - 1)
                                    : ticket.index + gridDim.x);
         if (t.first == t.end)
             continue;
@@ -315,7 +341,8 @@ template <class C, bool IN_REGISTERS = C::QUERIES_IN_REGISTERS> struct attention
     {
         base = q;
     }
-    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[C::TILE_N / 2]) const
+    template <int COUNT>
+    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[COUNT]) const
     {
         const uint64_t x = tile_descriptor<true, 128>(base) + k % 4 * descriptor_k_step<true>;
         wgmma<C::E, true, true>(s, x + (k / 4 * C::Q_BOX_BYTES >> 4), y, k > 0);
@@ -334,16 +361,17 @@ template <class C> struct attention_queries<C, true> {
             ptx_sm80::load_matrices(x[k], q + k / 4 * C::Q_BOX_BYTES + row * 128 + piece * 16);
         }
     }
-    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[C::TILE_N / 2]) const
+    template <int COUNT>
+    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[COUNT]) const
     {
         wgmma_registers<C::E, true>(s, x[k], y, k > 0);
     }
 };
 
-/* Issues S = Q K^T of the slot's keys. */
-template <class C>
+/* Issues S = Q K^T of the slot's first 2 * COUNT keys. */
+template <class C, int COUNT>
 __device__ __forceinline__ void multiply_keys(const attention_queries<C> &q, uint32_t slot,
-                                              float (&s)[C::TILE_N / 2])
+                                              float (&s)[COUNT])
 {
     const uint64_t y = tile_descriptor<true, 128>(slot);
 #pragma unroll
@@ -364,15 +392,15 @@ __device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 
     wgmma_commit();
 }
 
-template <class C>
-__device__ __forceinline__ void narrow_weights(const float (&s)[C::TILE_N / 2],
+/* Keys beyond those of `s` have no weight. */
+template <class C, int COUNT>
+__device__ __forceinline__ void narrow_weights(const float (&s)[COUNT],
                                                uint32_t (&p)[C::TILE_N / 16][4])
 {
 #pragma unroll
-    for (int k = 0; k < C::TILE_N / 16; k++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            p[k][i] = flash::pack<typename C::Element>(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
+    for (int j = 0; j < C::TILE_N / 2; j += 2)
+        p[j / 8][j / 2 % 4] =
+            j < COUNT ? flash::pack<typename C::Element>(s[j % COUNT], s[j % COUNT + 1]) : 0;
 }
 
 /* Zeros in the slot's keys from `first` on, by each consumer for itself: what lies beyond an
@@ -449,29 +477,31 @@ template <class C> struct attention_consumer {
 
     /* What is read is the same for all of a warp; shuffled, it is known to be so by the compiler,
      * which then keeps what follows from it in uniform registers. */
-    template <class Work> __device__ __forceinline__ attention_ticket next_tile()
+    __device__ __forceinline__ attention_tile next_tile()
     {
-        attention_ticket ticket = {0, 0};
         wait(shared.tile_full(scheduled.stage), scheduled.parity);
-        ticket.index = uniform(ptx::load_shared(shared.tile(scheduled.stage)));
-        if constexpr (IS_GROUP<Work>)
-            ticket.problem = uniform(ptx::load_shared(shared.tile(scheduled.stage) + 4));
+        attention_tile t = load_tile_of_queries(shared.tile(scheduled.stage));
         __syncwarp();
         arrive(shared.tile_empty(scheduled.stage));
         scheduled.advance();
-        return ticket;
+        t.entry = uniform(t.entry);
+        t.problem = uniform(t.problem);
+        t.first = uniform(t.first);
+        t.end = uniform(t.end);
+        return t;
     }
 
     /* Scores of general kind; then what rows `row` and `row` + 8 don't see is masked, if the tile
      * of keys is not within those that `all` of the consumer's rows see. */
-    __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[C::TILE_N / 2],
+    template <int COUNT>
+    __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[COUNT],
                                            int32_t tile, const lengths &n, uint32_t row,
                                            const span &all) const
     {
         const int32_t from = tile * C::TILE_N;
         if (a.general)
             flash::score_all(a, s);
-        if (from < all.first || from + C::TILE_N > all.end) {
+        if (from < all.first || from + 2 * COUNT > all.end) {
             const int32_t origin = from + 2 * (int32_t)(lane % 4);
             const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
             flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
@@ -486,10 +516,29 @@ template <class C> struct attention_consumer {
         flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row, state, o);
     }
 
-    __device__ __forceinline__ void compute(const attention_arguments &a, attention_tile t)
+    /* The first step: scores and weights of the first KEYS of the tile's last keys, beyond which
+     * none is seen. */
+    template <int KEYS>
+    __device__ __forceinline__ void weigh(const attention_arguments &a, const attention_tile &t,
+                                          const attention_queries<C> &q, uint32_t row,
+                                          const span &all, softmax_row (&state)[2],
+                                          uint32_t (&weights)[C::TILE_N / 16][4])
     {
-        t.first = uniform(t.first);
-        t.end = uniform(t.end);
+        float s[KEYS / 2];
+        wgmma_fence();
+        multiply_keys<C>(q, shared.slot(at.stage), s);
+        wgmma_wait<0>();
+        pin(s);
+        arrive(shared.empty(at.stage));
+        at.advance();
+        adjust(a, s, t.end - 1, t.n, row, all);
+        flash::softmax_step<0>(s, state[0], a.exponent_of_score);
+        flash::softmax_step<1>(s, state[1], a.exponent_of_score);
+        narrow_weights<C>(s, weights);
+    }
+
+    __device__ __forceinline__ void compute(const attention_arguments &a, const attention_tile &t)
+    {
         const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
         softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
         float o[C::WIDTH / 2];
@@ -506,7 +555,6 @@ template <class C> struct attention_consumer {
         const span high = flash::span_of(a, t.n, min(first_row + 63, t.n.sq - 1));
         const span all = {high.first, low.end};
         attention_queries<C> q;
-        float s[C::TILE_N / 2];
         uint32_t weights[C::TILE_N / 16][4];
 
         wait(shared.q_full(consumer), q_parity);
@@ -514,20 +562,14 @@ template <class C> struct attention_consumer {
         if constexpr (C::QUERIES_IN_REGISTERS)
             release_queries();
         wait(shared.full(at.stage), at.parity);
-        wgmma_fence();
-        multiply_keys<C>(q, shared.slot(at.stage), s);
-        wgmma_wait<0>();
-        pin(s);
-        arrive(shared.empty(at.stage));
-        at.advance();
-        int32_t tile = t.end - 1;
-        adjust(a, s, tile, t.n, row, all);
-        flash::softmax_step<0>(s, state[0], a.exponent_of_score);
-        flash::softmax_step<1>(s, state[1], a.exponent_of_score);
-        narrow_weights<C>(s, weights);
+        if (C::HALVES && uniform((int32_t)(high.end <= t.end * C::TILE_N - C::TILE_N / 2)))
+            weigh<C::HALVES ? C::TILE_N / 2 : C::TILE_N>(a, t, q, row, all, state, weights);
+        else
+            weigh<C::TILE_N>(a, t, q, row, all, state, weights);
 
 #pragma unroll 1
-        for (tile--; tile >= t.first; tile--) {
+        for (int32_t tile = t.end - 2; tile >= t.first; tile--) {
+            float s[C::TILE_N / 2];
             wait(shared.full(at.stage), at.parity);
             const uint32_t keys = at.stage;
             at.advance();
@@ -573,30 +615,28 @@ template <class C> struct attention_consumer {
     }
 
     __device__ __forceinline__ const attention_arguments &
-    arguments_of(const attention_wgmma_arguments &p, const attention_ticket &,
-                 attention_copy *) const
+    arguments_of(const attention_wgmma_arguments &p, uint32_t, attention_copy *) const
     {
         return p.a;
     }
 
-    /* By all of the consumer's threads, which see the same ticket: what is there is replaced once
+    /* By all of the consumer's threads, which see the same tile: what is there is replaced once
      * none of them reads it any more. */
     __device__ __forceinline__ const attention_arguments &
-    arguments_of(const attention_wgmma_group &group, const attention_ticket &ticket,
-                 attention_copy *copies) const
+    arguments_of(const attention_wgmma_group &group, uint32_t problem, attention_copy *copies) const
     {
         attention_copy &copy = copies[consumer];
         constexpr uint32_t WORDS = sizeof copy.a / sizeof(uint32_t);
         static_assert(sizeof copy.a % sizeof(uint32_t) == 0 && WORDS < 128, "a word a thread");
-        if (copy.problem != ticket.problem) {
+        if (copy.problem != problem) {
             const uint32_t thread = threadIdx.x % 128;
-            const attention_arguments &from = group.problems[ticket.problem].a;
+            const attention_arguments &from = group.problems[problem].a;
             ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
             if (thread < WORDS)
                 reinterpret_cast<uint32_t *>(&copy.a)[thread] =
                     reinterpret_cast<const uint32_t *>(&from)[thread];
             else if (thread == WORDS)
-                copy.problem = ticket.problem;
+                copy.problem = problem;
             ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
         }
         return copy.a;
@@ -608,9 +648,8 @@ template <class C> struct attention_consumer {
     {
         if (consumer + 1 == C::CONSUMERS)
             give_turn(); /* the first */
-        for (attention_ticket ticket; (ticket = next_tile<Work>()).index < work.tiles;)
-            compute(arguments_of(work, ticket, copies),
-                    attention_tile_at<C>(problem_of(work, ticket), index_of(work, ticket)));
+        for (attention_tile t; (t = next_tile()).entry != NO_ENTRY;)
+            compute(arguments_of(work, t.problem, copies), t);
         if (consumer == 0)
             take_turn(); /* the last, which nobody needs */
     }

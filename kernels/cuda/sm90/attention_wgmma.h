@@ -27,7 +27,8 @@ struct attention_wgmma_arguments {
     uint32_t tile_rows;     /* of a head */
     uint32_t tiles;         /* of all heads of all entries */
     uint32_t heads_at_once; /* whose K and V should stay in the L2 together */
-    uint32_t *next;         /* zero: blocks take tiles as they get ready; NULL: in turn */
+    uint32_t *next;         /* a zero: blocks take tiles as they get ready, and leave it as it was;
+                               NULL: in turn */
 };
 
 /* So many fit in a launch's parameters. */
@@ -51,10 +52,9 @@ struct attention_wgmma_kernel {
     const void *group; /* the same for attention_wgmma_group */
     uint32_t width;    /* of d and dv, at most */
     uint32_t tile_m, tile_n, threads, shared_bytes;
-    bool full, masked; /* whether it is chosen for problems without and with a mask */
 };
 
-/* Ended by a NULL name; the narrow ones first. */
+/* Ended by a NULL name; the narrow ones first. Those of one width give the same bits. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
 #ifdef __cplusplus
@@ -67,30 +67,29 @@ bool attention_wgmma_takes(const struct attention_problem *problem);
 /* The table of a type, or NULL. */
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
 
-/* The kernel of a problem that is taken. A function of type, widths and masks only, so that a
- * row's sums are made in the same order in any company. */
+/* The kernel of a problem that is taken. What a row gets is the same from all that may be chosen
+ * for its type and widths, so in any company; which is faster is a matter of the number of queries
+ * and the masks. */
 const struct attention_wgmma_kernel *
 attention_wgmma_choose(const struct attention_problem *problem);
-
-/* Bytes of the workspace. */
-enum { ATTENTION_WGMMA_WORKSPACE_BYTES = 256 };
 
 /* For the current device, before the first launch on it. */
 cudaError_t attention_wgmma_prepare(void);
 
-/* Enqueues the problem on a kernel that is wide enough for it. Fails if a pointer is not aligned.
- */
+/* Enqueues the problem on a kernel that is wide enough for it. `next` lies on the device, is zero
+ * before and after every launch, and belongs to those of one stream. Fails if a pointer is not
+ * aligned. */
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *problem, void *workspace,
+                                    const struct attention_problem *problem, uint32_t *next,
                                     cudaStream_t stream);
 
-/* The same for problems that the kernel was chosen for, in this order, in launches of up to
- * ATTENTION_WGMMA_GROUP. */
+/* The same for problems of which the kernel may be chosen for one, in this order, in launches of up
+ * to ATTENTION_WGMMA_GROUP. */
 cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
                                           const struct attention_wgmma_kernel *kernel,
                                           const struct attention_member members[], uint32_t count,
-                                          cudaStream_t stream);
+                                          uint32_t *next, cudaStream_t stream);
 
 #endif
 #endif

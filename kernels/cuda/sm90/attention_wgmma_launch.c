@@ -16,6 +16,11 @@ const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dt
                                 : NULL;
 }
 
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* Whether rows start at multiples of 16 bytes; strides that nothing takes don't matter. */
 static bool aligned(const struct attention_strides *strides, uint64_t batch, uint64_t heads,
                     uint64_t length)
@@ -38,14 +43,29 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
 }
 
+/* The rows that a kernel computes for a head, those beyond the last query too, by what each costs:
+ * two consumers take a quarter longer a row than three; as long where masks are at work and there
+ * are few keys to walk over. */
+static uint64_t queries_cost(const struct attention_wgmma_kernel *kernel,
+                             const struct attention_problem *p)
+{
+    const uint64_t rows = ceil_div(p->sq, kernel->tile_m) * kernel->tile_m, short_keys = 1024;
+    const bool slower = kernel->tile_m == 128 && !(p->causal && p->skv <= short_keys);
+    return rows * (slower ? 5 : 4);
+}
+
 const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attention_problem *p)
 {
-    const bool masked = p->causal || p->windowed;
     const struct attention_wgmma_kernel *kernel = attention_wgmma_kernels(p->dtype);
-    while (kernel->name != NULL && (kernel->width < p->d || kernel->width < p->dv ||
-                                    !(masked ? kernel->masked : kernel->full)))
+    while (kernel->name != NULL && (kernel->width < p->d || kernel->width < p->dv))
         kernel++;
-    return kernel->name != NULL ? kernel : NULL;
+    if (kernel->name == NULL)
+        return NULL;
+    const struct attention_wgmma_kernel *best = kernel;
+    for (kernel++; kernel->name != NULL && kernel->width == best->width; kernel++)
+        if (queries_cost(kernel, p) <= queries_cost(best, p))
+            best = kernel;
+    return best;
 }
 
 static cudaError_t allow(const struct attention_wgmma_kernel *kernel, const void *function)
@@ -92,11 +112,6 @@ static cudaError_t encode(const struct sm90_device *device, enum gemmd_dtype dty
     return tensor_map_encode(device, &view, map);
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* How many heads to walk together. Without a causal mask, each by itself: its tiles all take the
  * same time. With one, as many as stay in the L2, so that tiles that take long come first. */
 static uint32_t heads_at_once(const struct attention_problem *p)
@@ -140,13 +155,6 @@ static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)
     return tiles < device->multiprocessors ? tiles : device->multiprocessors;
 }
 
-/* Blocks take tiles as they get ready, by a counter at `counter`. */
-static cudaError_t share_out(void *counter, uint32_t **next, cudaStream_t stream)
-{
-    *next = counter;
-    return cudaMemsetAsync(counter, 0, sizeof **next, stream);
-}
-
 static cudaError_t launch(const struct attention_wgmma_kernel *kernel, const void *function,
                           uint32_t blocks, void *arguments, cudaStream_t stream)
 {
@@ -164,43 +172,28 @@ static cudaError_t launch(const struct attention_wgmma_kernel *kernel, const voi
 
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *p, void *workspace,
+                                    const struct attention_problem *p, uint32_t *next,
                                     cudaStream_t stream)
 {
     struct attention_wgmma_arguments arguments;
     cudaError_t error = fill(device, kernel, p, &arguments);
     const uint32_t blocks = blocks_for(device, arguments.tiles);
-    if (error == cudaSuccess && is_uneven(p) && arguments.tiles > blocks)
-        error = share_out(workspace, &arguments.next, stream);
+    if (is_uneven(p) && arguments.tiles > blocks)
+        arguments.next = next;
     return error == cudaSuccess ? launch(kernel, kernel->function, blocks, &arguments, stream)
                                 : error;
-}
-
-/* `counter` is the workspace of one of its members. */
-static cudaError_t enqueue_list(const struct sm90_device *device,
-                                const struct attention_wgmma_kernel *kernel,
-                                struct attention_wgmma_group *group, bool uneven, void *counter,
-                                cudaStream_t stream)
-{
-    const uint32_t blocks = blocks_for(device, group->tiles);
-    cudaError_t error = cudaSuccess;
-    if (uneven && group->tiles > blocks)
-        error = share_out(counter, &group->next, stream);
-    return error == cudaSuccess ? launch(kernel, kernel->group, blocks, group, stream) : error;
 }
 
 cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
                                           const struct attention_wgmma_kernel *kernel,
                                           const struct attention_member members[], uint32_t count,
-                                          cudaStream_t stream)
+                                          uint32_t *next, cudaStream_t stream)
 {
     struct attention_wgmma_group group;
     cudaError_t error = cudaSuccess;
     for (uint32_t i = 0; i < count && error == cudaSuccess;) {
-        void *counter = members[i].workspace;
         bool uneven = false;
         group.count = group.tiles = 0;
-        group.next = NULL;
         for (; i < count && group.count < ATTENTION_WGMMA_GROUP && error == cudaSuccess; i++) {
             const struct attention_problem *p = members[i].problem;
             struct attention_wgmma_arguments *arguments = &group.problems[group.count];
@@ -211,8 +204,10 @@ cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
             group.first[group.count++] = group.tiles;
             group.tiles += arguments->tiles;
         }
+        const uint32_t blocks = blocks_for(device, group.tiles);
+        group.next = uneven && group.tiles > blocks ? next : NULL;
         if (error == cudaSuccess)
-            error = enqueue_list(device, kernel, &group, uneven, counter, stream);
+            error = launch(kernel, kernel->group, blocks, &group, stream);
     }
     return error;
 }

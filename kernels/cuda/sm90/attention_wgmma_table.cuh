@@ -1,6 +1,6 @@
 /*
- * attention_wgmma_table.cuh - the kernels of attention_wgmma.cuh for one type: of each width one
- * for problems without masks and one for those with (full, masked), or one for both.
+ * attention_wgmma_table.cuh - the kernels of attention_wgmma.cuh for one type. Those of one width
+ * have one TILE_N, so that they give the same bits and the faster can be taken.
  */
 #ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_TABLE_CUH
 #define KERNELS_CUDA_SM90_ATTENTION_WGMMA_TABLE_CUH
@@ -10,8 +10,7 @@
 namespace sm90
 {
 
-template <class C>
-static attention_wgmma_kernel attention_entry(const char *name, bool full, bool masked)
+template <class C> static attention_wgmma_kernel attention_entry(const char *name)
 {
     attention_wgmma_kernel kernel;
     kernel.name = name;
@@ -22,25 +21,24 @@ static attention_wgmma_kernel attention_entry(const char *name, bool full, bool 
     kernel.tile_n = C::TILE_N;
     kernel.threads = C::THREADS;
     kernel.shared_bytes = C::SHARED_BYTES;
-    kernel.full = full;
-    kernel.masked = masked;
     return kernel;
 }
 
 } // namespace sm90
 
 /* clang-format off */
-#define ATTENTION_ENTRY(T, E, WIDTH, TILE_N, CONSUMERS, TILE_M, FULL, MASKED)                      \
+#define ATTENTION_ENTRY(T, E, WIDTH, TILE_N, CONSUMERS, TILE_M)                                    \
     sm90::attention_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS>>(              \
-        #T "_d" #WIDTH "_" #TILE_M "x" #TILE_N, FULL, MASKED)
+        #T "_d" #WIDTH "_" #TILE_M "x" #TILE_N)
 
 #define ATTENTION_TABLE(T, E)                                                                      \
     const struct attention_wgmma_kernel attention_wgmma_##T[] = {                                  \
-        ATTENTION_ENTRY(T, E, 64, 128, 3, 192, true, true),                                        \
-        ATTENTION_ENTRY(T, E, 96, 128, 2, 128, true, true),                                        \
-        ATTENTION_ENTRY(T, E, 128, 128, 2, 128, true, true),                                       \
-        ATTENTION_ENTRY(T, E, 192, 128, 2, 128, true, true),                                       \
-        ATTENTION_ENTRY(T, E, 256, 80, 2, 128, true, true),                                        \
+        ATTENTION_ENTRY(T, E, 64, 128, 3, 192),                                                    \
+        ATTENTION_ENTRY(T, E, 64, 128, 2, 128),                                                    \
+        ATTENTION_ENTRY(T, E, 96, 128, 2, 128),                                                    \
+        ATTENTION_ENTRY(T, E, 128, 128, 2, 128),                                                   \
+        ATTENTION_ENTRY(T, E, 192, 128, 2, 128),                                                   \
+        ATTENTION_ENTRY(T, E, 256, 80, 2, 128),                                                    \
         {}};
 /* clang-format on */
 

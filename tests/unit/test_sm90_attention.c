@@ -1,0 +1,133 @@
+/* Which attention kernel and which of flash_wgmma's tiles compute what on sm_90a: functions of a
+ * request's own sizes, so no GPU is needed. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/sm90/attention_wgmma.h"
+
+static struct attention_problem problem_of(uint64_t heads, uint64_t kv_heads, uint64_t sq,
+                                           uint64_t skv, uint64_t d)
+{
+    struct attention_problem p = {.dtype = GEMMD_BF16,
+                                  .batch = 1,
+                                  .heads = heads,
+                                  .kv_heads = kv_heads,
+                                  .sq = sq,
+                                  .skv = skv,
+                                  .d = d,
+                                  .dv = d,
+                                  .scale = 1};
+    p.q_strides = p.o_strides = attention_strides(ATTENTION_BHSD, heads, sq, d);
+    p.k_strides = p.v_strides = attention_strides(ATTENTION_BHSD, kv_heads, skv, d);
+    return p;
+}
+
+static const char *chosen_on(uint32_t compute_capability, const struct attention_problem *p)
+{
+    const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA,
+                                       .compute_capability = compute_capability};
+    const struct attention_kernel *kernel = NULL;
+    struct fault fault = {0};
+    ck_assert_msg(attention_select(&device, "auto", p, &kernel, &fault) == GEMMD_OK, "%s",
+                  fault.detail);
+    return kernel->name;
+}
+
+static const struct {
+    uint64_t heads, kv_heads, sq, skv;
+    const char *name;
+} FEW_QUERIES[] = {
+    {32, 32, 1, 8192, "decode"},      {32, 32, 16, 512, "decode"},
+    {32, 32, 17, 512, "flash_wgmma"}, {32, 32, 32, 8192, "flash_wgmma"},
+    {32, 32, 32, 8193, "decode"},     {32, 32, 33, 9000, "flash_wgmma"},
+    {32, 8, 8, 8192, "decode"},       {32, 16, 16, 512, "decode"},
+    {1, 1, 17, 8192, "flash_wgmma"},
+};
+
+START_TEST(few_queries_go_to_the_faster_kernel)
+{
+    struct attention_problem p = problem_of(FEW_QUERIES[_i].heads, FEW_QUERIES[_i].kv_heads,
+                                            FEW_QUERIES[_i].sq, FEW_QUERIES[_i].skv, 128);
+    ck_assert_str_eq(chosen_on(90, &p), FEW_QUERIES[_i].name);
+    p.batch = 1000; /* bits may differ between kernels: company must not matter */
+    ck_assert_str_eq(chosen_on(90, &p), FEW_QUERIES[_i].name);
+}
+END_TEST
+
+START_TEST(decode_yields_only_to_what_can)
+{
+    struct attention_problem p = problem_of(4, 4, 20, 100, 128);
+    const struct attention_kernel *kernel = NULL;
+    struct fault fault = {0};
+    const struct gemm_device hopper = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
+    ck_assert_str_eq(chosen_on(80, &p), "decode");
+    ck_assert_int_eq(attention_select(&hopper, "decode", &p, &kernel, &fault), GEMMD_OK);
+    ck_assert_str_eq(kernel->name, "decode");
+    p.k_strides.row++; /* not aligned for the copy engine */
+    ck_assert_str_eq(chosen_on(90, &p), "decode");
+}
+END_TEST
+
+/* Steps over keys are all that could tell their bits apart. */
+START_TEST(tiles_of_one_width_take_the_same_steps)
+{
+    const struct attention_wgmma_kernel *kernel =
+        attention_wgmma_kernels(_i == 0 ? GEMMD_BF16 : GEMMD_F16);
+    for (; kernel[1].name != NULL; kernel++) {
+        ck_assert_uint_le(kernel[0].width, kernel[1].width);
+        if (kernel[0].width == kernel[1].width)
+            ck_assert_uint_eq(kernel[0].tile_n, kernel[1].tile_n);
+    }
+}
+END_TEST
+
+static const struct {
+    uint64_t sq, skv;
+    bool causal;
+    uint32_t tile_m;
+} QUERIES[] = {
+    {128, 128, false, 128}, {256, 8192, false, 128}, {192, 192, false, 192},
+    {512, 512, false, 192}, {1024, 1024, true, 128}, {512, 512, true, 128},
+    {576, 576, true, 192},  {1024, 4096, true, 192}, {4096, 4096, true, 192},
+};
+
+START_TEST(queries_get_the_tile_that_wastes_less)
+{
+    struct attention_problem p = problem_of(8, 8, QUERIES[_i].sq, QUERIES[_i].skv, 64);
+    p.causal = QUERIES[_i].causal;
+    ck_assert_uint_eq(attention_wgmma_choose(&p)->tile_m, QUERIES[_i].tile_m);
+}
+END_TEST
+
+START_TEST(every_width_has_a_tile)
+{
+    for (uint64_t d = 1; d <= ATTENTION_WIDTH_MAX; d++) {
+        for (int causal = 0; causal < 2; causal++) {
+            struct attention_problem p = problem_of(2, 1, 100, 200, d);
+            p.causal = causal;
+            p.dv = ATTENTION_WIDTH_MAX + 1 - d;
+            const struct attention_wgmma_kernel *kernel = attention_wgmma_choose(&p);
+            ck_assert(kernel != NULL && kernel->width >= p.d && kernel->width >= p.dv);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sm90_attention");
+    TCase *tests = tcase_create("choice");
+    tcase_add_loop_test(tests, few_queries_go_to_the_faster_kernel, 0,
+                        sizeof FEW_QUERIES / sizeof *FEW_QUERIES);
+    tcase_add_test(tests, decode_yields_only_to_what_can);
+    tcase_add_loop_test(tests, tiles_of_one_width_take_the_same_steps, 0, 2);
+    tcase_add_loop_test(tests, queries_get_the_tile_that_wastes_less, 0,
+                        sizeof QUERIES / sizeof *QUERIES);
+    tcase_add_test(tests, every_width_has_a_tile);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
