@@ -41,7 +41,8 @@ static const struct {
     {32, 32, 17, 512, "flash_wgmma"}, {32, 32, 32, 8192, "flash_wgmma"},
     {32, 32, 32, 8193, "decode"},     {32, 32, 33, 9000, "flash_wgmma"},
     {32, 8, 8, 8192, "decode"},       {32, 16, 16, 512, "decode"},
-    {1, 1, 17, 8192, "flash_wgmma"},
+    {31, 31, 17, 992, "flash_wgmma"}, {31, 31, 17, 993, "decode"},
+    {8, 8, 32, 256, "flash_wgmma"},   {8, 8, 32, 257, "decode"},
 };
 
 START_TEST(few_queries_go_to_the_faster_kernel)
