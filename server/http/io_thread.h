@@ -44,6 +44,8 @@ struct io_thread {
     struct connection *connections; /* open ones */
     struct arrivals arrivals;       /* those that libmicrohttpd does not know yet */
     struct waiters waiters;         /* requests whose work is in other hands */
+    struct request *spare;          /* memory for requests (request.c) */
+    uint32_t spare_count;
     uint64_t moved_ns;              /* when `moved` was last true */
     struct connection *arriving;    /* given to libmicrohttpd, not yet announced by it */
     bool moved;                     /* something came or went in this turn of the loop */
