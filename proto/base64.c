@@ -15,14 +15,19 @@ bool base64_read(const char *text, uint64_t length, void *out, uint64_t bytes)
 {
     unsigned char *to = out;
     uint32_t bits = 0, count = 0;
-    uint64_t written = 0;
+    uint64_t written = 0, characters = 0;
     const uint64_t padding = (3 - bytes % 3) % 3, groups = bytes / 3 + (padding > 0);
-    if (length % 4 != 0 || length / 4 != groups)
-        return false;
-    for (uint64_t i = 0; i < length - padding; i++) {
-        const int value = value_of(text[i]);
-        if (value < 0)
+    for (uint64_t i = 0; i < length; i++) {
+        if (text[i] == '\r' || text[i] == '\n')
+            continue;
+        if (characters == groups * 4)
             return false;
+        const bool data = characters++ < groups * 4 - padding;
+        const int value = value_of(text[i]);
+        if (data ? value < 0 : text[i] != '=')
+            return false;
+        if (!data)
+            continue;
         bits = bits << 6 | (uint32_t)value;
         count += 6;
         if (count >= 8) {
@@ -30,8 +35,6 @@ bool base64_read(const char *text, uint64_t length, void *out, uint64_t bytes)
             to[written++] = (unsigned char)(bits >> count);
         }
     }
-    for (uint64_t i = length - padding; i < length; i++)
-        if (text[i] != '=')
-            return false;
-    return (bits & ((1u << count) - 1)) == 0; /* what is cut off has to be zero */
+    /* what is cut off has to be zero */
+    return characters == groups * 4 && (bits & ((1u << count) - 1)) == 0;
 }

@@ -68,7 +68,7 @@ device=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 where="$device, $(nproc) cores, on the CPU"
 if [[ $(of_info backend) == cuda ]]; then
     ways+=(cuda)
-    cells=("64 16" "1024 16" "4096 4")
+    cells=("64 16" "1024 16" "4096 8")
     device=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0)
     where="$device; host: $(nproc) cores"
 fi
@@ -85,14 +85,16 @@ row() {
         {
             if (first == 0) first = $2
             line = line sprintf(" %.1f (%.2f) %d µs |", $2, $2 / first, $3)
-            if ($4 > kernel) kernel = $4
-            best = $2 > best ? $2 : best
+            if (kernel == 0 || $4 < kernel) kernel = $4
+            if ($1 != "cuda" && $2 > host) host = $2
+            if ($1 == "cuda") cuda = $2
         }
         END {
             printf "| %d³ | %d |%s %.2f ms |", side, connections, line, kernel
             if (copies > 0) {
                 least = copies > kernel ? copies : kernel
-                printf " %.2f ms | %.2f |", copies, best * least / 1000
+                printf " %.2f ms | %.2f | %.2f |", copies, host * least / 1000,
+                    cuda * kernel / 1000
             }
             print ""
         }' "$scratch/row"
@@ -107,14 +109,15 @@ done
 heads=("product" "connections" "TCP" "Unix socket" "memfd" "system shared memory")
 [[ ${#ways[@]} -lt 5 ]] || heads+=("CUDA shared memory")
 heads+=("kernel")
-[[ ${#ways[@]} -lt 5 ]] || heads+=("copies alone" "best, of what the slower allows")
+[[ ${#ways[@]} -lt 5 ]] || heads+=("copies alone" "best without CUDA memory, of what the slower of the two allows" "CUDA memory, of what the kernel allows")
 {
     printf '# Ways to the daemon, %s, %s\n\n' "$where" "$when"
     printf '%s. ' "$("$build/bin/gemmd" --version)"
     printf 'f32 products, requests per second (next to TCP) and median latency, each connection\n'
     printf 'with one request after another; the client on the same machine reads the result and\n'
     printf 'drops it. With shared memory operands and result lie there, each connection its own;\n'
-    printf 'their bytes were compared first. Medians of 3 runs of %s s, in turn; load average of\n' \
+    printf 'their bytes were compared first. The kernel is the least time of a lone request; small\n'
+    printf 'products go many in a launch, so more than one at a time of them may be allowed. Medians of 3 runs of %s s, in turn; load average of\n' \
         "$seconds"
     printf 'the machine before: %s.\n\n' "$load"
     printf '| %s ' "${heads[@]}"

@@ -5,7 +5,7 @@
  * every size, NaN and infinity, rows that see no key, poisoned outputs, guard zones; the same bytes
  * when run again on another stream, and the same whatever tile the rows are in; then groups of them
  * (kernels/attention_grouped.h), where each has the bytes that it has alone. One line for each
- * kernel and type; exit status 1 if anything is wrong.
+ * kernel and type, as soon as the type is done; exit status 1 if anything is wrong.
  *   --quick    little of everything, for a run under compute-sanitizer
  *   --smoke    each of the kernels' own widths, with and without a mask, and no more
  *   --large    also K and V that stretch over more than 2^31 elements; takes 20 GB of device memory
@@ -401,28 +401,20 @@ static bool check_smoke(struct check *check, enum gemmd_dtype dtype)
     return true;
 }
 
-static bool check_all(struct check *check, enum gemmd_dtype only, bool large, bool smoke)
+static bool check_dtype(struct check *check, enum gemmd_dtype dtype, bool large)
 {
-    for (int i = 0; i < 3; i++) {
-        if (only != GEMMD_DTYPE_COUNT && only != dtypes[i])
-            continue;
-        if (smoke && !check_smoke(check, dtypes[i]))
-            return false;
-        if (smoke)
-            continue;
-        if (!check_lengths(check, dtypes[i], PRODUCT_UNIFORM) ||
-            !check_lengths(check, dtypes[i], PRODUCT_SPECIAL) || !check_widths(check, dtypes[i]) ||
-            !check_extremes(check, dtypes[i], large))
-            return false;
-    }
-    return true;
+    return check_lengths(check, dtype, PRODUCT_UNIFORM) &&
+           check_lengths(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
+           check_extremes(check, dtype, large);
 }
 
-static void report(const struct check *check, uint64_t *passed, uint64_t *failed)
+/* Prints the lines of one type. */
+static void report(const struct check *check, enum gemmd_dtype dtype, uint64_t *passed,
+                   uint64_t *failed)
 {
     for (unsigned i = 0; i < check->count; i++) {
         const struct trial *trial = &check->trials[i];
-        if (trial->passed + trial->failed == 0)
+        if (trial->dtype != dtype || trial->passed + trial->failed == 0)
             continue;
         *passed += trial->passed;
         *failed += trial->failed;
@@ -433,6 +425,20 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
         if (trial->failed > 0)
             printf("         first: %s\n", trial->first);
     }
+}
+
+/* Of every type, or only of one. False if nothing more can be run. */
+static bool check_all(struct check *check, enum gemmd_dtype only, bool large, bool smoke,
+                      uint64_t *passed, uint64_t *failed)
+{
+    bool done = true;
+    for (int i = 0; i < 3 && done; i++) {
+        if (only != GEMMD_DTYPE_COUNT && only != dtypes[i])
+            continue;
+        done = smoke ? check_smoke(check, dtypes[i]) : check_dtype(check, dtypes[i], large);
+        report(check, dtypes[i], passed, failed);
+    }
+    return done;
 }
 
 /* Every kernel that has groups, in each type of which it takes any. */
@@ -485,13 +491,13 @@ int main(int count, char **arguments)
             return 2;
         }
     }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     uint64_t passed = 0, failed = 0;
     bool done = open_lanes(&check);
     if (done) {
         const struct gemm_device device = this_device();
         add_all(&check, &device, kernels);
-        done = groups_only || check_all(&check, dtype, large, smoke);
-        report(&check, &passed, &failed);
+        done = groups_only || check_all(&check, dtype, large, smoke, &passed, &failed);
         done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
     }
     close_lanes(&check);

@@ -3,11 +3,14 @@
  *
  * Types x transposes x scalars x bias x activations x batches x odd sizes, random operands,
  * NaN and infinity, poisoned outputs, guard zones; the same bytes when run again on another
- * stream. One line for each kernel and pair of types; exit status 1 if anything is wrong.
- * Then company_check.h.
+ * stream. One line for each kernel and pair of types, as soon as the pair is done; exit status 1 if
+ * anything is wrong. Then company_check.h.
  *   --quick    little of everything, for a run under compute-sanitizer, and no company
  *   --company  nothing else
  *   --large    also products of more than 2^31 elements
+ *   --share I/N  every N-th pair of types from the I-th on, counted from 0: as much as one of N
+ *              processes takes, most of whose time is the host's. Company and large products are
+ *              in share 0
  *   --kernels TEXT  only those with TEXT in their name
  */
 #include "tests/gpu/gemm_check.h"
@@ -40,6 +43,7 @@ struct check {
     struct lane lanes[LANES];
     struct trial trials[TRIALS_MAX];
     unsigned count;
+    uint32_t share, shares; /* pairs of types whose number leaves `share` when divided */
     bool quick;
 };
 
@@ -319,22 +323,21 @@ static bool check_extremes(struct check *check, struct case_types types)
     return check->quick || check_product(check, &problem, 0, PRODUCT_EXTREME, 1, false);
 }
 
-static bool check_all(struct check *check)
+static bool check_types(struct check *check, struct case_types types)
 {
-    for (uint32_t i = 0; i < case_types_count(); i++) {
-        const struct case_types types = case_types[i];
-        if (!check_options(check, types, PRODUCT_UNIFORM) ||
-            !check_options(check, types, PRODUCT_SPECIAL) || !check_sizes(check, types) ||
-            !check_shapes(check, types) || !check_extremes(check, types))
-            return false;
-    }
-    return true;
+    return check_options(check, types, PRODUCT_UNIFORM) &&
+           check_options(check, types, PRODUCT_SPECIAL) && check_sizes(check, types) &&
+           check_shapes(check, types) && check_extremes(check, types);
 }
 
-static void report(const struct check *check, uint64_t *passed, uint64_t *failed)
+/* Prints the lines of one pair of types. */
+static void report(const struct check *check, struct case_types types, uint64_t *passed,
+                   uint64_t *failed)
 {
     for (unsigned i = 0; i < check->count; i++) {
         const struct trial *trial = &check->trials[i];
+        if (trial->dtype != types.dtype || trial->out != types.out)
+            continue;
         *passed += trial->passed;
         *failed += trial->failed;
         printf("%-8s %-8s to %-5s%s  %5" PRIu64 " passed  %5" PRIu64
@@ -347,11 +350,31 @@ static void report(const struct check *check, uint64_t *passed, uint64_t *failed
     }
 }
 
+/* The share's pairs of types. False if nothing more can be run. */
+static bool check_share(struct check *check, uint64_t *passed, uint64_t *failed)
+{
+    bool done = true;
+    for (uint32_t i = check->share; i < case_types_count() && done; i += check->shares) {
+        done = check_types(check, case_types[i]);
+        report(check, case_types[i], passed, failed);
+    }
+    return done;
+}
+
+/* "I/N", I less than N. */
+static bool parse_share(const char *text, struct check *check)
+{
+    char end;
+    return sscanf(text, "%" SCNu32 "/%" SCNu32 "%c", &check->share, &check->shares, &end) == 2 &&
+           check->share < check->shares;
+}
+
 int main(int count, char **arguments)
 {
     static struct check check; /* large, and there is one */
     bool large = false, company = false;
     const char *kernels = "";
+    check.shares = 1;
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
             check.quick = true;
@@ -361,24 +384,30 @@ int main(int count, char **arguments)
             company = true;
         } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
             kernels = arguments[++i];
+        } else if (strcmp(arguments[i], "--share") == 0 && i + 1 < count &&
+                   parse_share(arguments[i + 1], &check)) {
+            i++;
         } else {
-            fprintf(stderr, "usage: gemmd-gpu-check [--quick | --company] [--large] "
-                            "[--kernels TEXT]\n");
+            fprintf(stderr,
+                    "usage: gemmd-gpu-check [--quick | --company] [--large] [--kernels TEXT] "
+                    "[--share I/N]\n"
+                    "Share I of N, from 0, takes every N-th pair of types from the I-th on; share "
+                    "0 also company\nand --large.\n");
             return 2;
         }
     }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     uint64_t passed = 0, failed = 0;
     bool done = open_lanes(&check);
     const struct gemm_device device = this_device();
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
         add_all(&check, &device, kernels);
-        done = company || check_all(&check);
-        report(&check, &passed, &failed);
+        done = company || check_share(&check, &passed, &failed);
     }
-    if (done && !check.quick && *kernels == '\0')
+    if (done && !check.quick && *kernels == '\0' && check.share == 0)
         company_check(&device, &passed, &failed);
-    if (done && large)
+    if (done && large && check.share == 0)
         gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
     close_lanes(&check);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,

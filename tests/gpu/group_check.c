@@ -6,6 +6,7 @@
  * times: a launch for a few, throughput next to cuBLAS's grouped products, and where copies begin
  * to pay. Exit status 1 if anything is wrong.
  *   --quick   little of everything, for a run under compute-sanitizer
+ *   --bytes   all of the checks, and no times
  *   --times   times only
  */
 #include "tests/gpu/group_check.h"
@@ -62,13 +63,17 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--quick") == 0) {
             bench.quick = true;
             timed = false;
+        } else if (strcmp(argv[i], "--bytes") == 0) {
+            timed = false;
         } else if (strcmp(argv[i], "--times") == 0) {
             check = false;
         } else {
-            fprintf(stderr, "unknown option '%s'; there are --quick and --times\n", argv[i]);
+            fprintf(stderr, "unknown option '%s'; there are --quick, --bytes and --times\n",
+                    argv[i]);
             return 2;
         }
     }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     if (!open_bench(&bench))
         return EXIT_FAILURE;
     if (check) {

@@ -209,6 +209,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bench.quick = argc == 2;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     if (!succeeded(cudaStreamCreateWithFlags(&bench.stream, cudaStreamNonBlocking), "a stream") ||
         !succeeded(cudaHostAlloc((void **)&bench.host, bench.bytes, cudaHostAllocMapped),
                    "pinned memory") ||

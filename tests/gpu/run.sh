@@ -13,7 +13,7 @@ fails or hangs in one stops no other:
   smoke     every attention kernel and type in a process of its own, within a minute; those that
             don't end are left out of what follows by --without-kernels
   kernels*  every attention kernel against a reference, and copies, without the daemon
-  products* the same for products, alone and many in a launch
+  products* the same for products, in eight processes by types, and for many in a launch
   memcheck* the same, fewer, under compute-sanitizer
   devices*  the daemon's own device code, and memory that clients share
   http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
@@ -139,13 +139,20 @@ within() {
     ((left > 5)) || { echo "no time is left" && return 124; }
     timeout -k 5 $((most < left - 5 ? most : left - 5)) "$@"
 }
-# add LOG STATUS: sums the "N passed, N failed" of a log; a bad end without a count is a failure.
-add() {
-    local counts good=0 bad=0
+# count LOG STATUS: sums the "N passed, N failed" of a log, which are in `good` and `bad`; a bad end
+# without a count is a failure.
+count() {
+    local counts
+    good=0 bad=0
     counts=$(grep -Eo '[0-9]+ passed, [0-9]+ failed' "$1" | tail -n 1)
     if [[ -n $counts ]]; then read -r good _ bad _ <<<"$counts"; fi
     if (($2 != 0 && bad == 0)) || [[ -z $counts && $2 == 0 ]]; then bad=1; fi
     ((passed += good, failed += bad))
+}
+# add LOG STATUS: counts it, and says so.
+add() {
+    local good bad
+    count "$1" "$2"
     printf '%s: %s passed, %s failed\n' "$(basename "$1" .log)" "$good" "$bad"
 }
 
@@ -203,13 +210,11 @@ check_unit() {
     add "$log" $status
 }
 
-# --- Attention kernels, each in processes of its own ------------------------------------------------
-attention_kernels=(naive tiled flash_mma flash_wgmma decode)
-
-# together LIMIT_S NAME:COMMAND...: all at once, each with its own log; what one does to its context
-# is nothing to the others. Sets statuses[NAME].
+# --- Many processes at once -----------------------------------------------------------------------
+# at_once LIMIT_S NAME:COMMAND...: each with its own log; what one does to its context is nothing to
+# the others. Waits for all of them; sets statuses[NAME].
 declare -A statuses
-together() {
+at_once() {
     local most=$1 name job
     local -A running=()
     shift
@@ -219,14 +224,47 @@ together() {
         within "$most" ${job#*:} >"$logs/$name.log" 2>&1 &
         running[$name]=$!
     done
-    for job in "$@"; do
-        name=${job%%:*}
+    for name in "${!running[@]}"; do
         wait "${running[$name]}"
         statuses[$name]=$?
+    done
+}
+
+# together LIMIT_S NAME:COMMAND...: at once, with a line for each.
+together() {
+    local name job
+    at_once "$@"
+    shift
+    for job in "$@"; do
+        name=${job%%:*}
         add "$logs/$name.log" "${statuses[$name]}"
         ((statuses[$name] == 0)) || show_failure "$logs/$name.log" "${statuses[$name]}"
     done
 }
+
+# in_shares N LIMIT_S NAME COMMAND...: a check in N processes, each with its own log, NAME-I; one
+# line for all of them.
+in_shares() {
+    local shares=$1 most=$2 name=$3 jobs=() i good bad sum_good=0 sum_bad=0
+    shift 3
+    section "$name"
+    for ((i = 0; i < shares; i++)); do jobs+=("$name-$i:$* --share $i/$shares"); done
+    at_once "$most" "${jobs[@]}"
+    for ((i = 0; i < shares; i++)); do
+        count "$logs/$name-$i.log" "${statuses[$name-$i]}"
+        ((sum_good += good, sum_bad += bad))
+    done
+    printf '%s: %s passed, %s failed\n' "$name" "$sum_good" "$sum_bad"
+    for ((i = 0; i < shares; i++)); do
+        ((statuses[$name-$i] == 0)) || {
+            echo "share $i of $shares:"
+            show_failure "$logs/$name-$i.log" "${statuses[$name-$i]}"
+        }
+    done
+}
+
+# --- Attention kernels, each in processes of its own ------------------------------------------------
+attention_kernels=(naive tiled flash_mma flash_wgmma decode)
 
 smoke() {
     local jobs=() kernel dtype out_of=()
@@ -271,8 +309,8 @@ if wanted kernels; then
     check 60 copies "$build/bin/gemmd-gpu-copy-check"
 fi
 if wanted products; then
-    check 300 kernels "$build/bin/gemmd-gpu-check"
-    check 150 groups "$build/bin/gemmd-gpu-group-check"
+    in_shares 8 240 products "$build/bin/gemmd-gpu-check" # most of the time is the host's
+    check 60 groups "$build/bin/gemmd-gpu-group-check" --bytes
 fi
 
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)

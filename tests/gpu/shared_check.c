@@ -211,6 +211,7 @@ int main(int argc, char *argv[])
         return 2;
     }
     url = argv[1];
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         check_side(sides[i]);
     printf("%d passed, %d failed\n", passes, failures);

@@ -14,7 +14,9 @@ START_TEST(what_the_rfc_says)
                                            {"Zm9vYg==", "foob"},
                                            {"Zm9vYmE=", "fooba"},
                                            {"Zm9vYmFy", "foobar"},
-                                           {"+/+/", "\xfb\xff\xbf"}};
+                                           {"+/+/", "\xfb\xff\xbf"},
+                                           {"Zm9v\nYg==\n", "foob"},
+                                           {"Zm9vYg\r\n==", "foob"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         char out[8] = "";
         const char *text = pairs[i][0], *bytes = pairs[i][1];
@@ -29,9 +31,10 @@ START_TEST(what_it_does_not)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } wrong[] = {{"", 1},     {"Zg==", 2},   {"Zg==", 0}, {"Zg=", 1},     {"Zg", 1},   {"Zm9v", 2},
-                 {"Zm9v", 4}, {"Zh==", 1},   {"Zm9=", 2}, {"Z===", 1},    {"Zg=a", 1}, {"Zm9-", 3},
-                 {"Z 9v", 3}, {"Zm9v\n", 3}, {"====", 1}, {"Zm9vZg==", 3}};
+    } wrong[] = {{"", 1},     {"Zg==", 2},    {"Zg==", 0}, {"Zg=", 1},   {"Zg", 1},
+                 {"Zm9v", 2}, {"Zm9v", 4},    {"Zh==", 1}, {"Zm9=", 2},  {"Z===", 1},
+                 {"Zg=a", 1}, {"Zm9-", 3},    {"Z 9v", 3}, {"Zm9v ", 3}, {"\nZm9\n", 3},
+                 {"====", 1}, {"Zm9vZg==", 3}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char out[8];
         ck_assert_msg(!base64_read(wrong[i].text, strlen(wrong[i].text), out, wrong[i].bytes),
