@@ -40,7 +40,7 @@ int main(int argc, char *argv[])
     static struct answer answer;
     static uint32_t samples_ns[SAMPLES_MAX];
     size_t count = 0;
-    char *rest = NULL;
+    char none[] = "", *rest = none;
     const double seconds = argc == 5 ? strtod(argv[4], &rest) : 0;
     if (!(seconds > 0) || *rest != '\0') {
         fprintf(stderr, "usage: %s ADDRESS TARGET BODY_FILE SECONDS\n", argv[0]);
