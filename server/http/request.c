@@ -64,7 +64,7 @@ static struct request *take_memory(struct io_thread *thread)
 static void give_memory(struct request *request)
 {
     struct io_thread *thread = request->thread;
-    if (thread->spare_count >= SPARE_MAX) {
+    if (thread->spare_count + 1 > SPARE_MAX) {
         free(request);
         return;
     }
@@ -359,9 +359,10 @@ static bool receive(struct request *request, const char *bytes, size_t length)
  * compute for. */
 static bool end_body(struct request *request)
 {
-    if (!connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns()))
+    const uint64_t now_ns = clock_now_ns();
+    if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
         return false;
-    request->received_ns = clock_now_ns();
+    request->received_ns = now_ns;
     if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
         inflater_end(request->inflater, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
