@@ -117,7 +117,8 @@ heads+=("kernel")
     printf 'with one request after another; the client on the same machine reads the result and\n'
     printf 'drops it. With shared memory operands and result lie there, each connection its own;\n'
     printf 'their bytes were compared first. The kernel is the least time of a lone request; small\n'
-    printf 'products go many in a launch, so more than one at a time of them may be allowed. Medians of 3 runs of %s s, in turn; load average of\n' \
+    printf 'products go many in a launch, so they may exceed it. Copies alone are those of a steady\n'
+    printf 'stream of products, into the GPU and out of it at once. Medians of 3 runs of %s s, in turn; load average of\n' \
         "$seconds"
     printf 'the machine before: %s.\n\n' "$load"
     printf '| %s ' "${heads[@]}"

@@ -18,8 +18,9 @@ void *device_memory_open(size_t bytes, const void *from, size_t count,
 void device_memory_close(void *memory); /* NULL is allowed */
 /* `count` bytes from `offset` on, to the host. */
 bool device_memory_read(const void *memory, size_t offset, void *to, size_t count);
-/* Milliseconds that copying `bytes` of pinned memory to device 0 takes with nothing else going on;
- * 0: there is none. */
-double device_memory_copy_ms(size_t bytes);
+/* Milliseconds that each product's copies take if there are always more of them: `in` bytes of
+ * pinned memory to device 0 while `out` bytes, not more, of the product before come back, with
+ * nothing else going on. 0: there is none. */
+double device_memory_copies_ms(size_t in, size_t out);
 
 #endif

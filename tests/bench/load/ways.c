@@ -10,9 +10,9 @@
  *     WAY RATE P50 KERNEL_MS
  *
  * where the last is Server-Timing's, the least of a few requests that were alone; and with a GPU,
- * first, "copies MS", the time that the two operands take to it alone. Before all that each way's
- * result is compared with the first one's. Exit status 1 if a byte differs, a connection breaks or
- * an answer is not 200.
+ * first, "copies MS", the time of a product's copies alone (device_memory.h). Before all that each
+ * way's result is compared with the first one's. Exit status 1 if a byte differs, a connection
+ * breaks or an answer is not 200.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -144,7 +144,8 @@ static int run(const struct way_problem *problem, uint32_t count, double seconds
     for (int round = 0; good && round < ROUNDS; round++)
         for (int i = 0; good && i < way_count; i++)
             good = measure(ways[i], problem, senders, count, seconds, &figures[i][round]);
-    const double copies = good ? device_memory_copy_ms(2 * problem->matrix_bytes) : 0;
+    const double copies =
+        good ? device_memory_copies_ms(2 * problem->matrix_bytes, problem->matrix_bytes) : 0;
     if (copies > 0)
         printf("copies %.3f\n", copies);
     for (int i = 0; good && i < way_count; i++) {
