@@ -196,15 +196,15 @@ if [[ $once == yes ]]; then
     say "the product is right; the daemon is stopped"
     exit 0
 fi
-cat <<TEXT
-== the product is right; gemmd (pid $(cat "$run/gemmd.pid")) goes on at http://$address
-
-Try next:
-  http://$address/                          # in a browser: how it does
-  curl http://$address/info                 # devices, kernels, limits
-  curl http://$address/metrics              # what Prometheus scrapes
-  build/bin/gemmctl --help                     # products of .npy and .safetensors files
-  less README.md                               # curl, C and Python examples
-  tail -f $run/gemmd.log                  # a line a request
-  kill \$(cat $run/gemmd.pid)               # stop: finishes what it accepted
-TEXT
+say "the product is right; gemmd (pid $(cat "$run/gemmd.pid")) goes on at http://$address"
+printf '\nTry next:\n'
+next() { printf '  %-44s # %s\n' "$@"; }
+if [[ $port != 8080 ]]; then next "export GEMMD_URL=http://$address" "for gemmctl, which asks 127.0.0.1:8080 else"; fi
+next \
+    "http://$address/" "in a browser: how it does" \
+    "curl http://$address/info" "devices, kernels, limits" \
+    "curl http://$address/metrics" "what Prometheus scrapes" \
+    "build/bin/gemmctl --help" "products of .npy and .safetensors files" \
+    "less README.md" "curl, C and Python examples" \
+    "tail -f $run/gemmd.log" "a line a request" \
+    "kill \$(cat $run/gemmd.pid)" "stop: finishes what it accepted"

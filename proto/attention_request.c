@@ -158,7 +158,8 @@ enum gemmd_error attention_request_check(struct attention_request *request, enum
                                               : NULL;
     if (missing != NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
-                         "%s is missing; raw bodies need heads, sq and d, each " PARAMETER_DIM,
+                         "%s is missing; raw bodies need heads, sq and d, each " PARAMETER_DIM
+                         ", and others their Content-Type",
                          missing);
     return attention_request_settle_sizes(request, fault);
 }

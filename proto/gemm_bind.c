@@ -1,5 +1,6 @@
 /* Finding the operands of a product in a body: the second half of gemm_request.h. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/dtype.h"
@@ -113,6 +114,23 @@ static enum gemmd_error settle_dtype(struct gemm_request *request, const struct 
     return gemm_request_settle_types(request, fault);
 }
 
+/* Writes what `name`, a dimension, was known by before an array said it. */
+static void name_source(const struct gemm_request *request, const char *name, char *text,
+                        size_t capacity)
+{
+    const char *resident = "";
+    if (strcmp(name, "m") != 0)
+        resident = request->b;
+    if (strcmp(name, "n") != 0 && resident[0] == '\0')
+        resident = request->a;
+    if (gemm_request_given(request, name))
+        snprintf(text, capacity, "the parameter");
+    else if (resident[0] != '\0')
+        snprintf(text, capacity, "that of the tensor '%s'", resident);
+    else
+        snprintf(text, capacity, "that of A");
+}
+
 /* One dimension, as an array's shape says it, against what is known of it so far. */
 static enum gemmd_error settle_dim(const struct gemm_request *request, const char *name,
                                    uint64_t *dim, uint64_t value, const char *array,
@@ -124,14 +142,13 @@ static enum gemmd_error settle_dim(const struct gemm_request *request, const cha
                          value, array, GEMM_DIM_MAX);
     if (*dim == 0)
         *dim = value;
-    if (*dim != value)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "%s is %" PRIu64 " by the shape of %s and %" PRIu64 " by %s", name, value,
-                         array, *dim,
-                         gemm_request_given(request, name)                ? "the parameter"
-                         : request->a[0] != '\0' || request->b[0] != '\0' ? "that of the other"
-                                                                          : "that of A");
-    return GEMMD_OK;
+    if (*dim == value)
+        return GEMMD_OK;
+    char source[192];
+    name_source(request, name, source, sizeof source);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                     "%s is %" PRIu64 " by the shape of %s and %" PRIu64 " by %s", name, value,
+                     array, *dim, source);
 }
 
 static void flip_matrix(struct tensor *tensor)

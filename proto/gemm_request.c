@@ -150,7 +150,7 @@ enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct 
         char outs[64];
         list_outs(request->dtype, outs, sizeof outs);
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "out",
-                         "out=%s is not offered for operands of %s; %s is",
+                         "out=%s is not offered for operands of %s; it can be %s",
                          dtype_name(request->out), dtype_name(request->dtype), outs);
     }
     if (request->precision == GEMM_PRECISION_TF32 && request->dtype != GEMMD_F32)
@@ -179,7 +179,8 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
         const char *missing = gemm_request_missing_dim(request);
         if (missing != NULL)
             return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
-                             "%s is missing; raw bodies need m, n and k, each " PARAMETER_DIM,
+                             "%s is missing; raw bodies need m, n and k, each " PARAMETER_DIM
+                             ", and others their Content-Type",
                              missing);
     }
     if (request->verify == GEMM_VERIFY_FREIVALDS && request->act != GEMM_ACT_NONE)

@@ -8,10 +8,12 @@
 #include "server/clock.h"
 #include "server/device/device_copy.h"
 #include "server/device/host_memory.h"
+#include "server/device/memory_limit.h"
 #include "server/http/io_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/keeper.h"
 #include "server/net/acceptor.h"
+#include "server/net/descriptors.h"
 #include "server/net/peer_counts.h"
 #include "server/work/warm_up.h"
 
@@ -57,6 +59,23 @@ static void log_left_out(const struct daemon *daemon)
                   list[i].attends ? "attention " : "", list[i].kernel, list[i].reason);
 }
 
+/* Memory is taken as it is used: too much of it shows only when the system ends the process. */
+static void warn_of_limits(const struct daemon *daemon, enum gemm_backend backend)
+{
+    const struct config *config = &daemon->config;
+    const uint64_t there = memory_limit_bytes();
+    const struct arena *arena = device_arena(daemon->device);
+    uint64_t taken = config->pinned_bytes + config->job_bytes; /* options are 16 TiB at most */
+    if (backend == GEMM_BACKEND_CPU && arena != NULL)
+        taken += arena_capacity_bytes(arena) + config->tensor_bytes;
+    if (there != 0 && taken > there)
+        log_event(daemon->log, CONFIG_LOG_WARNING,
+                  "--pinned-bytes, --job-bytes%s are %" PRIu64 " bytes together, and this process "
+                  "may use %" PRIu64,
+                  backend == GEMM_BACKEND_CPU ? ", --device-bytes and --tensor-bytes" : "", taken,
+                  there);
+}
+
 static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
@@ -83,6 +102,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->pinned = host_memory_finish(daemon->host_memory, fault);
     if (daemon->pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
+    warn_of_limits(daemon, backend);
     daemon->pool = pool_create(daemon->pinned, config->pinned_bytes);
     const struct gemm_device device = device_gemm(daemon->device);
     daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
@@ -176,6 +196,24 @@ static uint32_t default_io_threads(void)
     return (uint32_t)(threads > 16 ? 16 : threads);
 }
 
+/* A connection that no descriptor is left for would wait unanswered; one over the limit is told. */
+static void make_room_for_connections(struct daemon *daemon)
+{
+    struct config *config = &daemon->config;
+    const uint64_t files = descriptors_raise(config->max_connections, daemon->io_thread_count);
+    const uint32_t room =
+        descriptors_suffice_for(files, config->max_connections, daemon->io_thread_count);
+    if (room == config->max_connections)
+        return;
+    log_event(daemon->log, CONFIG_LOG_WARNING,
+              "--max-connections is %" PRIu32 " and is taken as %" PRIu32
+              ", since the system allows %" PRIu64 " open files (ulimit -n, LimitNOFILE=)",
+              config->max_connections, room, files);
+    config->max_connections = room;
+    if (config->max_connections_per_address > room)
+        config->max_connections_per_address = room;
+}
+
 enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
@@ -183,6 +221,7 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     uint32_t io_threads = config->io_threads != 0 ? config->io_threads : default_io_threads();
     daemon->bulk_thread_first = io_threads;
     daemon->io_thread_count = config->bulk_connections > 0 ? 2 * io_threads : io_threads;
+    make_room_for_connections(daemon);
     if (config->token_file != NULL) {
         enum gemmd_error code = tokens_load(config->token_file, &daemon->tokens, fault);
         if (code != GEMMD_OK)

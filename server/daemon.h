@@ -72,7 +72,7 @@ struct daemon {
 /* Takes memory, opens the device and starts the threads as `daemon->config` says. On failure
  * everything taken is given back. */
 enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault);
-/* Serves until SIGTERM or SIGINT, then drains. */
+/* Serves until SIGTERM, SIGINT or SIGHUP, then drains. */
 void daemon_run(struct daemon *daemon);
 /* Gives everything back. False if the device still computes something that nothing can stop (a long
  * product on the CPU, after the drain's time was over): all requests are answered then, but threads

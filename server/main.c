@@ -3,6 +3,7 @@
  * Exit status: 0 after a drain (or --help and the like), 1 if it could not start or its device
  * was lost, 2 for wrong options.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,17 @@ static int finish_output(int status)
     return EXIT_FAILURE;
 }
 
+/* A standard descriptor that the starter closed would be given to a socket next, and to it would
+ * go what is printed; libuv ends a process that has one below 3. */
+static bool fill_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY); /* so that writing to it fails, as it would have */
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    return fd >= 0 && close(fd) == 0;
+}
+
 static int serve(struct daemon *daemon)
 {
     struct fault fault = {.code = GEMMD_OK};
@@ -40,6 +52,8 @@ static int serve(struct daemon *daemon)
     daemon->log = log_create(daemon->config.log_level, daemon->config.log_format);
     if (daemon->log == NULL)
         return EXIT_FAILURE;
+    log_event(daemon->log, CONFIG_LOG_INFO, "gemmd " GEMMD_VERSION " (" GEMMD_REVISION "), pid %d",
+              (int)getpid());
     if (daemon_start(daemon, &fault) == GEMMD_OK) {
         daemon_run(daemon);
         log_event(daemon->log, CONFIG_LOG_INFO, "drained");
@@ -62,7 +76,10 @@ int main(int argc, char *argv[])
     struct fault fault;
     int status = EXIT_SUCCESS;
 
+    if (!fill_standard_descriptors())
+        return EXIT_FAILURE;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log as long as files may be ends the log, not the daemon */
     if (config_load(&daemon.config, argc, argv, environ, &fault) != GEMMD_OK) {
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         config_free(&daemon.config);

@@ -56,7 +56,8 @@ static void print_command(const struct context *context, const struct command *c
     print_heading(context, "Examples");
     fputs(command->examples, stdout);
     print_heading(context, "Usage");
-    printf("  gemmctl [OPTION ...] %s %s\n", command->name, command->usage);
+    printf("  gemmctl [OPTION ...] %s%s%s\n", command->name, *command->usage != '\0' ? " " : "",
+           command->usage);
     bool own = false;
     for (int id = 0; id < OPTION_COUNT; id++)
         own = own || (options[id].takers != FOR_ALL && (options[id].takers & command->taker) != 0);

@@ -11,8 +11,9 @@ enum { DEPTH_MAX = 8 };
 /* The name's unit, where it has one that people read better otherwise. */
 static bool is_bytes(const char *name)
 {
-    size_t length = strlen(name);
-    return length > 6 && strcmp(name + length - 6, "_bytes") == 0;
+    size_t length =
+        strlen(name); /* "memory_total_bytes" of a device, "pinned-bytes" of the limits */
+    return length > 6 && strcmp(name + length - 5, "bytes") == 0;
 }
 
 static void print_scalar(const char *name, const json_t *value)

@@ -1,5 +1,6 @@
 #include "client/gemmctl/resident.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *resident_name(const char *operand)
@@ -17,5 +18,7 @@ enum gemmd_error resident_look(struct gemmd_client *client, const char *name, st
     enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
     if (code == GEMMD_OK) /* the library passed the shape on, so it is right */
         (void)tensor_init(tensor, result.dtype, result.dims, result.rank, NULL);
+    else if (code == GEMMD_ERR_NOT_FOUND)
+        snprintf(error->message, sizeof error->message, "there is no tensor '%s'", name);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/fetch.h"
 #include "client/gemmctl/report.h"
+#include "client/gemmctl/resident.h"
 
 static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
                                         struct gemmd_error_info *error)
@@ -53,6 +54,7 @@ int command_tensor_ls(const struct context *context)
     struct listing listing = {.json = option_flag(arguments, OPTION_JSON),
                               .array = json_array(),
                               .only = arguments->operands[0]};
+    struct tensor only;
     struct gemmd_error_info error;
     int code;
     struct gemmd_client *client = command_client(context, 4, 1, &code);
@@ -60,8 +62,7 @@ int command_tensor_ls(const struct context *context)
         goto done;
     code = EXIT_OK;
     /* One that is not there is an error, where an empty list is none. */
-    if ((listing.only != NULL &&
-         gemmd_tensor_stat(client, listing.only, NULL, NULL, &error) != GEMMD_OK) ||
+    if ((listing.only != NULL && resident_look(client, listing.only, &only, &error) != GEMMD_OK) ||
         gemmd_tensor_list(client, add, &listing, &error) != GEMMD_OK) {
         code = fail_request(context, &error);
         goto done;

@@ -20,7 +20,7 @@ enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem);
 
 extern const struct attention_kernel attention_cuda_decode, attention_cuda_wgmma,
-    attention_cuda_flash_mma;
+    attention_cuda_flash_mma, attention_cuda_tiled;
 
 /* The kernels of the CUDA backend, best first, NULL-terminated (gemm_backend_entry.attention). */
 extern const struct attention_kernel *const attention_cuda_kernels[];

@@ -1,5 +1,5 @@
 /*
- * attention_decode.h - the kernels of attention_decode.cu: their workspace and their launch.
+ * attention_decode.h - the kernels of attention_decode.cuh: their splits, workspace and launch.
  */
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_H
 #define KERNELS_CUDA_ATTENTION_DECODE_H
@@ -27,12 +27,7 @@ enum {
  * blocks; long ones for long entries, where what each split writes and reads again counts. */
 ATTENTION_DECODE_ANYWHERE static inline uint32_t attention_decode_split_keys(uint32_t keys)
 {
-#ifdef DECODE_TRIAL
-    (void)keys;
-    return DECODE_TRIAL_SPLIT;
-#else
     return keys <= 2048 ? 128 : keys <= 8192 ? 256 : 512;
-#endif
 }
 
 /* The splits of an entry of up to so many keys, at most. */

@@ -272,26 +272,6 @@ static enum gemmd_error run_group(cudaStream_t stream, const struct attention_me
     }
 }
 
-template <typename Element>
-static enum gemmd_error run_width(cudaStream_t stream, const struct attention_problem &problem)
-{
-    const uint64_t width = problem.d > problem.dv ? problem.d : problem.dv;
-    return width <= 64    ? run<config<Element, 64>>(stream, problem)
-           : width <= 128 ? run<config<Element, 128>>(stream, problem)
-                          : run<config<Element, 256>>(stream, problem);
-}
-
-template <typename Element>
-static enum gemmd_error run_group_width(cudaStream_t stream,
-                                        const struct attention_member members[], uint32_t count)
-{
-    const struct attention_problem &any = *members[0].problem;
-    const uint64_t width = any.d > any.dv ? any.d : any.dv;
-    return width <= 64    ? run_group<config<Element, 64>>(stream, members, count)
-           : width <= 128 ? run_group<config<Element, 128>>(stream, members, count)
-                          : run_group<config<Element, 256>>(stream, members, count);
-}
-
 template <class C> static cudaError_t prepare()
 {
     cudaError_t error =
@@ -305,12 +285,40 @@ template <class C> static cudaError_t prepare()
     return error;
 }
 
+/* Calls `act` with the configuration for heads of `width`. */
+template <typename Element, class Act> static auto with_config(uint64_t width, const Act &act)
+{
+    return width <= 64    ? act(config<Element, 64>())
+           : width <= 128 ? act(config<Element, 128>())
+                          : act(config<Element, 256>());
+}
+
+template <typename Element>
+static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem)
+{
+    return with_config<Element>(max(problem.d, problem.dv), [&](auto config) {
+        return run<decltype(config)>(stream, problem);
+    });
+}
+
+template <typename Element>
+static enum gemmd_error launch_group(cudaStream_t stream, const struct attention_member members[],
+                                     uint32_t count)
+{
+    const struct attention_problem &any = *members[0].problem;
+    return with_config<Element>(max(any.d, any.dv), [=](auto config) {
+        return run_group<decltype(config)>(stream, members, count);
+    });
+}
+
 template <typename Element> static cudaError_t prepare_type()
 {
-    cudaError_t error = prepare<config<Element, 64>>();
-    if (error == cudaSuccess)
-        error = prepare<config<Element, 128>>();
-    return error == cudaSuccess ? prepare<config<Element, 256>>() : error;
+    cudaError_t error = cudaSuccess;
+    for (const uint64_t width : {64, 128, 256})
+        if (error == cudaSuccess)
+            error = with_config<Element>(width,
+                                         [](auto config) { return prepare<decltype(config)>(); });
+    return error;
 }
 
 } // namespace attention_flash_mma
@@ -327,8 +335,8 @@ enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem)
 {
     using namespace attention_flash_mma;
-    return problem->dtype == GEMMD_F16 ? run_width<__half>(stream, *problem)
-                                       : run_width<__nv_bfloat16>(stream, *problem);
+    return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem)
+                                       : launch_alone<__nv_bfloat16>(stream, *problem);
 }
 
 enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
@@ -337,6 +345,6 @@ enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
 {
     using namespace attention_flash_mma;
     return members[0].problem->dtype == GEMMD_F16
-               ? run_group_width<__half>(stream, members, count)
-               : run_group_width<__nv_bfloat16>(stream, members, count);
+               ? launch_group<__half>(stream, members, count)
+               : launch_group<__nv_bfloat16>(stream, members, count);
 }

@@ -5,8 +5,6 @@
 #include "kernels/cuda/attention_tiled.h"
 #include "kernels/cuda/sm90/attention_wgmma.h"
 
-extern const struct attention_kernel attention_cuda_tiled;
-
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {
     (void)problem;

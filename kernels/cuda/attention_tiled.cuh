@@ -25,10 +25,9 @@
 #ifndef KERNELS_CUDA_ATTENTION_TILED_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_CUH
 
-#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/attention_tiled.h"
-#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/attention_tiled_load.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_tiled
@@ -37,7 +36,6 @@ namespace attention_tiled
 using namespace attention;
 
 constexpr unsigned KEYS = ATTENTION_TILED_KEYS, LANES_M = 4, LANES_N = 8;
-constexpr unsigned BATCH = 8; /* quads of elements that a thread has on their way at once */
 static_assert(KEYS == 4 * LANES_N, "a lane has one quad of keys");
 
 /* WARPS warps of 4 lanes of ROWS rows; COLUMNS columns of O a lane. */
@@ -121,87 +119,6 @@ template <class S> struct part {
         return kv_head * group + (head + row) % group;
     }
 };
-
-/* ---- from device memory to shared memory ---- */
-
-template <typename T> struct alignas(4 * sizeof(T)) quad {
-    T at[4];
-
-    __device__ __forceinline__ float4 widened() const
-    {
-        return make_float4(widen(at[0]), widen(at[1]), widen(at[2]), widen(at[3]));
-    }
-};
-
-/* The first `left` elements of 4, zeros for the rest. */
-template <typename T, bool WIDE>
-static __device__ __forceinline__ quad<T> load_quad(const T *from, unsigned left)
-{
-    quad<T> quad = {};
-    if (WIDE) {
-        if (left > 0)
-            quad = *(const attention_tiled::quad<T> *)from;
-    } else {
-#pragma unroll
-        for (unsigned e = 0; e < 4; e++)
-            if (e < left)
-                quad.at[e] = from[e];
-    }
-    return quad;
-}
-
-/* Lines of a tile, of `width` elements each: a warp reads 8 neighbouring quads of 4 lines at once.
- * `line` gives the start of a line, or NULL for one of zeros; `put` takes (line, quad's number,
- * elements). */
-template <typename T, bool WIDE, unsigned WARPS, unsigned LINES, class Line, class Put>
-static __device__ __forceinline__ void load(unsigned width, const Line &line, const Put &put)
-{
-    constexpr unsigned FOURS = LINES / 4;
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const unsigned turns = FOURS * ((width + 31) / 32);
-#pragma unroll 1
-    for (unsigned first = warp; first < turns; first += WARPS * BATCH) {
-        quad<T> quads[BATCH];
-#pragma unroll
-        for (unsigned b = 0; b < BATCH; b++) {
-            const unsigned turn = first + b * WARPS;
-            const unsigned column = (turn / FOURS * 8 + lane % 8) * 4;
-            const T *from = line(turn % FOURS * 4 + lane / 8);
-            const unsigned left = from != nullptr && column < width ? width - column : 0;
-            quads[b] = load_quad<T, WIDE>(from + column, left);
-        }
-#pragma unroll
-        for (unsigned b = 0; b < BATCH; b++) {
-            const unsigned turn = first + b * WARPS;
-            const unsigned number = turn / FOURS * 8 + lane % 8;
-            if (4 * number < width)
-                put(turn % FOURS * 4 + lane / 8, number, quads[b].widened());
-        }
-    }
-}
-
-template <typename T, unsigned WARPS, unsigned LINES, class Line, class Put>
-static __device__ __forceinline__ void load(bool wide, unsigned width, const Line &line,
-                                            const Put &put)
-{
-    if (wide)
-        load<T, true, WARPS, LINES>(width, line, put);
-    else
-        load<T, false, WARPS, LINES>(width, line, put);
-}
-
-/* A quad of line `line` to where d runs down the rows of LINES / 4 quads. */
-template <unsigned LINES>
-static __device__ __forceinline__ void put_turned(float4 *to, unsigned line, unsigned number,
-                                                  const float4 &quad)
-{
-    constexpr unsigned ROW = LINES; /* floats */
-    float *at = (float *)to + number * 4 * ROW + (line / 4 ^ number % 8) * 4 + line % 4;
-    at[0] = quad.x;
-    at[ROW] = quad.y;
-    at[2 * ROW] = quad.z;
-    at[3 * ROW] = quad.w;
-}
 
 /* ---- what a thread computes ---- */
 
@@ -576,121 +493,6 @@ __global__ void __launch_bounds__(S::THREADS, S::GROUP_BLOCKS)
     const uint32_t i = group.find(blockIdx.x);
     const struct arguments &a = group.problems[i];
     compute<S, T>(a, part<S>(a, blockIdx.x - group.first[i]), memory<S>(shared, steps), steps);
-}
-
-/* ---- the host's part ---- */
-
-template <typename T>
-static bool is_wide(const void *data, const struct attention_strides &strides, uint64_t width)
-{
-    return (uintptr_t)data % (4 * sizeof(T)) == 0 && width % 4 == 0 && strides.row % 4 == 0 &&
-           strides.head % 4 == 0 && strides.batch % 4 == 0;
-}
-
-template <class S> static uint64_t parts_of(const struct attention_problem &p)
-{
-    return (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE * p.batch * p.kv_heads;
-}
-
-template <class S, typename T>
-static struct arguments arguments_of(const struct attention_problem &p)
-{
-    struct arguments a;
-    a.problem = p;
-    a.tiles = (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE;
-    a.parts = parts_of<S>(p);
-    a.wide_q = is_wide<T>(p.q, p.q_strides, p.d);
-    a.wide_k = is_wide<T>(p.k, p.k_strides, p.d);
-    a.wide_v = is_wide<T>(p.v, p.v_strides, p.dv);
-    a.wide_o = is_wide<T>(p.o, p.o_strides, p.dv);
-    return a;
-}
-
-template <class S, typename T>
-static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
-                            const struct attention_problem &p)
-{
-    const struct arguments a = arguments_of<S, T>(p);
-    const dim3 grid((unsigned)(a.parts < INT32_MAX ? a.parts : INT32_MAX));
-    return launch_with_memory(attention_tiled_kernel<S, T>, grid, dim3(S::THREADS),
-                              attention_tiled_bytes(rows, p.d, p.dv), stream, a);
-}
-
-template <class S, typename T>
-static enum gemmd_error run_group(cudaStream_t stream, enum attention_tiled_rows rows,
-                                  const struct attention_member members[], uint32_t count)
-{
-    const struct attention_problem &any = *members[0].problem;
-    const uint64_t shared_bytes = attention_tiled_bytes(rows, any.d, any.dv);
-    return attention_group::launch_all<struct arguments>(
-        members, count, [](const struct attention_member &m) { return parts_of<S>(*m.problem); },
-        [](const struct attention_member &m) { return arguments_of<S, T>(*m.problem); },
-        [=](const attention_group::list<struct arguments> &group) {
-            return launch_with_memory(attention_tiled_group_kernel<S, T>, dim3(group.parts),
-                                      dim3(S::THREADS), shared_bytes, stream, group);
-        });
-}
-
-using few_64 = shape<2, 4, 8, 6, true>;
-using few_128 = shape<2, 4, 16, 4, true>;
-using few_256 = shape<2, 4, 32, 3, true>;
-using many_64 = shape<4, 8, 8, 3>;
-using many_96 = shape<4, 8, 12, 2>;
-using many_128 = shape<4, 8, 16, 2>;
-using many_192 = shape<8, 4, 24, 1>;
-using many_256 = shape<8, 4, 32, 1>;
-
-template <typename T>
-static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows rows,
-                                const struct attention_problem &p)
-{
-    if (rows == ATTENTION_TILED_FEW)
-        return p.dv <= 64    ? run<few_64, T>(stream, rows, p)
-               : p.dv <= 128 ? run<few_128, T>(stream, rows, p)
-                             : run<few_256, T>(stream, rows, p);
-    return p.dv <= 64    ? run<many_64, T>(stream, rows, p)
-           : p.dv <= 96  ? run<many_96, T>(stream, rows, p)
-           : p.dv <= 128 ? run<many_128, T>(stream, rows, p)
-           : p.dv <= 192 ? run<many_192, T>(stream, rows, p)
-                         : run<many_256, T>(stream, rows, p);
-}
-
-template <typename T>
-static enum gemmd_error run_any_group(cudaStream_t stream, enum attention_tiled_rows rows,
-                                      const struct attention_member members[], uint32_t count)
-{
-    const uint64_t dv = members[0].problem->dv;
-    if (rows == ATTENTION_TILED_FEW)
-        return dv <= 64    ? run_group<few_64, T>(stream, rows, members, count)
-               : dv <= 128 ? run_group<few_128, T>(stream, rows, members, count)
-                           : run_group<few_256, T>(stream, rows, members, count);
-    return dv <= 64    ? run_group<many_64, T>(stream, rows, members, count)
-           : dv <= 96  ? run_group<many_96, T>(stream, rows, members, count)
-           : dv <= 128 ? run_group<many_128, T>(stream, rows, members, count)
-           : dv <= 192 ? run_group<many_192, T>(stream, rows, members, count)
-                       : run_group<many_256, T>(stream, rows, members, count);
-}
-
-template <class S, typename T> static cudaError_t allow(uint64_t shared_bytes)
-{
-    const void *const kernels[] = {(const void *)attention_tiled_kernel<S, T>,
-                                   (const void *)attention_tiled_group_kernel<S, T>};
-    cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
-        error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)shared_bytes);
-    return error;
-}
-
-template <typename T> static enum gemmd_error prepare(uint64_t shared_bytes)
-{
-    cudaError_t (*const shapes[])(uint64_t) = {
-        allow<few_64, T>,  allow<few_128, T>,  allow<few_256, T>,  allow<many_64, T>,
-        allow<many_96, T>, allow<many_128, T>, allow<many_192, T>, allow<many_256, T>};
-    cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes && error == cudaSuccess; i++)
-        error = shapes[i](shared_bytes);
-    return cuda_error_code((int)error);
 }
 
 } // namespace attention_tiled

@@ -1,5 +1,7 @@
 /*
- * context.h - what CUDA kernels run in.
+ * context.h - what CUDA kernels run in, and those of products that have a file of their own.
+ *
+ * A context belongs to one stream, and is used by one thread at a time.
  */
 #ifndef KERNELS_CUDA_CONTEXT_H
 #define KERNELS_CUDA_CONTEXT_H
@@ -29,6 +31,9 @@ struct cuda_context {
     struct grouped_space *grouped; /* lists of the grouped kernel */
     struct sm90_device sm90;       /* opened on devices of compute capability 9.0 */
 };
+
+extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,
+    gemm_cuda_grouped, gemm_cuda_tensor_core;
 
 static inline struct cuda_context *cuda_context_of(struct gemm_context *context)
 {

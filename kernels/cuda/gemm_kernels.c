@@ -10,9 +10,6 @@
 #include "kernels/cuda/sm90/register_tiled.h"
 #include "kernels/cuda/tensor_core.h"
 
-extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,
-    gemm_cuda_grouped, gemm_cuda_tensor_core;
-
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {
     if (status == CUBLAS_STATUS_SUCCESS)

@@ -45,12 +45,12 @@ void call_lookahead(struct compute_call *call, struct daemon *daemon)
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
     struct call_operands operands;
     /* The complete body is read with the request as it is. */
-    const struct gemm_request gemm = call->request;
+    const struct gemm_request gemm = call->gemm;
     const struct attention_request attention = call->attention;
     const enum gemmd_error code = call->operation->look(call, &front, &operands);
     if (code == GEMMD_OK)
         call_lookahead_start(call, daemon, &operands);
     call->look_at_bytes = code == GEMMD_ERR_CONFLICT ? front.wanted : UINT64_MAX;
-    call->request = gemm;
+    call->gemm = gemm;
     call->attention = attention;
 }

@@ -22,7 +22,7 @@ static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_
 /* The result stays as a tensor. */
 static bool is_stored(const struct compute_call *call)
 {
-    return call->request.store[0] != '\0';
+    return call->gemm.store[0] != '\0';
 }
 
 /* The result, or a part of it, goes in the answer. Once its size is known. */
@@ -325,7 +325,7 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
 {
     *to = *from;
     *from = (struct compute_call){.operation = to->operation,
-                                  .request = to->request,
+                                  .gemm = to->gemm,
                                   .attention = to->attention,
                                   .body_format = to->body_format,
                                   .answer_format = to->answer_format,

@@ -99,7 +99,7 @@ extern const struct call_operation attention_operation; /* attention_operation.c
 
 struct compute_call {
     const struct call_operation *operation; /* borrowed; one of the two requests is used */
-    struct gemm_request request;
+    struct gemm_request gemm;
     struct attention_request attention;
     uint64_t timeout_ms; /* as the request has it */
     uint32_t priority;

@@ -40,7 +40,7 @@ static enum gemmd_error find_result(struct compute_call *call, struct shared_mem
                                     const struct memory_place *place, struct fault *fault)
 {
     struct shared_places *places = &call->places;
-    if (call->request.store[0] != '\0')
+    if (call->gemm.store[0] != '\0')
         return fault_set(fault, GEMMD_ERR_MALFORMED, "store",
                          "the result can be stored or be in the shared memory, not both");
     call->sends_lse = false;

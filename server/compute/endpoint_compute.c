@@ -48,7 +48,7 @@ static enum gemmd_error read_body_format(struct request *request)
 static enum gemmd_error choose_answer_format(struct request *request)
 {
     struct compute_call *call = &request->call;
-    if (call->request.store[0] != '\0') /* no matrix is sent */
+    if (call->gemm.store[0] != '\0') /* no matrix is sent */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,

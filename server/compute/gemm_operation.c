@@ -8,36 +8,36 @@
 
 static void init(struct compute_call *call)
 {
-    gemm_request_init(&call->request);
+    gemm_request_init(&call->gemm);
 }
 
 static enum gemmd_error set(struct compute_call *call, const char *name, const char *value,
                             struct fault *fault)
 {
-    return gemm_request_set(&call->request, name, value, fault);
+    return gemm_request_set(&call->gemm, name, value, fault);
 }
 
 static enum gemmd_error settle(struct compute_call *call, struct daemon *daemon, const char *tenant,
                                struct fault *fault)
 {
     enum gemmd_error code =
-        call_residents_acquire(&call->residents, &call->request, daemon->tensors, tenant, fault);
+        call_residents_acquire(&call->residents, &call->gemm, daemon->tensors, tenant, fault);
     if (code == GEMMD_OK)
-        code = gemm_request_check(&call->request, call->body_format, fault);
-    call->timeout_ms = call->request.timeout_ms;
-    call->priority = call->request.priority;
+        code = gemm_request_check(&call->gemm, call->body_format, fault);
+    call->timeout_ms = call->gemm.timeout_ms;
+    call->priority = call->gemm.priority;
     return code;
 }
 
 static bool raw_bytes(const struct compute_call *call, uint64_t *out)
 {
-    return gemm_request_raw_bytes(&call->request, out);
+    return gemm_request_raw_bytes(&call->gemm, out);
 }
 
 static enum gemmd_error check_raw_bytes(const struct compute_call *call, uint64_t bytes,
                                         struct fault *fault)
 {
-    return gemm_request_check_raw_bytes(&call->request, bytes, fault);
+    return gemm_request_check_raw_bytes(&call->gemm, bytes, fault);
 }
 
 static uint32_t operands(const struct compute_call *call,
@@ -45,7 +45,7 @@ static uint32_t operands(const struct compute_call *call,
 {
     static const char *const names[] = {"a", "b", "bias", "c0"};
     struct gemm_operands operands;
-    if (!gemm_request_operands(&call->request, &operands))
+    if (!gemm_request_operands(&call->gemm, &operands))
         return 0; /* what is too large to say is refused next */
     const struct tensor *all[] = {&operands.a, &operands.b, &operands.bias, &operands.c0};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -55,12 +55,12 @@ static uint32_t operands(const struct compute_call *call,
 
 static void leave_out(struct compute_call *call, uint32_t operand)
 {
-    call->request.elsewhere |= 1u << operand;
+    call->gemm.elsewhere |= 1u << operand;
 }
 
 static enum gemmd_error check_no_bytes(const struct compute_call *call, struct fault *fault)
 {
-    struct gemm_request request = call->request;
+    struct gemm_request request = call->gemm;
     struct gemm_operands none;
     return gemm_request_bind(&request, call->body_format, "", 0, &none, fault);
 }
@@ -87,8 +87,8 @@ static void place_result(struct compute_call *call, unsigned char *payload)
 
 static bool result(struct compute_call *call)
 {
-    const bool known = gemm_request_result_bytes(&call->request, &call->result_bytes) &&
-                       gemm_request_result(&call->request, NULL, &call->c);
+    const bool known = gemm_request_result_bytes(&call->gemm, &call->result_bytes) &&
+                       gemm_request_result(&call->gemm, NULL, &call->c);
     if (known && call->places.result.there)
         call->result_bytes = 0;
     return known;
@@ -121,7 +121,7 @@ static void describe(const struct gemm_request *request, struct gemm_problem *pr
 static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
                                struct fault *fault)
 {
-    const struct gemm_request *request = &call->request;
+    const struct gemm_request *request = &call->gemm;
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(daemon->device);
     enum gemmd_error code = GEMMD_OK;
@@ -157,8 +157,8 @@ static uint32_t list(struct call_operands *operands, struct tensor *all[SHARED_P
 
 static void settle_operands(struct compute_call *call, const struct call_operands *operands)
 {
-    call->request.transa = operands->gemm.transa;
-    call->request.transb = operands->gemm.transb;
+    call->gemm.transa = operands->gemm.transa;
+    call->gemm.transb = operands->gemm.transb;
 }
 
 /* Whether there are bias and C0 is described already. */
@@ -178,17 +178,17 @@ static void point(struct compute_call *call, const struct call_operands *all_ope
 
 static enum gemmd_error check_places(struct compute_call *call, struct fault *fault)
 {
-    if (call->request.verify != GEMM_VERIFY_NONE && call->places.on_device)
+    if (call->gemm.verify != GEMM_VERIFY_NONE && call->places.on_device)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
                          "what lies in the GPU's memory cannot be verified on the host");
-    call->work.verify = call->request.verify == GEMM_VERIFY_FREIVALDS;
+    call->work.verify = call->gemm.verify == GEMM_VERIFY_FREIVALDS;
     return GEMMD_OK;
 }
 
 static enum gemmd_error find(struct compute_call *call, struct call_operands *operands,
                              struct fault *fault)
 {
-    enum gemmd_error code = gemm_request_bind(&call->request, call->body_format, call->body,
+    enum gemmd_error code = gemm_request_bind(&call->gemm, call->body_format, call->body,
                                               call->body_bytes, &operands->gemm, fault);
     struct gemm_operands *found = &operands->gemm;
     struct tensor *const all[] = {&found->a, &found->b, &found->bias, &found->c0};
@@ -199,7 +199,7 @@ static enum gemmd_error find(struct compute_call *call, struct call_operands *op
 static enum gemmd_error look(struct compute_call *call, struct body_front *front,
                              struct call_operands *operands)
 {
-    return gemm_request_bind_front(&call->request, call->body_format, front, &operands->gemm, NULL);
+    return gemm_request_bind_front(&call->gemm, call->body_format, front, &operands->gemm, NULL);
 }
 
 const struct call_operation gemm_operation = {

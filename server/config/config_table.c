@@ -38,7 +38,8 @@ const struct config_option config_options[] = {
      .help = "Threads that read requests and write answers; 0: half of the cores, 1 to 16."},
     {SETTING("max-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(max_connections),
      .min = 1, .max = 1000000, .standard = "8192", .placeholder = "N",
-     .help = "Open connections in total."},
+     .help = "Open connections in total; fewer, as the log says then, if the system allows fewer "
+             "open files."},
     {SETTING("max-connections-per-address", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
      FIELD(max_connections_per_address), .max = 1000000, .standard = "0", .placeholder = "N",
      .help = "Open connections from one IP address; 0: no limit. Unix sockets are not counted."},

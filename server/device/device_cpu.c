@@ -5,12 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "kernels/attention_grouped.h"
 #include "server/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
+#include "server/device/memory_limit.h"
 
 struct cpu_device {
     struct device base;
@@ -138,12 +138,6 @@ static const struct device_ops cpu_ops = {
     .groups_attention = true,
 };
 
-static uint64_t host_memory_bytes(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
-}
-
 /* "model name	: AMD EPYC ..." of /proc/cpuinfo, where the architecture has that line. */
 static void read_cpu_name(char *out, size_t capacity)
 {
@@ -168,7 +162,7 @@ static void describe(struct device_info *info)
 {
     struct utsname host;
     *info = (struct device_info){.backend = GEMM_BACKEND_CPU,
-                                 .memory_total_bytes = host_memory_bytes()};
+                                 .memory_total_bytes = memory_limit_bytes()};
     read_cpu_name(info->name, sizeof info->name);
     if (uname(&host) == 0)
         snprintf(info->arch, sizeof info->arch, "%.15s", host.machine);

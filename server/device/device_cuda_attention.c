@@ -8,12 +8,12 @@
 /* From here on a copy of its own, by the copy engine, is worth its launch. */
 static const uint64_t LARGE_BYTES = 256 << 10;
 
-static cudaError_t copy_out(const struct cuda_steps *steps, const unsigned char *range,
+static cudaError_t copy_out(const struct cuda_slot *slot, const unsigned char *range,
                             struct device_part part, void *to)
 {
     return part.bytes == 0 ? cudaSuccess
                            : cudaMemcpyAsync(to, range + part.offset, part.bytes, cudaMemcpyDefault,
-                                             steps->stream);
+                                             slot->stream);
 }
 
 static unsigned char *workspace_of(const struct attention_parts *parts, unsigned char *range)
@@ -21,7 +21,7 @@ static unsigned char *workspace_of(const struct attention_parts *parts, unsigned
     return parts->workspace.bytes > 0 ? range + parts->workspace.offset : NULL;
 }
 
-struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
+struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
                                            const struct cuda_early *early,
                                            const struct attention_parts *parts, struct copy_in *all,
                                            const struct work *work, unsigned char *range)
@@ -29,26 +29,26 @@ struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
     const struct attention_problem *p = &work->attention;
     const struct attention_problem problem = attention_parts_problem(parts, p, range);
     enum gemmd_error code = GEMMD_OK;
-    cudaError_t error = cudaEventRecord(steps->begun, steps->stream);
+    cudaError_t error = cudaEventRecord(slot->begun, slot->stream);
     if (error == cudaSuccess)
-        code = cuda_copy_in_rest(early, steps->stream, work, all);
+        code = cuda_copy_in_rest(early, slot->stream, work, all);
     if (error == cudaSuccess && code == GEMMD_OK)
-        error = cudaEventRecord(steps->copied_in, steps->stream);
+        error = cudaEventRecord(slot->copied_in, slot->stream);
     if (error != cudaSuccess || code != GEMMD_OK)
         return (struct cuda_failure){"the copy to the device", code,
                                      error != cudaSuccess ? error : cudaGetLastError()};
 
-    code = work->attends->run(steps->context, &problem, workspace_of(parts, range));
+    code = work->attends->run(slot->context, &problem, workspace_of(parts, range));
     if (code != GEMMD_OK)
         return (struct cuda_failure){work->attends->name, code, cudaGetLastError()};
 
-    error = cudaEventRecord(steps->computed, steps->stream);
+    error = cudaEventRecord(slot->computed, slot->stream);
     if (error == cudaSuccess)
-        error = copy_out(steps, range, parts->o, p->o);
+        error = copy_out(slot, range, parts->o, p->o);
     if (error == cudaSuccess)
-        error = copy_out(steps, range, parts->lse, p->lse);
+        error = copy_out(slot, range, parts->lse, p->lse);
     if (error == cudaSuccess)
-        error = cudaEventRecord(steps->ended, steps->stream);
+        error = cudaEventRecord(slot->ended, slot->stream);
     return (struct cuda_failure){error != cudaSuccess ? "the copy from the device" : NULL, GEMMD_OK,
                                  error};
 }
@@ -136,36 +136,35 @@ static struct cuda_failure gathering_failed(const struct gathering *gathering, c
         call, gathering->code, gathering->code != GEMMD_OK ? cudaGetLastError() : gathering->error};
 }
 
-struct cuda_failure cuda_attention_enqueue_group(const struct cuda_steps *steps,
+struct cuda_failure cuda_attention_enqueue_group(const struct cuda_slot *slot,
                                                  struct cuda_attention_group *group,
                                                  const struct work *works, unsigned char *memory)
 {
     struct gathering gathering;
-    gathering.stream = steps->stream;
+    gathering.stream = slot->stream;
     gathering.code = GEMMD_OK;
     gathering.moves.count = 0;
-    gathering.error = cudaEventRecord(steps->begun, steps->stream);
+    gathering.error = cudaEventRecord(slot->begun, slot->stream);
     const uint32_t count = gather_in(&gathering, group, works, memory);
     if (goes_well(&gathering))
-        gathering.error = cudaEventRecord(steps->copied_in, steps->stream);
+        gathering.error = cudaEventRecord(slot->copied_in, slot->stream);
     if (!goes_well(&gathering))
         return gathering_failed(&gathering, "the copy to the device");
 
-    const enum gemmd_error code = works->attends->run_group(steps->context, group->members, count);
+    const enum gemmd_error code = works->attends->run_group(slot->context, group->members, count);
     if (code != GEMMD_OK)
         return (struct cuda_failure){works->attends->name, code, cudaGetLastError()};
 
-    gathering.error = cudaEventRecord(steps->computed, steps->stream);
+    gathering.error = cudaEventRecord(slot->computed, slot->stream);
     gather_out(&gathering, group, works, memory);
     if (goes_well(&gathering))
-        gathering.error = cudaEventRecord(steps->ended, steps->stream);
+        gathering.error = cudaEventRecord(slot->ended, slot->stream);
     if (!goes_well(&gathering))
         return gathering_failed(&gathering, "the copy from the device");
     return (struct cuda_failure){.call = NULL};
 }
 
-static struct cuda_failure warm_one(const struct cuda_steps *steps,
-                                    const struct gemm_device *device,
+static struct cuda_failure warm_one(const struct cuda_slot *slot, const struct gemm_device *device,
                                     const struct attention_problem *like, unsigned char *range,
                                     uint64_t bytes)
 {
@@ -180,19 +179,19 @@ static struct cuda_failure warm_one(const struct cuda_steps *steps,
         return (struct cuda_failure){.call = NULL};
     p = attention_parts_problem(&parts, &p, range);
     /* What lies there may be NaN, of which every row would be computed the slow way. */
-    const cudaError_t error = cudaMemsetAsync(range, 0, parts.total_bytes, steps->stream);
+    const cudaError_t error = cudaMemsetAsync(range, 0, parts.total_bytes, slot->stream);
     if (error != cudaSuccess)
         return (struct cuda_failure){"cudaMemsetAsync", cuda_error_code((int)error), error};
     const struct attention_member member = {&p, workspace_of(&parts, range)};
-    enum gemmd_error code = kernel->run(steps->context, &p, member.workspace);
+    enum gemmd_error code = kernel->run(slot->context, &p, member.workspace);
     if (code == GEMMD_OK && attention_can_group(kernel, &p))
-        code = kernel->run_group(steps->context, &member, 1);
+        code = kernel->run_group(slot->context, &member, 1);
     if (code == GEMMD_OK)
         return (struct cuda_failure){.call = NULL};
     return (struct cuda_failure){kernel->name, code, cudaGetLastError()};
 }
 
-struct cuda_failure cuda_attention_warm(const struct cuda_steps *steps,
+struct cuda_failure cuda_attention_warm(const struct cuda_slot *slot,
                                         const struct gemm_device *device, unsigned char *range,
                                         uint64_t bytes)
 {
@@ -215,7 +214,7 @@ struct cuda_failure cuda_attention_warm(const struct cuda_steps *steps,
                                                       .dv = width,
                                                       .causal = i % 2,
                                                       .scale = 0.125f};
-            failure = warm_one(steps, device, &problem, range, bytes);
+            failure = warm_one(slot, device, &problem, range, bytes);
         }
     return failure;
 }

@@ -1,6 +1,6 @@
 /*
  * device_cuda_attention.h - an attention, or several that share a launch, on their way through a
- * stream: copies in, the kernel, copies out. Used by device_cuda.c only, on its thread.
+ * slot: copies in, the kernel, copies out. Used by device_cuda*.c only, on their thread.
  *
  * Each has its own range of device memory. Of those that share, small parts are moved by one launch
  * for all, which reads and writes pinned host memory itself, so that nothing is issued for each.
@@ -13,14 +13,8 @@
 #include "server/device/attention_parts.h"
 #include "server/device/device.h"
 #include "server/device/device_cuda_copy.h"
+#include "server/device/device_cuda_slot.h"
 #include "server/work/work.h"
-
-/* A stream, what its kernels run in, and the events that part its steps. All borrowed. */
-struct cuda_steps {
-    cudaStream_t stream;
-    struct gemm_context *context;
-    cudaEvent_t begun, copied_in, computed, ended;
-};
 
 /* What failed: a call or a kernel, with the code that the kernel gave or the error of the call. */
 struct cuda_failure {
@@ -32,7 +26,7 @@ struct cuda_failure {
 /* Enqueues the whole work, in the range of device memory that begins at `range`; stops at the first
  * failure. `parts` are those of the work's problem and kernel, `all` the plan of its copies in,
  * some of which may have gone through `early`. */
-struct cuda_failure cuda_attention_enqueue(const struct cuda_steps *steps,
+struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
                                            const struct cuda_early *early,
                                            const struct attention_parts *parts, struct copy_in *all,
                                            const struct work *work, unsigned char *range);
@@ -46,13 +40,13 @@ struct cuda_attention_group {
 
 /* The same for a chain that shares a launch. `group->parts` are those of the works, in their order,
  * whose ranges lie where their device_offset says from `memory` on. */
-struct cuda_failure cuda_attention_enqueue_group(const struct cuda_steps *steps,
+struct cuda_failure cuda_attention_enqueue_group(const struct cuda_slot *slot,
                                                  struct cuda_attention_group *group,
                                                  const struct work *works, unsigned char *memory);
 
 /* Enqueues what "auto" chooses for each type, width and number of queries, on whatever lies in
  * memory at `range`, as far as `bytes` suffice. */
-struct cuda_failure cuda_attention_warm(const struct cuda_steps *steps,
+struct cuda_failure cuda_attention_warm(const struct cuda_slot *slot,
                                         const struct gemm_device *device, unsigned char *range,
                                         uint64_t bytes);
 

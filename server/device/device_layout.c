@@ -127,3 +127,19 @@ bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_
            (!a_padded || place_landing(layout, p->stride_a, &layout->a_landing)) &&
            (!b_padded || place_landing(layout, p->stride_b, &layout->b_landing));
 }
+
+struct gemm_problem device_layout_problem(const struct device_layout *layout, unsigned char *range)
+{
+    struct gemm_problem moved = layout->problem;
+    if (layout->a.bytes > 0)
+        moved.a = range + layout->a.offset;
+    if (layout->b.bytes > 0)
+        moved.b = range + layout->b.offset;
+    if (layout->bias.bytes > 0)
+        moved.bias = range + layout->bias.offset;
+    if (layout->c0.bytes > 0)
+        moved.c0 = range + layout->c0.offset;
+    if (layout->c.bytes > 0)
+        moved.c = range + layout->c.offset;
+    return moved;
+}

@@ -53,4 +53,7 @@ bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_
                           struct device_leading wanted, struct device_span there,
                           struct device_layout *layout);
 
+/* The problem as it is run, with the parts that it has in `range`, where they lie there. */
+struct gemm_problem device_layout_problem(const struct device_layout *layout, unsigned char *range);
+
 #endif

@@ -76,7 +76,7 @@ struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes,
     if (mapping == MAP_FAILED) {
         free(host);
         fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "pinned-bytes",
-                  "the system does not give %" PRIu64 " bytes of memory", bytes);
+                  "the system does not give %" PRIu64 " bytes of memory (--pinned-bytes)", bytes);
         return NULL;
     }
     *host = (struct host_memory){

@@ -131,7 +131,7 @@ struct request {
     struct job_waiter waiter;   /* GET /jobs/{id}/result */
     struct probe_wait ready;    /* GET /readyz */
     struct tensor_call *tensor; /* PUT, GET and HEAD /tensors/{name}; NULL otherwise */
-    struct infer_call *infer;   /* POST /v2/models/{model}/infer; uses `gemm` too */
+    struct infer_call *infer;   /* POST /v2/models/{model}/infer; uses `call` too */
     struct v2_body *v2_body;    /* other POSTs of /v2 that have a body */
 
     struct request *next_spare; /* the thread's, once it has ended */

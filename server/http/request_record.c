@@ -59,7 +59,7 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
         if (attends(request))
             describe_attention(&request->call.attention, &entry);
         else
-            describe_product(&request->call.request, &entry);
+            describe_product(&request->call.gemm, &entry);
         entry.kernel = work_kernel_name(work);
     }
     if (entry.op != NULL && work_ended) {
@@ -80,7 +80,7 @@ static enum gemmd_dtype dtype_of(const struct request *request, enum metrics_op 
         return GEMMD_DTYPE_COUNT;
     if (attends(request))
         return call->attention.heads != 0 ? call->attention.dtype : GEMMD_DTYPE_COUNT;
-    return call->request.m != 0 ? call->request.dtype : GEMMD_DTYPE_COUNT;
+    return call->gemm.m != 0 ? call->gemm.dtype : GEMMD_DTYPE_COUNT;
 }
 
 static void count_request(const struct request *request, uint64_t now_ns)

@@ -1,8 +1,3 @@
-/*
- * jobs.c - a hash table by name, and three lists by what happens next: unfinished jobs (their work
- * ends), kept ones (they expire) and remembered ones (they are forgotten). As every answer is kept
- * equally long, the lists are in the order in which that happens.
- */
 #include "server/jobs/jobs.h"
 
 #include <inttypes.h>
@@ -13,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/jobs/job_table.h"
 #include "server/work/drain_rate.h"
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
@@ -20,35 +16,11 @@ enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 /* How many jobs before one are counted at most, so that nobody holds the lock for long. */
 enum { RANK_MAX = 1024 };
 
-enum { UNFINISHED, KEPT, REMEMBERED, LISTS };
-
-struct job {
-    struct jobs *jobs;
-    struct job *next_in_bucket;
-    struct job *next, *previous; /* of its list */
-    struct job_id id;
-    char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];
-    const char *op;
-    enum job_state state;
-    struct job_task *task;     /* from job_accept to job_finish */
-    struct job_answer *answer; /* NULL once it is not wanted and nobody writes it */
-    struct job_waiter *waiters;
-    int64_t created_ms; /* since the epoch */
-    uint64_t accepted_ns, started_ns, finished_ns;
-    uint64_t due_ns; /* kept: expires; remembered: is forgotten */
-};
-
-struct list {
-    struct job *first, *last;
-};
-
 struct jobs {
     pthread_mutex_t lock;
     struct jobs_limits limits;
     struct job_budget budget;
-    struct job **buckets;
-    uint64_t bucket_mask;
-    struct list lists[LISTS];
+    struct job_table table;
     uint32_t open, unfinished, remembered; /* open: counts against the limit */
     uint64_t earliest_wait_ns;             /* nobody's wait ends before; UINT64_MAX: nobody's */
     bool closed;
@@ -70,85 +42,30 @@ struct jobs *jobs_create(const struct jobs_limits *limits)
     struct jobs *jobs = calloc(1, sizeof *jobs);
     if (jobs == NULL)
         return NULL;
-    uint64_t buckets = 16;
-    while (buckets < 2 * (uint64_t)limits->max_jobs) /* and as many that are remembered */
-        buckets *= 2;
     jobs->limits = *limits;
     jobs->budget.max_bytes = limits->max_bytes;
-    jobs->bucket_mask = buckets - 1;
     jobs->earliest_wait_ns = UINT64_MAX;
     atomic_init(&jobs->due_ns, UINT64_MAX);
-    jobs->buckets = calloc(buckets, sizeof(struct job *));
-    if (jobs->buckets == NULL || pthread_mutex_init(&jobs->lock, NULL) != 0) {
-        free(jobs->buckets);
+    if (!job_table_open(&jobs->table, limits->max_jobs) ||
+        pthread_mutex_init(&jobs->lock, NULL) != 0) {
+        job_table_close(&jobs->table);
         free(jobs);
         return NULL;
     }
     return jobs;
 }
 
-/* --- The table and the lists. Under the lock. */
-
-static struct job **bucket_of(struct jobs *jobs, const struct job_id *id)
-{
-    return &jobs->buckets[job_id_hash(id) & jobs->bucket_mask];
-}
-
-static struct job *look_up(struct jobs *jobs, const char *text)
-{
-    struct job_id id;
-    if (!job_id_read(text, &id))
-        return NULL;
-    struct job *job = *bucket_of(jobs, &id);
-    while (job != NULL && !job_id_equal(&job->id, &id))
-        job = job->next_in_bucket;
-    return job;
-}
-
-static void list_append(struct list *list, struct job *job)
-{
-    job->next = NULL;
-    job->previous = list->last;
-    if (list->last != NULL)
-        list->last->next = job;
-    else
-        list->first = job;
-    list->last = job;
-}
-
-static void list_remove(struct list *list, struct job *job)
-{
-    if (job->previous != NULL)
-        job->previous->next = job->next;
-    else
-        list->first = job->next;
-    if (job->next != NULL)
-        job->next->previous = job->previous;
-    else
-        list->last = job->previous;
-}
-
-/* Takes out the first if its time has come, or NULL. */
-static struct job *list_pop(struct list *list, uint64_t now_ns)
-{
-    struct job *job = list->first;
-    if (job == NULL || job->due_ns > now_ns)
-        return NULL;
-    list->first = job->next;
-    if (list->first != NULL)
-        list->first->previous = NULL;
-    else
-        list->last = NULL;
-    return job;
-}
+/* --- What becomes of jobs, and who waits for them. Under the lock. */
 
 /* Says when jobs_expire has to look again. */
 static void set_due(struct jobs *jobs)
 {
     uint64_t due_ns = jobs->earliest_wait_ns;
-    for (int i = KEPT; i < LISTS; i++)
-        if (jobs->lists[i].first != NULL && jobs->lists[i].first->due_ns < due_ns)
-            due_ns = jobs->lists[i].first->due_ns;
+    for (int i = JOB_LIST_KEPT; i < JOB_LISTS; i++) {
+        const struct job *first = jobs->table.lists[i].first;
+        if (first != NULL && first->due_ns < due_ns)
+            due_ns = first->due_ns;
+    }
     atomic_store(&jobs->due_ns, due_ns);
 }
 
@@ -167,15 +84,6 @@ static void uncount(struct job *job)
     job->jobs->freed++;
 }
 
-/* It cannot be found any more. */
-static void bucket_remove(struct job *job)
-{
-    struct job **link = bucket_of(job->jobs, &job->id);
-    while (*link != job)
-        link = &(*link)->next_in_bucket;
-    *link = job->next_in_bucket;
-}
-
 static void destroy(struct job *job)
 {
     job_answer_release(job->answer);
@@ -185,10 +93,10 @@ static void destroy(struct job *job)
 /* Forgets the oldest, if its time has come. */
 static bool forget(struct jobs *jobs, uint64_t now_ns)
 {
-    struct job *job = list_pop(&jobs->lists[REMEMBERED], now_ns);
+    struct job *job = job_list_pop(&jobs->table, JOB_LIST_REMEMBERED, now_ns);
     if (job == NULL)
         return false;
-    bucket_remove(job);
+    job_table_remove(&jobs->table, job);
     jobs->remembered--;
     free(job);
     return true;
@@ -200,7 +108,7 @@ static void remember(struct jobs *jobs, struct job *job, uint64_t now_ns)
     if (jobs->remembered == jobs->limits.max_jobs)
         forget(jobs, UINT64_MAX);
     job->due_ns = now_ns + jobs->limits.ttl_ns;
-    list_append(&jobs->lists[REMEMBERED], job);
+    job_list_append(&jobs->table, JOB_LIST_REMEMBERED, job);
     jobs->remembered++;
 }
 
@@ -327,10 +235,8 @@ void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct 
     job->accepted_ns = now_ns;
     job->created_ms = epoch_ms();
     pthread_mutex_lock(&jobs->lock);
-    struct job **bucket = bucket_of(jobs, &job->id);
-    job->next_in_bucket = *bucket;
-    *bucket = job;
-    list_append(&jobs->lists[UNFINISHED], job);
+    job_table_add(&jobs->table, job);
+    job_list_append(&jobs->table, JOB_LIST_UNFINISHED, job);
     set_state(job, JOB_QUEUED);
     jobs->unfinished++;
     jobs->counts.created++;
@@ -355,7 +261,7 @@ void job_finish(struct job *job, uint64_t now_ns)
     pthread_mutex_lock(&jobs->lock);
     job->task = NULL;
     job->finished_ns = now_ns;
-    list_remove(&jobs->lists[UNFINISHED], job);
+    job_list_remove(&jobs->table, JOB_LIST_UNFINISHED, job);
     jobs->unfinished--;
     jobs->finished++;
     if (job->state == JOB_CANCELLED) {
@@ -366,7 +272,7 @@ void job_finish(struct job *job, uint64_t now_ns)
     } else {
         set_state(job, job->answer->fault.code == GEMMD_OK ? JOB_DONE : JOB_FAILED);
         job->due_ns = now_ns + jobs->limits.ttl_ns;
-        list_append(&jobs->lists[KEPT], job);
+        job_list_append(&jobs->table, JOB_LIST_KEPT, job);
         wake_all(job);
     }
     set_due(jobs);
@@ -388,7 +294,7 @@ bool job_is_cancelled(struct job *job)
 static struct job *find(struct jobs *jobs, const char *id, const char *tenant,
                         enum gemmd_error *code, struct fault *fault)
 {
-    struct job *job = look_up(jobs, id);
+    struct job *job = job_table_find(&jobs->table, id);
     if (job == NULL)
         *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job of that id");
     else if (strcmp(job->tenant, tenant) != 0)
@@ -442,8 +348,8 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
         describe(job, now_ns, view);
         if (is_kept(job)) {
             uncount(job);
-            bucket_remove(job);
-            list_remove(&jobs->lists[KEPT], job);
+            job_table_remove(&jobs->table, job);
+            job_list_remove(&jobs->table, JOB_LIST_KEPT, job);
             set_due(jobs);
             removed = job;
         }
@@ -495,7 +401,7 @@ uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id)
     uint64_t before = 0;
     pthread_mutex_lock(&jobs->lock);
     /* As if they finished in the order in which they came. */
-    struct job *job = look_up(jobs, id);
+    struct job *job = job_table_find(&jobs->table, id);
     if (job != NULL && is_unfinished(job))
         for (before = 1; job->previous != NULL && before < RANK_MAX; before++)
             job = job->previous;
@@ -508,7 +414,7 @@ uint32_t jobs_place_wait_s(struct jobs *jobs, uint64_t now_ns)
 {
     pthread_mutex_lock(&jobs->lock);
     uint32_t seconds = drain_rate_seconds(&jobs->freeing, 1);
-    const struct job *oldest = jobs->lists[KEPT].first;
+    const struct job *oldest = jobs->table.lists[JOB_LIST_KEPT].first;
     if (oldest != NULL) { /* its place comes free then at the latest */
         uint64_t left_ns = oldest->due_ns > now_ns ? oldest->due_ns - now_ns : 0;
         uint64_t left_s = (left_ns + NS_PER_S - 1) / NS_PER_S;
@@ -541,7 +447,7 @@ static void wake_due(struct job *job, uint64_t now_ns)
 /* Under the lock. The answer of the next job that expires, or NULL. */
 static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
 {
-    struct job *job = list_pop(&jobs->lists[KEPT], now_ns);
+    struct job *job = job_list_pop(&jobs->table, JOB_LIST_KEPT, now_ns);
     if (job == NULL)
         return NULL;
     struct job_answer *answer = job->answer;
@@ -566,7 +472,8 @@ void jobs_expire(struct jobs *jobs, uint64_t now_ns)
         ;
     if (jobs->earliest_wait_ns <= now_ns) {
         jobs->earliest_wait_ns = UINT64_MAX;
-        for (struct job *job = jobs->lists[UNFINISHED].first; job != NULL; job = job->next)
+        for (struct job *job = jobs->table.lists[JOB_LIST_UNFINISHED].first; job != NULL;
+             job = job->next)
             wake_due(job, now_ns);
     }
     set_due(jobs);
@@ -582,7 +489,8 @@ void jobs_close(struct jobs *jobs)
 {
     pthread_mutex_lock(&jobs->lock);
     jobs->closed = true;
-    for (struct job *job = jobs->lists[UNFINISHED].first; job != NULL; job = job->next)
+    for (struct job *job = jobs->table.lists[JOB_LIST_UNFINISHED].first; job != NULL;
+         job = job->next)
         wake_all(job);
     pthread_mutex_unlock(&jobs->lock);
 }
@@ -608,14 +516,14 @@ void jobs_destroy(struct jobs *jobs)
 {
     if (jobs == NULL)
         return;
-    for (int i = 0; i < LISTS; i++) {
+    for (int i = 0; i < JOB_LISTS; i++) {
         struct job *next;
-        for (struct job *job = jobs->lists[i].first; job != NULL; job = next) {
+        for (struct job *job = jobs->table.lists[i].first; job != NULL; job = next) {
             next = job->next;
             destroy(job);
         }
     }
     pthread_mutex_destroy(&jobs->lock);
-    free(jobs->buckets);
+    job_table_close(&jobs->table);
     free(jobs);
 }

@@ -19,13 +19,18 @@
 #include "server/net/notify.h"
 #include "server/net/peer_counts.h"
 
-enum { TICK_MS = 20, TICKS_PER_CHECK = 10, ACCEPTS_PER_WAKE = 64 };
+enum { TICK_MS = 20, TICKS_PER_CHECK = 10, ACCEPTS_PER_WAKE = 64, SIGNAL_COUNT = 3 };
+
+static const struct {
+    int number;
+    const char *name;
+} signals[SIGNAL_COUNT] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}};
 
 struct acceptor {
     struct daemon *daemon; /* borrowed */
     uv_loop_t loop;
     uv_timer_t tick;
-    uv_signal_t signals[2];
+    uv_signal_t signals[SIGNAL_COUNT];
     struct listener listeners[CONFIG_LISTEN_MAX];
     uv_poll_t polls[CONFIG_LISTEN_MAX];
     uint32_t listener_count;
@@ -125,6 +130,7 @@ static void drain(struct acceptor *acceptor, uint64_t delay_ms, const char *why)
 
 static void on_signal(uv_signal_t *handle, int signal_number)
 {
+    (void)signal_number;
     struct acceptor *acceptor = handle->data;
     struct daemon *daemon = acceptor->daemon;
     if (atomic_load(&daemon->stage) != DAEMON_SERVING) {
@@ -132,7 +138,21 @@ static void on_signal(uv_signal_t *handle, int signal_number)
         acceptor->forced = true;
         return;
     }
-    drain(acceptor, daemon->config.drain_delay_ms, signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
+    drain(acceptor, daemon->config.drain_delay_ms, signals[handle - acceptor->signals].name);
+}
+
+static void watch_signals(struct acceptor *acceptor)
+{
+    struct sigaction present;
+    for (int i = 0; i < SIGNAL_COUNT; i++) {
+        uv_signal_init(&acceptor->loop, &acceptor->signals[i]);
+        acceptor->signals[i].data = acceptor;
+        /* nohup(1) has the hang-up of its terminal ignored. */
+        if (signals[i].number == SIGHUP && sigaction(SIGHUP, NULL, &present) == 0 &&
+            present.sa_handler == SIG_IGN)
+            continue;
+        uv_signal_start(&acceptor->signals[i], on_signal, signals[i].number);
+    }
 }
 
 static void begin_closing(struct acceptor *acceptor, uint64_t now_ns)
@@ -237,12 +257,7 @@ enum gemmd_error acceptor_create(struct daemon *daemon, struct acceptor **out, s
     }
     uv_timer_init(&acceptor->loop, &acceptor->tick);
     acceptor->tick.data = acceptor;
-    static const int numbers[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
-        uv_signal_init(&acceptor->loop, &acceptor->signals[i]);
-        acceptor->signals[i].data = acceptor;
-        uv_signal_start(&acceptor->signals[i], on_signal, numbers[i]);
-    }
+    watch_signals(acceptor);
     *out = acceptor;
     return GEMMD_OK;
 
@@ -258,8 +273,13 @@ void acceptor_run(struct acceptor *acceptor)
     struct log *log = acceptor->daemon->log;
     uv_timer_start(&acceptor->tick, on_tick, TICK_MS, TICK_MS);
     start_polling(acceptor);
-    for (uint32_t i = 0; i < acceptor->listener_count; i++)
-        log_event(log, CONFIG_LOG_INFO, "listening on %s", acceptor->listeners[i].address);
+    for (uint32_t i = 0; i < acceptor->listener_count; i++) {
+        const struct listener *listener = &acceptor->listeners[i];
+        log_event(log, CONFIG_LOG_INFO, "listening on %s", listener->address);
+        if (acceptor->daemon->tokens == NULL && listen_is_public(listener))
+            log_event(log, CONFIG_LOG_WARNING,
+                      "whoever reaches %s is let in: there is no --token-file", listener->address);
+    }
     notify_send("READY=1\nSTATUS=serving");
 
     while (!acceptor->done) {

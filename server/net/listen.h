@@ -38,6 +38,9 @@ enum gemmd_error listen_open(const char *address, struct listener *listener, str
 /* Closes; a Unix socket's file goes too if it is still this socket's own. */
 void listen_close(struct listener *listener);
 
+/* Whether others than this host's own programs may reach it. */
+bool listen_is_public(const struct listener *listener);
+
 /* The sockets that the environment (LISTEN_PID, LISTEN_FDS; sd_listen_fds(3)) passes to this
  * process; 0 if none or if they are meant for another. */
 uint32_t listen_inherited_count(void);

@@ -56,27 +56,27 @@ static enum gemmd_error read_header(struct request *request)
 /* A deadline for the body; the request's own timeout is in there. */
 static enum gemmd_error open_call(struct request *request)
 {
-    struct compute_call *gemm = &request->call;
+    struct compute_call *compute = &request->call;
     const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
-    gemm->shapes_inside = gemm->sends_lse = true;
-    gemm->body_format = gemm->answer_format = FORMAT_RAW;
+    compute->shapes_inside = compute->sends_lse = true;
+    compute->body_format = compute->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
-        gemm->deadline_ns = request->started_ns + timeout_ms * 1000000u;
-    return compute_call_open(gemm, request->daemon, length, &request->fault);
+        compute->deadline_ns = request->started_ns + timeout_ms * 1000000u;
+    return compute_call_open(compute, request->daemon, length, &request->fault);
 }
 
 static enum gemmd_error find_model(struct request *request)
 {
     struct model *model = &request->infer->model;
-    struct compute_call *gemm = &request->call;
+    struct compute_call *compute = &request->call;
     enum gemmd_error code =
         model_find(request->daemon, request->name, request->tenant, model, &request->fault);
     if (code != GEMMD_OK)
         return code;
-    gemm->operation = model->operation->operation;
-    gemm->operation->init(gemm);
-    gemm->request.dtype = gemm->attention.dtype = model->dtype;
+    compute->operation = model->operation->operation;
+    compute->operation->init(compute);
+    compute->gemm.dtype = compute->attention.dtype = model->dtype;
     return GEMMD_OK;
 }
 

@@ -93,7 +93,7 @@ static void succeed(struct request *request, struct MHD_Response *response, uint
 static void answer(struct request *request)
 {
     struct infer_call *call = request->infer;
-    struct compute_call *gemm = &request->call;
+    struct compute_call *compute = &request->call;
     _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
     uint64_t json_length;
     char header[24];
@@ -121,12 +121,12 @@ static void answer(struct request *request)
         out_of_memory(request);
         return;
     }
-    sent->memory = gemm->memory;
-    sent->result = gemm->result;
-    sent->result_bytes = gemm->header_bytes + gemm->result_bytes;
+    sent->memory = compute->memory;
+    sent->result = compute->result;
+    sent->result_bytes = compute->header_bytes + compute->result_bytes;
     sent->text = call->text;
     sent->text_bytes = call->text_bytes;
-    gemm->result = NULL; /* the response's now */
+    compute->result = NULL; /* the response's now */
     call->text = NULL;
     if (payload.count > 1) {
         snprintf(header, sizeof header, "%" PRIu64, json_length);
@@ -137,10 +137,10 @@ static void answer(struct request *request)
 
 void infer_answer(struct request *request)
 {
-    const struct compute_call *gemm = &request->call;
+    const struct compute_call *compute = &request->call;
     infer_end(request);
-    if (gemm->work.status != GEMMD_OK) {
-        request->fault = gemm->work.fault;
+    if (compute->work.status != GEMMD_OK) {
+        request->fault = compute->work.fault;
         infer_fail(request);
     } else {
         answer(request);

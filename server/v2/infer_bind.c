@@ -226,7 +226,7 @@ enum gemmd_dtype infer_dtype(const struct request *request, const struct model_t
 {
     const bool of_result =
         tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
-    return of_result ? request->call.request.out : tensor->dtype;
+    return of_result ? request->call.gemm.out : tensor->dtype;
 }
 
 const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
@@ -328,8 +328,8 @@ static uint64_t body_bytes(const struct compute_call *call)
 static enum gemmd_error ask_raw(struct request *request)
 {
     struct infer_call *call = request->infer;
-    const struct compute_call *gemm = &request->call;
-    const uint64_t bytes = body_bytes(gemm);
+    const struct compute_call *compute = &request->call;
+    const uint64_t bytes = body_bytes(compute);
     const struct model_tensor *x = &call->model.inputs[0];
     struct oip_input *input = &call->asked.inputs[0];
     if (call->model.weight == NULL || x->rank != 2)
@@ -344,7 +344,7 @@ static enum gemmd_error ask_raw(struct request *request)
     input->dims[0] = bytes / row_bytes;
     input->dims[1] = k;
     input->binary = true;
-    input->data = gemm->body;
+    input->data = compute->body;
     input->bytes = bytes;
     call->asked.input_count = 1;
     call->asked.binary_output = true;
@@ -358,12 +358,12 @@ static enum gemmd_error ask_raw(struct request *request)
 static enum gemmd_error ask(struct request *request)
 {
     struct infer_call *call = request->infer;
-    const struct compute_call *gemm = &request->call;
+    const struct compute_call *compute = &request->call;
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
-        call->json_bytes = body_bytes(gemm);
-    return oip_request_decode(gemm->body, body_bytes(gemm), call->json_bytes, &call->asked,
+        call->json_bytes = body_bytes(compute);
+    return oip_request_decode(compute->body, body_bytes(compute), call->json_bytes, &call->asked,
                               &request->fault);
 }
 

@@ -6,23 +6,23 @@
 
 static enum gemmd_error settle(struct request *request)
 {
-    struct compute_call *gemm = &request->call;
+    struct compute_call *compute = &request->call;
     const struct model *model = &request->infer->model;
     struct fault *fault = &request->fault;
     if (model->weight == NULL) {
-        gemm_request_mark_given(&gemm->request, "dtype");
+        gemm_request_mark_given(&compute->gemm, "dtype");
     } else {
-        memcpy(gemm->request.b, model->name + sizeof MODEL_LINEAR - 1,
+        memcpy(compute->gemm.b, model->name + sizeof MODEL_LINEAR - 1,
                strlen(model->name) - sizeof MODEL_LINEAR + 2);
-        gemm->residents.b = model->weight;
-        gemm->residents.tenant = request->tenant;
+        compute->residents.b = model->weight;
+        compute->residents.tenant = request->tenant;
         tensor_store_count_use(request->daemon->tensors, true);
         enum gemmd_error code = gemm_request_settle_residents(
-            &gemm->request, NULL, resident_tensor(model->weight), fault);
+            &compute->gemm, NULL, resident_tensor(model->weight), fault);
         if (code != GEMMD_OK)
             return code;
     }
-    return gemm_request_check(&gemm->request, FORMAT_SAFETENSORS, fault);
+    return gemm_request_check(&compute->gemm, FORMAT_SAFETENSORS, fault);
 }
 
 static struct tensor *place(struct call_operands *operands, enum model_role role)
@@ -41,7 +41,7 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
 
 static enum gemmd_error complete(struct request *request, struct call_operands *operands)
 {
-    return gemm_request_bind_tensors(&request->call.request, &operands->gemm, &request->fault);
+    return gemm_request_bind_tensors(&request->call.gemm, &operands->gemm, &request->fault);
 }
 
 /* Shapes and models say the rest. */

@@ -24,10 +24,11 @@
 #include "proto/dtype.h"
 #include "tests/gpu/attention_company.h"
 #include "tests/gpu/device_attention.h"
+#include "tests/gpu/lanes.h"
 #include "tests/product/attention_sample.h"
 #include "tests/product/random.h"
 
-enum { TRIALS_MAX = 64, LANES = 2, BATCH_MAX = 4 };
+enum { TRIALS_MAX = 64, BATCH_MAX = 4 };
 
 /* One kernel with one type, and how it has done. */
 struct trial {
@@ -37,12 +38,6 @@ struct trial {
     uint64_t passed, failed;
     double worst;    /* largest error / what is allowed */
     char first[768]; /* what failed first */
-};
-
-/* Two streams with a context each, which must give the same bytes. */
-struct lane {
-    cudaStream_t stream;
-    struct gemm_context *context;
 };
 
 struct check {
@@ -61,39 +56,6 @@ struct wanted {
     uint64_t spread; /* elements between rows of K and V on the device, or 0 */
     int32_t lens_q[BATCH_MAX], lens_kv[BATCH_MAX];
 };
-
-static bool open_lanes(struct check *check)
-{
-    for (unsigned i = 0; i < LANES; i++) {
-        struct lane *lane = &check->lanes[i];
-        struct fault fault = {.detail = "no CUDA stream"};
-        if (cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking) != cudaSuccess ||
-            gemm_context_create(GEMM_BACKEND_CUDA, lane->stream, 0, &lane->context, &fault) !=
-                GEMMD_OK) {
-            printf("%s\n", fault.detail);
-            return false;
-        }
-    }
-    return true;
-}
-
-static void close_lanes(struct check *check)
-{
-    for (unsigned i = 0; i < LANES; i++) {
-        gemm_context_destroy(check->lanes[i].context);
-        if (check->lanes[i].stream != NULL)
-            (void)cudaStreamDestroy(check->lanes[i].stream);
-    }
-}
-
-static struct gemm_device this_device(void)
-{
-    int major = 0, minor = 0;
-    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    return (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
-                                .compute_capability = (uint32_t)(10 * major + minor)};
-}
 
 static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
 
@@ -493,14 +455,14 @@ int main(int count, char **arguments)
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     uint64_t passed = 0, failed = 0;
-    bool done = open_lanes(&check);
+    bool done = lanes_open(check.lanes);
     if (done) {
-        const struct gemm_device device = this_device();
+        const struct gemm_device device = lanes_device();
         add_all(&check, &device, kernels);
         done = groups_only || check_all(&check, dtype, large, smoke, &passed, &failed);
         done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
     }
-    close_lanes(&check);
+    lanes_close(check.lanes);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
            done ? "" : " (stopped early)");
     return done && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -27,17 +27,12 @@
 #include "proto/dtype.h"
 #include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
+#include "tests/gpu/lanes.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
 #include "tests/product/random.h"
 
-enum { TRIALS_MAX = 160, LANES = 2 };
-
-/* Two streams with a context each, which must give the same bytes. */
-struct lane {
-    cudaStream_t stream;
-    struct gemm_context *context;
-};
+enum { TRIALS_MAX = 160 };
 
 struct check {
     struct lane lanes[LANES];
@@ -46,30 +41,6 @@ struct check {
     uint32_t share, shares; /* pairs of types whose number leaves `share` when divided */
     bool quick;
 };
-
-static bool open_lanes(struct check *check)
-{
-    for (unsigned i = 0; i < LANES; i++) {
-        struct lane *lane = &check->lanes[i];
-        struct fault fault = {.detail = "no CUDA stream"};
-        if (cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking) != cudaSuccess ||
-            gemm_context_create(GEMM_BACKEND_CUDA, lane->stream, 0, &lane->context, &fault) !=
-                GEMMD_OK) {
-            printf("%s\n", fault.detail);
-            return false;
-        }
-    }
-    return true;
-}
-
-static void close_lanes(struct check *check)
-{
-    for (unsigned i = 0; i < LANES; i++) {
-        gemm_context_destroy(check->lanes[i].context);
-        if (check->lanes[i].stream != NULL)
-            (void)cudaStreamDestroy(check->lanes[i].stream);
-    }
-}
 
 /* The error that a sum may have relative to the sum of the magnitudes. Our kernels keep the bound
  * of chains of multiply-adds. Tensor cores cut off instead of rounding, which doubles it; TF32 cuts
@@ -106,15 +77,6 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel, co
         if (rounds_to_tf32 && types.dtype == GEMMD_F32)
             check->trials[check->count++] = trial;
     }
-}
-
-static struct gemm_device this_device(void)
-{
-    int major = 0, minor = 0;
-    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    return (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
-                                .compute_capability = (uint32_t)(10 * major + minor)};
 }
 
 /* Those with `text` in their name. A kernel that comes in several tiles also tile by tile. */
@@ -398,8 +360,8 @@ int main(int count, char **arguments)
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     uint64_t passed = 0, failed = 0;
-    bool done = open_lanes(&check);
-    const struct gemm_device device = this_device();
+    bool done = lanes_open(check.lanes);
+    const struct gemm_device device = lanes_device();
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
         add_all(&check, &device, kernels);
@@ -409,7 +371,7 @@ int main(int count, char **arguments)
         company_check(&device, &passed, &failed);
     if (done && large && check.share == 0)
         gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
-    close_lanes(&check);
+    lanes_close(check.lanes);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
            done ? "" : " (stopped early)");
     return done && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

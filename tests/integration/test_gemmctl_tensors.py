@@ -216,7 +216,7 @@ def test_chain_through_a_stored_product(run, name, tmp_path, rng):
 
 
 @pytest.mark.parametrize("arguments, status, says", [
-    (["A.npy", "tensor:nosuch", "-o", "C.npy"], FAILED, "there is no tensor of that name"),
+    (["A.npy", "tensor:nosuch", "-o", "C.npy"], FAILED, "there is no tensor 'nosuch'"),
     (["A.npy", "tensor:a/b", "-o", "C.npy"], USAGE, "no name"),
     (["A.npy", "tensor:{name}", "-o", "C.npy"], USAGE, "k is"),
     (["tensor:{name}", "-o", "C.npy"], USAGE, "missing"),

@@ -200,6 +200,21 @@ def has_ipv6():
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+@pytest.mark.parametrize("address, public", [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
+def test_an_open_door_is_said(address, public, start):
+    daemon = start(listen=(address,))
+    daemon.stop()
+    assert any("no --token-file" in line for line in daemon.messages()) == public
+
+
+def test_a_public_address_with_tokens(start, tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("alice:a-token-of-some-length\n")
+    daemon = start("--token-file", str(file), listen=("0.0.0.0:0",))
+    daemon.stop()
+    assert not any("no --token-file" in line for line in daemon.messages())
+
+
 def test_ipv6(start):
     daemon = start(listen=("[::1]:0",))
     assert exchange(daemon.address, GOOD).body == RIGHT
@@ -251,12 +266,21 @@ def test_notify(start, tmp_path):
 
 # ---- the end ------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_end_it_with_status_0(number, start):
-    daemon = start()
+    daemon = start(wrapper=("env", "--default-signal"))
     daemon.process.send_signal(number)
     assert daemon.wait() == 0
+    assert f"draining: {number.name}" in daemon.messages()
     assert "drained" in daemon.messages()
+
+
+def test_a_hang_up_that_nohup_has_ignored(start):
+    daemon = start(wrapper=("env", "--ignore-signal=HUP"))
+    daemon.process.send_signal(signal.SIGHUP)
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    daemon.stop()
+    assert "draining: SIGTERM" in daemon.messages()
 
 
 def test_accepted_work_is_finished(start):
@@ -391,17 +415,36 @@ def test_text_log(start):
     assert any(line.get("text") and "/gemm" in line["message"] for line in daemon.lines)
 
 
-@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"], ids=["full", "closed"])
+def start_redirected(start, path, command):
+    """It cannot say that it listens: the file is there a little before connections are taken."""
+    start(listen=(f"unix:{path}",), ready=False, wrapper=("bash", "-c", command, "bash"))
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return exchange(path, GOOD)
+        except (FileNotFoundError, ConnectionRefusedError):
+            assert time.monotonic() < deadline, "it does not start"
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "<&- >&- 2>&-"],
+                         ids=["full", "closed", "all closed"])
 def test_standard_output_that_takes_nothing(redirection, start, tmp_path):
     path = str(tmp_path / "gemmd.sock")
-    start(listen=(f"unix:{path}",), ready=False,
-          wrapper=("bash", "-c", f'exec "$@" {redirection}', "bash"))
-    deadline = time.monotonic() + PATIENCE_S
-    while not os.path.exists(path):
-        assert time.monotonic() < deadline, "it does not start"
-        time.sleep(0.02)
+    start_redirected(start, path, f'exec "$@" {redirection}')
     for _ in range(3):
         assert exchange(path, GOOD).body == RIGHT
+
+
+def test_log_as_long_as_files_may_be(start, tmp_path):
+    """It ends there; the daemon goes on to its own end."""
+    path, log = str(tmp_path / "gemmd.sock"), tmp_path / "log"
+    start_redirected(start, path, f'ulimit -f 1; exec "$@" >{log}')
+    deadline = time.monotonic() + PATIENCE_S
+    while log.stat().st_size < 1024:
+        assert exchange(path, GOOD).body == RIGHT
+        assert time.monotonic() < deadline, "nothing is logged"
+    assert exchange(path, GOOD).body == RIGHT
 
 
 # ---- with nothing to do -------------------------------------------------------------------------

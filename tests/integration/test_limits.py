@@ -291,6 +291,41 @@ def test_connection_limit(start):
             wire.socket.close()
 
 
+def limits_and_metrics(daemon):
+    metrics = daemon.session.get(f"{daemon.url}/metrics").text
+    files = re.search(r"^process_max_fds (\S+)$", metrics, re.MULTILINE)
+    return daemon.session.get(f"{daemon.url}/info").json()["limits"], float(files[1])
+
+
+def test_open_files_are_raised_to_the_connection_limit(start):
+    daemon = start("--max-connections", "300",
+                   wrapper=("bash", "-c", 'ulimit -Sn 100; exec "$@"', "bash"))
+    limits, files = limits_and_metrics(daemon)
+    assert limits["max-connections"] == 300
+    assert files > 300
+
+
+def test_too_few_open_files_for_the_connection_limit(start):
+    """Who would get no descriptor is told so, as over any limit, and does not wait."""
+    daemon = start("--max-connections", "300", "--max-connections-per-address", "200",
+                   "--io-threads", "1",
+                   wrapper=("bash", "-c", 'ulimit -n 200; exec "$@"', "bash"))
+    limits, files = limits_and_metrics(daemon)
+    daemon.session.close()
+    assert files == 200
+    assert limits["max-connections"] == limits["max-connections-per-address"] == 100
+    assert any("--max-connections is 300 and is taken as 100" in line
+               for line in daemon.messages())
+    wires = []
+    try:
+        for _ in range(100):
+            wires.append(let_in(daemon.address))
+        assert refused(daemon.address), "more connections than files are left for are taken"
+    finally:
+        for wire in wires:
+            wire.socket.close()
+
+
 def test_connection_limit_per_address(start):
     daemon = start("--max-connections-per-address", "2")
     daemon.session.close()

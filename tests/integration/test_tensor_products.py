@@ -1,5 +1,7 @@
 """POST /gemm with a=, b= and store=: the bytes are those of the same product with all in the body."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -201,6 +203,16 @@ def test_bad_operands(parameters, status, field, tensors, rng):
         deep=values(rng, "f32", (2, 2, 4, 5)))
     answer = product(tensors, parameters, b"\0" * 60)
     assert (answer.status_code, answer.json().get("field")) == (status, field), answer.text
+
+
+def test_shapes_that_disagree_are_named(tensors, rng):
+    put(tensors, W=values(rng, "f32", (5, 6)))
+    body = io.BytesIO()
+    np.save(body, values(rng, "f32", (3, 4)))
+    answer = product(tensors, {"b": "W"}, body.getvalue(), NPY)
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == \
+        "k is 4 by the shape of A and 5 by that of the tensor 'W'"
 
 
 def test_operands_that_are_in_the_body_too(tensors, rng):

@@ -386,7 +386,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
                      GEMMD_OK);
     call->operation = infer->model.operation->operation;
     call->operation->init(call);
-    call->request.dtype = call->attention.dtype = infer->model.dtype;
+    call->gemm.dtype = call->attention.dtype = infer->model.dtype;
     outcome.code = compute_call_open(call, &stage.daemon,
                                      (struct body_length){.known = true, .bytes = body->length},
                                      &request->fault);

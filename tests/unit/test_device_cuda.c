@@ -7,7 +7,6 @@
 #include "has_gpu.h"
 #include "proto/dtype.h"
 #include "server/device/known_answer.h"
-#include "server/device/known_attention.h"
 
 enum { LARGE = 2048 };
 
@@ -543,142 +542,6 @@ START_TEST(an_illegal_address_loses_the_device)
 }
 END_TEST
 
-/* --- attention --- */
-
-/* What "auto" chooses, with memory reserved to the byte; frees it again. */
-static void attend(struct device *device, struct work *work)
-{
-    const struct gemm_device gpu = device_gemm(device);
-    struct fault fault = {.detail = ""};
-    if (work->attends == NULL)
-        ck_assert_msg(attention_select(&gpu, "auto", &work->attention, &work->attends, &fault) ==
-                          GEMMD_OK,
-                      "%s", fault.detail);
-    ck_assert(device_attention_bytes(device, &work->attention, work->attends, &work->device_bytes));
-    ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
-    run(device, work);
-    arena_free(device_arena(device), work->device_offset);
-}
-
-static void check_attention(const struct work *work, const struct attention_problem *known)
-{
-    uint64_t row, column;
-    ck_assert_msg(work->status == GEMMD_OK, "%s", work->fault.detail);
-    ck_assert_msg(known_attention_check(known, &row, &column),
-                  "%s in %s: row %lu, column %lu is not right", work->attends->name,
-                  dtype_name(known->dtype), (unsigned long)row, (unsigned long)column);
-}
-
-/* Operands, lengths and results where a body's header leaves them: at odd addresses too. */
-START_TEST(attention_takes_operands_from_anywhere_in_the_body)
-{
-    static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
-    struct device *device = open_gpu();
-    unsigned char *memory = take_host(3 * KNOWN_ATTENTION_BYTES);
-    for (int i = 0; i < 6; i++) {
-        struct work work = {.verify = false};
-        struct attention_problem *p = &work.attention, known;
-        unsigned char *odd = memory + KNOWN_ATTENTION_BYTES + 1;
-        known_attention_init(p, dtypes[i / 2], i % 2, memory);
-        known = *p;
-        const uint64_t size = dtype_size(p->dtype), rows = p->batch * p->heads * p->sq;
-        const uint64_t o_bytes = rows * p->dv * size;
-        int32_t lens[4] = {(int32_t)p->sq, (int32_t)p->sq, (int32_t)p->skv, (int32_t)p->skv};
-        memcpy(odd, memory, KNOWN_ATTENTION_BYTES);
-        memcpy(memory + 2 * KNOWN_ATTENTION_BYTES, lens, sizeof lens);
-        p->q = odd + ((const unsigned char *)p->q - memory);
-        p->k = odd + ((const unsigned char *)p->k - memory);
-        p->v = odd + ((const unsigned char *)p->v - memory);
-        p->o = odd + ((unsigned char *)p->o - memory);
-        p->lens_q = (const int32_t *)(const void *)(memory + 2 * KNOWN_ATTENTION_BYTES);
-        p->lens_kv = p->lens_q + 2;
-        p->lse = (float *)(void *)(memory + 2 * KNOWN_ATTENTION_BYTES + 256);
-        memset(p->lse, 0xff, rows * sizeof *p->lse);
-        attend(device, &work);
-        memcpy(known.o, p->o, o_bytes);
-        check_attention(&work, &known);
-        for (uint64_t row = 0; row < rows; row++) /* 8 times 64, and all others vanish */
-            ck_assert_double_eq_tol((double)p->lse[row], 512, 1e-3);
-        ck_assert_uint_gt(work.h2d_ns, 0);
-        ck_assert_uint_gt(work.kernel_ns, 0);
-        ck_assert_uint_gt(work.d2h_ns, 0);
-    }
-    device_host_free(GEMM_BACKEND_CUDA, memory, 3 * KNOWN_ATTENTION_BYTES);
-    device_close(device);
-}
-END_TEST
-
-/* With gaps between rows, as where the fast kernels of products want them. */
-START_TEST(attention_uses_k_and_v_in_tensor_memory)
-{
-    struct device *device = open_gpu();
-    unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
-    unsigned char *there = device_tensor_memory(device).start;
-    for (int which = 1; which < 4; which++) {
-        struct work work = {.verify = false};
-        struct attention_problem *p = &work.attention, known;
-        known_attention_init(p, GEMMD_F16, true, memory);
-        known = *p;
-        const uint64_t rows = p->batch * p->skv, gap = 8;
-        if (which & 1) {
-            move(device, GEMMD_F16, memory + ((const unsigned char *)p->k - memory), there, rows,
-                 p->d, p->d + gap, true);
-            memset(memory + ((const unsigned char *)p->k - memory), 0xff, rows * p->d * 2);
-            p->k = there;
-            p->k_strides = attention_strides(ATTENTION_BHSD, 1, p->skv, p->d + gap);
-        }
-        if (which & 2) {
-            move(device, GEMMD_F16, memory + ((const unsigned char *)p->v - memory), there + SLOT,
-                 rows, p->dv, p->dv + gap, true);
-            memset(memory + ((const unsigned char *)p->v - memory), 0xff, rows * p->dv * 2);
-            p->v = there + SLOT;
-            p->v_strides = attention_strides(ATTENTION_BHSD, 1, p->skv, p->dv + gap);
-        }
-        attend(device, &work);
-        check_attention(&work, &known);
-    }
-    device_host_free(GEMM_BACKEND_CUDA, memory, KNOWN_ATTENTION_BYTES);
-    device_close(device);
-}
-END_TEST
-
-static enum gemmd_error attend_nothing(struct gemm_context *context,
-                                       const struct attention_problem *problem, void *workspace)
-{
-    (void)context;
-    (void)problem;
-    (void)workspace;
-    return GEMMD_ERR_INTERNAL;
-}
-
-START_TEST(attention_that_fails_leaves_the_device_usable)
-{
-    struct device *device = open_gpu();
-    unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
-    struct work work = {.verify = false};
-    known_attention_init(&work.attention, GEMMD_F32, false, memory);
-    attend(device, &work);
-    const struct attention_kernel *right = work.attends;
-    struct attention_kernel failing = *right;
-    failing.run = attend_nothing;
-    work.attends = &failing;
-    attend(device, &work);
-    ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
-
-    work.attends = right;
-    work.device_bytes -= 1; /* of what it needs */
-    run(device, &work);
-    ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
-    ck_assert(!device_lost(device));
-
-    memset(work.attention.o, 0xff, 1024);
-    attend(device, &work);
-    check_attention(&work, &work.attention);
-    device_host_free(GEMM_BACKEND_CUDA, memory, KNOWN_ATTENTION_BYTES);
-    device_close(device);
-}
-END_TEST
-
 START_TEST(a_device_that_is_not_there_is_refused)
 {
     struct device_options options = {.backend = GEMM_BACKEND_CUDA, .index = 1000, .streams = 1};
@@ -713,9 +576,6 @@ int main(void)
         tcase_add_test(tests, a_shared_launch_that_loses_the_device_fails_all);
         tcase_add_test(tests, a_failure_leaves_the_device_usable);
         tcase_add_test(tests, an_illegal_address_loses_the_device);
-        tcase_add_test(tests, attention_takes_operands_from_anywhere_in_the_body);
-        tcase_add_test(tests, attention_uses_k_and_v_in_tensor_memory);
-        tcase_add_test(tests, attention_that_fails_leaves_the_device_usable);
     }
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -1,39 +1,12 @@
-/* Attentions that share a launch on a GPU (server/device/device_cuda_attention.c). */
+/* Attentions on a GPU, alone and in one launch (server/device/device_cuda_attention.c). */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "gpu_device.h"
 #include "has_gpu.h"
 #include "proto/dtype.h"
-#include "server/device/device.h"
 #include "server/device/known_attention.h"
-
-static struct device *open_gpu(void)
-{
-    struct device_options options = {
-        .backend = GEMM_BACKEND_CUDA, .streams = 3, .memory_bytes = UINT64_C(1) << 30};
-    struct device *device = NULL;
-    struct fault fault = {.detail = ""};
-    ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
-    return device;
-}
-
-static unsigned char *take_host(uint64_t bytes)
-{
-    struct fault fault = {.detail = ""};
-    unsigned char *memory = device_host_alloc(GEMM_BACKEND_CUDA, bytes, &fault);
-    ck_assert_msg(memory != NULL, "%s", fault.detail);
-    return memory;
-}
-
-static struct work *wait_for_one(struct device *device)
-{
-    struct work *work;
-    while ((work = device_poll(device)) == NULL)
-        nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
-    return work;
-}
 
 static void check_attention(const struct work *work, const struct attention_problem *known)
 {
@@ -43,6 +16,135 @@ static void check_attention(const struct work *work, const struct attention_prob
                   "%s in %s: row %lu, column %lu is not right", work->attends->name,
                   dtype_name(known->dtype), (unsigned long)row, (unsigned long)column);
 }
+
+/* --- one alone --- */
+
+/* What "auto" chooses, with memory reserved to the byte; frees it again. */
+static void attend(struct device *device, struct work *work)
+{
+    const struct gemm_device gpu = device_gemm(device);
+    struct fault fault = {.detail = ""};
+    if (work->attends == NULL)
+        ck_assert_msg(attention_select(&gpu, "auto", &work->attention, &work->attends, &fault) ==
+                          GEMMD_OK,
+                      "%s", fault.detail);
+    ck_assert(device_attention_bytes(device, &work->attention, work->attends, &work->device_bytes));
+    ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
+    run(device, work);
+    arena_free(device_arena(device), work->device_offset);
+}
+
+/* Operands, lengths and results where a body's header leaves them: at odd addresses too. */
+START_TEST(attention_takes_operands_from_anywhere_in_the_body)
+{
+    static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(3 * KNOWN_ATTENTION_BYTES);
+    for (int i = 0; i < 6; i++) {
+        struct work work = {.verify = false};
+        struct attention_problem *p = &work.attention, known;
+        unsigned char *odd = memory + KNOWN_ATTENTION_BYTES + 1;
+        known_attention_init(p, dtypes[i / 2], i % 2, memory);
+        known = *p;
+        const uint64_t size = dtype_size(p->dtype), rows = p->batch * p->heads * p->sq;
+        const uint64_t o_bytes = rows * p->dv * size;
+        int32_t lens[4] = {(int32_t)p->sq, (int32_t)p->sq, (int32_t)p->skv, (int32_t)p->skv};
+        memcpy(odd, memory, KNOWN_ATTENTION_BYTES);
+        memcpy(memory + 2 * KNOWN_ATTENTION_BYTES, lens, sizeof lens);
+        p->q = odd + ((const unsigned char *)p->q - memory);
+        p->k = odd + ((const unsigned char *)p->k - memory);
+        p->v = odd + ((const unsigned char *)p->v - memory);
+        p->o = odd + ((unsigned char *)p->o - memory);
+        p->lens_q = (const int32_t *)(const void *)(memory + 2 * KNOWN_ATTENTION_BYTES);
+        p->lens_kv = p->lens_q + 2;
+        p->lse = (float *)(void *)(memory + 2 * KNOWN_ATTENTION_BYTES + 256);
+        memset(p->lse, 0xff, rows * sizeof *p->lse);
+        attend(device, &work);
+        memcpy(known.o, p->o, o_bytes);
+        check_attention(&work, &known);
+        for (uint64_t row = 0; row < rows; row++) /* 8 times 64, and all others vanish */
+            ck_assert_double_eq_tol((double)p->lse[row], 512, 1e-3);
+        ck_assert_uint_gt(work.h2d_ns, 0);
+        ck_assert_uint_gt(work.kernel_ns, 0);
+        ck_assert_uint_gt(work.d2h_ns, 0);
+    }
+    device_host_free(GEMM_BACKEND_CUDA, memory, 3 * KNOWN_ATTENTION_BYTES);
+    device_close(device);
+}
+END_TEST
+
+/* With gaps between rows, as where the fast kernels of products want them. */
+START_TEST(attention_uses_k_and_v_in_tensor_memory)
+{
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
+    unsigned char *there = device_tensor_memory(device).start;
+    for (int which = 1; which < 4; which++) {
+        struct work work = {.verify = false};
+        struct attention_problem *p = &work.attention, known;
+        known_attention_init(p, GEMMD_F16, true, memory);
+        known = *p;
+        const uint64_t rows = p->batch * p->skv, gap = 8;
+        if (which & 1) {
+            move(device, GEMMD_F16, memory + ((const unsigned char *)p->k - memory), there, rows,
+                 p->d, p->d + gap, true);
+            memset(memory + ((const unsigned char *)p->k - memory), 0xff, rows * p->d * 2);
+            p->k = there;
+            p->k_strides = attention_strides(ATTENTION_BHSD, 1, p->skv, p->d + gap);
+        }
+        if (which & 2) {
+            move(device, GEMMD_F16, memory + ((const unsigned char *)p->v - memory), there + SLOT,
+                 rows, p->dv, p->dv + gap, true);
+            memset(memory + ((const unsigned char *)p->v - memory), 0xff, rows * p->dv * 2);
+            p->v = there + SLOT;
+            p->v_strides = attention_strides(ATTENTION_BHSD, 1, p->skv, p->dv + gap);
+        }
+        attend(device, &work);
+        check_attention(&work, &known);
+    }
+    device_host_free(GEMM_BACKEND_CUDA, memory, KNOWN_ATTENTION_BYTES);
+    device_close(device);
+}
+END_TEST
+
+static enum gemmd_error attend_nothing(struct gemm_context *context,
+                                       const struct attention_problem *problem, void *workspace)
+{
+    (void)context;
+    (void)problem;
+    (void)workspace;
+    return GEMMD_ERR_INTERNAL;
+}
+
+START_TEST(attention_that_fails_leaves_the_device_usable)
+{
+    struct device *device = open_gpu();
+    unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
+    struct work work = {.verify = false};
+    known_attention_init(&work.attention, GEMMD_F32, false, memory);
+    attend(device, &work);
+    const struct attention_kernel *right = work.attends;
+    struct attention_kernel failing = *right;
+    failing.run = attend_nothing;
+    work.attends = &failing;
+    attend(device, &work);
+    ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
+
+    work.attends = right;
+    work.device_bytes -= 1; /* of what it needs */
+    run(device, &work);
+    ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
+    ck_assert(!device_lost(device));
+
+    memset(work.attention.o, 0xff, 1024);
+    attend(device, &work);
+    check_attention(&work, &work.attention);
+    device_host_free(GEMM_BACKEND_CUDA, memory, KNOWN_ATTENTION_BYTES);
+    device_close(device);
+}
+END_TEST
+
+/* --- several in a launch --- */
 
 enum { ATTENTIONS = 3 };
 
@@ -164,6 +266,9 @@ int main(void)
     TCase *tests = tcase_create("device_cuda_attention");
     tcase_set_timeout(tests, 240);
     if (has_gpu()) {
+        tcase_add_test(tests, attention_takes_operands_from_anywhere_in_the_body);
+        tcase_add_test(tests, attention_uses_k_and_v_in_tensor_memory);
+        tcase_add_test(tests, attention_that_fails_leaves_the_device_usable);
         tcase_add_test(tests, attentions_of_one_kind_share_a_launch);
         tcase_add_test(tests, a_group_of_attentions_that_fails_leaves_the_device_usable);
     }

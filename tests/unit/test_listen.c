@@ -155,6 +155,28 @@ START_TEST(serves_what_it_reports)
 }
 END_TEST
 
+static const struct {
+    const char *address;
+    bool public;
+} reach[] = {
+    {"127.0.0.1:0", false}, {"127.8.9.10:0", false}, {"[::1]:0", false},
+    {"0.0.0.0:0", true},    {"[::]:0", true},        {"unix:@test-listen-p", false},
+};
+
+START_TEST(tells_who_may_reach_it)
+{
+    struct listener listener;
+    struct fault fault = {0};
+    enum gemmd_error error = listen_open(reach[_i].address, &listener, &fault);
+    if (error == GEMMD_ERR_IO && strstr(reach[_i].address, "::") &&
+        access("/proc/net/if_inet6", F_OK))
+        return; /* a machine without IPv6 */
+    ck_assert_msg(error == GEMMD_OK, "%s", fault.detail);
+    ck_assert_int_eq(listen_is_public(&listener), reach[_i].public);
+    listen_close(&listener);
+}
+END_TEST
+
 START_TEST(port_zero_becomes_the_real_port)
 {
     struct listener listener = open_listener("127.0.0.1:0");
@@ -431,6 +453,7 @@ int main(void)
     tcase_add_loop_test(tests, checks_addresses, 0, COUNT(addresses));
     tcase_add_test(tests, refuses_long_names);
     tcase_add_loop_test(tests, serves_what_it_reports, 0, COUNT(served));
+    tcase_add_loop_test(tests, tells_who_may_reach_it, 0, COUNT(reach));
     tcase_add_test(tests, port_zero_becomes_the_real_port);
     tcase_add_test(tests, unresolvable_host);
     tcase_add_test(tests, socket_file_goes_with_its_listener);

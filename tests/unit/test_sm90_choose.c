@@ -101,6 +101,15 @@ START_TEST(a_fused_product_can_take_other_tiles)
 }
 END_TEST
 
+/* One row of tiles: B leaves the L2 before the results. Measured 15.9 us instead of 17.5. */
+START_TEST(wide_products_of_short_sums_take_tiles_that_read_b_once)
+{
+    const struct gemm_problem p = problem_of(0, 100, 30000, 513);
+    const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+    ck_assert_str_eq(kernel->name, "bf16_128x128");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_choose");
@@ -110,6 +119,7 @@ int main(void)
     tcase_add_test(tests, f32_of_few_rows_is_split_on_the_way);
     tcase_add_test(tests, f32_of_many_rows_is_split_once);
     tcase_add_test(tests, a_fused_product_can_take_other_tiles);
+    tcase_add_test(tests, wide_products_of_short_sums_take_tiles_that_read_b_once);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

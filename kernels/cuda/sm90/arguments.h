@@ -22,6 +22,7 @@ struct sm90_whole {
 struct sm90_arguments {
     CUtensorMap x, y, c;
     uint32_t stage_bytes; /* that arrive for one stage */
+    uint32_t y_once;      /* whether one tile alone reads each piece of Y */
     const void *bias;     /* [n] of type out, or NULL */
     const void *c0;       /* NULL if beta is 0 */
     uint32_t c0_aligned;  /* whether 8 elements from a column that is a multiple of 8 are */

@@ -94,6 +94,11 @@ struct config {
     static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, OTHER_BYTES);
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
+    /* Whether loads of Y say so where no other tile reads it: not those of small tiles, of which
+     * 64x64 was slower so (EXPERIMENTS.md). */
+    static constexpr bool SAYS_ONCE =
+        element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
+
     /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
     static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
 
@@ -127,12 +132,25 @@ __device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
     return {batch, first + in_band % rows, in_band / rows};
 }
 
+/* One box into this block alone; `once`: no other tile reads it. */
+template <bool SAYS_ONCE>
+__device__ __forceinline__ void load_box(uint32_t destination, const CUtensorMap *map,
+                                         uint32_t barrier, int32_t x, int32_t y, int32_t batch,
+                                         bool once)
+{
+    if (SAYS_ONCE && once) {
+        ptx::tensor_load_once(destination, map, barrier, x, y, batch);
+    } else {
+        ptx::tensor_load(destination, map, barrier, x, y, batch);
+    }
+}
+
 /* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
  * this block loads part `part` of PARTS for all blocks in `blocks`. */
-template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES>
-__device__ __forceinline__ void load_operand(uint32_t destination, const CUtensorMap *map,
-                                             uint32_t barrier, uint32_t k, uint32_t first,
-                                             uint32_t batch, uint32_t part, uint16_t blocks)
+template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES, bool SAYS_ONCE>
+__device__ __forceinline__ void
+load_operand(uint32_t destination, const CUtensorMap *map, uint32_t barrier, uint32_t k,
+             uint32_t first, uint32_t batch, uint32_t part, uint16_t blocks, bool once)
 {
     constexpr int SHARE = LINES / PARTS;
     const int32_t from = (int32_t)(first + part * SHARE);
@@ -141,7 +159,7 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
         if constexpr (PARTS > 1) {
             ptx::tensor_load_multicast(to, map, barrier, (int32_t)k, from, (int32_t)batch, blocks);
         } else {
-            ptx::tensor_load(to, map, barrier, (int32_t)k, from, (int32_t)batch);
+            load_box<SAYS_ONCE>(to, map, barrier, (int32_t)k, from, (int32_t)batch, once);
         }
     } else {
 #pragma unroll
@@ -150,8 +168,8 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
                 ptx::tensor_load_multicast(to + i * 64 * K_BYTES, map, barrier, from + 64 * i,
                                            (int32_t)k, (int32_t)batch, blocks);
             } else {
-                ptx::tensor_load(to + i * 64 * K_BYTES, map, barrier, from + 64 * i, (int32_t)k,
-                                 (int32_t)batch);
+                load_box<SAYS_ONCE>(to + i * 64 * K_BYTES, map, barrier, from + 64 * i, (int32_t)k,
+                                    (int32_t)batch, once);
             }
         }
     }
@@ -208,11 +226,12 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
 #pragma unroll
             for (uint32_t part = 0; part < C::PARTS; part++) {
                 const uint32_t batch = t.batch * C::PARTS + part;
-                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES>(
-                    s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS);
-                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES>(
+                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, false>(
+                    s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
+                    false);
+                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::SAYS_ONCE>(
                     s.y(at.stage, part), &p.y, full, i * C::TILE_K, column, batch, rank_m,
-                    ALL_BLOCKS);
+                    ALL_BLOCKS, p.y_once != 0);
             }
             at.advance();
         }

@@ -11,7 +11,7 @@
 #define SM90_ROWS_16BIT(E, PREFIX)                                                                 \
     sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2, sm90::CHAINS>(PREFIX "_128x256_1x2"),       \
     sm90::row<E, 128, 128, 2, sm90::PINGPONG, 2, 1, sm90::CHAINS>(PREFIX "_128x128_pp_2x1"),       \
-    sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::PROMOTED>(PREFIX "_128x128"),         \
+    sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x128"),             \
     sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x64"),               \
     sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_64x64")
 /* clang-format on */

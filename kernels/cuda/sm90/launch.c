@@ -313,6 +313,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
     const uint32_t clusters = device->multiprocessors / cluster;
     arguments->tile_rows = (uint32_t)rows;
+    arguments->y_once = rows == 1;
     arguments->tile_columns = (uint32_t)columns;
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
     arguments->band = band_rows(kernel, clusters, rows);

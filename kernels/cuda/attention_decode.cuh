@@ -1,0 +1,87 @@
+/*
+ * attention_decode.cuh - few queries and many keys: what it takes is reading K and V once, at the
+ * speed of memory.
+ *
+ * The queries of all heads that share a head of K and V are the rows of one tile of 8, 16 or 32.
+ * Both products are transposed, K Q^T and V^T P^T: the 16 rows that a tensor core's left operand
+ * has are keys and columns of V then, of which there are many, and the 8 columns of the right one
+ * are queries. The keys are split at multiples of a size that depends on their number only: a block
+ * goes over one split, each of its warps over every WARPS-th group of 16 keys with a ring of copies
+ * of its own, so that nothing in the loop waits for another warp. Largest score, total and sums of
+ * the warps are combined in their order, and go to the workspace. A second kernel combines the
+ * splits of each row, in an order of their own too. What a row gets depends on its own keys only:
+ * splits don't follow the load or the batch, and the tile that a row is in changes no bits.
+ *
+ * After T. Dao et al., "Flash-Decoding for long-context inference" (2023), with splits of a fixed
+ * size instead of a fixed number.
+ *
+ * This file has what the two kernels share: their arguments and the configurations of the first,
+ * attention_decode_split.cuh, whose splits attention_decode_join.cuh combines. Launched by
+ * attention_decode.cu.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_DECODE_CUH
+#define KERNELS_CUDA_ATTENTION_DECODE_CUH
+
+#include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace attention_decode
+{
+
+using namespace flash;
+
+constexpr int KEYS = 16;         /* of a step of a warp */
+constexpr uint32_t ROWS_MIN = 8; /* of a tile */
+constexpr uint32_t JOIN_WARPS = 4, JOIN_DEPTH = 4;
+constexpr int JOIN_THREADS = 32 * JOIN_WARPS;
+
+static __device__ __forceinline__ float4 times(const float4 &v, float factor)
+{
+    return make_float4(v.x * factor, v.y * factor, v.z * factor, v.w * factor);
+}
+
+static __device__ __forceinline__ void add_times(float4 &sum, const float4 &v, float factor)
+{
+    sum = make_float4(__fmaf_rn(v.x, factor, sum.x), __fmaf_rn(v.y, factor, sum.y),
+                      __fmaf_rn(v.z, factor, sum.z), __fmaf_rn(v.w, factor, sum.w));
+}
+
+struct arguments {
+    attention_arguments a;
+    uint32_t splits, rows; /* rows: queries of all heads that share one of K and V */
+    uint32_t columns;      /* of a row of sums, a multiple of 4 */
+    bool k_pieces, v_pieces, q_pairs;
+    float *sums;    /* [entry, head of K and V, split, row, columns] */
+    float2 *states; /* [entry, head of K and V, split, row]: largest, total */
+};
+
+/* QUERIES: the rows of a tile. */
+template <typename Element_, int WIDTH_, int QUERIES_> struct config {
+    using Element = Element_;
+    static constexpr int WIDTH = WIDTH_, QUERIES = QUERIES_;
+    static constexpr uint32_t TILE_BYTES = KEYS * WIDTH * 2, STAGE_BYTES = 2 * TILE_BYTES;
+    static constexpr int WARPS = WIDTH == 256 ? 2 : 4;
+    static constexpr int BLOCKS = WIDTH * QUERIES < 2048 ? 3 : 2; /* that fit a multiprocessor */
+    static constexpr int STAGES = (WIDTH == 64 ? 4 : 2) + (BLOCKS == 2 && WIDTH != 64);
+    static constexpr int THREADS = 32 * WARPS;
+    static constexpr uint32_t WARP_BYTES = STAGES * STAGE_BYTES;
+    static constexpr uint32_t SHARED_BYTES = WARPS * WARP_BYTES;
+    static constexpr int PITCH = WIDTH + 4; /* of sums: rows are in different banks */
+    static_assert(WARP_BYTES >= QUERIES * PITCH * sizeof(float),
+                  "sums of a warp fit in its stages");
+};
+
+/* What a row of the tile is. */
+struct query {
+    uint32_t i, head;
+};
+
+static __device__ __forceinline__ query query_of(const arguments &p, uint32_t row, uint32_t kv_head)
+{
+    return {row / p.a.group, kv_head * p.a.group + row % p.a.group};
+}
+
+} // namespace attention_decode
+
+#endif

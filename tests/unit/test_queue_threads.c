@@ -1,0 +1,144 @@
+/* server/work/queue.c: many threads at once lose nothing and end nothing twice. */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "server/clock.h"
+#include "tests/unit/queue_stage.h"
+
+enum { PRODUCERS = 3, EACH = 2000 };
+
+/* One thread takes back what another pops and a third expires: each work has one end. */
+struct race {
+    struct queue *queue;
+    struct item *items;
+    atomic_bool over;
+    uint32_t removed;
+};
+
+static void *take_back(void *argument)
+{
+    struct race *race = argument;
+    for (uint32_t i = 0; i < EACH; i++) {
+        struct item *item = &race->items[i];
+        item_init(item, i, i % 10, i % 3 == 0 ? clock_now_ns() + i % 5 * 1000 : 0);
+        queue_push(race->queue, &item->work);
+        if (i % 2 == 0)
+            continue;
+        if (queue_cancel(race->queue, &race->items[i - 1].work)) {
+            race->removed++;
+            item_done(&race->items[i - 1].work);
+        }
+    }
+    atomic_store(&race->over, true);
+    return NULL;
+}
+
+START_TEST(taking_back_races_with_popping)
+{
+    static struct item items[EACH];
+    struct race race = {.queue = queue_of_one(8, 80), .items = items};
+    pthread_t thread;
+    uint32_t popped = 0, expired = 0;
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_back, &race), 0);
+    while (!atomic_load(&race.over) || queue_state(race.queue).waiting > 0) {
+        struct item *item = (struct item *)pop_any(race.queue, 0);
+        if (item != NULL) {
+            item_done(&item->work);
+            popped++;
+        }
+    }
+    pthread_join(thread, NULL);
+    for (int i = 0; i < EACH; i++) {
+        ck_assert_uint_eq(atomic_load(&items[i].ended), 1);
+        expired += items[i].work.status == GEMMD_ERR_DEADLINE;
+    }
+    ck_assert_uint_eq(popped + race.removed + expired, EACH);
+    queue_destroy(race.queue);
+}
+END_TEST
+
+/* Producers with places that run out, one consumer, a timer and deadlines that pass now and then:
+ * every work ends exactly once, and no place is lost. */
+struct load {
+    struct queue *queue;
+    struct item *items;
+    uint32_t priority;
+    atomic_uint *producing;
+};
+
+static void *produce(void *argument)
+{
+    struct load *load = argument;
+    for (uint32_t i = 0; i < EACH; i++) {
+        struct item *item = &load->items[i];
+        item_init(item, i, load->priority, i % 7 == 0 ? clock_now_ns() + 1000 : 0);
+        item->work.done = item_done;
+        while (queue_reserve(load->queue, 0, item->work.bytes, NULL) != GEMMD_OK)
+            sched_yield();
+        queue_push(load->queue, &item->work);
+        if (i % 100 == 0)
+            queue_expire(load->queue, clock_now_ns());
+        /* Now and then all of it has ended before more is made. */
+        while (i % 16 == 15 && atomic_load(&item->ended) == 0)
+            sched_yield();
+        queue_release(load->queue, 0, item->work.bytes);
+    }
+    atomic_fetch_sub(load->producing, 1);
+    return NULL;
+}
+
+START_TEST(threads_lose_and_double_nothing)
+{
+    static struct item items[PRODUCERS][EACH];
+    struct queue *queue = queue_of_one(16, 80);
+    struct load loads[PRODUCERS];
+    pthread_t threads[PRODUCERS];
+    atomic_uint producing = PRODUCERS;
+    uint32_t popped = 0, expired = 0, last[PRODUCERS] = {0};
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        loads[i] = (struct load){queue, items[i], i, &producing};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, produce, &loads[i]), 0);
+    }
+    while (atomic_load(&producing) > 0 || queue_state(queue).waiting > 0) {
+        struct item *item = (struct item *)pop_any(queue, 100000);
+        if (item == NULL)
+            continue;
+        popped++;
+        if (item->work.deadline_ns == 0) { /* those with one pass the others */
+            ck_assert_uint_ge(item->number, last[item->work.priority]);
+            last[item->work.priority] = item->number;
+        }
+        item_done(&item->work);
+    }
+    for (int i = 0; i < PRODUCERS; i++) {
+        pthread_join(threads[i], NULL);
+        for (int j = 0; j < EACH; j++) {
+            ck_assert_uint_eq(atomic_load(&items[i][j].ended), 1);
+            expired += items[i][j].work.status == GEMMD_ERR_DEADLINE;
+        }
+    }
+    ck_assert_uint_eq(popped + expired, (uint64_t)PRODUCERS * EACH);
+    struct queue_state state = queue_state(queue);
+    ck_assert_uint_eq(state.reserved, 0);
+    ck_assert_uint_eq(state.reserved_bytes, 0);
+    ck_assert_uint_eq(state.waiting_bytes, 0);
+    queue_destroy(queue);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("queue threads");
+    TCase *tests = tcase_create("queue");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, taking_back_races_with_popping);
+    tcase_add_test(tests, threads_lose_and_double_nothing);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
