@@ -1,10 +1,9 @@
 #include "proto/tensor.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "proto/decimal.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -117,13 +116,17 @@ void tensor_copy_row_major(const struct tensor *tensor, void *out)
 
 void tensor_shape_text(const struct tensor *tensor, char *out, uint32_t capacity)
 {
-    uint32_t length = 0;
+    char text[TENSOR_MAX_RANK * (DECIMAL_MAX + 1)], *end = text;
     if (capacity == 0)
         return;
-    out[0] = '\0';
-    for (uint32_t i = 0; i < tensor->rank && length < capacity; i++) {
-        int written = snprintf(out + length, capacity - length, "%s%" PRIu64, i > 0 ? "," : "",
-                               tensor->dims[i]);
-        length += written > 0 ? (uint32_t)written : 0;
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        if (i > 0)
+            *end++ = ',';
+        end = decimal_u64(end, tensor->dims[i]);
     }
+    size_t length = (size_t)(end - text);
+    if (length >= capacity)
+        length = capacity - 1;
+    memcpy(out, text, length);
+    out[length] = '\0';
 }

@@ -15,6 +15,7 @@
 #include "server/net/acceptor.h"
 #include "server/net/descriptors.h"
 #include "server/net/peer_counts.h"
+#include "server/work/warm_up.h"
 
 /* When all else has ended or was given up: how long the device is waited for. */
 static const uint64_t LAST_WORK_NS = 200000000;
@@ -146,6 +147,9 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
                                       config->max_batch, config->busy_poll_us);
     if (daemon->dispatch == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
+    code = warm_up(daemon->device, daemon->queue, daemon->pool, fault);
+    if (code != GEMMD_OK)
+        return code;
     log_event(daemon->log, CONFIG_LOG_INFO,
               "computing on %s (%s, %s): opened in %.2f s, tested in %.2f s, warmed in %.2f s",
               info->name, identity.backend, identity.library, (double)info->open_ns * 1e-9,

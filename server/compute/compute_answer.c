@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/decimal.h"
 #include "proto/dtype.h"
-#include "server/observe/decimal.h"
 
 /* "recv;dur=0.041, queue;dur=..." in milliseconds (W3C Server-Timing). */
 static void write_timing(const struct work *work, const struct compute_times *times, char *out)

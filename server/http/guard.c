@@ -17,10 +17,10 @@ struct framing {
 /* RFC 9110, 5.6.2. */
 static bool is_token(const char *text)
 {
-    static const char marks[] = "!#$%&'*+-.^_`|~";
+    static const char marks[] = "!#$%&'*+.^_`|~";
     const char *p = text;
-    while ((*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') ||
-           (*p != '\0' && strchr(marks, *p) != NULL))
+    while ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '-' ||
+           (*p >= '0' && *p <= '9') || (*p != '\0' && strchr(marks, *p) != NULL))
         p++;
     return p > text && *p == '\0';
 }

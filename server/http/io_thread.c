@@ -391,6 +391,7 @@ void io_thread_destroy(struct io_thread *thread)
 {
     if (thread == NULL)
         return;
+    request_free_spares(thread);
     waiters_close(&thread->waiters);
     arrivals_close(&thread->arrivals);
     pool_cache_destroy(thread->memory);

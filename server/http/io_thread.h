@@ -44,10 +44,12 @@ struct io_thread {
     struct connection *connections; /* open ones */
     struct arrivals arrivals;       /* those that libmicrohttpd does not know yet */
     struct waiters waiters;         /* requests whose work is in other hands */
-    uint64_t moved_ns;              /* when `moved` was last true */
-    struct connection *arriving;    /* given to libmicrohttpd, not yet announced by it */
-    bool moved;                     /* something came or went in this turn of the loop */
-    bool busy;                      /* ... in the last one: it is not about to sleep */
+    struct request *spare;          /* memory for requests (request.c) */
+    uint32_t spare_count;
+    uint64_t moved_ns;           /* when `moved` was last true */
+    struct connection *arriving; /* given to libmicrohttpd, not yet announced by it */
+    bool moved;                  /* something came or went in this turn of the loop */
+    bool busy;                   /* ... in the last one: it is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* its access log */
     struct pool_cache *memory;    /* its blocks of daemon->pool */

@@ -133,6 +133,8 @@ struct request {
     struct tensor_call *tensor; /* PUT, GET and HEAD /tensors/{name}; NULL otherwise */
     struct infer_call *infer;   /* POST /v2/models/{model}/infer; uses `call` too */
     struct v2_body *v2_body;    /* other POSTs of /v2 that have a body */
+
+    struct request *next_spare; /* the thread's, once it has ended */
 };
 
 /* libmicrohttpd's callbacks; `cls` is the io_thread. */
@@ -142,6 +144,9 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
                                size_t *upload_data_size, void **context);
 void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
                        enum MHD_RequestTerminationCode code);
+
+/* Frees the memory that requests left to the thread. */
+void request_free_spares(struct io_thread *thread);
 
 /* Its work is not waited for any longer; the I/O thread's waiters call this. */
 void request_give_up(struct waiter *waiter, enum waiter_end why);

@@ -1,8 +1,6 @@
 #include "server/http/request_id.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t *state)
@@ -19,5 +17,8 @@ void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t 
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    snprintf(id, REQUEST_ID_MAX + 1, "%016" PRIx64, z ^ (z >> 31));
+    z ^= z >> 31;
+    for (int i = 0; i < 16; i++, z <<= 4)
+        id[i] = "0123456789abcdef"[z >> 60];
+    id[16] = '\0';
 }

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "proto/decimal.h"
 #include "proto/json_text.h"
-#include "server/observe/decimal.h"
 
 /* "2026-11-21T10:00:00.123Z" */
 static void add_time(struct json_text *json, const char *name, int64_t epoch_ms)

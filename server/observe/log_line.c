@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/observe/decimal.h"
+#include "proto/decimal.h"
 
 static void add_bytes(struct log_line *line, const char *bytes, size_t length)
 {

@@ -77,7 +77,9 @@ static bool feed(struct dispatch *dispatch, struct work *works)
                 work->started(work);
         device_submit(dispatch->device, works);
         for (struct work *work = works; work != NULL; work = work->next)
-            metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE, work->started_ns - work->queued_ns);
+            if (!work->uncounted)
+                metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE,
+                              work->started_ns - work->queued_ns);
         moved = true;
     }
     return moved;
@@ -93,7 +95,7 @@ static void count(struct dispatch *dispatch, const struct work *works)
             metrics_device_error(shard);
         return;
     }
-    if (work_is_copy(works))
+    if (work_is_copy(works) || works->uncounted)
         return;
     for (const struct work *work = works; work != NULL; work = work->next) {
         flops += work_flops(work);

@@ -334,6 +334,8 @@ static void *alloc_lines(size_t bytes)
     return memory;
 }
 
+/* The lock is looked at for some microseconds before a thread sleeps for it: it is never held for
+ * longer, and many push at once. */
 static bool init_lock(struct queue *queue)
 {
     pthread_condattr_t attributes;
@@ -342,10 +344,17 @@ static bool init_lock(struct queue *queue)
     bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
               pthread_cond_init(&queue->changed, &attributes) == 0;
     pthread_condattr_destroy(&attributes);
-    if (ok && pthread_mutex_init(&queue->lock, NULL) != 0) {
-        pthread_cond_destroy(&queue->changed);
-        ok = false;
+    if (!ok)
+        return false;
+    pthread_mutexattr_t adaptive;
+    ok = pthread_mutexattr_init(&adaptive) == 0;
+    if (ok) {
+        ok = pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP) == 0 &&
+             pthread_mutex_init(&queue->lock, &adaptive) == 0;
+        pthread_mutexattr_destroy(&adaptive);
     }
+    if (!ok)
+        pthread_cond_destroy(&queue->changed);
     return ok;
 }
 

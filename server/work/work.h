@@ -55,6 +55,7 @@ struct work {
     uint64_t stack_key;
     uint32_t stack_rows; /* at most so many in a stack of its kind, as work_stack_rows counts */
     bool verify;         /* run Freivalds' check on the result before `done` */
+    bool uncounted;      /* the daemon's own: metrics do not know of it */
     uint32_t tenant;     /* whose it is: 0 ... the queue's tenants - 1 */
     uint32_t priority;   /* 0 ... GEMM_PRIORITY_MAX, higher first */
     uint64_t bytes;      /* operands and result; what the queue's byte limits count */

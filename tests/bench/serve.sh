@@ -10,7 +10,7 @@ Usage: tests/bench/serve.sh [--build DIR] [--out DIR] [--backend auto|cuda|cpu] 
 
   --build DIR        where bin/gemmd and bin/gemmd-bench-* lie (default build)
   --out DIR          where the table, its data and the plot go (default tests/bench/results)
-  --seconds N        length of each measurement (default 3)
+  --seconds N        how long each server is measured for a row, in turns of a second (default 9)
   --rows NAME,...    only these (default all; a wrong name prints them)
   --python PROGRAM   a Python with numpy; with aiohttp (and PyTorch, for a GPU) it also measures
                      what users write today

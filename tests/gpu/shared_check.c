@@ -206,7 +206,7 @@ static void check_side(uint64_t side)
 int main(int argc, char *argv[])
 {
     static const uint64_t sides[] = {33, 64, 257, 1024, 4096};
-    if (argc < 2 || strncmp(argv[1], "unix:", 5) != 0) {
+    if (argc != 2 || strncmp(argv[1], "unix:", 5) != 0) {
         fprintf(stderr, "Usage: gemmd-gpu-shared-check unix:PATH\n");
         return 2;
     }

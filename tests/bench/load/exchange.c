@@ -1,5 +1,6 @@
 #include "tests/bench/load/exchange.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -19,6 +20,9 @@ static bool send_request(const struct target *target, int fd)
     return true;
 }
 
+/* Waits as clients that poll do (libcurl, event loops). A recv that blocks on a Unix socket is
+ * woken in vain when the other side has taken the request's bytes, which holds up the other side
+ * too. */
 static bool take_answer(int fd, struct answer *answer, char *payload, size_t room)
 {
     char bytes[PIECE];
@@ -26,6 +30,9 @@ static bool take_answer(int fd, struct answer *answer, char *payload, size_t roo
     enum answer_progress progress = ANSWER_MORE;
     answer_reset(answer);
     while (progress == ANSWER_MORE) {
+        struct pollfd answer_waits = {.fd = fd, .events = POLLIN};
+        if (poll(&answer_waits, 1, -1) < 0)
+            return false;
         ssize_t more = recv(fd, bytes, sizeof bytes, 0);
         if (more <= 0)
             return false;

@@ -1,6 +1,6 @@
 /*
  * one_client.c - one client that sends a request, waits for the answer, and sends the next: the
- * latency that a daemon itself adds, with as little client as there can be (blocking sockets).
+ * latency that a daemon itself adds, with as little client as there can be.
  *
  *     gemmd-bench-one-client ADDRESS TARGET BODY_FILE SECONDS
  *
@@ -40,7 +40,9 @@ int main(int argc, char *argv[])
     static struct answer answer;
     static uint32_t samples_ns[SAMPLES_MAX];
     size_t count = 0;
-    if (argc != 5) {
+    char none[] = "", *rest = none;
+    const double seconds = argc == 5 ? strtod(argv[4], &rest) : 0;
+    if (!(seconds > 0) || *rest != '\0') {
         fprintf(stderr, "usage: %s ADDRESS TARGET BODY_FILE SECONDS\n", argv[0]);
         return 2;
     }
@@ -50,7 +52,7 @@ int main(int argc, char *argv[])
         return EXIT_FAILURE;
     }
     const uint64_t begin_ns = target_now_ns(),
-                   end_ns = begin_ns + WARM_NS + (uint64_t)(strtod(argv[4], NULL) * 1e9);
+                   end_ns = begin_ns + WARM_NS + (uint64_t)(seconds * 1e9);
     for (uint64_t before_ns = begin_ns; before_ns < end_ns && count < SAMPLES_MAX;) {
         if (!exchange(&target, fd, &answer, NULL, 0)) {
             fprintf(stderr, "%s: no answer of 200: %.60s\n", argv[0], answer.head);

@@ -18,7 +18,7 @@ def read_arguments():
     parser.add_argument("--build", default="build")
     parser.add_argument("--out", default="tests/bench/results")
     parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=9)
     parser.add_argument("--rows", type=lambda text: text.split(","), default=list(rows.ROWS))
     arguments = parser.parse_args()
     wrong = set(arguments.rows) - set(rows.ROWS)
@@ -52,8 +52,8 @@ def write_table(path, facts, measured):
         out.write(f"# Serving, {facts['device']}, {facts['date']}\n\n| | |\n|---|---|\n")
         for name, value in facts.items():
             out.write(f"| {name} | {value} |\n")
-        out.write("\nClients on the same machine, over loopback. Medians of 3 runs in turn with the "
-                  "baseline\nwhere there is one.\n\n"
+        out.write("\nClients on the same machine, over loopback. Measured in turns of a second with the "
+                  "baseline where\nthere is one: medians of the turns' figures and of their ratios.\n\n"
                   "| what | gemmd | baseline | ratio | target | more |\n|---|---|---|---|---|---|\n")
         for what, own, baseline, ratio, target, more in measured:
             number = "" if ratio is None else f"{ratio:.2f}"

@@ -4,6 +4,7 @@ Each takes a Bench and returns rows for the table: (what, gemmd, baseline, ratio
 """
 
 import ctypes
+import dataclasses
 import importlib.util
 import json
 import os
@@ -24,6 +25,7 @@ class Bench:
 
     def __init__(self, build, folder, backend, seconds):
         self.build, self.folder, self.backend, self.seconds = build, folder, backend, seconds
+        self.single = max(1, seconds // 3)  # of what is not measured in turns
         self.threads = max(1, min(16, os.cpu_count() // 2))  # the daemon's own default
         self.points = []  # (load asked for, rate, p50, p99, p99.9), for the plot
         self._logs = 0
@@ -37,11 +39,12 @@ class Bench:
 
     def gemmd(self, *options):
         """The daemon, ready."""
+        log = self.log("gemmd")
+        path = log.removesuffix(".log") + ".sock"
         server = Server(
             [self.program("gemmd"), "--backend", self.backend, "--listen", "127.0.0.1:0",
-             "--listen", f"unix:{self.folder}/gemmd.sock", "--no-access-log", *options],
-            self.log("gemmd"))
-        server.unix = f"unix:{self.folder}/gemmd.sock"
+             "--listen", f"unix:{path}", "--no-access-log", *options], log)
+        server.unix = f"unix:{path}"
         began = time.monotonic()
         while True:
             try:
@@ -63,12 +66,30 @@ class Bench:
             [self.program("gemmd-bench-mhd-alone"), "0", str(threads), str(buffer_bytes),
              str(body_bytes), str(answer_bytes)], self.log("alone"))
 
-    def in_turn(self, *measurements):
-        """Three runs of each, in turn, after a short one to warm up; the median of each."""
+    def in_turn(self, *measurements, turn_s=1):
+        """Measures each for `self.seconds` in short turns, after one to warm up; returns the
+        turns of each. What else the machine does meanwhile meets all alike, and so does what came
+        before: every other round goes backwards."""
         for measure in measurements:
             measure(1)
-        runs = [[measure(self.seconds) for measure in measurements] for _ in range(3)]
-        return [sorted(column, key=lambda result: result.rate)[1] for column in zip(*runs)]
+        turns = [[] for _ in measurements]
+        for i in range(max(1, self.seconds // turn_s)):
+            order = list(enumerate(measurements))
+            for at, measure in reversed(order) if i % 2 else order:
+                turns[at].append(measure(turn_s))
+        return turns
+
+
+def middle_of(turns):
+    """Of results: the median of each of their figures."""
+    return load.Result(*(statistics.median(getattr(turn, field.name) for turn in turns)
+                         for field in dataclasses.fields(load.Result)))
+
+
+def ratio(ours, theirs, figure="rate"):
+    """Of what was measured in turn: the median of the turns' ratios, and the least and largest."""
+    each = [getattr(one, figure) / getattr(other, figure) for one, other in zip(ours, theirs)]
+    return statistics.median(each), f"ratios {min(each):.2f} … {max(each):.2f}"
 
 
 def latency(result):
@@ -89,29 +110,37 @@ def check(server, target, body):
             raise RuntimeError("a wrong product")
 
 
-def against_alone(bench, what, n, connections, buffer_bytes, target):
+def against_alone(bench, what, n, connections, buffer_bytes, target, turn_s=1):
     body = bodies.product(bench.folder, "f32", n, n, n)
     with bench.gemmd("--pinned-bytes", "4G") as own, \
             bench.alone(connections, buffer_bytes, 2 * n * n * 4, n * n * 4) as alone:
         check(own, square(n), body)
-        before = own.cpu_seconds()
-        ours, theirs = bench.in_turn(
-            lambda s: load.wrk(own.address, square(n), body, connections, s),
-            lambda s: load.wrk(alone.address, "/", body, connections, s))
-        answered = ours.rate * (3 * bench.seconds + 1)
-        cpu_us = (own.cpu_seconds() - before) / answered * 1e6
-    rows = [(f"{what}, {connections} connections", f"{ours.rate:,.0f}/s",
-             f"{theirs.rate:,.0f}/s (libmicrohttpd alone)", ours.rate / theirs.rate, target,
-             f"{latency(ours)}; alone {latency(theirs)}")]
-    return rows, ours, cpu_us
+        cpu_us = {own: [], alone: []}
+
+        def run(server, path, seconds):
+            before = server.cpu_seconds()
+            result = load.wrk(server.address, path, body, connections, seconds)
+            used = server.cpu_seconds() - before
+            cpu_us[server].append(used / (result.rate * seconds) * 1e6)
+            return result
+
+        ours, theirs = bench.in_turn(lambda s: run(own, square(n), s),
+                                     lambda s: run(alone, "/", s), turn_s=turn_s)
+    share, spread = ratio(ours, theirs)
+    mine, other = middle_of(ours), middle_of(theirs)
+    rows = [(f"{what}, {connections} connections", f"{mine.rate:,.0f}/s",
+             f"{other.rate:,.0f}/s (libmicrohttpd alone)", share, target,
+             f"{spread}; {latency(mine)}; alone {latency(other)}")]
+    return rows, mine, [statistics.median(cpu_us[server][1:]) for server in (own, alone)]
 
 
 def small(bench):
-    """f32 64³ over 128 connections; CPU time a request; what users write today."""
-    rows, ours, cpu_us = against_alone(bench, "f32 64³", 64, 128, 49152,
-                                       0.85 if bench.backend == "cuda" else 0.5)
+    """f32 64³ over 128 connections; CPU time a request."""
+    rows, ours, (own_us, alone_us) = against_alone(bench, "f32 64³", 64, 128, 49152,
+                                                   0.85 if bench.backend == "cuda" else 0.5)
     bench.peak = ours.rate
-    rows.append(("CPU time of the daemon per f32 64³", f"{cpu_us:.1f} µs", "", None, "≤ 35 µs", ""))
+    rows.append(("CPU time of the daemon per f32 64³", f"{own_us:.1f} µs",
+                 f"{alone_us:.1f} µs (libmicrohttpd alone)", None, "≤ 35 µs", ""))
     return rows
 
 
@@ -123,11 +152,14 @@ def today(bench):
     body = bodies.product(bench.folder, "f32", 64, 64, 64)
     script = os.path.join(os.path.dirname(__file__), "aiohttp_torch.py")
     with bench.gemmd() as own, Server([sys.executable, script], bench.log("aiohttp")) as theirs:
-        ours = load.wrk(own.address, square(64), body, 128, bench.seconds)
-        today_result = load.wrk(theirs.address, "/?n=64", body, 128, bench.seconds)
-    return [("f32 64³, 128 connections", f"{ours.rate:,.0f}/s",
-             f"{today_result.rate:,.0f}/s (aiohttp + {library})", ours.rate / today_result.rate,
-             60 if bench.backend == "cuda" else "", latency(today_result))]
+        ours, others = bench.in_turn(
+            lambda s: load.wrk(own.address, square(64), body, 128, s),
+            lambda s: load.wrk(theirs.address, "/?n=64", body, 128, s))
+    share, spread = ratio(ours, others)
+    mine, other = middle_of(ours), middle_of(others)
+    return [("f32 64³, 128 connections", f"{mine.rate:,.0f}/s",
+             f"{other.rate:,.0f}/s (aiohttp + {library})", share,
+             60 if bench.backend == "cuda" else "", f"{spread}; theirs {latency(other)}")]
 
 
 def one_client(bench):
@@ -139,6 +171,7 @@ def one_client(bench):
             lambda s: load.one_client(program, own.address, square(64), body, s),
             lambda s: load.one_client(program, own.unix, square(64), body, s),
             lambda s: load.one_client(program, alone.address, "/", body, s))
+    tcp, unix, theirs = (middle_of(turns) for turns in (tcp, unix, theirs))
     beside = f"{theirs.p50_us:.0f} µs (libmicrohttpd alone, TCP)"
     return [("f32 64³, one client, TCP, p50", f"{tcp.p50_us:.1f} µs", beside, None, "≤ 60 µs",
              latency(tcp)),
@@ -154,9 +187,11 @@ def mixed(bench):
         ours, theirs = bench.in_turn(
             lambda s: load.wrk_list(own.address, own_list, 128, s),
             lambda s: load.wrk_list(alone.address, alone_list, 128, s))
-    return [("sides 16 … 256, all dtypes, 128 connections", f"{ours.rate:,.0f}/s",
-             f"{theirs.rate:,.0f}/s (libmicrohttpd alone)", ours.rate / theirs.rate, 0.7,
-             latency(ours))]
+    share, spread = ratio(ours, theirs)
+    mine, other = middle_of(ours), middle_of(theirs)
+    return [("sides 16 … 256, all dtypes, 128 connections", f"{mine.rate:,.0f}/s",
+             f"{other.rate:,.0f}/s (libmicrohttpd alone)", share, 0.7,
+             f"{spread}; {latency(mine)}")]
 
 
 def middle(bench):
@@ -165,7 +200,7 @@ def middle(bench):
 
 def large(bench):
     n = 4096 if bench.backend == "cuda" else 2048
-    return against_alone(bench, f"f32 {n}³", n, 8, 1048576, 0.8)[0]
+    return against_alone(bench, f"f32 {n}³", n, 8, 1048576, 0.8, turn_s=3)[0]
 
 
 def put_tensor(server, name, dtype, shape):
@@ -188,9 +223,11 @@ def resident(bench):
         ours, theirs = bench.in_turn(
             lambda s: load.wrk(own.address, target, body, 256, s),
             lambda s: load.wrk(alone.address, "/", body, 256, s))
-    return [(f"one bf16 row × resident {n}×{n}, 256 connections", f"{ours.rate:,.0f}/s",
-             f"{theirs.rate:,.0f}/s (libmicrohttpd alone)", ours.rate / theirs.rate,
-             "≥ 200,000/s" if bench.backend == "cuda" else "", latency(ours))]
+    share, spread = ratio(ours, theirs)
+    mine, other = middle_of(ours), middle_of(theirs)
+    return [(f"one bf16 row × resident {n}×{n}, 256 connections", f"{mine.rate:,.0f}/s",
+             f"{other.rate:,.0f}/s (libmicrohttpd alone)", share,
+             "≥ 200,000/s" if bench.backend == "cuda" else "", f"{spread}; {latency(mine)}")]
 
 
 def server_timing(connection, request):
@@ -254,9 +291,9 @@ def overload(bench):
         put_tensor(own, "left", "f32", (n, n))
         put_tensor(own, "right", "f32", (n, n))
         program = bench.program("gemmd-bench-paced")
-        capacity = load.wrk(own.address, target, empty, 16, bench.seconds).rate
+        capacity = load.wrk(own.address, target, empty, 16, bench.single).rate
         before_bytes = own.resident_bytes()
-        seconds = 2 * bench.seconds
+        seconds = 2 * bench.single
         over = load.paced(program, own.address, target, empty, 512, 3 * capacity, seconds)
         after_bytes = own.resident_bytes()
     goodput = over.good[0] / seconds
@@ -274,10 +311,10 @@ def idle_connections(bench):
     """4,096 connections that say nothing, beside a load."""
     body = bodies.product(bench.folder, "f32", 64, 64, 64)
     count = 4096
-    with bench.gemmd("--max-connections", "8192", "--max-connections-per-address", "8192",
-                     "--idle-timeout", "600s") as own:
-        before = sorted((load.wrk(own.address, square(64), body, 32, bench.seconds)
-                         for _ in range(3)), key=lambda result: result.p99_us)[1]
+    options = ("--max-connections", "8192", "--max-connections-per-address", "8192",
+               "--idle-timeout", "600s")
+    with bench.gemmd(*options) as own, bench.gemmd(*options) as without:
+        load.wrk(own.address, square(64), body, 32, 1)
         before_bytes = own.resident_bytes()
         host, port = own.address.split(":")
         idle = []
@@ -287,13 +324,15 @@ def idle_connections(bench):
                 idle[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
                 idle[-1].recv(4096)
             each_kib = (own.resident_bytes() - before_bytes) / count / 1024
-            beside = sorted((load.wrk(own.address, square(64), body, 32, bench.seconds)
-                             for _ in range(3)), key=lambda result: result.p99_us)[1]
+            beside, alone = bench.in_turn(
+                lambda s: load.wrk(own.address, square(64), body, 32, s),
+                lambda s: load.wrk(without.address, square(64), body, 32, s))
         finally:
             for connection in idle:
                 connection.close()
-    return [(f"{count:,} idle connections: p99 of the others", f"{beside.p99_us:.0f} µs",
-             f"{before.p99_us:.0f} µs (without)", beside.p99_us / before.p99_us, "≤ 1.10", ""),
+    share, spread = ratio(beside, alone, "p99_us")
+    return [(f"{count:,} idle connections: p99 of the others", f"{middle_of(beside).p99_us:.0f} µs",
+             f"{middle_of(alone).p99_us:.0f} µs (without)", share, "≤ 1.10", spread),
             ("an idle connection's memory", f"{each_kib:.1f} KiB", "", None, "≤ 64 KiB", "")]
 
 
@@ -303,7 +342,7 @@ def curve(bench):
     peak = getattr(bench, "peak", None)
     with bench.gemmd() as own:
         if peak is None:
-            peak = load.wrk(own.address, square(64), body, 128, bench.seconds).rate
+            peak = load.wrk(own.address, square(64), body, 128, bench.single).rate
         for share in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
             run = load.paced(bench.program("gemmd-bench-paced"), own.address, square(64), body,
                              128, share * peak, 2)

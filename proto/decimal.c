@@ -1,4 +1,4 @@
-#include "server/observe/decimal.h"
+#include "proto/decimal.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  *
  * Both write at `out`, without a terminator, and return the end.
  */
-#ifndef SERVER_OBSERVE_DECIMAL_H
-#define SERVER_OBSERVE_DECIMAL_H
+#ifndef PROTO_DECIMAL_H
+#define PROTO_DECIMAL_H
 
 #include <stdint.h>
 
