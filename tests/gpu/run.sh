@@ -422,7 +422,7 @@ if wanted cudnn; then
 fi
 if wanted serving; then
     table 560 serving "none" env PYTHONUNBUFFERED=1 tests/bench/serve.sh --build "$build" \
-        --out "$out" --backend cuda --seconds 2 --python "$python"
+        --out "$out" --backend cuda --seconds "$((seconds * 9 / 5))" --python "$python"
     tail -n 40 "$logs/serving.log" | cut -c 1-200
 fi
 
