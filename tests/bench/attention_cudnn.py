@@ -47,6 +47,7 @@ class Own:
     def __init__(self, path, stream):
         self.library = ctypes.CDLL(path)
         self.library.gemmd_bench_attention_open.restype = ctypes.c_void_p
+        self.library.gemmd_bench_attention_revision.restype = ctypes.c_char_p
         self.library.gemmd_bench_attention_open.argtypes = [ctypes.c_void_p]
         self.library.gemmd_bench_attention.argtypes = [
             ctypes.c_void_p,
@@ -57,6 +58,7 @@ class Own:
         self.handle = self.library.gemmd_bench_attention_open(stream.cuda_stream)
         if not self.handle:
             sys.exit("attention_cudnn.py: no memory or no GPU for our kernels")
+        self.revision = self.library.gemmd_bench_attention_revision().decode()
 
     def cells(self):
         name, shape = ctypes.create_string_buffer(48), (ctypes.c_uint64 * 7)()
@@ -207,15 +209,14 @@ def output_of(*command):
     return run.stdout.strip() or "unknown"
 
 
-def heading(out, dtype):
-    head = output_of("git", "rev-parse", "--short=12", "HEAD")
+def heading(out, dtype, revision):
     smi = output_of(
         "nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"
     )
     now = datetime.datetime.now(datetime.timezone.utc)
     out.append(
         f"## Attention next to cuDNN, {dtype}, {now:%Y-%m-%d %H:%M} UTC\n\n"
-        f"{torch.cuda.get_device_name()}; gemmd {head}; PyTorch "
+        f"{torch.cuda.get_device_name()}; gemmd {revision}; PyTorch "
         f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}; driver, clock and watts: "
         f"{smi}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
         "leaves, GB/s of K and V for decode.\n\n"
@@ -248,7 +249,7 @@ def main():
         own = Own(arguments.library, stream)
         warm_up(stream)
         for dtype in arguments.dtype.split(","):
-            heading(out, dtype)
+            heading(out, dtype, own.revision)
             ratios = []
             for index, name, shape in own.cells():
                 if arguments.cells not in name or time.monotonic() > end:

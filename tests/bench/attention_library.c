@@ -22,6 +22,7 @@ struct library {
 
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED void *gemmd_bench_attention_open(void *stream);
+EXPORTED const char *gemmd_bench_attention_revision(void);
 EXPORTED int gemmd_bench_attention_cells(void);
 EXPORTED int gemmd_bench_attention_cell(int index, char name[48], uint64_t shape[7]);
 EXPORTED int gemmd_bench_attention(void *handle, const char *kernel, int bf16, int index,
@@ -40,6 +41,11 @@ void *gemmd_bench_attention_open(void *stream)
         library = NULL;
     }
     return library;
+}
+
+const char *gemmd_bench_attention_revision(void)
+{
+    return GEMMD_VERSION " (" GEMMD_REVISION ")";
 }
 
 int gemmd_bench_attention_cells(void)

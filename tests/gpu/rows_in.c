@@ -104,6 +104,13 @@ static bool enqueue(struct bench *bench, enum way way, uint64_t rows, uint64_t w
     return copy_all(bench, &plan, UINT64_MAX);
 }
 
+/* Over before it returns: the stream does not wait for what others enqueue. */
+static bool poison(struct bench *bench)
+{
+    return succeeded(cudaMemset(bench->range, 0xee, 2 * bench->bytes), "poisoning") &&
+           succeeded(cudaDeviceSynchronize(), "poisoning");
+}
+
 /* Whether the rows are on the device, `pitch` bytes apart. */
 static void check(struct bench *bench, const char *what, uint64_t rows, uint64_t row_bytes,
                   uint64_t pitch)
@@ -127,7 +134,7 @@ static void compare_ways(struct bench *bench, uint64_t rows, uint64_t width)
     for (int i = 0; i < WAYS; i++) {
         const enum way way = (enum way)i;
         double us[RUNS];
-        bool done = cudaMemset(bench->range, 0xee, 2 * bench->bytes) == cudaSuccess;
+        bool done = poison(bench);
         for (int run = 0; run < RUNS && done; run++) {
             const double begun_us = now_us();
             done = enqueue(bench, way, rows, width) &&
@@ -147,7 +154,7 @@ static void receive(struct bench *bench, uint64_t rows, uint64_t width, bool apa
 {
     const uint64_t bytes = rows * width * ELEMENT_BYTES, part = 256 << 10;
     double left_us[RUNS], calls_us[RUNS];
-    bool done = cudaMemset(bench->range, 0xee, 2 * bench->bytes) == cudaSuccess;
+    bool done = poison(bench);
     for (int run = 0; run < RUNS && done; run++) {
         struct copy_in plan = plan_of(bench, rows, width, apart);
         uint64_t said = 0;
