@@ -251,6 +251,7 @@ def test_connections_that_bring_the_same_memory_share_it(daemon, memory):
     assert metrics(daemon)["gemmd_shared_memory_used_bytes"] == SIZE
     idle = Connection(daemon.unix, [memory.fd])
     idle.connect()
+    wait_for(daemon, connections=len(connections) + 2)  # it is accepted; one asks for the metrics
     for connection in [*connections, idle]:
         connection.close()
     assert settled(daemon) == before
