@@ -14,7 +14,7 @@ fails or hangs in one stops no other:
             don't end are left out of what follows by --without-kernels
   kernels*  every attention kernel against a reference, and copies, without the daemon
   products* the same for products, in eight processes by types, and for many in a launch
-  memcheck* the same, fewer, under compute-sanitizer
+  memcheck* the same, fewer, under compute-sanitizer: memcheck, and synccheck of the kernels
   devices*  the daemon's own device code, and memory that clients share
   http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
             under mixed load with those of the same requests alone
@@ -322,6 +322,9 @@ elif wanted memcheck; then
     [[ -n $memcheck ]] || memcheck="did not end, see its log"
     check 120 attention-memcheck "${under[@]}" "$build/bin/gemmd-gpu-attention-check" --quick
     check 120 copies-memcheck "${under[@]}" "$build/bin/gemmd-gpu-copy-check" --quick
+    under=("$sanitizer" --tool synccheck --error-exitcode 9) # barriers
+    check 120 synccheck "${under[@]}" "$build/bin/gemmd-gpu-check" --quick
+    check 120 attention-synccheck "${under[@]}" "$build/bin/gemmd-gpu-attention-check" --quick
 fi
 
 # --- The daemon's device, and memory that is shared with it ----------------------------------------
