@@ -151,7 +151,8 @@ __device__ __forceinline__ void stage_turned(const uint32_t (&v)[16], uint32_t p
 }
 
 /* A pair of warps' 32 columns of a tile, from `column0` on, of rows from `row0` on: 32 rows at a
- * time, of which each warp stages its columns and then deals with 16. */
+ * time, of which each warp stages its columns and then deals with 16. The copy engine carries
+ * results of 32 bits out where nothing but alpha follows the sums. */
 template <class C>
 __device__ __forceinline__ void
 store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TILE_M / 2],
@@ -162,7 +163,7 @@ store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TI
     const uint32_t panels = s.staging(warp / 2 * 2), own = s.staging(warp);
     const uint32_t barrier = 1 + warp / 2; /* 0 is everybody's */
     const uint32_t row = row0 + warp % 2 * 16;
-    if (p.plain) {
+    if (p.plain && p.out == SM90_OUT_F32) {
 #pragma unroll
         for (int i = 0; i < ROUNDS; i++) {
             const uint32_t panel = i % 2 * PANEL_BYTES;
