@@ -195,6 +195,7 @@ store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TI
             }
             ptx::barrier_sync(barrier, PAIR_THREADS);
             finish_chunk<C::E, PAIR_COLUMNS>(p, own, lane, batch, row + 32 * round, column0);
+            __syncwarp();
             ptx::barrier_sync(barrier, PAIR_THREADS);
         }
     }
