@@ -254,6 +254,16 @@ __device__ __forceinline__ uint32_t load_shared(uint32_t address)
     return v;
 }
 
+__device__ __forceinline__ uint2 load_shared_2(uint32_t address)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+
 __device__ __forceinline__ uint4 load_shared_4(uint32_t address)
 {
     uint4 v;

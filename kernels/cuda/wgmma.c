@@ -1,8 +1,8 @@
 /*
  * wgmma - the kernels of kernels/cuda/sm90 as one kernel for any problem of the types they have.
  *
- * They want rows that start at multiples of 16 bytes, and operands of i8 and tf32 along k. What is
- * not so is moved into the workspace first, at the speed of memory; a result goes through the
+ * They want rows that start at multiples of 16 bytes, operands of i8 along k, and A of tf32. What
+ * is not so is moved into the workspace first, at the speed of memory; a result goes through the
  * workspace if the bytes between its rows are not all its own. f8 is widened to f16, which is
  * exact; f32 is split into three parts, which together are as exact, except where the kernel that
  * is chosen splits it itself.
@@ -38,9 +38,14 @@ static bool is_split(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
-static bool wants_along_k(const struct gemm_problem *p)
+static bool wants_a_along_k(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_I8 || (p->dtype == GEMMD_F32 && !is_split(p));
+}
+
+static bool wants_b_along_k(const struct gemm_problem *p)
+{
+    return p->dtype == GEMMD_I8;
 }
 
 static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum gemmd_dtype dtype)
@@ -64,24 +69,24 @@ static enum gemmd_dtype moved_type(const struct gemm_problem *p)
     return p->dtype == GEMMD_F8_E4M3 ? GEMMD_F16 : is_split(p) ? GEMMD_BF16 : p->dtype;
 }
 
-static enum move move_of(const struct gemm_problem *p, bool along_k, uint64_t ld, uint64_t stride)
+/* `turned`: the operand lies across k, and may not. */
+static enum move move_of(const struct gemm_problem *p, bool turned, uint64_t ld, uint64_t stride)
 {
     if (p->dtype == GEMMD_F8_E4M3)
         return WIDENED;
     if (is_split(p))
         return SPLIT;
-    if (!along_k && wants_along_k(p))
+    if (turned)
         return TRANSPOSED;
     return starts_aligned(ld, stride, p->batch, p->dtype) ? STAYS : REALIGNED;
 }
 
-/* An operand of `lines` lines of `width`, as stored. ld and stride are its own before and those of
- * what it becomes after, and *along_k says how that lies. */
+/* An operand of `lines` lines of `width`, as stored, whose move is known. ld and stride are its own
+ * before and those of what it becomes after, and *along_k says how that lies. */
 static bool plan_operand(const struct gemm_problem *p, const void *data, uint64_t lines,
                          uint64_t width, bool *along_k, uint64_t *ld, uint64_t *stride,
                          struct operand *o)
 {
-    o->move = move_of(p, *along_k, *ld, *stride);
     if (o->move == STAYS)
         return true;
     o->job = (struct realign_job){.from = data,
@@ -129,7 +134,11 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     struct gemm_problem *q = &plan->problem;
     bool a_along_k = !p->transa, b_along_k = p->transb;
-    *plan = (struct plan){.problem = *p};
+    *plan = (struct plan){
+        .problem = *p,
+        .a.move = move_of(p, !a_along_k && wants_a_along_k(p), p->lda, p->stride_a),
+        .b.move = move_of(p, !b_along_k && wants_b_along_k(p), p->ldb, p->stride_b),
+    };
     if (!plan_operand(p, p->a, p->transa ? p->k : p->m, p->transa ? p->m : p->k, &a_along_k,
                       &q->lda, &q->stride_a, &plan->a) ||
         !plan_operand(p, p->b, p->transb ? p->n : p->k, p->transb ? p->k : p->n, &b_along_k,
@@ -153,11 +162,11 @@ static bool takes(const struct gemm_problem *p)
 /* Never looks at m and batch: rows have the same bits in any company. */
 static bool suits(const struct gemm_problem *p)
 {
-    /* Measured at kernels/EXPERIMENTS.md: turning an operand costs more than tf32 gains; splitting
+    /* Measured at kernels/EXPERIMENTS.md: turning A costs more than tf32 gains; splitting
      * pays, and errs less than a chain on all operands, from so many columns and so much k on. */
     if (is_split(p))
         return p->n >= SPLIT_MIN && p->k >= SPLIT_MIN;
-    return p->dtype != GEMMD_F32 || (!p->transa && p->transb);
+    return p->dtype != GEMMD_F32 || !p->transa;
 }
 
 static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)

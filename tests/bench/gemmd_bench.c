@@ -24,7 +24,7 @@ static void usage(FILE *to)
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
         "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
-        "  --dtype LIST      of bf16, f16, i8, tf32, f32 (default bf16)\n"
+        "  --dtype LIST      of bf16, f16, i8, tf32, tf32t (B stored [n, k]), f32 (default bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
         "  --variants TEXT   only kernels with TEXT in their name\n"
         "  --seconds S       stop after S seconds (default 280)\n"

@@ -48,6 +48,9 @@ static void report_heading(const struct bench_run *run, FILE *to)
         " sets of them taken in turn (at least twice the L2).\n",
         run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION, GEMMD_REVISION,
         run->transb ? ", B stored [n, k]" : "");
+    if (run->precision == GEMM_PRECISION_TF32 && !run->transb) {
+        fprintf(to, "Own kernels that want B along k have it turned beforehand.\n");
+    }
     if (run->options->fused) {
         fprintf(to, "Own kernels add a bias and an activation, cuBLASLt does not.\n");
     }

@@ -29,6 +29,8 @@ struct shape_bench {
     bool has_tight;
     void *parts_memory[SETS_MAX]; /* of f32 operands, or NULL */
     struct sm90_parts parts[SETS_MAX];
+    void *turned_memory[SETS_MAX]; /* of B for the kernels that want it along k, or NULL */
+    struct gemm_problem stored[SETS_MAX], turned[SETS_MAX];
     struct sm90_launch *launches[VARIANTS_MAX]; /* `sets` each, or NULL */
 };
 
@@ -145,9 +147,9 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
     s->a_bytes = (a_elements * element + 255) / 256 * 256;
     s->b_bytes = (b_elements * element + 255) / 256 * 256;
     s->c_bytes = (p->m * p->ldc * dtype_size(p->out) + 255) / 256 * 256;
-    const double sets =
+    const double enough =
         ceil(2 * run->state->l2_bytes / (double)(s->a_bytes + s->b_bytes + s->c_bytes));
-    s->sets = sets < 2 ? 2 : sets > SETS_MAX ? SETS_MAX : (uint32_t)sets;
+    s->sets = enough < 2 ? 2 : enough > SETS_MAX ? SETS_MAX : (uint32_t)enough;
     if (cudaMalloc(&s->a, s->a_bytes * s->sets) != cudaSuccess ||
         cudaMalloc(&s->b, s->b_bytes * s->sets) != cudaSuccess ||
         cudaMalloc(&s->c, s->c_bytes * s->sets) != cudaSuccess ||
@@ -179,16 +181,20 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
         s->has_tight = lt_plan_create(&t->lt, &tight, &s->lt_tight) == CUBLAS_STATUS_SUCCESS;
     }
     for (uint32_t i = 0; i < s->sets; i++) {
-        struct gemm_problem set = *p;
-        set.a = at(s->a, s->a_bytes, i);
-        set.b = at(s->b, s->b_bytes, i);
-        if (!bench_split(&set, &s->parts_memory[i], &s->parts[i])) {
+        struct gemm_problem *set = &s->stored[i];
+        *set = *p;
+        set->a = at(s->a, s->a_bytes, i);
+        set->b = at(s->b, s->b_bytes, i);
+        set->c = at(s->c, s->c_bytes, i);
+        if (!bench_split(set, &s->parts_memory[i], &s->parts[i]) ||
+            !bench_turn(set, &s->turned_memory[i], &s->turned[i])) {
             return false;
         }
     }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
     for (int v = 0; v < run->state->variants; v++) {
-        if (run->state->dead[v] || !sm90_takes(&kernels[v], p)) {
+        const struct gemm_problem *sets = sm90_takes(&kernels[v], p) ? s->stored : s->turned;
+        if (run->state->dead[v] || !sm90_takes(&kernels[v], sets)) {
             continue;
         }
         s->launches[v] = malloc(SETS_MAX * sizeof *s->launches[v]);
@@ -196,12 +202,8 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
             return false;
         }
         for (uint32_t i = 0; i < s->sets; i++) {
-            struct gemm_problem set = *p;
-            set.a = at(s->a, s->a_bytes, i);
-            set.b = at(s->b, s->b_bytes, i);
-            set.c = at(s->c, s->c_bytes, i);
             const struct sm90_parts *parts = bench_is_split(p) ? &s->parts[i] : NULL;
-            if (sm90_prepare(&t->device, &kernels[v], &set, parts, &s->launches[v][i]) !=
+            if (sm90_prepare(&t->device, &kernels[v], &sets[i], parts, &s->launches[v][i]) !=
                 cudaSuccess) {
                 free(s->launches[v]);
                 s->launches[v] = NULL;
@@ -223,6 +225,7 @@ static void tear_down(struct shape_bench *s)
     lt_plan_destroy(&s->lt_tight);
     for (uint32_t i = 0; i < s->sets; i++) {
         cudaFree(s->parts_memory[i]);
+        cudaFree(s->turned_memory[i]);
     }
     for (int v = 0; v < VARIANTS_MAX; v++) {
         free(s->launches[v]);

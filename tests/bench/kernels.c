@@ -120,7 +120,8 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
                         struct bench_run *run)
 {
     *run = (struct bench_run){.options = options, .name = name};
-    if (strcmp(name, "tf32") == 0) {
+    const bool along_k = strcmp(name, "tf32t") == 0;
+    if (along_k || strcmp(name, "tf32") == 0) {
         run->dtype = GEMMD_F32;
         run->precision = GEMM_PRECISION_TF32;
     } else if (!dtype_from_name(name, &run->dtype)) {
@@ -131,7 +132,7 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
         return false;
     }
     run->out = dtype_default_out(run->dtype);
-    run->transb = run->dtype == GEMMD_I8 || run->precision == GEMM_PRECISION_TF32; /* along k */
+    run->transb = run->dtype == GEMMD_I8 || along_k;
     struct bench_state *state =
         mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {

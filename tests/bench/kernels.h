@@ -20,7 +20,7 @@ enum { VARIANTS_MAX = 32, SHAPES_MAX = 64, CASES_MAX = 64, WHY_MAX = 320 };
 struct bench_options {
     double seconds;       /* in all; what is not reached by then is left out */
     bool quick;           /* fewer shapes, fewer rounds */
-    const char *dtypes;   /* "bf16,f16" */
+    const char *dtypes;   /* "bf16,f16"; "tf32t": tf32 with B stored [n, k] */
     const char *shapes;   /* "4096x4096x4096,..." or NULL for the list */
     const char *variants; /* part of a kernel's name, or NULL for all */
     const char *out;      /* file for the tables, or NULL */
@@ -81,7 +81,7 @@ struct bench_run {
     const struct bench_options *options;
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
-    bool transb; /* operands as the kernels of this type want them */
+    bool transb; /* B stored [n, k]: of i8 all kernels want it so, of tf32 some */
     const char *name;
     struct bench_state *state;
 };

@@ -50,3 +50,36 @@ bool bench_split(const struct gemm_problem *p, void **memory, struct sm90_parts 
     }
     return true;
 }
+
+bool bench_turn(const struct gemm_problem *p, void **memory, struct gemm_problem *turned)
+{
+    *memory = NULL;
+    *turned = *p;
+    if (p->dtype != GEMMD_F32 || p->precision != GEMM_PRECISION_TF32 || p->transb) {
+        return true;
+    }
+    turned->transb = true;
+    turned->ldb = sm90_leading(p->k, p->dtype);
+    turned->stride_b = p->n * turned->ldb;
+    if (cudaMalloc(memory, turned->stride_b * p->batch * sizeof(float)) != cudaSuccess) {
+        *memory = NULL;
+        return false;
+    }
+    turned->b = *memory;
+    const struct pack_job job = {.from = p->b,
+                                 .to = *memory,
+                                 .rows = p->n,
+                                 .k = p->k,
+                                 .ld = p->ldb,
+                                 .stride = p->stride_b,
+                                 .batch = p->batch,
+                                 .padded_rows = p->n,
+                                 .padded_k = turned->ldb,
+                                 .element_bytes = sizeof(float)};
+    if (pack_launch(0, &job) != GEMMD_OK) {
+        cudaFree(*memory);
+        *memory = NULL;
+        return false;
+    }
+    return true;
+}

@@ -1,5 +1,6 @@
 /*
- * parts.h - f32 operands in the parts that the kernels of precision full take.
+ * parts.h - operands made into what kernels take: f32 in the parts of precision full, B of tf32
+ * turned.
  */
 #ifndef TESTS_BENCH_PARTS_H
 #define TESTS_BENCH_PARTS_H
@@ -10,6 +11,11 @@
  * here: *memory is the caller's to free with cudaFree. False, with nothing allocated, on failure;
  * true without doing anything for problems that need no parts. */
 bool bench_split(const struct gemm_problem *problem, void **memory, struct sm90_parts *parts);
+
+/* The same problem with B along k, if it is one of tf32 and B lies along n: turned on the default
+ * stream into device memory that is allocated here, the caller's to free with cudaFree. Other
+ * problems stay as they are. False, with nothing allocated, on failure. */
+bool bench_turn(const struct gemm_problem *problem, void **memory, struct gemm_problem *turned);
 
 bool bench_is_split(const struct gemm_problem *problem);
 

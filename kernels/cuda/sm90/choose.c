@@ -63,11 +63,13 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double clock = MULTIPLY_US + MULTIPLY_LOADED_US * load * blocks / multiprocessors;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
                             (kernel->consumers == 1 ? MULTIPLY_ALONE : 1);
-    /* Each instruction takes 32 bytes of k of 64 rows and of the tile's columns. */
-    const double instructions = products * kernel->tile_m / 64 * 4;
-    const double shared = (parts * 128 * (kernel->tile_m + kernel->tile_n) +
-                           instructions * 32 * (64 + kernel->tile_n)) /
-                          SHARED_BYTES_PER_US;
+    /* Each instruction takes 32 bytes of k of 64 lines of the left operand, and all of the right.
+     */
+    const uint32_t left = kernel->turned ? kernel->tile_n : kernel->tile_m;
+    const uint32_t right = kernel->turned ? kernel->tile_m : kernel->tile_n;
+    const double instructions = products * left / 64 * 4;
+    const double shared =
+        (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / SHARED_BYTES_PER_US;
     const double receive = (x + y) / BLOCK_BYTES_PER_US;
     /* What a cluster shares is read once. */
     const double read = blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / L2_BYTES_PER_US;

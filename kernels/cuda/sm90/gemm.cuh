@@ -76,12 +76,18 @@ struct config {
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
     static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
+    /* Whether the tensor core's left operand is Y, and the sums are those of C turned
+     * (gemm_turned.cuh): it takes numbers of 32 bits that don't lie along k from registers only,
+     * and there the left one only. */
+    static constexpr bool TURNED = E == TF32 && !YK;
 
     /* A stage's; with more for f32 only two stages would fit, and the copies could not keep up. */
     static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
     static constexpr int TILE_K = K_BYTES / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
-    static constexpr int CONSUMER_ROWS = PINGPONG ? TILE_M : TILE_M / CONSUMERS;
+    static constexpr int ACROSS = 128 / element_bytes<E>; /* elements of a line not along k */
+    static constexpr int LEFT = TURNED ? TILE_N : TILE_M;
+    static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
 
@@ -109,8 +115,9 @@ struct config {
     static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
-    static_assert(XK || (TILE_M / CLUSTER_N) % 64 == 0, "MN-major boxes are 64 wide");
-    static_assert(YK || (TILE_N / CLUSTER_M) % 64 == 0, "MN-major boxes are 64 wide");
+    static_assert(XK || (TILE_M / CLUSTER_N) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
+    static_assert(YK || (TILE_N / CLUSTER_M) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
+    static_assert(!TURNED || (XK && !PINGPONG && BLOCKS_64 == 1), "what gemm_turned.cuh does");
     static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
 };
 
@@ -147,7 +154,7 @@ __device__ __forceinline__ void load_box(uint32_t destination, const CUtensorMap
 
 /* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
  * this block loads part `part` of PARTS for all blocks in `blocks`. */
-template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES, bool SAYS_ONCE>
+template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES, int ACROSS, bool SAYS_ONCE>
 __device__ __forceinline__ void
 load_operand(uint32_t destination, const CUtensorMap *map, uint32_t barrier, uint32_t k,
              uint32_t first, uint32_t batch, uint32_t part, uint16_t blocks, bool once)
@@ -163,13 +170,13 @@ load_operand(uint32_t destination, const CUtensorMap *map, uint32_t barrier, uin
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < SHARE / 64; i++) {
+        for (int i = 0; i < SHARE / ACROSS; i++) {
             if constexpr (PARTS > 1) {
-                ptx::tensor_load_multicast(to + i * 64 * K_BYTES, map, barrier, from + 64 * i,
-                                           (int32_t)k, (int32_t)batch, blocks);
+                ptx::tensor_load_multicast(to + i * ACROSS * K_BYTES, map, barrier,
+                                           from + ACROSS * i, (int32_t)k, (int32_t)batch, blocks);
             } else {
-                load_box<SAYS_ONCE>(to + i * 64 * K_BYTES, map, barrier, from + 64 * i, (int32_t)k,
-                                    (int32_t)batch, once);
+                load_box<SAYS_ONCE>(to + i * ACROSS * K_BYTES, map, barrier, from + ACROSS * i,
+                                    (int32_t)k, (int32_t)batch, once);
             }
         }
     }
@@ -226,10 +233,10 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
 #pragma unroll
             for (uint32_t part = 0; part < C::PARTS; part++) {
                 const uint32_t batch = t.batch * C::PARTS + part;
-                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, false>(
+                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, C::ACROSS, false>(
                     s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
                     false);
-                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::SAYS_ONCE>(
+                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::ACROSS, C::SAYS_ONCE>(
                     s.y(at.stage, part), &p.y, full, i * C::TILE_K, column, batch, rank_m,
                     ALL_BLOCKS, p.y_once != 0);
             }
@@ -463,8 +470,9 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
     }
 }
 
-template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant__ sm90_arguments p)
+/* What a block does; consume(s, cluster, clusters, rank, consumer) is what a consumer does. */
+template <class C, class CONSUME>
+__device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, const CONSUME &consume)
 {
     extern __shared__ unsigned char shared_memory[];
     const shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
@@ -508,11 +516,19 @@ __global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant
         if constexpr (C::CONSUMERS == 2) {
             ptx::registers_take<232>();
         }
-        consume<C>(p, s, cluster, clusters, rank, warpgroup - 1);
+        consume(s, cluster, clusters, rank, warpgroup - 1);
     }
     if constexpr (C::CLUSTER > 1) {
         ptx::cluster_sync(); /* no block leaves while another can still reach its shared memory */
     }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant__ sm90_arguments p)
+{
+    produce_and_consume<C>(
+        p, [&](const shared<C> &s, uint32_t cluster, uint32_t clusters, uint32_t rank,
+               uint32_t consumer) { consume<C>(p, s, cluster, clusters, rank, consumer); });
 }
 
 } // namespace sm90

@@ -198,9 +198,9 @@ static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
 }
 
 /* `extent` rows of op(A) or columns of op(B), in boxes as the kernel's stages want them: along k a
- * whole tile or a block's share of one, else 64 x 64. Lines that don't exist are not asked for
- * where that is known beforehand, since filling them up with zeros takes longer than copying; what
- * then lies in the stage reaches only rows or columns that don't exist either. */
+ * whole tile or a block's share of one, else 128 bytes of the tile's k. Lines that don't exist are
+ * not asked for where that is known beforehand, since filling them up with zeros takes longer than
+ * copying; what then lies in the stage reaches only rows or columns that don't exist either. */
 static struct view operand_view(const struct sm90_operand *operand, uint32_t bytes,
                                 CUtensorMapDataType type, bool along_k, uint64_t extent, uint64_t k,
                                 uint64_t batch, uint32_t tile_k, uint32_t tile, uint32_t shares)
@@ -219,7 +219,7 @@ static struct view operand_view(const struct sm90_operand *operand, uint32_t byt
         .batch = batch,
         .leading = operand->leading,
         .stride = operand->stride,
-        .box_width = along_k ? tile_k : 64,
+        .box_width = along_k ? tile_k : 128 / bytes,
         .box_lines = along_k ? lines : tile_k,
         .swizzle =
             along_k && line_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,

@@ -5,7 +5,8 @@
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
  * n, k from 1 up. What lies between a row's end and the next row's start is not read; of C's rows
  * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
- * must lie along k: A not transposed, B transposed. f32 operands with precision full may lie
+ * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `turned`,
+ * neither is. f32 operands with precision full may lie
  * anywhere, but have to be there a second time in parts of bf16 (split_launch of launch.h), unless
  * the kernel takes them `whole`.
  *
@@ -38,7 +39,8 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool whole; /* takes f32 operands as they are, and splits them itself */
+    bool whole;  /* takes f32 operands as they are, and splits them itself */
+    bool turned; /* computes C turned: the tensor core's left operand is B, its right one A */
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];
 };

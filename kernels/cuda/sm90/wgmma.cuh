@@ -18,7 +18,7 @@
  *             the tile of TILE_K lines, 128*TILE_K bytes ("leading" offset). One instruction takes
  *             16 k; the next 16 start 2048 bytes further.
  *
- * X may also be in registers (wgmma_registers).
+ * X may also be in registers (wgmma_registers), and tf32 then comes from tiles that lie either way.
  */
 #ifndef KERNELS_CUDA_SM90_WGMMA_CUH
 #define KERNELS_CUDA_SM90_WGMMA_CUH
@@ -166,8 +166,8 @@ WGMMA_WIDTH(256, 128, 128, 129, 130)
 
 /* The same with 64 x 16 of X in registers: x[2*h2 + h1] of lane l of warp w hold the elements of
  * row 16*w + l/4 + 8*h1 and columns 8*h2 + 2*(l%4) and the next, which is how D holds its own, and
- * how ldmatrix brings them. 16-bit types. The registers of x are read until the product is waited
- * for. */
+ * how ldmatrix brings them; of tf32 64 x 8, where it is column 4*h2 + l%4 alone. 16-bit types, and
+ * tf32 with Y along k. The registers of x are read until the product is waited for. */
 #define WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, TAIL)                          \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #S ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" WGMMA_NAMES_##COUNT "}, {%" #X0   \
@@ -182,8 +182,10 @@ WGMMA_WIDTH(256, 128, 128, 129, 130)
     __device__ __forceinline__ void wgmma_registers(float (&d)[N / 2], const uint32_t (&x)[4],     \
                                                     uint64_t y, uint32_t accumulate)               \
     {                                                                                              \
-        static_assert(E == BF16 || E == F16, "types of 16 bits");                                  \
-        if constexpr (E == BF16)                                                                   \
+        static_assert(E == BF16 || E == F16 || (E == TF32 && YK), "which take X so");              \
+        if constexpr (E == TF32)                                                                   \
+            WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, "k8.f32.tf32.tf32", ", 1, 1");   \
+        else if constexpr (E == BF16)                                                              \
             { WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, "k16.f32.bf16.bf16"); }         \
         else { WGMMA_REGISTERS_KIND(N, COUNT, X0, X1, X2, X3, Y, S, "k16.f32.f16.f16"); }          \
     }
