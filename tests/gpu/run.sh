@@ -316,15 +316,21 @@ memcheck="not run"
 if wanted memcheck && [[ -z $sanitizer ]]; then
     memcheck="not run: there is no compute-sanitizer"
 elif wanted memcheck; then
-    under=("$sanitizer" --tool memcheck --leak-check full --error-exitcode 9)
-    check 120 memcheck "${under[@]}" "$build/bin/gemmd-gpu-check" --quick
-    memcheck=$(grep -o 'ERROR SUMMARY:.*' "$logs/memcheck.log" | tail -n 1)
-    [[ -n $memcheck ]] || memcheck="did not end, see its log"
-    check 120 attention-memcheck "${under[@]}" "$build/bin/gemmd-gpu-attention-check" --quick
-    check 120 copies-memcheck "${under[@]}" "$build/bin/gemmd-gpu-copy-check" --quick
-    under=("$sanitizer" --tool synccheck --error-exitcode 9) # barriers
-    check 120 synccheck "${under[@]}" "$build/bin/gemmd-gpu-check" --quick
-    check 120 attention-synccheck "${under[@]}" "$build/bin/gemmd-gpu-attention-check" --quick
+    section "memcheck and synccheck"
+    jobs=()
+    for tool in memcheck synccheck; do
+        under="$sanitizer --tool $tool --error-exitcode 9"
+        [[ $tool == synccheck ]] || under+=" --leak-check full"
+        jobs+=("$tool-products:$under $build/bin/gemmd-gpu-check --quick"
+            "$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
+            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
+        for kernel in "${attention_kernels[@]}"; do
+            jobs+=("$tool-attention-$kernel:$under $build/bin/gemmd-gpu-attention-check --quick --kernels $kernel")
+        done
+    done
+    together 300 "${jobs[@]}"
+    memcheck=$(grep -ho 'ERROR SUMMARY:.*' "$logs"/{mem,sync}check-*.log | sort | uniq -c | tr -s ' \n' ' ')
+    memcheck="${memcheck:-none ended}of ${#jobs[@]}"
 fi
 
 # --- The daemon's device, and memory that is shared with it ----------------------------------------
