@@ -335,6 +335,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(daemon->device),
         .connections = atomic_load(&daemon->connections),
+        .connections_capacity = daemon->config.max_connections,
         .ready = stage == DAEMON_SERVING && !device_lost(daemon->device),
         .draining = stage != DAEMON_SERVING,
         .queue_requests = queue.reserved,

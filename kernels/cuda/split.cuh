@@ -4,7 +4,8 @@
  * Each part is what is left of the number, rounded to bf16: 8 bits and a sign each, together the 24
  * bits of an f32 exactly, and each at most 2^-9 of the one before. Numbers are multiplied by 2^16
  * first, so that the last bit of the smallest one is one that bf16 has. A number that is infinite,
- * no number, or too large for that is infinite or no number in its first part and 0 in the others.
+ * no number, or too large for that makes every sum that it is in infinite or no number, which is
+ * how the kernels know it.
  */
 #ifndef KERNELS_CUDA_SPLIT_CUH
 #define KERNELS_CUDA_SPLIT_CUH
@@ -42,9 +43,8 @@ __device__ __forceinline__ void split(float low, float high, uint32_t (&parts)[P
     low *= 0x1p16f;
     high *= 0x1p16f;
     parts[0] = rounded_pair(low, high);
-    const float first_low = low_of(parts[0]), first_high = high_of(parts[0]);
-    low = isfinite(first_low) ? low - first_low : 0;
-    high = isfinite(first_high) ? high - first_high : 0;
+    low -= low_of(parts[0]);
+    high -= high_of(parts[0]);
     parts[1] = rounded_pair(low, high);
     parts[2] = rounded_pair(low - low_of(parts[1]), high - high_of(parts[1]));
 }

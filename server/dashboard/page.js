@@ -190,7 +190,7 @@ function showNow(now, before) {
     ["device busy", `${whole(100 * Math.min(1, rate("gemmd_device_busy_seconds_total")))} %`],
     ["operations per second", scaled(rate("gemmd_flops_total"), 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"])],
     ["processor time per second", time(rate("process_cpu_seconds_total"))],
-    ["connections", whole(value(now, "gemmd_connections"))],
+    ["connections", `${whole(value(now, "gemmd_connections"))} of ${whole(value(now, "gemmd_connections_capacity"))}`],
     ["resident memory of the process", bytes(value(now, "process_resident_memory_bytes"))],
   ]);
 }

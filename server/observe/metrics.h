@@ -57,7 +57,7 @@ struct metrics_tenant {
 
 /* What is read at scrape time rather than counted. Filled in by the daemon's callback. */
 struct metrics_gauges {
-    uint32_t requests_waiting, requests_running, connections, ready, draining;
+    uint32_t requests_waiting, requests_running, connections, connections_capacity, ready, draining;
     uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
     uint64_t tenant_capacity_requests, tenant_capacity_bytes; /* 0: none of their own */
     uint64_t refused[PLACES_LIMIT_COUNT];

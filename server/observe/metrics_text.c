@@ -239,6 +239,7 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_job_bytes", "Bytes of the results of jobs, reserved or kept.", gauges->job_bytes},
         {"gemmd_job_capacity_bytes", "Most such bytes.", gauges->job_capacity_bytes},
         {"gemmd_connections", "Open connections.", gauges->connections},
+        {"gemmd_connections_capacity", "Most that may be open.", gauges->connections_capacity},
         {"gemmd_ready", "1 while requests are accepted and the device answers.", gauges->ready},
         {"gemmd_draining", "1 while the daemon is shutting down.", gauges->draining},
     };

@@ -1,11 +1,13 @@
 /* See served.h. */
 #include "tests/bench/served.h"
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/gemm.h"
 #include "proto/dtype.h"
@@ -316,6 +318,25 @@ static bool wanted(const char *groups, const char *name)
     return groups == NULL;
 }
 
+static void write_head(FILE *to)
+{
+    struct cudaDeviceProp properties;
+    char date[32] = "";
+    int driver = 0, runtime = 0;
+    const time_t now = time(NULL);
+    struct tm utc;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (gmtime_r(&now, &utc) != NULL) {
+        strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
+    }
+    fprintf(to,
+            "%s, %s; CUDA runtime %d, driver %d, cuBLASLt %zu; gemmd " GEMMD_VERSION
+            " (" GEMMD_REVISION "). TFLOP/s, operands laid out in the time.\n",
+            date, cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "",
+            runtime, driver, cublasLtGetVersion());
+}
+
 int bench_served(const char *groups, double seconds, const char *out)
 {
     struct served s = {.deadline = bench_now() + seconds};
@@ -338,6 +359,7 @@ int bench_served(const char *groups, double seconds, const char *out)
         perror(out);
         return 1;
     }
+    write_head(to);
     bool good = s.kernels[OWN] != NULL && s.kernels[CUBLAS] != NULL;
     for (size_t i = 0; i < sizeof GROUPS / sizeof *GROUPS && good; i++) {
         good = !wanted(groups, GROUPS[i].name) || measure_group(&s, &GROUPS[i], to);

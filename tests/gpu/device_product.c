@@ -28,7 +28,8 @@ bool device_product_create(struct device_product *device, const struct product *
         if (buffer->data == NULL)
             continue;
         const uint64_t bytes = buffer->bytes - 2 * cut;
-        if (!succeeded(cudaMalloc(&device->memory[part], bytes), "cudaMalloc", text, sizeof text) ||
+        const uint64_t room = (bytes + 15) / 16 * 16; /* kernels/gemm.h: pieces of 16 bytes */
+        if (!succeeded(cudaMalloc(&device->memory[part], room), "cudaMalloc", text, sizeof text) ||
             !succeeded(cudaMemcpyAsync(device->memory[part], buffer->data + cut, bytes,
                                        cudaMemcpyHostToDevice, stream),
                        "the copy of an operand", text, sizeof text)) {

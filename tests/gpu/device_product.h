@@ -13,7 +13,7 @@ struct device_product {
 };
 
 /* Copies the operands. `exact` leaves the guard zones of the operands on the host, so that a
- * memory checker sees the first byte that is read beyond them. Prints what failed. */
+ * memory checker sees the first piece of 16 bytes that is read beyond them. Prints what failed. */
 bool device_product_create(struct device_product *device, const struct product *product, bool exact,
                            void *stream);
 void device_product_destroy(struct device_product *device);

@@ -321,8 +321,10 @@ elif wanted memcheck; then
     for tool in memcheck synccheck; do
         under="$sanitizer --tool $tool --error-exitcode 9"
         [[ $tool == synccheck ]] || under+=" --leak-check full"
-        jobs+=("$tool-products:$under $build/bin/gemmd-gpu-check --quick"
-            "$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
+        for i in 0 1 2 3 4 5; do
+            jobs+=("$tool-products-$i:$under $build/bin/gemmd-gpu-check --quick --share $i/6")
+        done
+        jobs+=("$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
             "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
         for kernel in "${attention_kernels[@]}"; do
             jobs+=("$tool-attention-$kernel:$under $build/bin/gemmd-gpu-attention-check --quick --kernels $kernel")

@@ -212,10 +212,13 @@ START_TEST(auto_takes_what_is_fastest_on_hopper)
     ck_assert_str_eq(on_gpu(90, "auto", &problem), "wgmma");
     ck_assert_str_eq(on_gpu(80, "auto", &problem), "cublas");
     problem.precision = GEMM_PRECISION_TF32;
-    ck_assert_str_eq(on_gpu(90, "auto", &problem), "cublas");
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "wgmma");
     problem.transb = true;
     gemm_problem_contiguous(&problem);
     ck_assert_str_eq(on_gpu(90, "auto", &problem), "wgmma");
+    problem.transa = true;
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(on_gpu(90, "auto", &problem), "cublas");
 }
 END_TEST
 

@@ -222,6 +222,7 @@ START_TEST(gauges_are_those_given)
     const struct metrics_gauges gauges = {.requests_waiting = 1,
                                           .requests_running = 2,
                                           .connections = 3,
+                                          .connections_capacity = 12,
                                           .ready = 1,
                                           .draining = 0,
                                           .queue_bytes = 4,
@@ -238,6 +239,7 @@ START_TEST(gauges_are_those_given)
     assert_sample(text, "gemmd_requests_waiting", "1");
     assert_sample(text, "gemmd_requests_running", "2");
     assert_sample(text, "gemmd_connections", "3");
+    assert_sample(text, "gemmd_connections_capacity", "12");
     assert_sample(text, "gemmd_ready", "1");
     assert_sample(text, "gemmd_draining", "0");
     assert_sample(text, "gemmd_queue_bytes", "4");

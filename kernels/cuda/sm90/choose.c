@@ -29,10 +29,18 @@ static const double SHORTER_SHOWS = 0.0006; /* of computing and of reading devic
  * them: from 100x30000x513 in bf16. */
 static const double RESULTS_STAY = 0.62;
 
-/* f32 in parts, from what they took at a813962: bytes of operands that are split, read and written;
- * and a step of k where a kernel splits them itself, whatever the rows, and for each. */
+/* f32 in parts, from what they took at a813962: bytes of operands that are split, read and
+ * written. */
 static const double SPLIT_BYTES_PER_US = 2.5e6;
-static const double WHOLE_STEP_MIN_US = 0.31, WHOLE_STEP_US = 0.227, WHOLE_ROW_US = 0.0083;
+/* Where a kernel splits them itself, a step of k: whatever the rows, at least, and for each row. */
+static const struct {
+    uint32_t tile_m, tile_n;
+    double us, min_us, row_us;
+} WHOLE_STEPS[] = {
+    {64, 32, 0.265, 0.282, 0.0025},
+    {16, 64, 0.327, 0.327, 0.0016},
+    {64, 64, 0.472, 0.472, 0.0017},
+};
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -85,16 +93,35 @@ static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_pro
            kernel->tile_m * kernel->tile_n >= 128 * 128;
 }
 
-/* A kernel that splits f32 operands itself, a tile a block. */
+/* A step of k of a kernel that splits f32 operands itself, in so many blocks. */
+static double whole_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
+{
+    const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
+    double us = bytes / DRAM_BYTES_PER_US;
+    for (size_t i = 0; i < sizeof WHOLE_STEPS / sizeof *WHOLE_STEPS; i++) {
+        if (WHOLE_STEPS[i].tile_m == kernel->tile_m && WHOLE_STEPS[i].tile_n == kernel->tile_n) {
+            us = fmax(
+                us, fmax(WHOLE_STEPS[i].min_us, WHOLE_STEPS[i].us + WHOLE_STEPS[i].row_us * rows));
+        }
+    }
+    return us;
+}
+
+/* Such a kernel, a tile a block. */
 static double whole_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                        uint32_t multiprocessors)
 {
     const uint64_t tiles =
         ceil_div(p->m, kernel->tile_m) * ceil_div(p->n, kernel->tile_n) * p->batch;
-    const double steps =
-        (double)(ceil_div(tiles, multiprocessors) * ceil_div(p->k, kernel->tile_k));
+    const uint64_t rest = tiles % multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
-    return LAUNCH_US + steps * fmax(WHOLE_STEP_MIN_US, WHOLE_STEP_US + WHOLE_ROW_US * rows);
+    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    double us = LAUNCH_US + (double)(tiles / multiprocessors) * steps *
+                                whole_step_us(kernel, rows, multiprocessors);
+    if (rest > 0) {
+        us += steps * whole_step_us(kernel, rows, (double)rest);
+    }
+    return us;
 }
 
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,

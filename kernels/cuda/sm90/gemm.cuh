@@ -384,7 +384,7 @@ __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tile
 
 /* Issues the products of parts of one stage, the largest first, in two groups. Once the tensor core
  * has begun with these, the stage before is released. */
-template <class C>
+template <class C, bool SWAPPED = false>
 __device__ __forceinline__ void
 multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
                uint32_t &previous, ring<C::STAGES> &at, float (&large)[C::BLOCKS_64][C::TILE_N / 2],
@@ -399,11 +399,12 @@ multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool fir
     if (!first) {
         release<C>(s, previous, lane);
     }
-    multiply<C, 0, COUNT>(s, at.stage, 0, 2, row_in_tile, small, first);
-    multiply<C, 0, COUNT>(s, at.stage, 2, 0, row_in_tile, small, false);
-    multiply<C, 0, COUNT>(s, at.stage, 1, 1, row_in_tile, small, false);
-    multiply<C, 0, COUNT>(s, at.stage, 0, 1, row_in_tile, small, false);
-    multiply<C, 0, COUNT>(s, at.stage, 1, 0, row_in_tile, small, false);
+    constexpr uint32_t PAIRS[][2] = {{0, 2}, {2, 0}, {1, 1}, {0, 1}, {1, 0}}; /* of A, of B */
+#pragma unroll
+    for (int i = 0; i < 5; i++) {
+        multiply<C, 0, COUNT>(s, at.stage, PAIRS[i][SWAPPED], PAIRS[i][!SWAPPED], row_in_tile,
+                              small, first && i == 0);
+    }
     wgmma_commit();
     previous = at.stage;
     at.advance();
@@ -411,7 +412,7 @@ multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool fir
 
 /* d = the sum over all k of one tile, of operands in parts. True if the tensor core could give all
  * of this thread's. */
-template <class C>
+template <class C, bool SWAPPED = false>
 __device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                           uint32_t row_in_tile, ring<C::STAGES> &at,
                                           float (&d)[C::BLOCKS_64][C::TILE_N / 2])
@@ -427,14 +428,15 @@ __device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, 
         }
     }
     for (uint32_t i = 0; i + 1 < k_tiles; i += 2) {
-        multiply_split<C>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
-        multiply_split<C>(s, lane, row_in_tile, false, false, previous, at, large, small);
+        multiply_split<C, SWAPPED>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
+        multiply_split<C, SWAPPED>(s, lane, row_in_tile, false, false, previous, at, large, small);
         wgmma_wait<1>();
         pin(large);
         add<C>(d, large);
     }
     if (k_tiles % 2 == 1) {
-        multiply_split<C>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large, small);
+        multiply_split<C, SWAPPED>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large,
+                                   small);
         wgmma_wait<1>();
         pin(large);
         add<C>(d, large);

@@ -3,10 +3,14 @@
  *
  * The kernels of gemm.cuh want f32 in three parts of bf16 each in memory, which for few rows costs
  * more than the product: 10 bytes an element of B to make them, and 6 to read them, where 4 would
- * do. Here eight warps read the operands as they are, whatever their alignment and order, split
- * them (split.cuh) and write the parts into the stages of the ring, each warp a stage of its own in
- * turn, which keeps 32 KiB on their way into a multiprocessor. One warpgroup multiplies; all it
- * sees is gemm.cuh's, so the bits are too. A block computes one tile.
+ * do. Here SPLITTERS warps read the operands as they are, whatever their alignment and order, split
+ * them (split.cuh) and write the parts into the stages of the ring, a GROUP of warps a stage of its
+ * own in turn, which keeps 32 to 64 KiB on their way into a multiprocessor. One warpgroup
+ * multiplies, as gemm.cuh does, so the bits are the same. A block computes one tile.
+ *
+ * The tensor core's left operand always has 64 lines. In tiles of 64 columns it is B, so that few
+ * rows make short products (C is computed turned); in tiles of 32 columns, of which there are
+ * enough for all multiprocessors where n is 4096, it is A.
  *
  * Both operands lie along k in the stages, lines of 64 bytes with 64-byte swizzle: the 16-byte
  * piece c of line i lies at c ^ (i / 2 % 4) of its 64 * i.
@@ -20,8 +24,6 @@
 namespace sm90
 {
 
-constexpr uint32_t SPLITTERS = 8; /* warps */
-constexpr uint32_t WHOLE_THREADS = 128 + 32 * SPLITTERS;
 constexpr uint32_t PIECE = 8; /* numbers that make 16 bytes of a part */
 
 /* The lines of an operand that are a tile's. */
@@ -69,6 +71,11 @@ struct lines_of {
             const float4 high = __ldg(reinterpret_cast<const float4 *>(from) + 1);
             memcpy(v, &low, sizeof low);
             memcpy(v + 4, &high, sizeof high);
+        } else if (valid == PIECE) {
+#pragma unroll
+            for (uint32_t i = 0; i < PIECE; i++, from += k_step) {
+                v[i] = __ldg(from);
+            }
         } else {
 #pragma unroll
             for (uint32_t i = 0; i < PIECE; i++, from += k_step) {
@@ -77,11 +84,15 @@ struct lines_of {
         }
     }
 
-    /* Splits them into the stage's tile, whose parts lie `part_bytes` apart. */
+    /* Splits them into the stage's tile, whose parts have `part_bytes` and lie one after another.
+     */
     __device__ __forceinline__ void put(uint32_t index, uint32_t lane, uint32_t tile,
                                         uint32_t part_bytes, const float (&v)[PIECE]) const
     {
         const uint32_t l = line(index, lane);
+        if (64 * l >= part_bytes) {
+            return;
+        }
         const uint32_t at = tile + 64 * l + ((piece(index, lane) ^ (l / 2 % 4)) << 4);
         uint32_t parts[PIECE / 2][split_parts::PARTS];
 #pragma unroll
@@ -96,44 +107,67 @@ struct lines_of {
     }
 };
 
-/* One warp: fills its stages. Y's numbers of the next one are asked for before X's are split. */
+template <int ROWS, int COLUMNS, uint32_t SPLITTERS_, uint32_t GROUP_>
+struct whole_config
+    : config<F32, 64, ROWS == 64 ? COLUMNS : ROWS, 1, COOPERATIVE, 1, 1, false, true, true> {
+    static constexpr bool SWAPPED = COLUMNS == 64; /* B is the tensor core's left operand */
+    static constexpr int A_LINES = ROWS, B_LINES = COLUMNS;
+    static constexpr uint32_t SPLITTERS = SPLITTERS_, GROUP = GROUP_, GROUPS = SPLITTERS / GROUP;
+    static constexpr uint32_t WHOLE_THREADS = 128 + 32 * SPLITTERS;
+    /* A warp's share of a stage, in 32 pieces. */
+    static constexpr uint32_t A_SHARE = ((ROWS + 31) / 32 * 4 + GROUP - 1) / GROUP;
+    static constexpr uint32_t B_SHARE = COLUMNS / 8 / GROUP;
+
+    static_assert(ROWS == 64 || COLUMNS == 64, "lines of the left operand");
+    static_assert(whole_config::K_BYTES == 64, "a line of a stage is four pieces");
+    /* A group that is a whole turn ahead has seen the stage's use before the last one end. */
+    static_assert(whole_config::STAGES >= GROUPS,
+                  "a parity tells a use only from those next to it");
+};
+
+/* One warp: splits its share of its group's stages. B's numbers of the group's next stage are asked
+ * for before A's are split. */
 template <class C>
 __device__ __forceinline__ void split_stages(const sm90_arguments &p, const shared<C> &s,
-                                             uint32_t warp, uint32_t lane, const lines_of &x,
-                                             const lines_of &y)
+                                             uint32_t warp, uint32_t lane, const lines_of &a,
+                                             const lines_of &b)
 {
-    constexpr uint32_t Y_INDICES = C::TILE_N / 8, TILE_K = C::TILE_K;
-    static_assert(C::TILE_N == 32 && C::K_BYTES == 64, "32 lines of four pieces");
-    /* A warp that is a whole turn ahead has seen the stage's use before the last one end. */
-    static_assert(C::STAGES >= SPLITTERS, "a parity tells a use only from the ones next to it");
-    float v[Y_INDICES][PIECE];
+    const uint32_t group = warp / C::GROUP, member = warp % C::GROUP;
+    const uint32_t a_indices = a.indices();
+    float v[C::B_SHARE][PIECE];
+    const auto load_b = [&](uint32_t step) {
+        const uint32_t k = step * C::TILE_K;
 #pragma unroll
-    for (uint32_t i = 0; i < Y_INDICES; i++) {
-        if (warp < p.k_tiles) {
-            y.load(i, lane, warp * TILE_K, p.k - warp * TILE_K, v[i]);
-        }
-    }
-    for (uint32_t step = warp; step < p.k_tiles; step += SPLITTERS) {
-        const ring<C::STAGES> at(step);
-        const uint32_t k = step * TILE_K;
-        ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
-#pragma unroll
-        for (uint32_t i = 0; i < Y_INDICES; i++) {
-            y.put(i, lane, s.y(at.stage, 0), C::Y_BYTES, v[i]);
-        }
-        const uint32_t next = step + SPLITTERS;
-#pragma unroll
-        for (uint32_t i = 0; i < Y_INDICES; i++) {
-            if (next < p.k_tiles) {
-                y.load(i, lane, next * TILE_K, p.k - next * TILE_K, v[i]);
+        for (uint32_t i = 0; i < C::B_SHARE; i++) {
+            if (step < p.k_tiles) {
+                b.load(member * C::B_SHARE + i, lane, k, p.k - k, v[i]);
             }
         }
-        const uint32_t indices = x.indices();
-#pragma unroll 2
-        for (uint32_t i = 0; i < indices; i++) {
-            float w[PIECE];
-            x.load(i, lane, k, p.k - k, w);
-            x.put(i, lane, s.x(at.stage, 0), C::X_BYTES, w);
+    };
+    load_b(group);
+    for (uint32_t step = group; step < p.k_tiles; step += C::GROUPS) {
+        const ring<C::STAGES> at(step);
+        const uint32_t k = step * C::TILE_K;
+        const uint32_t left = s.x(at.stage, 0), right = s.y(at.stage, 0);
+        float w[C::A_SHARE][PIECE];
+#pragma unroll
+        for (uint32_t i = 0; i < C::A_SHARE; i++) {
+            if (member + i * C::GROUP < a_indices) {
+                a.load(member + i * C::GROUP, lane, k, p.k - k, w[i]);
+            }
+        }
+        ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
+#pragma unroll
+        for (uint32_t i = 0; i < C::B_SHARE; i++) {
+            b.put(member * C::B_SHARE + i, lane, C::SWAPPED ? left : right, 64 * C::B_LINES, v[i]);
+        }
+        load_b(step + C::GROUPS);
+#pragma unroll
+        for (uint32_t i = 0; i < C::A_SHARE; i++) {
+            if (member + i * C::GROUP < a_indices) {
+                a.put(member + i * C::GROUP, lane, C::SWAPPED ? right : left, 64 * C::A_LINES,
+                      w[i]);
+            }
         }
         ptx::fence_async_proxy();
         __syncwarp();
@@ -143,24 +177,50 @@ __device__ __forceinline__ void split_stages(const sm90_arguments &p, const shar
     }
 }
 
+/* A thread's sums of C turned, of 64 columns and ROWS rows, into panels of 16 rows by 32 columns.
+ */
+template <class C>
+__device__ __forceinline__ void stage_columns(const shared<C> &s, uint32_t warp, uint32_t lane,
+                                              const float (&d)[C::TILE_N / 2])
+{
+    const uint32_t column = 16 * (warp % 2) + lane / 4; /* of the panel's */
+#pragma unroll
+    for (int i = 0; i < C::TILE_N / 2; i++) {
+        const uint32_t line = i / 4 % 2 * 8 + lane % 4 * 2 + i % 2;
+        const uint32_t at = column + 8 * (i / 2 % 2);
+        const uint32_t panel = s.staging(0) + (i / 8 * 2 + warp / 2) * PANEL_BYTES;
+        ptx::store_shared(panel + line * 128 + ((at / 4 ^ (line % 8)) << 4) + at % 4 * 4,
+                          bits_of(d[i]));
+    }
+}
+
 template <class C>
 __device__ __forceinline__ void consume_whole(const sm90_arguments &p, const shared<C> &s,
                                               const tile &t, uint32_t warp, uint32_t lane)
 {
-    static_assert(C::TILE_N == 32 && C::BLOCKS_64 == 1, "a chunk of one panel");
     ring<C::STAGES> at(0);
     float d[1][C::TILE_N / 2];
-    (void)sum_split<C>(s, p.k_tiles, lane, 0, at, d);
-    uint32_t v[C::TILE_N / 2];
-    memcpy(v, d, sizeof v);
-    stage_32(v, s.staging(warp), lane);
-    __syncwarp();
-    finish_chunk<F32, C::TILE_N>(p, s.staging(warp), lane, t.batch, t.row * C::TILE_M + warp * 16,
-                                 t.column * C::TILE_N);
+    (void)sum_split<C, C::SWAPPED>(s, p.k_tiles, lane, 0, at, d);
+    if constexpr (C::SWAPPED) {
+        stage_columns<C>(s, warp, lane, d[0]);
+        ptx::barrier_sync(1, 128);
+        for (uint32_t panel = warp; panel < C::TILE_N / 8; panel += 4) {
+            finish_chunk<F32, 32>(p, s.staging(0) + panel * PANEL_BYTES, lane, t.batch,
+                                  t.row * C::A_LINES + panel / 2 * 16,
+                                  t.column * C::B_LINES + panel % 2 * 32);
+        }
+    } else {
+        uint32_t v[C::TILE_N / 2];
+        memcpy(v, d, sizeof v);
+        stage_32(v, s.staging(warp), lane);
+        __syncwarp();
+        finish_chunk<F32, C::TILE_N>(p, s.staging(warp), lane, t.batch,
+                                     t.row * C::TILE_M + warp * 16, t.column * C::TILE_N);
+    }
 }
 
 template <class C>
-__global__ void __launch_bounds__(WHOLE_THREADS, 1)
+__global__ void __launch_bounds__(C::WHOLE_THREADS, 1)
     sm90_gemm_whole(const __grid_constant__ sm90_arguments p)
 {
     extern __shared__ unsigned char shared_memory[];
@@ -169,7 +229,7 @@ __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     const tile t = tile_at(p, blockIdx.x);
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < C::STAGES; i++) {
-            ptx::mbarrier_init(s.full(i), 1);
+            ptx::mbarrier_init(s.full(i), C::GROUP);
             ptx::mbarrier_init(s.empty(i), C::READERS);
         }
         ptx::mbarrier_init_fence();
@@ -180,9 +240,9 @@ __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     if (warp < 4) {
         consume_whole<C>(p, s, t, warp, lane);
     } else {
-        const uint32_t row = t.row * C::TILE_M, column = t.column * C::TILE_N;
-        split_stages<C>(p, s, warp - 4, lane, lines_of(p.a, t.batch, row, p.m, C::TILE_M),
-                        lines_of(p.b, t.batch, column, p.n, C::TILE_N));
+        const uint32_t row = t.row * C::A_LINES, column = t.column * C::B_LINES;
+        split_stages<C>(p, s, warp - 4, lane, lines_of(p.a, t.batch, row, p.m, C::A_LINES),
+                        lines_of(p.b, t.batch, column, p.n, C::B_LINES));
     }
 }
 

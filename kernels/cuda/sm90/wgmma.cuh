@@ -158,6 +158,7 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
     }
 
 /* wgmma(d, x, y, accumulate): d = x * y, plus d if accumulate is not 0. Asynchronous. */
+WGMMA_WIDTH(16, 8, 8, 9, 10)
 WGMMA_WIDTH(32, 16, 16, 17, 18)
 WGMMA_WIDTH(64, 32, 32, 33, 34)
 WGMMA_WIDTH(80, 40, 40, 41, 42)
