@@ -17,6 +17,12 @@ static const uint64_t SPIN_NS = 40000;
 static const uint64_t INTERVAL_SHARE = 16;
 static const uint64_t INTERVAL_MIN_NS = 10000, INTERVAL_MAX_NS = 500000;
 
+/* So many requests on their way are more than I/O threads are done with while a small product runs.
+ * They wait for those, and not for the device: after each look the dispatch thread sleeps so long,
+ * which makes launches larger and leaves its core to others. */
+static const uint64_t CROWD_REQUESTS = 24;
+static const uint64_t CROWD_NS = 20000;
+
 /* Bytes of operands and results of a shared launch: what the bus takes in less than 100 us, so that
  * nobody waits longer for his neighbours. */
 static const uint64_t BATCH_BYTES = 4 << 20;
@@ -144,6 +150,17 @@ static void notice_loss(struct dispatch *dispatch)
     queue_fail_all(dispatch->queue, GEMMD_ERR_DEVICE_LOST, detail);
 }
 
+static void sleep_for(uint64_t ns)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
+static bool is_crowded(const struct dispatch *dispatch)
+{
+    return device_in_flight(dispatch->device) > 0 &&
+           places_held(queue_places(dispatch->queue)).requests >= CROWD_REQUESTS;
+}
+
 /* Something is running. Returns works that arrived meanwhile, if there is room for them. */
 static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_ns)
 {
@@ -156,7 +173,7 @@ static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_n
         interval_ns = INTERVAL_MAX_NS;
     if (device_has_room(dispatch->device) || device_has_group_room(dispatch->device))
         return next_work(dispatch, interval_ns);
-    nanosleep(&(struct timespec){.tv_nsec = (long)interval_ns}, NULL);
+    sleep_for(interval_ns);
     return NULL;
 }
 
@@ -176,6 +193,8 @@ static void *run(void *argument)
         works = NULL;
         if (moved) {
             moved_ns = clock_now_ns();
+            if (is_crowded(dispatch))
+                sleep_for(CROWD_NS);
         } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe) ||
                    intake_is_closing(dispatch->intake)) {
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
@@ -231,7 +250,7 @@ static bool wait_until_stopped(struct dispatch *dispatch, uint64_t patience_ns)
     while (!atomic_load(&dispatch->stopped)) {
         if (clock_now_ns() - since_ns > patience_ns)
             return false;
-        nanosleep(&(struct timespec){.tv_nsec = STOP_STEP_NS}, NULL);
+        sleep_for(STOP_STEP_NS);
     }
     return true;
 }

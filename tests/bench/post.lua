@@ -41,6 +41,7 @@ end
 function done(summary, latency, requests)
     local errors = summary.errors
     local broken = errors.connect + errors.read + errors.write + errors.timeout
+    io.write(string.format("requests %d\n", summary.requests))
     io.write(string.format("rate %.3f\n", summary.requests / summary.duration * 1e6))
     io.write(string.format("p50_us %d\n", latency:percentile(50)))
     io.write(string.format("p99_us %d\n", latency:percentile(99)))

@@ -95,6 +95,25 @@ START_TEST(every_stream_is_used_and_no_more)
 }
 END_TEST
 
+/* More than the dispatch thread looks at all the time. */
+START_TEST(a_crowd_begins_and_ends)
+{
+    enum { MANY = 30 };
+    struct item *items[MANY + 1];
+    start(MANY, ITEMS_MAX);
+    for (int i = 0; i <= MANY; i++) /* the last has to wait */
+        items[i] = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(MANY);
+    end_with(items[0], SIMULATED_DONE);
+    wait_until_submitted(MANY + 1);
+    for (int i = 1; i <= MANY; i++)
+        end_with(items[i], SIMULATED_DONE);
+    for (int i = 0; i <= MANY; i++)
+        ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
+    stop();
+}
+END_TEST
+
 START_TEST(a_failure_is_its_own_work_s_alone)
 {
     struct item *items[3];
@@ -279,6 +298,7 @@ int main(void)
     tcase_add_test(tests, who_wants_to_know_is_told_when_his_work_begins);
     tcase_add_test(tests, one_stream_runs_by_priority);
     tcase_add_test(tests, every_stream_is_used_and_no_more);
+    tcase_add_test(tests, a_crowd_begins_and_ends);
     tcase_add_test(tests, a_failure_is_its_own_work_s_alone);
     tcase_add_test(tests, a_lost_device_fails_everything_once);
     tcase_add_test(tests, a_result_after_its_deadline_is_dropped);

@@ -121,7 +121,7 @@ def against_alone(bench, what, n, connections, buffer_bytes, target, turn_s=1):
             before = server.cpu_seconds()
             result = load.wrk(server.address, path, body, connections, seconds)
             used = server.cpu_seconds() - before
-            cpu_us[server].append(used / (result.rate * seconds) * 1e6)
+            cpu_us[server].append(used / result.requests * 1e6)
             return result
 
         ours, theirs = bench.in_turn(lambda s: run(own, square(n), s),
