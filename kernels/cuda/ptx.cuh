@@ -205,6 +205,13 @@ __device__ __forceinline__ void fence_async_proxy()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* Asks for bytes to be in the L2, by address and number multiples of 16. Nothing depends on it, so
+ * they may still be written meanwhile. */
+__device__ __forceinline__ void prefetch_bytes(const void *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 /* ---- shared-memory stores of matrices ---- */
 
 /* Four 8x8 matrices of 16-bit elements. Lane l holds two neighbouring elements of row l/4 of each
@@ -296,6 +303,13 @@ __device__ __forceinline__ uint32_t load_global_16(const void *from)
 __device__ __forceinline__ void earlier_kernels_wait()
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* Has an argument of the kernel in a register from here on: the first use of its line costs a read
+ * of memory, which a wait can hide. */
+__device__ __forceinline__ void argument_fetch(uint32_t value)
+{
+    asm volatile("" ::"r"(value));
 }
 
 /* From here on blocks of the next kernel may start where this one leaves room. */

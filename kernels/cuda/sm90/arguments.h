@@ -20,12 +20,18 @@ struct sm90_whole {
 };
 
 struct sm90_arguments {
-    CUtensorMap x, y, c;
-    uint32_t stage_bytes; /* that arrive for one stage */
-    uint32_t y_once;      /* whether one tile alone reads each piece of Y */
-    const void *bias;     /* [n] of type out, or NULL */
-    const void *c0;       /* NULL if beta is 0 */
-    uint32_t c0_aligned;  /* whether 8 elements from a column that is a multiple of 8 are */
+    /* x_end, y_end: for tiles of which rows or columns are missing, in boxes no higher than what is
+     * there. The same as x, y where boxes are not along k or a cluster shares them. */
+    CUtensorMap x, y, x_end, y_end, c;
+    uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes; /* that arrive for one stage */
+    /* What all blocks together ask for into the L2 while kernels before still run: so many bytes
+     * from the start of each operand. */
+    const void *x_data, *y_data;
+    uint32_t x_ahead_bytes, y_ahead_bytes;
+    uint32_t y_once;     /* whether one tile alone reads each piece of Y */
+    const void *bias;    /* [n] of type out, or NULL */
+    const void *c0;      /* NULL if beta is 0 */
+    uint32_t c0_aligned; /* whether 8 elements from a column that is a multiple of 8 are */
     void *c_data;
     int64_t ldc, ldc0, stride_c, stride_c0; /* elements */
     uint32_t m, n;                          /* of C */

@@ -29,7 +29,14 @@
  * on the small ones.
  *
  * Kernels of one stream overlap: all that does not touch global memory is done while the one before
- * still runs (griddepcontrol).
+ * still runs (griddepcontrol), the first reads of the kernel's own arguments too. Kernels of 16-bit
+ * types without a cluster also ask for the operands' first bytes into the L2, each block for its
+ * share.
+ *
+ * The copy engine fills what lies outside an operand with zeros, more slowly than it copies. So the
+ * last tile of rows or columns has boxes of its own where lines run along k, no higher than what is
+ * there; the other way a line's last 128 bytes are copied whole. What then lies in a stage besides
+ * is anything, and reaches only sums that are not stored.
  *
  * What the design rests on: NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation,
  * ping-pong, clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM
@@ -104,6 +111,13 @@ struct config {
      * 64x64 was slower so (EXPERIMENTS.md). */
     static constexpr bool SAYS_ONCE =
         element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
+
+    /* Whether the last tiles have boxes of their own: those of f32 are whole (launch.c). */
+    static constexpr bool X_ENDS = XK && CLUSTER_N == 1 && PARTS == 1;
+    static constexpr bool Y_ENDS = YK && CLUSTER_M == 1 && PARTS == 1;
+
+    /* Whether operands are asked for into the L2 ahead. */
+    static constexpr bool ASKS_AHEAD = element_bytes<E> == 2 && PARTS == 1 && CLUSTER == 1;
 
     /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
     static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
@@ -214,6 +228,16 @@ template <class C> struct shared {
     }
 };
 
+/* One thread: asks for this block's share of an operand's first bytes. */
+__device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
+{
+    const uint32_t line = 128, share = (bytes / gridDim.x + line) / line * line;
+    const uint32_t from = blockIdx.x * share;
+    if (from < bytes) {
+        ptx::prefetch_bytes(static_cast<const char *>(data) + from, min(share, bytes - from));
+    }
+}
+
 /* One thread: keeps the ring full. */
 template <class C>
 __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
@@ -226,19 +250,29 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+        const bool x_end = C::X_ENDS && row + C::TILE_M > p.m;
+        const bool y_end = C::Y_ENDS && column + C::TILE_N > p.n;
+        const CUtensorMap *x = x_end ? &p.x_end : &p.x, *y = y_end ? &p.y_end : &p.y;
+        const uint32_t bytes =
+            (x_end ? p.x_end_bytes : p.x_bytes) + (y_end ? p.y_end_bytes : p.y_bytes);
+        if (index == cluster) {
+            ptx::argument_fetch(bytes);
+            ptx::argument_fetch(p.k_tiles);
+            ptx::earlier_kernels_wait();
+        }
         for (uint32_t i = 0; i < p.k_tiles; i++) {
             ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
             const uint32_t full = s.full(at.stage);
-            ptx::mbarrier_arrive_expect(full, p.stage_bytes);
+            ptx::mbarrier_arrive_expect(full, bytes);
 #pragma unroll
             for (uint32_t part = 0; part < C::PARTS; part++) {
                 const uint32_t batch = t.batch * C::PARTS + part;
                 load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, C::ACROSS, false>(
-                    s.x(at.stage, part), &p.x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
+                    s.x(at.stage, part), x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
                     false);
                 load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::ACROSS, C::SAYS_ONCE>(
-                    s.y(at.stage, part), &p.y, full, i * C::TILE_K, column, batch, rank_m,
-                    ALL_BLOCKS, p.y_once != 0);
+                    s.y(at.stage, part), y, full, i * C::TILE_K, column, batch, rank_m, ALL_BLOCKS,
+                    p.y_once != 0);
             }
             at.advance();
         }
@@ -477,7 +511,12 @@ template <class C, class CONSUME>
 __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, const CONSUME &consume)
 {
     extern __shared__ unsigned char shared_memory[];
-    const shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
+    uint32_t base = ptx::shared_address(shared_memory) + 1023;
+    if constexpr (C::CONSUMERS == 1) {
+        /* Its loop is what bounds it, and the compiler would compute the base in there anew. */
+        base = __shfl_sync(0xffffffff, base, 0);
+    }
+    const shared<C> s = {base & ~1023u};
     /* The same for all threads of a warpgroup, and known to be so by the compiler. */
     const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
     const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_block_rank();
@@ -486,6 +525,12 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
     if (threadIdx.x == 0) {
         ptx::tensor_map_prefetch(&p.x);
         ptx::tensor_map_prefetch(&p.y);
+        if constexpr (C::X_ENDS) {
+            ptx::tensor_map_prefetch(&p.x_end);
+        }
+        if constexpr (C::Y_ENDS) {
+            ptx::tensor_map_prefetch(&p.y_end);
+        }
         if (p.plain || (C::IN_PLACE && p.in_place)) {
             ptx::tensor_map_prefetch(&p.c);
         }
@@ -504,7 +549,6 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
         ptx::cluster_sync();
     }
     ptx::later_kernels_allow();
-    ptx::earlier_kernels_wait();
 
     if (warpgroup == 0) {
         if constexpr (C::CONSUMERS == 2) {
@@ -512,12 +556,18 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
         }
         if (threadIdx.x == 0) {
             produce<C>(p, s, cluster, clusters, rank);
+        } else if (C::ASKS_AHEAD && threadIdx.x == 32) {
+            ask_ahead(p.x_data, p.x_ahead_bytes);
+            ask_ahead(p.y_data, p.y_ahead_bytes);
         }
         __syncwarp();
     } else {
         if constexpr (C::CONSUMERS == 2) {
             ptx::registers_take<232>();
         }
+        ptx::argument_fetch(p.k_tiles);
+        ptx::argument_fetch(p.out);
+        ptx::earlier_kernels_wait(); /* they may write C0, a bias, operands of f32 */
         consume(s, cluster, clusters, rank, warpgroup - 1);
     }
     if constexpr (C::CLUSTER > 1) {

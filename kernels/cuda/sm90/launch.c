@@ -197,40 +197,149 @@ static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
     }
 }
 
-/* `extent` rows of op(A) or columns of op(B), in boxes as the kernel's stages want them: along k a
- * whole tile or a block's share of one, else 128 bytes of the tile's k. Lines that don't exist are
- * not asked for where that is known beforehand, since filling them up with zeros takes longer than
- * copying; what then lies in the stage reaches only rows or columns that don't exist either. */
-static struct view operand_view(const struct sm90_operand *operand, uint32_t bytes,
-                                CUtensorMapDataType type, bool along_k, uint64_t extent, uint64_t k,
-                                uint64_t batch, uint32_t tile_k, uint32_t tile, uint32_t shares)
+/* An operand as tiles are made of it: `extent` rows of op(A) or columns of op(B), of which a tile
+ * takes `tile`, and a block of a cluster loads one of `shares`. */
+struct tiled_operand {
+    struct sm90_operand stored;
+    CUtensorMapDataType type;
+    uint32_t element_bytes, parts;
+    bool along_k;
+    uint64_t extent, k, batch;
+    uint32_t tile, shares, tile_k;
+};
+
+/* Elements of a line that does not lie along k. If lines start at multiples of 128 bytes, what is
+ * left of their last 128 counts too: it reaches only rows or columns that don't exist, and filling
+ * it up with zeros would take the copy engine longer than copying it. (Not of f32, where all sums
+ * of a tile have a say in what follows them.) */
+static uint64_t across_width(const struct tiled_operand *o)
 {
-    const uint32_t eight = 8, line_bytes = tile_k * bytes;
-    uint32_t lines = tile / shares;
-    if (shares == 1 && extent < lines) {
-        lines = ((uint32_t)extent + eight - 1) / eight * eight;
+    const uint64_t line = 128, bytes = o->element_bytes;
+    const uint64_t starts = (uintptr_t)o->stored.data | o->stored.leading * bytes |
+                            (o->batch > 1 ? o->stored.stride * bytes : 0);
+    return starts % line == 0 && o->parts == 1 ? ceil_div(o->extent * bytes, line) * line / bytes
+                                               : o->extent;
+}
+
+/* In boxes as the kernel's stages want them: along k a whole tile of which `there` lines exist, or
+ * a block's share of one, else 128 bytes of the tile's k. Lines that don't exist are not asked for
+ * where that is known beforehand, for the same reason. */
+static struct view operand_view(const struct tiled_operand *o, uint64_t there)
+{
+    const uint32_t line_bytes = o->tile_k * o->element_bytes;
+    uint32_t lines = o->tile / o->shares;
+    if (o->shares == 1 && there < lines) {
+        lines = (uint32_t)ceil_div(there, 8) * 8;
     }
     return (struct view){
-        .data = operand->data,
-        .type = type,
-        .element_bytes = bytes,
-        .width = along_k ? k : extent,
-        .lines = along_k ? extent : k,
-        .batch = batch,
-        .leading = operand->leading,
-        .stride = operand->stride,
-        .box_width = along_k ? tile_k : 128 / bytes,
-        .box_lines = along_k ? lines : tile_k,
+        .data = o->stored.data,
+        .type = o->type,
+        .element_bytes = o->element_bytes,
+        .width = o->along_k ? o->k : across_width(o),
+        .lines = o->along_k ? o->extent : o->k,
+        .batch = o->batch,
+        .leading = o->stored.leading,
+        .stride = o->stored.stride,
+        .box_width = o->along_k ? o->tile_k : 128 / o->element_bytes,
+        .box_lines = o->along_k ? lines : o->tile_k,
         .swizzle =
-            along_k && line_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+            o->along_k && line_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     };
 }
 
-/* Bytes of a tile of which the view is a share. */
-static uint32_t tile_bytes(const struct view *view, bool along_k, uint32_t tile, uint32_t shares)
+/* Boxes of tiles of which `there` lines exist, and how many bytes of them arrive for a stage. */
+static cudaError_t encode_operand(const struct sm90_device *device, const struct tiled_operand *o,
+                                  uint64_t there, CUtensorMap *map, uint32_t *bytes)
 {
-    return along_k ? view->box_lines * shares * view->box_width * view->element_bytes
-                   : tile * view->box_lines * view->element_bytes;
+    const struct view view = operand_view(o, there);
+    const uint32_t box_bytes = view.box_lines * view.box_width * view.element_bytes;
+    *bytes = o->parts *
+             (o->along_k ? box_bytes * o->shares : o->tile * view.box_lines * view.element_bytes);
+    return encode(device, &view, map);
+}
+
+/* Lines of the last tile that are asked for; all of f32's, as above. */
+static uint64_t lines_left(const struct tiled_operand *o)
+{
+    return o->parts == 1 ? (o->extent - 1) % o->tile + 1 : o->extent;
+}
+
+static cudaError_t encode_operands(const struct sm90_device *device, const struct tiled_operand *x,
+                                   const struct tiled_operand *y, struct sm90_arguments *arguments)
+{
+    cudaError_t error = encode_operand(device, x, x->extent, &arguments->x, &arguments->x_bytes);
+    if (error == cudaSuccess) {
+        error =
+            encode_operand(device, x, lines_left(x), &arguments->x_end, &arguments->x_end_bytes);
+    }
+    if (error == cudaSuccess) {
+        error = encode_operand(device, y, y->extent, &arguments->y, &arguments->y_bytes);
+    }
+    if (error == cudaSuccess) {
+        error =
+            encode_operand(device, y, lines_left(y), &arguments->y_end, &arguments->y_end_bytes);
+    }
+    return error;
+}
+
+/* How much of an operand a launch asks for ahead: what its first stages take. Lines along k have
+ * that at their starts, so those are asked for whole or not at all. */
+static uint32_t ahead_bytes(const struct tiled_operand *o, uint64_t limit)
+{
+    const uint64_t lines = o->along_k ? o->extent : o->k, width = o->along_k ? o->k : o->extent;
+    const uint64_t elements = (lines - 1) * o->stored.leading + width;
+    const uint64_t bytes = elements * o->element_bytes / 16 * 16;
+    return bytes <= limit ? (uint32_t)bytes : o->along_k ? 0 : (uint32_t)limit;
+}
+
+/* Measured (EXPERIMENTS.md): more than this delays what the kernel before still reads, except where
+ * one row of large tiles reads B once. With most multiprocessors idle the next launch's blocks
+ * would ask while this one still reads. */
+static void plan_ahead(const struct sm90_kernel *kernel, const struct tiled_operand *x,
+                       const struct tiled_operand *y, uint32_t multiprocessors,
+                       struct sm90_arguments *arguments)
+{
+    const uint64_t limit = 2 << 20, limit_once = 6 << 20;
+    const bool large = kernel->tile_m * kernel->tile_n >= 128 * 128;
+    if (arguments->tiles > multiprocessors / 2 && x->batch == 1) {
+        arguments->x_data = x->stored.data;
+        arguments->y_data = y->stored.data;
+        arguments->x_ahead_bytes = ahead_bytes(x, limit);
+        arguments->y_ahead_bytes = ahead_bytes(y, arguments->y_once && large ? limit_once : limit);
+    }
+}
+
+/* X and Y of a kernel that doesn't take operands `whole`. */
+static cudaError_t place_operands(const struct sm90_device *device,
+                                  const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                                  const struct sm90_parts *parts, struct sm90_arguments *arguments)
+{
+    const bool in_parts = kernel->element == F32;
+    struct tiled_operand a = {
+        .stored = {p->a, p->lda, p->stride_a},
+        .type = ELEMENTS[kernel->element].map_type,
+        .element_bytes = in_parts ? 2 : dtype_size(p->dtype),
+        .parts = in_parts ? PARTS : 1,
+        .along_k = !p->transa,
+        .extent = p->m,
+        .k = p->k,
+        .batch = in_parts ? PARTS * p->batch : p->batch,
+        .tile = kernel->tile_m,
+        .shares = kernel->cluster_n,
+        .tile_k = kernel->tile_k,
+    };
+    struct tiled_operand b = a;
+    b.stored = (struct sm90_operand){p->b, p->ldb, p->stride_b};
+    b.along_k = p->transb;
+    b.extent = p->n;
+    b.tile = kernel->tile_n;
+    b.shares = kernel->cluster_m;
+    if (in_parts) {
+        a.stored = parts->a;
+        b.stored = parts->b;
+    }
+    plan_ahead(kernel, &a, &b, device->multiprocessors, arguments);
+    return encode_operands(device, &a, &b, arguments);
 }
 
 static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint64_t stride,
@@ -248,7 +357,6 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 {
     const struct gemm_problem *p = problem;
     const bool in_parts = kernel->element == F32;
-    const CUtensorMapDataType type = ELEMENTS[kernel->element].map_type;
     const bool a_along_k = !p->transa, b_along_k = p->transb;
     memset(launch, 0, sizeof *launch);
     const bool in_memory = in_parts && !kernel->whole; /* the parts */
@@ -256,30 +364,23 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         return cudaErrorInvalidValue;
     }
 
-    const uint32_t bytes = in_parts ? 2 : dtype_size(p->dtype);
-    const uint64_t batch = in_parts ? PARTS * p->batch : p->batch;
-    cudaError_t error = cudaSuccess;
-    const struct sm90_operand whole_a = {p->a, p->lda, p->stride_a},
-                              whole_b = {p->b, p->ldb, p->stride_b};
-    const struct view a =
-        operand_view(in_memory ? &parts->a : &whole_a, bytes, type, a_along_k, p->m, p->k, batch,
-                     kernel->tile_k, kernel->tile_m, kernel->cluster_n);
-    const struct view b =
-        operand_view(in_memory ? &parts->b : &whole_b, bytes, type, b_along_k, p->n, p->k, batch,
-                     kernel->tile_k, kernel->tile_n, kernel->cluster_m);
     struct sm90_arguments *arguments = &launch->arguments;
+    uint64_t rows, columns;
+    count_tiles(kernel, p, &rows, &columns);
+    const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
+    const uint32_t clusters = device->multiprocessors / cluster;
+    arguments->tile_rows = (uint32_t)rows;
+    arguments->y_once = rows == 1;
+    arguments->tile_columns = (uint32_t)columns;
+    arguments->tiles = (uint32_t)(rows * columns * p->batch);
+    arguments->band = band_rows(kernel, clusters, rows);
+    cudaError_t error = cudaSuccess;
     if (!kernel->whole) {
-        error = encode(device, &a, &arguments->x);
-        if (error == cudaSuccess) {
-            error = encode(device, &b, &arguments->y);
-        }
+        error = place_operands(device, kernel, p, parts, arguments);
     }
     if (error != cudaSuccess) {
         return error;
     }
-    arguments->stage_bytes =
-        (in_parts ? PARTS : 1) * (tile_bytes(&a, a_along_k, kernel->tile_m, kernel->cluster_n) +
-                                  tile_bytes(&b, b_along_k, kernel->tile_n, kernel->cluster_m));
     if (in_parts) {
         arguments->a = whole_operand(p->a, p->lda, p->stride_a, a_along_k);
         arguments->b = whole_operand(p->b, p->ldb, p->stride_b, b_along_k);
@@ -308,15 +409,6 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         }
     }
 
-    uint64_t rows, columns;
-    count_tiles(kernel, p, &rows, &columns);
-    const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
-    const uint32_t clusters = device->multiprocessors / cluster;
-    arguments->tile_rows = (uint32_t)rows;
-    arguments->y_once = rows == 1;
-    arguments->tile_columns = (uint32_t)columns;
-    arguments->tiles = (uint32_t)(rows * columns * p->batch);
-    arguments->band = band_rows(kernel, clusters, rows);
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
     arguments->m = (uint32_t)p->m;

@@ -3,7 +3,8 @@
  *
  * What they ask of a problem, besides its types: device pointers that are multiples of 16 bytes,
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
- * n, k from 1 up. What lies between a row's end and the next row's start is not read; of C's rows
+ * n, k from 1 up. What lies between a row's end and the next row's start changes nothing; where
+ * rows start at multiples of 128 bytes, what is left of a row's last 128 may be read. Of C's rows
  * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
  * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `turned`,
  * neither is. f32 operands with precision full may lie
