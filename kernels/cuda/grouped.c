@@ -1,6 +1,7 @@
 /*
  * The lists of the grouped kernel. Short ones travel as the launch's parameters, which costs the
- * host least; longer ones are written to pinned memory and copied before it.
+ * host least; longer ones are written to pinned memory and copied before it. Where there is work
+ * for many blocks, the beginning of a list is launched while the rest is written.
  */
 #include "kernels/cuda/grouped.h"
 
@@ -143,11 +144,18 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
     return at;
 }
 
+/* The head of a long list is worth a launch of its own if it keeps a device busy while the rest is
+ * written and copied: so many tiles in a quarter of the problems. */
+enum { LONG_LIST = 256, HEAD_PART = 4, HEAD_TILES = 512 };
+
 static struct plan make_plan(const struct gemm_problem *const problems[], uint32_t count,
                              struct cursor begin)
 {
-    struct plan plan = {.problems = problems, .begin = begin};
-    plan.end = count_products(&plan, problems, count, begin);
+    struct plan plan = {.problems = problems, .begin = begin, .end = begin};
+    if (begin.problem == 0 && count >= LONG_LIST)
+        plan.end = count_products(&plan, problems, count / HEAD_PART, begin);
+    if (plan.tiles < HEAD_TILES)
+        plan.end = count_products(&plan, problems, count, plan.end);
     for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
         plan.places[i + 1] += plan.places[i];
     return plan;
@@ -179,26 +187,28 @@ static void write_list(struct plan *plan, struct grouped_entry *entries, uint32_
 }
 
 /* Puts the list into device memory, in stream order. */
-static cudaError_t send_table(struct cuda_context *context, struct plan *plan,
-                              struct grouped_list *list)
+static cudaError_t send_table(struct grouped_space *space, cudaStream_t stream, struct plan *plan,
+                              struct grouped_parameters *parameters)
 {
-    struct grouped_space *space = context->grouped;
     const uint64_t entries_bytes = plan->count * sizeof(struct grouped_entry);
     struct grouped_table *table = &space->tables[space->next++ % GROUPED_TABLES];
     cudaError_t error = cudaEventSynchronize(table->copied); /* what it held before is copied */
     if (error != cudaSuccess)
         return error;
-    write_list(plan, (struct grouped_entry *)(void *)table->pinned,
-               (uint32_t *)(void *)(table->pinned + entries_bytes));
-    *list = (struct grouped_list){
-        .first = (const uint32_t *)(const void *)(space->device + entries_bytes),
-        .entries = (const struct grouped_entry *)(const void *)space->device,
+    uint32_t *first = (uint32_t *)(void *)(table->pinned + entries_bytes);
+    write_list(plan, (struct grouped_entry *)(void *)table->pinned, first);
+    parameters->table = (struct grouped_list){
+        .first = (const uint32_t *)(const void *)(table->device + entries_bytes),
+        .entries = (const struct grouped_entry *)(const void *)table->device,
     };
-    error = cudaMemcpyAsync(space->device, table->pinned,
+    const uint32_t step = GROUPED_INDEX_STEP(plan->count);
+    for (uint32_t i = 0; i * step < plan->count; i++)
+        parameters->first[i] = first[i * step];
+    error = cudaMemcpyAsync(table->device, table->pinned,
                             entries_bytes + plan->count * sizeof(uint32_t), cudaMemcpyHostToDevice,
-                            context->stream);
+                            stream);
     if (error == cudaSuccess)
-        error = cudaEventRecord(table->copied, context->stream);
+        error = cudaEventRecord(table->copied, stream);
     return error;
 }
 
@@ -208,10 +218,16 @@ cudaError_t grouped_space_create(struct grouped_space **out)
     *out = space;
     if (space == NULL)
         return cudaErrorMemoryAllocation;
-    cudaError_t error = cudaMalloc((void **)&space->device, GROUPED_TABLE_BYTES);
+    cudaError_t error = cudaStreamCreateWithFlags(&space->beside, cudaStreamNonBlocking);
+    if (error == cudaSuccess)
+        error = cudaEventCreateWithFlags(&space->begun, cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = cudaEventCreateWithFlags(&space->ended, cudaEventDisableTiming);
     for (uint32_t i = 0; i < GROUPED_TABLES && error == cudaSuccess; i++) {
-        error = cudaHostAlloc((void **)&space->tables[i].pinned, GROUPED_TABLE_BYTES,
-                              cudaHostAllocDefault);
+        error = cudaMalloc((void **)&space->tables[i].device, GROUPED_TABLE_BYTES);
+        if (error == cudaSuccess)
+            error = cudaHostAlloc((void **)&space->tables[i].pinned, GROUPED_TABLE_BYTES,
+                                  cudaHostAllocDefault);
         if (error == cudaSuccess)
             error = cudaEventCreateWithFlags(&space->tables[i].copied, cudaEventDisableTiming);
     }
@@ -222,8 +238,14 @@ void grouped_space_destroy(struct grouped_space *space)
 {
     if (space == NULL)
         return;
-    (void)cudaFree(space->device);
+    if (space->beside != NULL)
+        (void)cudaStreamDestroy(space->beside);
+    if (space->begun != NULL)
+        (void)cudaEventDestroy(space->begun);
+    if (space->ended != NULL)
+        (void)cudaEventDestroy(space->ended);
     for (uint32_t i = 0; i < GROUPED_TABLES; i++) {
+        (void)cudaFree(space->tables[i].device);
         (void)cudaFreeHost(space->tables[i].pinned);
         if (space->tables[i].copied != NULL)
             (void)cudaEventDestroy(space->tables[i].copied);
@@ -231,7 +253,7 @@ void grouped_space_destroy(struct grouped_space *space)
     free(space);
 }
 
-static enum gemmd_error launch(struct cuda_context *context, struct plan *plan)
+static enum gemmd_error launch(struct grouped_space *space, cudaStream_t stream, struct plan *plan)
 {
     struct grouped_parameters parameters;
     parameters.table = (struct grouped_list){NULL, NULL};
@@ -239,24 +261,45 @@ static enum gemmd_error launch(struct cuda_context *context, struct plan *plan)
     if (plan->count <= GROUPED_INLINE) {
         write_list(plan, parameters.entries, parameters.first);
     } else {
-        const cudaError_t error = send_table(context, plan, &parameters.table);
+        const cudaError_t error = send_table(space, stream, plan, &parameters);
         if (error != cudaSuccess)
             return cuda_error_code((int)error);
     }
-    return grouped_start(context->stream, &parameters, plan->tiles, plan->bytes);
+    return grouped_start(stream, &parameters, plan->tiles, plan->bytes);
 }
 
+/* Beside what the context's stream has just been given, which does not depend on it. */
+static enum gemmd_error launch_beside(struct cuda_context *context, struct plan *plan)
+{
+    struct grouped_space *space = context->grouped;
+    cudaError_t error = cudaStreamWaitEvent(space->beside, space->begun, 0);
+    if (error != cudaSuccess)
+        return cuda_error_code((int)error);
+    const enum gemmd_error code = launch(space, space->beside, plan);
+    error = cudaEventRecord(space->ended, space->beside);
+    if (error == cudaSuccess)
+        error = cudaStreamWaitEvent(context->stream, space->ended, 0);
+    return code != GEMMD_OK ? code : cuda_error_code((int)error);
+}
+
+/* Of what one launch does not take, the second launch runs beside the first: blocks of one begin
+ * where those of the other leave room. */
 static enum gemmd_error run_group(struct gemm_context *base,
                                   const struct gemm_problem *const problems[], uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
-    struct cursor at = {0, 0};
-    enum gemmd_error code = GEMMD_OK;
-    while (at.problem < count && code == GEMMD_OK) {
-        struct plan plan = make_plan(problems, count, at);
-        at = plan.end;
+    struct grouped_space *space = context->grouped;
+    struct plan plan = make_plan(problems, count, (struct cursor){0, 0});
+    if (plan.end.problem < count) {
+        const cudaError_t error = cudaEventRecord(space->begun, context->stream);
+        if (error != cudaSuccess)
+            return cuda_error_code((int)error);
+    }
+    enum gemmd_error code = plan.count > 0 ? launch(space, context->stream, &plan) : GEMMD_OK;
+    for (uint32_t i = 1; plan.end.problem < count && code == GEMMD_OK; i++) {
+        plan = make_plan(problems, count, plan.end);
         if (plan.count > 0)
-            code = launch(context, &plan);
+            code = i == 1 ? launch_beside(context, &plan) : launch(space, context->stream, &plan);
     }
     return code;
 }

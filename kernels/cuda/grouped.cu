@@ -94,7 +94,11 @@ static __device__ __forceinline__ void find_task(struct task *task,
         const uint32_t tile = blockIdx.x;
         uint32_t i, first;
         if (p.table.entries != nullptr) {
-            i = find(p.table.first, p.count, tile);
+            /* The parameters say in which 32nd of the list to look. */
+            const uint32_t step = GROUPED_INDEX_STEP(p.count), lane = threadIdx.x;
+            const bool below = lane * step < p.count && p.first[lane] <= tile;
+            const uint32_t low = (uint32_t)(__popc(__ballot_sync(~0u, below)) - 1) * step;
+            i = low + find(p.table.first + low, min(step, p.count - low), tile);
             copy_entry(&task->entry, &p.table.entries[i]);
             first = p.table.first[i];
         } else {
@@ -128,53 +132,17 @@ static __device__ __forceinline__ struct part part_of(const struct task &task)
     return part;
 }
 
-/* How slabs are started: each for itself, */
-template <typename In, typename Sums> struct slab_loads {
-    __device__ __forceinline__ explicit slab_loads(const struct task &)
-    {
-    }
-
-    __device__ __forceinline__ void start(const struct task &task, uint32_t to, uint32_t first,
-                                          uint32_t depth)
-    {
-#pragma unroll 1
-        for (uint32_t operand = 0; operand < 2; operand++)
-            load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
-                                                     task.operands[operand], first, depth);
-    }
-};
-
-/* or from where the one before ended, in registers. */
-struct walk_loads {
-    struct walk a, b;
-
-    __device__ __forceinline__ explicit walk_loads(const struct task &task)
-        : a(task.operands[0]), b(task.operands[1])
-    {
-    }
-
-    __device__ __forceinline__ void start(const struct task &task, uint32_t to, uint32_t,
-                                          uint32_t depth)
-    {
-        a.load(to, task.operands[0], depth);
-        b.load(to + OPERAND_BYTES, task.operands[1], depth);
-    }
-};
-
 template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
 {
     copies_wait<PENDING>();
     __syncthreads(); // also: all have multiplied the slab before
 }
 
-/* As many slabs are on their way as there are places. Sums that a block makes together have memory
- * besides the slabs, at `own`. */
+/* As many slabs are on their way as there are places. */
 template <typename In, typename Sums>
-static __device__ __forceinline__ void multiply(const struct task &task, char *own, char *slabs,
-                                                Sums &sums)
+static __device__ __forceinline__ void multiply(const struct task &task, char *slabs, Sums &sums)
 {
     constexpr uint32_t depth = DEPTH<In>, ring = Sums::SLABS;
-    std::conditional_t<Sums::TOGETHER, walk_loads, slab_loads<In, Sums>> loads(task);
     uint32_t count = 1;
 #pragma unroll 1
     for (uint32_t step = 0; step < count + ring - 1; step++) {
@@ -185,8 +153,13 @@ static __device__ __forceinline__ void multiply(const struct task &task, char *o
             await_slab<ring - 2>();
         if (step < count) {
             const uint32_t first = step * depth, rest = k - first;
-            loads.start(task, (uint32_t)__cvta_generic_to_shared(slabs) + step % ring * SLAB_BYTES,
-                        first, rest < depth ? rest : depth);
+            const uint32_t to =
+                (uint32_t)__cvta_generic_to_shared(slabs) + step % ring * SLAB_BYTES;
+#pragma unroll 1
+            for (uint32_t operand = 0; operand < 2; operand++)
+                load_slab<In, Sums::FILL, Sums::SHIFTED>(to + operand * OPERAND_BYTES,
+                                                         task.operands[operand], first,
+                                                         rest < depth ? rest : depth);
         }
         copies_commit();
         if (step < ring - 1)
@@ -195,13 +168,9 @@ static __device__ __forceinline__ void multiply(const struct task &task, char *o
             await_slab<ring - 1>();
         const uint32_t slab = step - (ring - 1), rest = task.entry.k - slab * depth;
         const char *from = slabs + slab % ring * SLAB_BYTES;
-        if constexpr (Sums::TOGETHER) {
-            sums.add(from, task.operands, own, rest < depth ? rest : depth);
-        } else {
-            const struct part part = part_of(task);
-            if (part.rows > 0 && part.columns > 0)
-                sums.add(from, task.operands, part, rest < depth ? rest : depth);
-        }
+        const struct part part = part_of(task);
+        if (part.rows > 0 && part.columns > 0)
+            sums.add(from, task.operands, part, rest < depth ? rest : depth);
     }
     __syncthreads();
 }
@@ -211,7 +180,7 @@ template <typename In, typename Sums, typename... Outs>
 static __device__ __forceinline__ void compute(const struct task &task, char *slabs)
 {
     Sums sums;
-    multiply<In>(task, nullptr, slabs, sums);
+    multiply<In>(task, slabs, sums);
     const struct part part = part_of(task);
     const int out = task.entry.out;
     if (part.rows == 0 || part.columns == 0)
@@ -223,33 +192,19 @@ static __device__ __forceinline__ void compute(const struct task &task, char *sl
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/* 32 of a warp's columns. */
-template <uint32_t HALF, typename... Outs>
-static __device__ __forceinline__ void finish_half(const struct task &task, char *slabs,
-                                                   const struct wide_sums &sums)
-{
-    const struct wide_half<HALF> half = {
-        sums.sums
-    };
-    const struct part part = half.part_of(task.operands);
-    const int out = task.entry.out;
-    if (part.rows == 0 || part.columns == 0)
-        return;
-    (void)((out == dtype_of<Outs> && (finish<Outs>(task.entry, task.row + part.row,
-                                                   task.column + part.column, slabs, half, part),
-                                      true)) ||
-           ...);
-}
-
 template <typename... Outs>
 static __device__ __forceinline__ void compute_wide(const struct task &task, char *memory)
 {
     struct wide_sums sums;
-    char *slabs = memory + GROUPED_SPLIT_BYTES;
-    multiply<float>(task, memory, slabs, sums);
-    finish_half<0, Outs...>(task, slabs, sums);
-    __syncwarp();
-    finish_half<1, Outs...>(task, slabs, sums);
+    sums.multiply(task.operands, task.entry.k, memory);
+    const struct part part = wide_sums::part_of(task.operands);
+    const int out = task.entry.out;
+    if (part.rows == 0)
+        return;
+    (void)((out == dtype_of<Outs> &&
+            (finish<Outs>(task.entry, task.row + part.row, task.column, memory, sums, part),
+             true)) ||
+           ...);
 }
 #endif
 

@@ -25,6 +25,9 @@ enum {
 /* Slabs whose memory a product needs when its sums, of so many bytes each, are done. */
 #define GROUPED_SLABS_NEEDED(sum_bytes) ((sum_bytes) / 4u)
 
+/* A launch's parameters have 32 at most of a table's numbers of tiles. */
+#define GROUPED_INDEX_STEP(count) (((count) + 31) / 32)
+
 /* One product. */
 struct grouped_entry {
     const void *a, *b, *bias, *c0; /* c0 is NULL if beta is 0 */
@@ -44,7 +47,7 @@ struct grouped_list {
 struct grouped_parameters {
     struct grouped_list table; /* in device memory; entries is NULL if the list is here */
     uint32_t count;
-    uint32_t first[GROUPED_INLINE];
+    uint32_t first[GROUPED_INLINE]; /* of a table, every GROUPED_INDEX_STEP-th */
     struct grouped_entry entries[GROUPED_INLINE];
 };
 
@@ -55,9 +58,9 @@ enum {
     GROUPED_TABLE_BYTES = GROUPED_MAX * (sizeof(struct grouped_entry) + sizeof(uint32_t)),
 };
 
-/* A list as it will lie in device memory: entries, then `first`. */
+/* A list on its way to device memory: entries, then `first`. */
 struct grouped_table {
-    unsigned char *pinned; /* GROUPED_TABLE_BYTES */
+    unsigned char *pinned, *device; /* GROUPED_TABLE_BYTES each */
     cudaEvent_t copied;
 };
 
@@ -65,7 +68,8 @@ struct grouped_table {
 struct grouped_space {
     struct grouped_table tables[GROUPED_TABLES];
     uint32_t next;
-    unsigned char *device; /* GROUPED_TABLE_BYTES */
+    cudaStream_t beside;      /* runs most of a long list while its beginning runs */
+    cudaEvent_t begun, ended; /* what `beside` waits for, and what is waited for then */
 };
 
 #ifdef __cplusplus

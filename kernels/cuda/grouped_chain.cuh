@@ -201,7 +201,8 @@ static __device__ __forceinline__ void multiply_as(Sum (&sums)[ROWS][COLUMNS], c
 template <typename In, typename Sum> struct chain_sums {
     static constexpr uint32_t FILL = CHUNK<In>;
     static constexpr uint32_t SLABS = grouped::SLABS;
-    static constexpr bool EXACT_RANGE = true, SHIFTED = false, TOGETHER = false;
+    static constexpr bool EXACT_RANGE = true, SHIFTED = false;
+    static constexpr uint32_t PART_ROWS = WARP_TILE, PART_COLUMNS = WARP_TILE;
     Sum sums[ROWS][COLUMNS];
 
     __device__ __forceinline__ chain_sums()

@@ -30,6 +30,32 @@ static __device__ __forceinline__ float chain(const struct grouped_entry &e, uin
     return sum;
 }
 
+/* Sums times alpha; `column` and `value` are the lane's. */
+template <uint32_t WIDTH, uint32_t PITCH, typename Out, typename Value>
+static __device__ __forceinline__ void finish_plain(const epilogue<Out> &finish, uint32_t row,
+                                                    uint32_t column, const Value *value,
+                                                    const struct part &part)
+{
+    constexpr uint32_t batch = 8;
+    const uint32_t lane = thread() % 32;
+    const bool here = lane < part.columns;
+    const bool beyond = WIDTH == 64 && lane + 32 < part.columns;
+    Out *c = finish.c + (uint64_t)row * finish.ldc + column;
+    const uint64_t ldc = (uint64_t)finish.ldc * part.row_step;
+#pragma unroll 1
+    for (uint32_t i = 0; i < part.rows; i += batch) {
+#pragma unroll
+        for (uint32_t j = 0; j < batch; j++) {
+            if (here && i + j < part.rows)
+                narrow(finish.alpha * value[j * PITCH], c);
+            if (beyond && i + j < part.rows)
+                narrow(finish.alpha * value[j * PITCH + 32], c + 32);
+            c += ldc;
+        }
+        value += batch * PITCH;
+    }
+}
+
 /* `row` and `column` are the part's first in C. */
 template <typename Out, typename Sums>
 static __device__ __forceinline__ void finish(const struct grouped_entry &e, uint32_t row,
@@ -37,67 +63,63 @@ static __device__ __forceinline__ void finish(const struct grouped_entry &e, uin
                                               const struct part &part)
 {
     using compute = typename epilogue<Out>::compute;
-    constexpr uint32_t pitch = WARP_TILE + 16 / sizeof(compute), batch = 8;
+    constexpr uint32_t width = Sums::PART_COLUMNS, batch = 8;
+    constexpr uint32_t pitch = width + width / 2 / sizeof(compute);
     constexpr uint32_t slabs_needed = GROUPED_SLABS_NEEDED(sizeof(compute));
-    static_assert(WARP_TILE * pitch * sizeof(compute) <= slabs_needed * SLAB_BYTES / 4,
+    static_assert(Sums::PART_ROWS * pitch * sizeof(compute) <= slabs_needed * SLAB_BYTES / 4,
                   "a warp's part of the slabs holds its sums");
     const epilogue<Out> finish(e.alpha, e.beta, (enum gemm_act)e.act, e.bias, e.c0, e.c, e.ldc0,
                                e.ldc);
     const uint32_t warp = thread() / 32, lane = thread() % 32;
-    compute *values = (compute *)(slabs + warp * (slabs_needed * SLAB_BYTES / 4)); // [32][pitch]
+    compute *values = (compute *)(slabs + warp * (slabs_needed * SLAB_BYTES / 4)); // [rows][pitch]
 
     sums.put(values, pitch, part);
     bool recompute = false;
     if constexpr (!Sums::EXACT_RANGE)
         recompute = __any_sync(~0u, !sums.all_finite());
     __syncwarp();
-    if (lane >= part.columns)
-        return;
-    column += lane;
-    if constexpr (!Sums::EXACT_RANGE)
-        if (recompute)
-#pragma unroll 1
-            for (uint32_t i = 0; i < part.rows; i++)
-                if (!isfinite(values[i * pitch + lane]))
-                    values[i * pitch + lane] = chain(e, row + i, column);
-    if (finish.c0 == nullptr && finish.bias == nullptr && finish.act == GEMM_ACT_NONE) {
-        Out *c = finish.c + (uint64_t)row * finish.ldc + column;
-        const compute *value = values + lane;
-#pragma unroll 1
-        for (uint32_t i = 0; i < part.rows; i += batch)
-#pragma unroll
-            for (uint32_t j = 0; j < batch; j++) {
-                if (i + j < part.rows)
-                    narrow(finish.alpha * *value, c);
-                value += pitch;
-                c += finish.ldc;
-            }
+    if (!recompute && finish.c0 == nullptr && finish.bias == nullptr &&
+        finish.act == GEMM_ACT_NONE) {
+        finish_plain<width, pitch>(finish, row, column + lane, values + lane, part);
         return;
     }
-    const compute bias = finish.bias != nullptr ? (compute)widen(finish.bias[column]) : (compute)0;
 #pragma unroll 1
-    for (uint32_t i = 0; i < part.rows; i += batch) {
-        const uint32_t rows = part.rows - i < batch ? part.rows - i : batch;
-        compute c0[batch]; // all loads before their first use
+    for (uint32_t at = lane; at < part.columns; at += 32) {
+        if constexpr (!Sums::EXACT_RANGE)
+            if (recompute)
+#pragma unroll 1
+                for (uint32_t i = 0; i < part.rows; i++)
+                    if (!isfinite(values[i * pitch + at]))
+                        values[i * pitch + at] = chain(e, row + i * part.row_step, column + at);
+        const compute bias =
+            finish.bias != nullptr ? (compute)widen(finish.bias[column + at]) : (compute)0;
+#pragma unroll 1
+        for (uint32_t i = 0; i < part.rows; i += batch) {
+            const uint32_t rows = part.rows - i < batch ? part.rows - i : batch;
+            const uint64_t first = row + i * part.row_step;
+            compute c0[batch]; // all loads before their first use
 #pragma unroll
-        for (uint32_t j = 0; j < batch; j++)
-            c0[j] = finish.c0 != nullptr && j < rows
-                        ? (compute)widen(finish.c0[(uint64_t)(row + i + j) * finish.ldc0 + column])
+            for (uint32_t j = 0; j < batch; j++)
+                c0[j] =
+                    finish.c0 != nullptr && j < rows
+                        ? (compute)widen(
+                              finish.c0[(first + j * part.row_step) * finish.ldc0 + column + at])
                         : (compute)0;
 #pragma unroll
-        for (uint32_t j = 0; j < batch; j++)
-            values[(i + j) * pitch + lane] =
-                finish.before_act(values[(i + j) * pitch + lane], c0[j], bias);
-        if (finish.act != GEMM_ACT_NONE)
+            for (uint32_t j = 0; j < batch; j++)
+                values[(i + j) * pitch + at] =
+                    finish.before_act(values[(i + j) * pitch + at], c0[j], bias);
+            if (finish.act != GEMM_ACT_NONE)
 #pragma unroll 1
-            for (uint32_t j = 0; j < rows; j++)
-                values[(i + j) * pitch + lane] =
-                    activate<compute>(finish.act, values[(i + j) * pitch + lane]);
-        Out *c = finish.c + (uint64_t)(row + i) * finish.ldc + column;
+                for (uint32_t j = 0; j < rows; j++)
+                    values[(i + j) * pitch + at] =
+                        activate<compute>(finish.act, values[(i + j) * pitch + at]);
+            Out *c = finish.c + first * finish.ldc + column + at;
 #pragma unroll
-        for (uint32_t j = 0; j < batch; j++)
-            if (j < rows)
-                narrow(values[(i + j) * pitch + lane], &c[j * finish.ldc]);
+            for (uint32_t j = 0; j < batch; j++)
+                if (j < rows)
+                    narrow(values[(i + j) * pitch + at], &c[j * part.row_step * finish.ldc]);
+        }
     }
 }
 

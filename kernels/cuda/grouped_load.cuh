@@ -57,6 +57,7 @@ static __device__ __forceinline__ uint32_t thread()
 struct part {
     uint32_t row, column;   // in the tile
     uint32_t rows, columns; // at most WARP_TILE; 0: nothing
+    uint32_t row_step = 1;  // from each row to the next
     bool a_along_k, b_along_k;
 };
 
@@ -294,29 +295,40 @@ static __device__ __forceinline__ void load_slab(uint32_t to, const struct sourc
     }
 }
 
+/* Of rows of A that lie along k a warp has every fourth. Those begin alike, whatever the alignment,
+ * so that the warp reads without bank conflicts; in the slab they lie next to each other. */
+constexpr uint32_t ROW_STEP = 4;
+
+/* 16 bytes of which all are there. */
+static __device__ __forceinline__ void copy_whole(uint32_t to, const char *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
 /* A thread's share of an operand of f32, slab after slab, as copy_pieces puts it: the same piece of
- * four lines, of which the threads with the last one also copy what a shift moves beyond it. What
- * is not there becomes zeros, to the slab's end. */
-struct walk {
-    static constexpr uint32_t LINES = 4;
+ * four lines, of which the threads with the last one also copy what a shift moves beyond it. If
+ * SPREAD, rows along k lie as ROW_STEP says. */
+template <bool along_k, bool SPREAD> struct walk {
+    static constexpr uint32_t LINES = 4, PIECES = along_k ? DEPTH_BYTES / 16 : TILE * 4 / 16;
+    static constexpr uint32_t STEP = THREADS / PIECES; // lines
+    static constexpr uint32_t PLACE_STEP = !along_k ? STEP * LINE_PITCH<float>
+                                           : SPREAD ? STEP / ROW_STEP * PITCH
+                                                    : STEP * PITCH;
 
     const char *from; // the next slab's first piece
-    uint64_t stride;  // bytes from line to line
-    uint32_t first;   // line
-    uint32_t to;      // in the operand's place
+    uint32_t place;   // in a slab
     int32_t begin;    // of the piece, after the line's; -15 at least
 
     __device__ __forceinline__ explicit walk(const struct source &s)
     {
-        const uint32_t thread = grouped::thread(), pieces = s.along_k ? 8 : 16;
-        const uint32_t at = thread % pieces * 16;
-        first = thread / pieces;
+        const uint32_t thread = grouped::thread(), at = thread % PIECES * 16;
+        const uint32_t first = thread / PIECES;
         const char *line = s.start + first * s.ld;
         const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
         from = line - shift + at;
-        stride = s.ld * (THREADS / pieces);
-        to = first * (s.along_k ? PITCH : LINE_PITCH<float>)+at;
         begin = (int32_t)at - (int32_t)shift;
+        const uint32_t spread = first % ROW_STEP * (TILE / ROW_STEP) + first / ROW_STEP;
+        place = at + (!along_k ? first * LINE_PITCH<float> : (SPREAD ? spread : first) * PITCH);
     }
 
     static __device__ __forceinline__ uint32_t present(int32_t bytes)
@@ -324,27 +336,52 @@ struct walk {
         return (uint32_t)min(max(bytes, 0), 16);
     }
 
-    /* Starts copying `depth` elements of k to `place`. */
-    __device__ __forceinline__ void load(uint32_t place, const struct source &s, uint32_t depth)
+    /* Starts copying the next slab, of which `left` elements of k and what follows are there; what
+     * is not becomes zeros, but for rows and columns outside of the tile, which nobody looks at. */
+    __device__ __forceinline__ void load(uint32_t slab, const struct source &s, uint32_t left)
     {
-        constexpr uint32_t pitch = THREADS / 8 * PITCH;
-        static_assert(pitch == THREADS / 16 * LINE_PITCH<float>, "of lines either way");
-        const uint32_t lines = s.along_k ? s.extent : depth;
-        const int32_t left = (int32_t)(4 * (s.along_k ? depth : s.extent)) - begin;
-        const uint32_t step = THREADS / (s.along_k ? 8 : 16), here = present(left);
-        const bool last = thread() % (s.along_k ? 8 : 16) == (s.along_k ? 7 : 15);
-        const uint32_t beyond = present(left - 16);
+        constexpr uint32_t depth = DEPTH_BYTES / 4;
+        const uint32_t first = grouped::thread() / PIECES, extent = s.extent;
+        const bool last = grouped::thread() % PIECES == PIECES - 1 && // and there is a shift
+                          begin < (int32_t)(PIECES - 1) * 16;
+        const uint64_t stride = s.ld * STEP;
+        const uint32_t to = slab + place;
         const char *line = from;
-        place += to;
+        if (along_k && left >= depth + 4) {
 #pragma unroll
-        for (uint32_t i = 0; i < LINES; i++) {
-            const bool there = first + i * step < lines;
-            copy_async<16>(place + i * pitch, line, there ? here : 0);
-            if (last)
-                copy_async<16>(place + i * pitch + 16, line + 16, there ? beyond : 0);
-            line += stride;
+            for (uint32_t i = 0; i < LINES; i++) {
+                const bool there = first + i * STEP < extent;
+                if (there)
+                    copy_whole(to + i * PLACE_STEP, line);
+                if (there && last)
+                    copy_whole(to + i * PLACE_STEP + 16, line + 16);
+                line += stride;
+            }
+        } else if (!along_k && left > depth) { // what a piece has beyond its line is the next one's
+            const bool here = begin < (int32_t)(extent * 4);
+            const bool beyond = last && begin + 16 < (int32_t)(extent * 4);
+#pragma unroll
+            for (uint32_t i = 0; i < LINES; i++) {
+                if (here)
+                    copy_whole(to + i * PLACE_STEP, line);
+                if (beyond)
+                    copy_whole(to + i * PLACE_STEP + 16, line + 16);
+                line += stride;
+            }
+        } else {
+            const uint32_t lines = along_k ? extent : left;
+            const int32_t bytes = (int32_t)(4 * (along_k ? min(left, depth) : extent)) - begin;
+            const uint32_t here = present(bytes), beyond = present(bytes - 16);
+#pragma unroll 1
+            for (uint32_t i = 0; i < LINES; i++) {
+                const bool there = first + i * STEP < lines;
+                copy_async<16>(to + i * PLACE_STEP, line, there ? here : 0);
+                if (last)
+                    copy_async<16>(to + i * PLACE_STEP + 16, line + 16, there ? beyond : 0);
+                line += stride;
+            }
         }
-        from += s.along_k ? DEPTH_BYTES : LINES * stride;
+        from = along_k ? from + DEPTH_BYTES : line;
     }
 };
 

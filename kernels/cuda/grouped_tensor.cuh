@@ -298,7 +298,8 @@ static __device__ __forceinline__ void multiply_steps_f64(double (&sums)[4][4][2
 template <typename In> struct tensor_sums {
     static constexpr uint32_t FILL = 16;
     static constexpr bool EXACT_RANGE = sizeof(In) != 4; // else infinities come out as NaN
-    static constexpr bool SHIFTED = sizeof(In) == 4, TOGETHER = false;
+    static constexpr uint32_t PART_ROWS = WARP_TILE, PART_COLUMNS = WARP_TILE;
+    static constexpr bool SHIFTED = sizeof(In) == 4;
     static constexpr uint32_t SLABS = grouped::SLABS;
     float sums[ROW_MMAS][COLUMN_MMAS][4];
 
@@ -374,7 +375,8 @@ template <typename In> struct tensor_sums {
 template <> struct tensor_sums<double> {
     static constexpr uint32_t FILL = 4;
     static constexpr uint32_t SLABS = grouped::SLABS;
-    static constexpr bool EXACT_RANGE = true, SHIFTED = false, TOGETHER = false;
+    static constexpr bool EXACT_RANGE = true, SHIFTED = false;
+    static constexpr uint32_t PART_ROWS = WARP_TILE, PART_COLUMNS = WARP_TILE;
     double sums[4][4][2];
 
     __device__ __forceinline__ tensor_sums()

@@ -5,7 +5,11 @@
  * from zero; of each 16, the products of rests come first, so that only two instructions cut off
  * what counts. Here a warp has 16 rows and all columns: it takes A from its slab and splits it in
  * registers, each element once, while B is split once by all into shared memory, as the tensor core
- * reads it: lines of 32 k for each column, in swizzled pieces of 16 bytes, both parts.
+ * reads it: for each column lines of 16 k, high parts and then low ones, in swizzled pieces of 16
+ * bytes.
+ *
+ * What is left of a block's time is waits, not instructions: of a slab, what is known before the
+ * loop over slabs is kept in registers, and a copy whose bytes are all there is not asked how many.
  */
 #ifndef KERNELS_CUDA_GROUPED_WGMMA_CUH
 #define KERNELS_CUDA_GROUPED_WGMMA_CUH
@@ -19,8 +23,9 @@ namespace grouped
 
 constexpr uint32_t WIDE_K_MIN = 48; // where the result is f32
 
-constexpr uint32_t PART_BYTES = GROUPED_SPLIT_BYTES / 2; // high or low of B
-static_assert(PART_BYTES == TILE * 128, "32 k of 64 columns");
+constexpr uint32_t STEP_BYTES = GROUPED_SPLIT_BYTES / 2; // both parts of 16 k of B
+constexpr uint32_t LOW = 64;                             // a line's low parts, behind the high ones
+static_assert(STEP_BYTES == TILE * 128, "16 k of 64 columns, twice");
 
 /* d = a * b, plus d if `more`; 64 x 8 by 8 x 64. */
 static __device__ __forceinline__ void multiply_wide(float (&d)[32], const uint32_t (&a)[4],
@@ -86,74 +91,67 @@ static __device__ __forceinline__ void store_word_shared(uint32_t address, uint3
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
-static __device__ __forceinline__ void store_piece_shared(uint32_t address, const uint32_t (&v)[4])
+static __device__ __forceinline__ void store_piece_shared(uint32_t address, const uint32_t *v)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v[0]), "r"(v[1]),
                  "r"(v[2]), "r"(v[3])
                  : "memory");
 }
 
-/* Both parts of the first 16 * steps k of B: `slab` to `parts`. What lies across k is read by
- * columns, a thread having 16 k of one; what lies along k in fours of k of 8 columns a warp. */
-static __device__ __forceinline__ void split_across(uint32_t parts, uint32_t slab,
-                                                    const struct source &s, uint32_t steps)
-{
-    const uint32_t thread = grouped::thread(), column = thread % TILE, step = thread / TILE;
-    constexpr uint32_t pitch = LINE_PITCH<float>;
-    if (step >= steps || column >= s.extent)
-        return;
-    const uint32_t from = slab + step * 16 * pitch + column * 4;
-    const uint32_t begin = (uint32_t)(uintptr_t)s.start, ld = (uint32_t)s.ld;
-    uint32_t at[4];
-#pragma unroll
-    for (uint32_t k = 0; k < 4; k++)
-        at[k] = from + k * pitch + (begin + k * ld) % 16;
-    const uint32_t to = parts + column * 128 + (step * 4 ^ column % 8) * 16;
-    uint32_t x[4][4]; // all loads before their first use
-#pragma unroll
-    for (uint32_t piece = 0; piece < 4; piece++)
-#pragma unroll
-        for (uint32_t k = 0; k < 4; k++)
-            x[piece][k] = load_word_shared(at[k] + piece * 4 * pitch);
-#pragma unroll
-    for (uint32_t piece = 0; piece < 4; piece++) {
-        uint32_t high[4], low[4];
-        split(x[piece], high, low);
-        store_piece_shared(to ^ piece * 16, high);
-        store_piece_shared((to ^ piece * 16) + PART_BYTES, low);
-    }
-}
+/* A thread's share of B, 8 elements of each 16 k, from a slab to both parts. Of what lies across k
+ * it has 8 k of a column; of what lies along k four of two columns. */
+template <bool along_k> struct columns {
+    uint32_t from[along_k ? 1 : 4], to; // the first ones, in the slab and in the parts
+    bool there;
 
-static __device__ __forceinline__ void split_along(uint32_t parts, uint32_t slab,
-                                                   const struct source &s, uint32_t steps)
-{
-    const uint32_t thread = grouped::thread(), lane = thread % 32;
-    const uint32_t column = thread / 32 * 16 + lane / 4; // and the eighth after it
-    const uint32_t from = slab + column * PITCH + lane % 4 * 4 + shift_of(s, column);
-    const uint32_t to = parts + column * 128 + lane % 4 * 4 + lane / 4 * 16;
+    __device__ __forceinline__ columns(uint32_t parts, const struct source &s)
+    {
+        const uint32_t thread = grouped::thread(), lane = thread % 32;
+        if constexpr (along_k) {
+            const uint32_t column = thread / 32 * 16 + lane / 4; // and the eighth after it
+            from[0] = column * PITCH + lane % 4 * 4 + shift_of(s, column);
+            to = parts + column * 128 + lane % 4 * 4 + lane / 4 * 16;
+            there = true;
+        } else {
+            const uint32_t column = thread % TILE, eight = thread / TILE;
 #pragma unroll
-    for (uint32_t step = 0; step < 2; step++) {
-        if (step >= steps)
-            return;
-        uint32_t x[2][4];
+            for (uint32_t k = 0; k < 4; k++)
+                from[k] = (eight * 8 + k) * LINE_PITCH<float> + column * 4 + shift_of(s, k);
+            to = parts + column * 128 + (eight * 2 ^ column % 8) * 16;
+            there = column < s.extent;
+        }
+    }
+
+    __device__ __forceinline__ void split_step(uint32_t slab, uint32_t step) const
+    {
+        uint32_t x[8], high[8], low[8]; // all loads before their first use
+        if constexpr (along_k) {
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++)
+            for (uint32_t i = 0; i < 8; i++)
+                x[i] = load_word_shared(slab + from[0] + step * 16 * 4 + i / 4 * 8 * PITCH +
+                                        i % 4 * 16);
+            split(x, high, low);
 #pragma unroll
-            for (uint32_t piece = 0; piece < 4; piece++)
-                x[i][piece] = load_word_shared(from + i * 8 * PITCH + (step * 4 + piece) * 16);
+            for (uint32_t i = 0; i < 8; i++) {
+                const uint32_t address = (to ^ i % 4 * 16) + i / 4 * 8 * 128 + step * STEP_BYTES;
+                store_word_shared(address, high[i]);
+                store_word_shared(address ^ LOW, low[i]);
+            }
+        } else if (there) {
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-            uint32_t high[4], low[4];
-            split(x[i], high, low);
+            for (uint32_t i = 0; i < 8; i++)
+                x[i] = load_word_shared(slab + from[i % 4] +
+                                        (step * 16 + i / 4 * 4) * LINE_PITCH<float>);
+            split(x, high, low);
 #pragma unroll
-            for (uint32_t piece = 0; piece < 4; piece++) {
-                const uint32_t address = (to ^ (step * 4 + piece) * 16) + i * 8 * 128;
-                store_word_shared(address, high[piece]);
-                store_word_shared(address + PART_BYTES, low[piece]);
+            for (uint32_t i = 0; i < 2; i++) {
+                const uint32_t address = (to ^ i * 16) + step * STEP_BYTES;
+                store_piece_shared(address, high + 4 * i);
+                store_piece_shared(address ^ LOW, low + 4 * i);
             }
         }
     }
-}
+};
 
 /* The warp's rows of A for 16 k, and their products with B. */
 struct rows16 {
@@ -177,6 +175,16 @@ struct rows16 {
         settle(low);
     }
 
+    /* The lane's first element in a slab. */
+    template <bool along_k> static __device__ __forceinline__ uint32_t first(const struct source &s)
+    {
+        const uint32_t warp = thread() / 32, lane = thread() % 32, row = warp * 16 + lane / 4;
+        if constexpr (along_k)
+            return row * PITCH + lane % 4 * 4 + shift_of(s, warp);
+        else
+            return lane % 4 * LINE_PITCH<float> + row * 4 + shift_of(s, lane % 4);
+    }
+
     /* What is computed of them is computed before what follows. */
     static __device__ __forceinline__ void settle(uint32_t (&x)[2][4])
     {
@@ -187,7 +195,7 @@ struct rows16 {
 
     template <bool WIDE> __device__ __forceinline__ void multiply(float (&d)[32], uint64_t b)
     {
-        constexpr uint64_t next = 32 >> 4, rest = PART_BYTES >> 4;
+        constexpr uint64_t next = 32 >> 4, rest = LOW >> 4;
         products_begin();
         multiply_columns<WIDE>(d, low[0], b, 0);
         multiply_columns<WIDE>(d, high[0], b + rest, 1);
@@ -201,9 +209,8 @@ struct rows16 {
 
 /* A block's sums: 16 rows and 64 columns a warp. */
 struct wide_sums {
-    static constexpr uint32_t FILL = 16;
-    static constexpr uint32_t SLABS = GROUPED_SPLIT_SLABS;
-    static constexpr bool EXACT_RANGE = false, SHIFTED = true, TOGETHER = true;
+    static constexpr bool EXACT_RANGE = false;
+    static constexpr uint32_t PART_ROWS = 16, PART_COLUMNS = TILE;
     float sums[32];
 
     __device__ __forceinline__ wide_sums()
@@ -213,99 +220,129 @@ struct wide_sums {
             sums[i] = 0;
     }
 
-    template <bool a_along_k, bool WIDE>
-    __device__ __forceinline__ void add_as(uint32_t a, uint32_t parts, uint32_t steps)
-    {
-        constexpr uint32_t step_bytes = a_along_k ? 16 * 4 : 16 * LINE_PITCH<float>;
-        uint64_t b = (uint64_t)(parts & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
-        float d[32];
-        struct rows16 rows;
-#pragma unroll
-        for (uint32_t step = 0; step < 2; step++) {
-            if (step >= steps)
-                break;
-            rows.template load<a_along_k>(a + step * step_bytes);
-            rows.template multiply<WIDE>(d, b + 4 * step);
-            products_wait(d);
-            add_sums<WIDE>(d);
-        }
-    }
-
-    template <bool WIDE> __device__ __forceinline__ void add_sums(const float (&d)[32])
+    template <bool WIDE> __device__ __forceinline__ void add(const float (&d)[32])
     {
 #pragma unroll
         for (uint32_t i = 0; i < (WIDE ? 32 : 16); i++)
             sums[i] += d[i];
     }
 
-    /* Adds the first `depth` elements of k of a slab. By all threads. */
-    __device__ __forceinline__ void add(const char *slab, const struct source (&operands)[2],
-                                        const char *parts_place, uint32_t depth)
+    /* By all threads, all of k. `memory` has the parts of a slab of B, then two slabs. */
+    template <bool a_along_k, bool b_along_k, bool WIDE>
+    __device__ __forceinline__ void multiply_as(const struct source (&operands)[2],
+                                                const uint32_t &k, char *memory)
     {
-        const uint32_t steps = (depth + FILL - 1) / FILL;
-        const uint32_t from = (uint32_t)__cvta_generic_to_shared(slab);
-        const uint32_t parts = (uint32_t)__cvta_generic_to_shared(parts_place);
-        if (operands[1].along_k)
-            split_along(parts, from + OPERAND_BYTES, operands[1], steps);
-        else
-            split_across(parts, from + OPERAND_BYTES, operands[1], steps);
-        ptx::fence_async_proxy();
-        __syncthreads();
-        const uint32_t thread = grouped::thread(), lane = thread % 32;
-        const uint32_t row = thread / 32 * 16 + lane / 4, k = lane % 4;
-        const bool wide = operands[1].extent > WARP_TILE;
-        if (operands[0].along_k) {
-            const uint32_t a = from + row * PITCH + k * 4 + shift_of(operands[0], row);
-            if (wide)
-                add_as<true, true>(a, parts, steps);
-            else
-                add_as<true, false>(a, parts, steps);
-        } else {
-            const uint32_t a = from + k * LINE_PITCH<float> + row * 4 + shift_of(operands[0], k);
-            if (wide)
-                add_as<false, true>(a, parts, steps);
-            else
-                add_as<false, false>(a, parts, steps);
+        constexpr uint32_t depth = DEPTH<float>;
+        constexpr uint32_t step_bytes = a_along_k ? 16 * 4 : 16 * LINE_PITCH<float>;
+        const uint32_t parts = (uint32_t)__cvta_generic_to_shared(memory);
+        const uint32_t slabs = parts + GROUPED_SPLIT_BYTES;
+        const uint64_t descriptor =
+            (uint64_t)(parts & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+        walk<a_along_k, true> a(operands[0]);
+        walk<b_along_k, false> b(operands[1]);
+        a.load(slabs, operands[0], k);
+        b.load(slabs + OPERAND_BYTES, operands[1], k);
+        copies_commit();
+        if (k > depth) {
+            a.load(slabs + SLAB_BYTES, operands[0], k - depth);
+            b.load(slabs + SLAB_BYTES + OPERAND_BYTES, operands[1], k - depth);
         }
+        copies_commit();
+        const columns<b_along_k> columns(parts, operands[1]);
+        const uint32_t first = rows16::first<a_along_k>(operands[0]);
+        copies_wait<1>();
+        uint32_t slab = slabs, next = slabs + SLAB_BYTES;
+        int32_t left = (int32_t)k;
+#pragma unroll 1
+        while (true) {
+            __syncthreads(); // the slab is there, and the one before has been multiplied
+            if ((uint32_t)left < k && left > (int32_t)depth) {
+                a.load(next, operands[0], (uint32_t)left - depth);
+                b.load(next + OPERAND_BYTES, operands[1], (uint32_t)left - depth);
+            }
+            copies_commit();
+            columns.split_step(slab + OPERAND_BYTES, 0);
+            if (left > 16)
+                columns.split_step(slab + OPERAND_BYTES, 1);
+            ptx::fence_async_proxy();
+            float d[32];
+            struct rows16 rows, rows_after;
+            rows.load<a_along_k>(slab + first);
+            __syncthreads();
+            rows.multiply<WIDE>(d, descriptor);
+            rows_after.load<a_along_k>(slab + first + step_bytes); // meanwhile
+            products_wait(d);
+            add<WIDE>(d);
+            if (left > 16) {
+                rows_after.multiply<WIDE>(d, descriptor + (STEP_BYTES >> 4));
+                products_wait(d);
+                add<WIDE>(d);
+            }
+            left -= (int32_t)depth;
+            if (left <= 0)
+                break;
+            copies_wait<0>();
+            const uint32_t done = slab;
+            slab = next;
+            next = done;
+        }
+        __syncthreads();
     }
-};
 
-/* Half of a warp's columns, as grouped_finish.cuh takes them. */
-template <uint32_t HALF> struct wide_half {
-    static constexpr bool EXACT_RANGE = false;
-    const float (&sums)[32];
-
-    __device__ __forceinline__ struct part part_of(const struct source (&operands)[2]) const
+    template <bool a_along_k, bool b_along_k>
+    __device__ __forceinline__ void multiply_lying(const struct source (&operands)[2],
+                                                   const uint32_t &k, char *memory)
     {
+        if (operands[1].extent > WARP_TILE)
+            multiply_as<a_along_k, b_along_k, true>(operands, k, memory);
+        else
+            multiply_as<a_along_k, b_along_k, false>(operands, k, memory);
+    }
+
+    __device__ __forceinline__ void multiply(const struct source (&operands)[2], const uint32_t &k,
+                                             char *memory)
+    {
+        if (operands[0].along_k && operands[1].along_k)
+            multiply_lying<true, true>(operands, k, memory);
+        else if (operands[0].along_k)
+            multiply_lying<true, false>(operands, k, memory);
+        else if (operands[1].along_k)
+            multiply_lying<false, true>(operands, k, memory);
+        else
+            multiply_lying<false, false>(operands, k, memory);
+    }
+
+    /* The calling warp's. */
+    static __device__ __forceinline__ struct part part_of(const struct source (&operands)[2])
+    {
+        const uint32_t warp = thread() / 32, step = operands[0].along_k ? ROW_STEP : 1;
         struct part part = {};
-        part.row = thread() / 32 * 16;
-        part.column = HALF * WARP_TILE;
-        part.rows = clip(operands[0].extent, part.row, 16);
-        part.columns = clip(operands[1].extent, part.column, WARP_TILE);
+        part.row_step = step;
+        part.row = operands[0].along_k ? warp : warp * PART_ROWS;
+        part.rows = (clip(operands[0].extent, part.row, PART_ROWS * step) + step - 1) / step;
+        part.columns = operands[1].extent;
         return part;
     }
 
+    /* Into [16][pitch]. */
     __device__ __forceinline__ void put(float *values, uint32_t pitch, const struct part &) const
     {
         constexpr float unscale = 1 / (SCALE * SCALE);
         const uint32_t lane = thread() % 32;
         float *to = values + lane / 4 * pitch + lane % 4 * 2;
 #pragma unroll
-        for (uint32_t j = 0; j < 4; j++)
-#pragma unroll
-            for (uint32_t down = 0; down < 2; down++) {
-                const uint32_t i = 16 * HALF + 4 * j + 2 * down;
-                *(float2 *)(to + down * 8 * pitch + j * 8) =
-                    make_float2(sums[i] * unscale, sums[i + 1] * unscale);
-            }
+        for (uint32_t i = 0; i < 32; i += 2)
+            *(float2 *)(to + i / 2 % 2 * 8 * pitch + i / 4 * 8) =
+                make_float2(sums[i] * unscale, sums[i + 1] * unscale);
     }
 
+    /* In the lane's sums. */
     __device__ __forceinline__ bool all_finite() const
     {
         bool finite = true;
 #pragma unroll
-        for (uint32_t i = 0; i < 16; i++)
-            finite = finite && isfinite(sums[16 * HALF + i]);
+        for (uint32_t i = 0; i < 32; i++)
+            finite = finite && isfinite(sums[i]);
         return finite;
     }
 };
