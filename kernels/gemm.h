@@ -12,8 +12,9 @@
  * dimension is the distance between the starts of two rows as stored, in elements. Nothing is
  * allocated here once a context exists. C must not overlap any operand. Operands, C and the
  * workspace begin at addresses that their types allow; for CUDA at multiples of 256 bytes, and for
- * the CPU the workspace at a multiple of 64. On CUDA an aligned piece of 16 bytes that has a byte of
- * an operand may be read whole, where nothing depends on the rest; no other is touched.
+ * the CPU the workspace at a multiple of 64. On CUDA an aligned piece of 16 bytes that has a byte
+ * of an operand, of 128 where its rows begin at multiples of that, may be read whole, where nothing
+ * depends on the rest; no other is touched.
  */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H

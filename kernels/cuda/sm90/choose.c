@@ -113,11 +113,10 @@ static double whole_us(const struct sm90_kernel *kernel, const struct gemm_probl
 {
     const uint64_t tiles =
         ceil_div(p->m, kernel->tile_m) * ceil_div(p->n, kernel->tile_n) * p->batch;
-    const uint64_t rest = tiles % multiprocessors;
+    const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
-    double us = LAUNCH_US + (double)(tiles / multiprocessors) * steps *
-                                whole_step_us(kernel, rows, multiprocessors);
+    double us = LAUNCH_US + (double)waves * steps * whole_step_us(kernel, rows, multiprocessors);
     if (rest > 0) {
         us += steps * whole_step_us(kernel, rows, (double)rest);
     }
