@@ -280,16 +280,20 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
         "the resident A", &tensor_a, &request->transa, {"m", "k"}, {&request->m, &request->k}};
     const struct matrix matrix_b = {
         "the resident B", &tensor_b, &request->transb, {"k", "n"}, {&request->k, &request->n}};
+    uint64_t of_one_b = 0;
+    request->one_b = tensor_b.rank == 2;
     enum gemmd_error code = settle_dtype(request, &tensor_a, &tensor_b, fault);
     if (code == GEMMD_OK)
         code = settle_matrix(request, &matrix_a, &batch, fault);
     if (code == GEMMD_OK)
-        code = settle_matrix(request, &matrix_b, &batch, fault);
+        code = settle_matrix(request, &matrix_b, request->one_b ? &of_one_b : &batch, fault);
     if (code != GEMMD_OK)
         return code;
-    request->batch = batch;
     gemm_request_mark_given(request, "dtype");
-    gemm_request_mark_given(request, "batch");
+    if (batch > 0) { /* else A in the body says it */
+        request->batch = batch;
+        gemm_request_mark_given(request, "batch");
+    }
     return GEMMD_OK;
 }
 

@@ -42,6 +42,7 @@ struct gemm_request {
     bool transa, transb;
     double alpha, beta;
     uint64_t batch;
+    bool one_b; /* B is resident and one matrix: that of every problem of the batch */
     bool bias;
     enum gemm_act act;
     char a[GEMM_TENSOR_NAME_MAX + 1], b[GEMM_TENSOR_NAME_MAX + 1]; /* resident operands, or "" */
@@ -79,7 +80,8 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
 
 /* Before gemm_request_check: what the resident operands are (NULL: not resident). Takes dtype, m,
  * n, k and batch from their shapes and checks that all agree, with the parameters too. The rest of
- * the request then goes on as if all these had been given. */
+ * the request then goes on as if all these had been given; but where B is one matrix, the batch is
+ * A's. */
 enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
                                                const struct tensor *b, struct fault *fault);
 

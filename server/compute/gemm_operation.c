@@ -1,4 +1,5 @@
 /* The product's part of compute_call.h. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "proto/body_front.h"
@@ -94,8 +95,30 @@ static bool result(struct compute_call *call)
     return known;
 }
 
+/* Whether all problems of a batch have the same B: their rows are those of one product then. */
+static bool is_one_product(const struct gemm_request *request)
+{
+    return request->one_b && request->batch > 1;
+}
+
+static enum gemmd_error check_one_product(const struct gemm_request *request, struct fault *fault)
+{
+    if (!is_one_product(request))
+        return GEMMD_OK;
+    if (request->transa)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "transa",
+                         "a batch with one resident B takes A row by row: transa must be 0");
+    if (request->batch > GEMM_DIM_MAX / request->m)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "batch",
+                         "a batch with one resident B may have %d rows of A; it has %" PRIu64
+                         " times %" PRIu64,
+                         GEMM_DIM_MAX, request->batch, request->m);
+    return GEMMD_OK;
+}
+
 static void describe(const struct gemm_request *request, struct gemm_problem *problem)
 {
+    const uint64_t products = is_one_product(request) ? request->batch : 1;
     *problem = (struct gemm_problem){
         .dtype = request->dtype,
         .out = request->out,
@@ -103,10 +126,10 @@ static void describe(const struct gemm_request *request, struct gemm_problem *pr
         .act = request->act,
         .transa = request->transa,
         .transb = request->transb,
-        .m = request->m,
+        .m = request->m * products,
         .n = request->n,
         .k = request->k,
-        .batch = request->batch,
+        .batch = request->batch / products,
         .alpha = request->alpha,
         .beta = request->beta,
     };
@@ -124,8 +147,10 @@ static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
     const struct gemm_request *request = &call->gemm;
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(daemon->device);
-    enum gemmd_error code = GEMMD_OK;
+    enum gemmd_error code = check_one_product(request, fault);
 
+    if (code != GEMMD_OK)
+        return code;
     describe(request, &work->problem);
     if (request->store[0] != '\0')
         code = call_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);

@@ -1,6 +1,7 @@
 """POST /gemm with a=, b= and store=: the bytes are those of the same product with all in the body."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,56 @@ def test_all_parameters_and_formats(problem, resident, sent, tensors, rng):
     answer = product(tensors, parameters, body, sent, Accept=RAW)
     assert answer.status_code == 200, answer.text
     assert answer.content == expected
+
+
+@pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
+@pytest.mark.parametrize("problem", [
+    Problem(3, 4, 8, batch=5), Problem(40, 30, 70, dtype="bf16", batch=3, transb=True),
+    Problem(1, 64, 64, dtype="f16", out="f32", batch=70, bias=True, beta=0.5, act="gelu"),
+    Problem(129, 65, 33, dtype="i8", batch=2)], ids=str)
+def test_one_matrix_for_a_batch(problem, sent, tensors, rng):
+    """A resident B of two dimensions is every problem's; the bytes are those of one product of all
+    rows."""
+    operands = random_operands(problem, rng)
+    b = operands.b[0]
+    rows = replace(problem, m=problem.m * problem.batch, batch=1)
+    of_rows = operands._replace(a=operands.a.reshape(1, -1, problem.k), b=operands.b[:1], c0=(
+        None if operands.c0 is None else operands.c0.reshape(1, -1, problem.n)))
+    expected = whole(tensors, rows, of_rows)
+    put(tensors, b=b, a=operands.a)
+    parameters = left(problem, "n", "k", "dtype") | {"b": "b"}
+    if sent != RAW:
+        parameters.pop("batch"), parameters.pop("m")
+    if sent == SAFETENSORS:
+        parameters.pop("bias", None)
+    body = BODIES[sent](operands._replace(b=None))
+    answer = product(tensors, parameters, body, sent, Accept=RAW)
+    assert answer.status_code == 200, answer.text
+    assert answer.content == expected
+    assert answer.headers["Gemmd-Shape"] == f"{problem.batch},{problem.m},{problem.n}"
+    if problem.act == "none":
+        checked = product(tensors, parameters | {"verify": "freivalds"}, body, sent, Accept=RAW)
+        assert checked.content == expected
+    parameters = left(problem, "m", "n", "k", "batch", "dtype") | {"a": "a", "b": "b", "store": "c"}
+    rest = operands._replace(a=None, b=None)
+    stored = product(tensors, parameters, rest.raw())
+    assert stored.status_code == 201, stored.text
+    assert stored.json()["shape"] == [problem.batch, problem.m, problem.n]
+    assert tensors.get("c").content == expected
+
+
+def test_one_matrix_for_a_batch_takes_rows(tensors, rng):
+    put(tensors, b=values(rng, "f32", (4, 5)))
+    answer = product(tensors, {"b": "b", "m": 3, "batch": 2, "transa": 1}, b"\0" * 96)
+    assert (answer.status_code, answer.json()["field"]) == (422, "transa"), answer.text
+    answer = product(tensors, {"b": "b", "m": 2**31 - 1, "batch": 2, "store": "c"})
+    assert answer.status_code in (413, 422), answer.text
+    many = values(rng, "f32", (2, 3, 4))
+    body = io.BytesIO()
+    np.save(body, np.asfortranarray(many))
+    answer = product(tensors, {"b": "b"}, body.getvalue(), NPY, Accept=RAW)
+    same = product(tensors, {"b": "b", "m": 3, "batch": 2}, many.tobytes())
+    assert answer.status_code == 200 and answer.content == same.content
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])

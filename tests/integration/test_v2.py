@@ -199,6 +199,19 @@ def test_a_resident_matrix_is_a_layer(dtype, transb, url, session, weights, rng)
     assert said["outputs"][0]["name"] == "Y"
 
 
+def test_a_layer_of_a_batch(url, session, weights, rng):
+    """As models have it: X of batch, sequence and features, W of features alone."""
+    w = rng.uniform(-1, 1, (5, 4)).astype(np.float32)
+    x = rng.uniform(-1, 1, (2, 3, 5)).astype(np.float32)
+    weights("v2.sequence", w)
+    said, data = split(infer(url, "linear.v2.sequence", [Input("X", x)], session,
+                             parameters=BINARY))
+    rows = split(infer(url, "linear.v2.sequence", [Input("X", x.reshape(6, 5))], session,
+                       parameters=BINARY))
+    assert said["outputs"][0]["shape"] == [2, 3, 4]
+    assert data == rows[1]
+
+
 def test_a_raw_request_is_the_rows(url, session, weights, rng):
     w = rng.uniform(-1, 1, (5, 4)).astype(np.float32)
     x = rng.uniform(-1, 1, (3, 5)).astype(np.float32)
