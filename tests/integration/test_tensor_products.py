@@ -148,7 +148,7 @@ def test_one_matrix_for_a_batch_takes_rows(tensors, rng):
     answer = product(tensors, {"b": "b", "m": 3, "batch": 2, "transa": 1}, b"\0" * 96)
     assert (answer.status_code, answer.json()["field"]) == (422, "transa"), answer.text
     answer = product(tensors, {"b": "b", "m": 2**31 - 1, "batch": 2, "store": "c"})
-    assert answer.status_code in (413, 422), answer.text
+    assert answer.status_code == 413, answer.text
     many = values(rng, "f32", (2, 3, 4))
     body = io.BytesIO()
     np.save(body, np.asfortranarray(many))
