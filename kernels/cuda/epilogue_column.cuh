@@ -13,22 +13,24 @@
  * time, so that loads of C0 overlap. Activations are called in a loop, by way of the sums' places,
  * since they are long. */
 template <unsigned ROWS, unsigned PITCH, typename Out>
-static __device__ __forceinline__ void finish_column(const epilogue<Out> &finish, float *sums,
+static __device__ __forceinline__ void finish_column(const epilogue<Out> &finish,
+                                                     typename epilogue<Out>::compute *sums,
                                                      uint64_t row, uint64_t m, uint64_t column)
 {
+    using compute = typename epilogue<Out>::compute;
     constexpr unsigned BATCH = 4;
     static_assert(ROWS % BATCH == 0, "whole batches");
-    const float bias = finish.bias != nullptr ? widen(finish.bias[column]) : 0;
+    const compute bias = finish.bias != nullptr ? widen(finish.bias[column]) : 0;
 #pragma unroll 1
     for (unsigned r = 0; r < ROWS && row + r < m; r += BATCH, sums += BATCH * PITCH) {
         const unsigned rows = m - row - r < BATCH ? (unsigned)(m - row - r) : BATCH;
         Out *c = finish.c + (row + r) * finish.ldc + column;
-        float values[BATCH];
+        compute values[BATCH];
 #pragma unroll
         for (unsigned j = 0; j < BATCH; j++) {
-            const float c0 = finish.c0 != nullptr && j < rows
-                                 ? widen(finish.c0[(row + r + j) * finish.ldc0 + column])
-                                 : 0;
+            const compute c0 = finish.c0 != nullptr && j < rows
+                                   ? widen(finish.c0[(row + r + j) * finish.ldc0 + column])
+                                   : 0;
             values[j] = finish.before_act(sums[j * PITCH], c0, bias);
         }
         if (finish.act != GEMM_ACT_NONE) {
@@ -37,7 +39,7 @@ static __device__ __forceinline__ void finish_column(const epilogue<Out> &finish
                 sums[j * PITCH] = values[j];
 #pragma unroll 1
             for (unsigned j = 0; j < rows; j++)
-                sums[j * PITCH] = activate<float>(finish.act, sums[j * PITCH]);
+                sums[j * PITCH] = activate<compute>(finish.act, sums[j * PITCH]);
 #pragma unroll
             for (unsigned j = 0; j < BATCH; j++)
                 values[j] = sums[j * PITCH];

@@ -197,8 +197,7 @@ static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fau
     context->multiprocessors = (uint32_t)multiprocessors;
     context->shared_bytes = (uint32_t)shared_bytes;
     if (code == GEMMD_OK &&
-        (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare_f16() != GEMMD_OK ||
-         tensor_core_prepare_bf16() != GEMMD_OK))
+        (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare() != GEMMD_OK))
         code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
     if (code == GEMMD_OK && attention_cuda_prepare(context) != GEMMD_OK)
         code = cuda_fault(cudaGetLastError(), "preparing the kernels of attention", fault);

@@ -2,8 +2,8 @@
  * ptx_sm80.cuh - the instructions of sm_80 that CUDA C++ has no name for, one thin wrapper each.
  *
  * References are to the PTX ISA manual: cp.async (9.7.9.25.3), createpolicy, ldmatrix
- * (9.7.14.5.15), mma.m16n8k16 (9.7.14.5.8). Shared-memory operands are 32-bit addresses of the
- * shared window.
+ * (9.7.14.5.15), mma.m16n8k16 and the like (9.7.14.5.8). Shared-memory operands are 32-bit
+ * addresses of the shared window.
  */
 #ifndef KERNELS_CUDA_PTX_SM80_CUH
 #define KERNELS_CUDA_PTX_SM80_CUH
@@ -101,9 +101,19 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], uint
                  : "memory");
 }
 
-/* d += a * b: 16x16 by 16x8. */
-template <typename Element>
-__device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+/* To the nearest tf32, ties away from zero, as cvt.rna.tf32 but for the last 13 bits, which tensor
+ * cores do not look at. Infinities and NaN stay. */
+__device__ __forceinline__ uint32_t round_to_tf32(uint32_t x)
+{
+    return fabsf(__uint_as_float(x)) < __int_as_float(0x7f800000) ? x + 0x1000 : x;
+}
+
+/* d += a * b: 16 rows by 32 bytes of k, by 8 columns. Lane l has the 4 bytes of k from 4*(l%4) on:
+ * in a[0] and a[1] of rows l/4 and 8 + l/4, in b0 of column l/4; in a[2], a[3] and b1 those 16
+ * bytes further. d[0] and d[1] are columns 2*(l%4) and the next of row l/4, d[2] and d[3] of row
+ * 8 + l/4. */
+template <typename Element, typename Sum>
+__device__ __forceinline__ void multiply_add(Sum (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                              uint32_t b1);
 
 template <>
@@ -123,6 +133,27 @@ __device__ __forceinline__ void multiply_add<__nv_bfloat16>(float (&d)[4], const
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3},"
                  " {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Operands in the bits of tf32. */
+template <>
+__device__ __forceinline__ void multiply_add<float>(float (&d)[4], const uint32_t (&a)[4],
+                                                    uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3},"
+                 " {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <>
+__device__ __forceinline__ void multiply_add<int8_t>(int32_t (&d)[4], const uint32_t (&a)[4],
+                                                     uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3},"
+                 " {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 

@@ -1,13 +1,11 @@
-/* tensor_core.cuh as one kernel for any problem of f16 and bf16: operands whose rows do not start
- * at multiples of 16 bytes are moved into the workspace first, at the speed of memory. */
+/* tensor_core.cuh as one kernel for any problem of f16, bf16, tf32 and i8: operands whose rows do
+ * not start at multiples of 16 bytes, and those of tf32 and i8 that do not lie along k, are moved
+ * into the workspace first, at the speed of memory. */
 #include "kernels/cuda/tensor_core.h"
 
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/launch.h"
-#include "proto/dtype.h"
+#include "kernels/cuda/operand.h"
 #include "proto/size.h"
-
-enum { ALIGNMENT = 256, ROW_ELEMENTS = 8 };
 
 static uint64_t tiles_of(const struct gemm_problem *p, uint64_t side)
 {
@@ -22,75 +20,97 @@ enum tensor_core_tile tensor_core_choose(const struct gemm_problem *problem,
                                                                       : TENSOR_CORE_64X64;
 }
 
-/* Where an operand of `rows` by `width` as stored goes, if it must; *bytes is 0 if not. */
-static bool plan_operand(const struct gemm_problem *p, uint64_t rows, uint64_t width, uint64_t ld,
-                         uint64_t stride, struct realign_job *job, uint64_t *bytes)
+struct plan {
+    struct gemm_problem problem; /* as it is launched; pointers only of what is not moved */
+    struct operand a, b;
+};
+
+static bool wants_along_k(const struct gemm_problem *p)
 {
-    *job = (struct realign_job){.rows = rows,
-                                .width = width,
-                                .batch = p->batch,
-                                .ld_from = ld,
-                                .stride_from = stride,
-                                .element_bytes = dtype_size(p->dtype)};
-    *bytes = 0;
-    if (ld % ROW_ELEMENTS == 0 && (p->batch == 1 || stride % ROW_ELEMENTS == 0))
-        return true;
-    return size_align(width, ROW_ELEMENTS, &job->ld_to) &&
-           size_mul(rows, job->ld_to, &job->stride_to) &&
-           size_mul(job->stride_to, p->batch, bytes) &&
-           size_mul(*bytes, job->element_bytes, bytes) && size_align(*bytes, ALIGNMENT, bytes);
+    return p->dtype == GEMMD_F32 || p->dtype == GEMMD_I8;
 }
 
-struct plan {
-    struct realign_job a, b;
-    uint64_t a_bytes, b_bytes; /* of the workspace; 0: the operand stays where it is */
-};
+static enum operand_way way_of(const struct gemm_problem *p, bool along_k, uint64_t ld,
+                               uint64_t stride)
+{
+    if (!along_k && wants_along_k(p))
+        return OPERAND_TRANSPOSED;
+    return operand_is_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
+}
 
 static bool plan_make(const struct gemm_problem *p, struct plan *plan)
 {
-    return plan_operand(p, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->lda, p->stride_a,
-                        &plan->a, &plan->a_bytes) &&
-           plan_operand(p, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->ldb, p->stride_b,
-                        &plan->b, &plan->b_bytes);
+    *plan = (struct plan){
+        .problem = *p,
+        .a.way = way_of(p, !p->transa, p->lda, p->stride_a),
+        .b.way = way_of(p, p->transb, p->ldb, p->stride_b),
+    };
+    return operands_plan(p, &plan->problem, &plan->a, &plan->b);
+}
+
+static bool takes_types(const struct gemm_problem *p)
+{
+    switch (p->dtype) {
+    case GEMMD_F16:
+    case GEMMD_BF16:
+    case GEMMD_I8:
+        return true;
+    default:
+        return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32;
+    }
 }
 
 static bool takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
-           tiles_of(p, 64) <= INT32_MAX;
+    return gemm_problem_offered(p) && takes_types(p) && tiles_of(p, 64) <= INT32_MAX;
 }
 
 static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
 {
     struct plan plan;
-    return plan_make(p, &plan) && size_add(plan.a_bytes, plan.b_bytes, out);
+    return plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, out);
+}
+
+enum gemmd_error tensor_core_prepare(void)
+{
+    enum gemmd_error code = tensor_core_prepare_f16();
+    if (code == GEMMD_OK)
+        code = tensor_core_prepare_bf16();
+    if (code == GEMMD_OK)
+        code = tensor_core_prepare_tf32();
+    return code == GEMMD_OK ? tensor_core_prepare_i8() : code;
+}
+
+static enum gemmd_error launch(cudaStream_t stream, enum tensor_core_tile tile,
+                               const struct gemm_problem *p)
+{
+    switch (p->dtype) {
+    case GEMMD_F16:
+        return tensor_core_launch_f16(stream, tile, p);
+    case GEMMD_BF16:
+        return tensor_core_launch_bf16(stream, tile, p);
+    case GEMMD_F32:
+        return tensor_core_launch_tf32(stream, tile, p);
+    case GEMMD_I8:
+        return tensor_core_launch_i8(stream, tile, p);
+    default:
+        return GEMMD_ERR_INTERNAL;
+    }
 }
 
 static enum gemmd_error run_tile(struct gemm_context *base, const struct gemm_problem *p,
                                  void *workspace, enum tensor_core_tile tile)
 {
     cudaStream_t stream = cuda_context_of(base)->stream;
-    struct gemm_problem q = *p;
     struct plan plan;
-    enum gemmd_error code = plan_make(p, &plan) ? GEMMD_OK : GEMMD_ERR_INTERNAL;
-    if (code == GEMMD_OK && plan.a_bytes > 0) {
-        plan.a.from = p->a;
-        q.a = plan.a.to = workspace;
-        q.lda = plan.a.ld_to;
-        q.stride_a = plan.a.stride_to;
-        code = realign_launch(stream, &plan.a);
-    }
-    if (code == GEMMD_OK && plan.b_bytes > 0) {
-        plan.b.from = p->b;
-        q.b = plan.b.to = (char *)workspace + plan.a_bytes;
-        q.ldb = plan.b.ld_to;
-        q.stride_b = plan.b.stride_to;
-        code = realign_launch(stream, &plan.b);
-    }
-    if (code != GEMMD_OK)
-        return code;
-    return p->dtype == GEMMD_F16 ? tensor_core_launch_f16(stream, tile, &q)
-                                 : tensor_core_launch_bf16(stream, tile, &q);
+    if (!plan_make(p, &plan))
+        return GEMMD_ERR_INTERNAL;
+    char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
+    (void)operand_settle(&plan.b, space, &plan.problem.b);
+    enum gemmd_error code = operand_move(stream, &plan.a);
+    if (code == GEMMD_OK)
+        code = operand_move(stream, &plan.b);
+    return code == GEMMD_OK ? launch(stream, tile, &plan.problem) : code;
 }
 
 static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
@@ -121,7 +141,7 @@ static enum gemmd_error run_64x64(struct gemm_context *base, const struct gemm_p
 const struct gemm_kernel gemm_cuda_tensor_core = {
     .name = "tensor_core",
     .description = "tensor cores by mma.sync, operands by cp.async; sm_80 and newer",
-    .any_leading = true, /* what is not aligned is moved first */
+    .any_leading = true, /* what it does not like is moved first */
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,

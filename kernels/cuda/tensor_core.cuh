@@ -1,16 +1,19 @@
 /*
- * tensor_core - register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16x8x16,
- * operands of f16 or bf16, sums in f32.
+ * tensor_core - register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16 x 8
+ * by 32 bytes of k, operands of f16, bf16 or tf32 with sums in f32, of i8 with sums in i32.
  *
  * A warp computes 64 x 64 of a tile of 256 x 128 (32 x 32 of 64 x 64, where large tiles would leave
- * multiprocessors idle). Operands lie in shared memory as they are stored, whichever way round:
- * ldmatrix reads both, one of them transposed. Lines are not padded; the 16-byte pieces of a line
+ * multiprocessors idle). Operands lie in shared memory as they are stored, those of 16 bits
+ * whichever way round: ldmatrix reads both, one of them transposed. Others lie along k; a piece of
+ * 4 bytes, which is two elements of 16 bits to ldmatrix, is one of tf32 or four of i8, and comes to
+ * the thread that the product wants it from. Lines are not padded; the 16-byte pieces of a line
  * change places by its number instead, so that the eight pieces that ldmatrix reads at once are in
- * different banks. Slabs of 32 steps of k arrive by cp.async, three ahead.
+ * different banks. Slabs of 64 bytes of k arrive by cp.async, three ahead.
  *
  * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to
  * be as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those
- * sums are added in f32.
+ * sums are added in f32. Operands of f32 are rounded to tf32, ties away from zero, in registers.
+ * Sums of i8 are exact, modulo 2^32.
  *
  * On an H100, bf16, N = 4096: 405 TFLOP/s, 0.53 of what cuBLAS reaches with wgmma (mma.sync is held
  * to about 0.62 of the tensor cores there); 64 x 64 tiles 277, 128 x 128 of four warps 379.
@@ -28,12 +31,13 @@ namespace tensor_core
 
 using namespace ptx_sm80;
 
-constexpr unsigned DEPTH = 32;      // steps of k in a slab
-constexpr unsigned STAGES = 4;      // slabs in shared memory
-constexpr unsigned EXACT_SLABS = 8; // that tensor cores sum on their own for results of f32
-constexpr unsigned GROUP_TILES = 8; // rows of tiles that are walked together
-constexpr unsigned PIECE = 16;      // bytes
-constexpr unsigned PIECE_ELEMENTS = PIECE / 2;
+constexpr unsigned DEPTH_BYTES = 64;  // of k in a slab
+constexpr unsigned STEP_BYTES = 32;   // of k in an instruction
+constexpr unsigned STAGES = 4;        // slabs in shared memory
+constexpr unsigned EXACT_STEPS = 256; // of k that tensor cores sum on their own, if EXACT
+constexpr unsigned GROUP_TILES = 8;   // rows of tiles that are walked together
+constexpr unsigned PIECE = 16;        // bytes
+constexpr unsigned STEPS = DEPTH_BYTES / STEP_BYTES, STEP_PIECES = STEP_BYTES / PIECE;
 
 struct arguments {
     struct gemm_problem problem;
@@ -50,7 +54,7 @@ struct shape {
     static constexpr unsigned WARPS = WARPS_M_ * WARPS_N, THREADS = 32 * WARPS;
     static constexpr unsigned WARP_M = 16 * BLOCKS_M, WARP_N = 8 * BLOCKS_N;
     static constexpr unsigned TILE_M = WARPS_M_ * WARP_M, TILE_N = WARPS_N * WARP_N;
-    static constexpr unsigned A_BYTES = TILE_M * DEPTH * 2, B_BYTES = TILE_N * DEPTH * 2;
+    static constexpr unsigned A_BYTES = TILE_M * DEPTH_BYTES, B_BYTES = TILE_N * DEPTH_BYTES;
     static constexpr unsigned STAGE_BYTES = A_BYTES + B_BYTES;
     static constexpr unsigned SLICE_PITCH = WARP_N + 8; // of 16 rows of sums on their way to C
     static constexpr unsigned SLICES_BYTES = WARPS * 16 * SLICE_PITCH * 4;
@@ -60,9 +64,9 @@ struct shape {
 };
 
 /* One operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH elements, else DEPTH
- * lines of EXTENT. */
+ * lines of EXTENT, of 16 bits each. */
 template <unsigned EXTENT, bool ALONG> struct layout {
-    static constexpr unsigned LINE_PIECES = (ALONG ? DEPTH : EXTENT) / PIECE_ELEMENTS;
+    static constexpr unsigned LINE_PIECES = (ALONG ? DEPTH_BYTES : EXTENT * 2) / PIECE;
 
     static __device__ __forceinline__ uint32_t place(unsigned line, unsigned piece)
     {
@@ -74,7 +78,9 @@ template <unsigned EXTENT, bool ALONG> struct layout {
 
 template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struct source {
     using order = layout<EXTENT, ALONG>;
-    static constexpr unsigned ROUNDS = EXTENT * DEPTH / PIECE_ELEMENTS / THREADS;
+    static_assert(ALONG || sizeof(Element) == 2, "ldmatrix turns elements of 16 bits");
+    static constexpr unsigned BYTES = sizeof(Element), PIECE_ELEMENTS = PIECE / BYTES;
+    static constexpr unsigned ROUNDS = EXTENT * DEPTH_BYTES / PIECE / THREADS;
     static constexpr unsigned ROUND_LINES = THREADS / order::LINE_PIECES;
 
     const char *from; // this thread's first piece of the slab
@@ -91,12 +97,12 @@ template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struc
         const uint64_t at = first + (ALONG ? line : element);
         const uint64_t rest = at < extent ? extent - at : 0;
         from = (const char *)(ALONG ? data + at * ld + element : data + line * ld + at);
-        hop = ROUND_LINES * ld * 2;
-        advance = ALONG ? DEPTH * 2 : DEPTH * ld * 2;
+        hop = ROUND_LINES * ld * BYTES;
+        advance = ALONG ? DEPTH_BYTES : DEPTH_BYTES * ld;
         if (ALONG)
             inside = rest < EXTENT ? (unsigned)rest : EXTENT;
         else
-            inside = rest < PIECE_ELEMENTS ? (unsigned)rest * 2 : PIECE;
+            inside = rest < PIECE_ELEMENTS ? (unsigned)rest * BYTES : PIECE;
     }
 
     /* The next slab; `left` steps of k remain, which matters if PARTIAL. Rows and columns outside
@@ -114,7 +120,7 @@ template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struc
                 if (i * ROUND_LINES >= inside)
                     continue;
                 if (PARTIAL)
-                    copy_16(to, at, rest < PIECE_ELEMENTS ? rest * 2 : PIECE);
+                    copy_16(to, at, rest < PIECE_ELEMENTS ? rest * BYTES : PIECE);
                 else
                     copy_16(to, at);
             } else if (!PARTIAL && inside == PIECE) {
@@ -127,37 +133,55 @@ template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struc
     }
 };
 
-/* Where a lane's row of the four 8x8 matrices of 16 rows of A by 16 of k begins. */
+/* Where a lane's row of the four 8x8 matrices of 16 rows of A by STEP_BYTES of k begins: piece
+ * `piece` of the rows and the next. */
 template <unsigned EXTENT, bool ALONG>
 static __device__ __forceinline__ void load_a(uint32_t (&to)[4], uint32_t slab, unsigned row,
-                                              unsigned k)
+                                              unsigned piece)
 {
     using order = layout<EXTENT, ALONG>;
     const unsigned lane = threadIdx.x % 32;
     if constexpr (ALONG)
-        load_matrices(to, slab + order::place(row + lane % 16, k / 8 + lane / 16));
+        load_matrices(to, slab + order::place(row + lane % 16, piece + lane / 16));
     else
         load_matrices_transposed(
-            to, slab + order::place(k + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
+            to, slab + order::place(piece * 8 + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
 }
 
-/* The same for 16 of k by 16 columns of B: values 0 and 1 are the first 8 columns'. */
+/* The same for STEP_BYTES of k by 16 columns of B: values 0 and 1 are the first 8 columns'. */
 template <unsigned EXTENT, bool ALONG>
 static __device__ __forceinline__ void load_b(uint32_t (&to)[4], uint32_t slab, unsigned column,
-                                              unsigned k)
+                                              unsigned piece)
 {
     using order = layout<EXTENT, ALONG>;
     const unsigned lane = threadIdx.x % 32;
     if constexpr (ALONG)
         load_matrices(to,
-                      slab + order::place(column + lane % 8 + lane / 16 * 8, k / 8 + lane / 8 % 2));
+                      slab + order::place(column + lane % 8 + lane / 16 * 8, piece + lane / 8 % 2));
     else
-        load_matrices_transposed(to, slab + order::place(k + lane % 16, column / 8 + lane / 16));
+        load_matrices_transposed(
+            to, slab + order::place(piece * 8 + lane % 16, column / 8 + lane / 16));
 }
 
-template <class S> using sums = float[S::BLOCKS_M][S::BLOCKS_N][4];
+/* What of the operands' registers is not as the product wants it. */
+template <typename Element, unsigned COUNT>
+static __device__ __forceinline__ void round_operands(uint32_t (&x)[COUNT][4])
+{
+    if constexpr (std::is_same<Element, float>::value) {
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++)
+#pragma unroll
+            for (unsigned v = 0; v < 4; v++)
+                x[i][v] = round_to_tf32(x[i][v]);
+    }
+}
 
-template <class S> static __device__ __forceinline__ void clear(sums<S> &sums)
+template <typename Element>
+using sum_type = std::conditional_t<std::is_same<Element, int8_t>::value, int32_t, float>;
+
+template <class S, typename Sum> using sums = Sum[S::BLOCKS_M][S::BLOCKS_N][4];
+
+template <class S, typename Sum> static __device__ __forceinline__ void clear(sums<S, Sum> &sums)
 {
 #pragma unroll
     for (unsigned i = 0; i < S::BLOCKS_M; i++)
@@ -168,7 +192,8 @@ template <class S> static __device__ __forceinline__ void clear(sums<S> &sums)
                 sums[i][j][v] = 0;
 }
 
-template <class S> static __device__ __forceinline__ void add(sums<S> &to, const sums<S> &from)
+template <class S, typename Sum>
+static __device__ __forceinline__ void add(sums<S, Sum> &to, const sums<S, Sum> &from)
 {
 #pragma unroll
     for (unsigned i = 0; i < S::BLOCKS_M; i++)
@@ -180,7 +205,7 @@ template <class S> static __device__ __forceinline__ void add(sums<S> &to, const
 }
 
 template <class S, typename Element, bool transa, bool transb>
-static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
+static __device__ __forceinline__ void multiply(sums<S, sum_type<Element>> &total, char *shared,
                                                 const struct gemm_problem &p, uint64_t index,
                                                 uint64_t first_row, uint64_t first_column)
 {
@@ -190,6 +215,7 @@ static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
                                                       p.lda, first_row, p.m);
     source<S::TILE_N, transb, S::THREADS, Element> b((const Element *)p.b + index * p.stride_b,
                                                      p.ldb, first_column, p.n);
+    constexpr unsigned DEPTH = DEPTH_BYTES / sizeof(Element), EXACT_SLABS = EXACT_STEPS / DEPTH;
     const unsigned slabs = (unsigned)((p.k + DEPTH - 1) / DEPTH), rest = (unsigned)(p.k % DEPTH);
     const uint32_t base = shared_address(shared);
     unsigned next = 0; // to be copied
@@ -207,17 +233,17 @@ static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
         next++;
     };
     uint32_t x[2][S::BLOCKS_M][4], y[2][S::BLOCKS_N / 2][4];
-    const auto load = [&](unsigned to, unsigned stage, unsigned k) {
+    const auto load = [&](unsigned to, unsigned stage, unsigned piece) {
         const uint32_t slab = base + stage * S::STAGE_BYTES;
 #pragma unroll
         for (unsigned i = 0; i < S::BLOCKS_M; i++)
-            load_a<S::TILE_M, !transa>(x[to][i], slab, row + 16 * i, k);
+            load_a<S::TILE_M, !transa>(x[to][i], slab, row + 16 * i, piece);
 #pragma unroll
         for (unsigned j = 0; j < S::BLOCKS_N / 2; j++)
-            load_b<S::TILE_N, transb>(y[to][j], slab + S::A_BYTES, column + 16 * j, k);
+            load_b<S::TILE_N, transb>(y[to][j], slab + S::A_BYTES, column + 16 * j, piece);
     };
 
-    sums<S> recent; // of the last slabs, if EXACT
+    sums<S, sum_type<Element>> recent; // of the last slabs, if EXACT
     clear<S>(total);
     clear<S>(recent);
 #pragma unroll 1
@@ -231,10 +257,10 @@ static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
 #pragma unroll 1
     for (unsigned slab = 0; slab < slabs; slab++) {
 #pragma unroll
-        for (unsigned k = 0; k < DEPTH; k += 16) {
-            const unsigned now = k / 16 % 2;
-            if (k + 16 < DEPTH) {
-                load(1 - now, stage, k + 16);
+        for (unsigned step = 0; step < STEPS; step++) {
+            const unsigned now = step % 2;
+            if (step + 1 < STEPS) {
+                load(1 - now, stage, (step + 1) * STEP_PIECES);
                 copy_next((stage + STAGES - 1) % STAGES); /* which every warp has read */
             } else {
                 stage = (stage + 1) % STAGES;
@@ -242,7 +268,9 @@ static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
                 __syncthreads();
                 load(1 - now, stage, 0);
             }
-            sums<S> &to = S::EXACT ? recent : total;
+            round_operands<Element>(x[now]);
+            round_operands<Element>(y[now]);
+            sums<S, sum_type<Element>> &to = S::EXACT ? recent : total;
 #pragma unroll
             for (unsigned i = 0; i < S::BLOCKS_M; i++)
 #pragma unroll
@@ -259,27 +287,32 @@ static __device__ __forceinline__ void multiply(sums<S> &total, char *shared,
     __syncthreads();
 }
 
+template <typename Value> struct alignas(2 * sizeof(Value)) pair {
+    Value first, second;
+};
+
 /* The sums to C, 16 rows of a warp after another by way of the warp's own shared memory. */
-template <class S, typename Out>
-static __device__ __forceinline__ void store(const sums<S> &sums, char *shared,
+template <class S, typename Out, typename Sum>
+static __device__ __forceinline__ void store(const sums<S, Sum> &sums, char *shared,
                                              const struct gemm_problem &p, uint64_t index,
                                              uint64_t first_row, uint64_t first_column)
 {
+    using compute = typename epilogue<Out>::compute; // of 4 bytes
     const epilogue<Out> finish(p.alpha, p.beta, p.act, p.bias,
                                p.beta != 0 ? (const Out *)p.c0 + index * p.stride_c0 : nullptr,
                                (Out *)p.c + index * p.stride_c, p.ldc0, p.ldc);
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float *slice = (float *)shared + warp * 16 * S::SLICE_PITCH;
-    float *mine = slice + lane / 4 * S::SLICE_PITCH + lane % 4 * 2;
+    compute *slice = (compute *)shared + warp * 16 * S::SLICE_PITCH;
+    compute *mine = slice + lane / 4 * S::SLICE_PITCH + lane % 4 * 2;
     first_row += warp / S::WARPS_N * S::WARP_M;
     first_column += warp % S::WARPS_N * S::WARP_N + lane;
 #pragma unroll
     for (unsigned i = 0; i < S::BLOCKS_M; i++) {
 #pragma unroll
         for (unsigned j = 0; j < S::BLOCKS_N; j++) {
-            const float(&v)[4] = sums[i][j];
-            *(float2 *)(mine + 8 * j) = make_float2(v[0], v[1]);
-            *(float2 *)(mine + 8 * S::SLICE_PITCH + 8 * j) = make_float2(v[2], v[3]);
+            const Sum(&v)[4] = sums[i][j];
+            *(pair<compute> *)(mine + 8 * j) = {(compute)v[0], (compute)v[1]};
+            *(pair<compute> *)(mine + 8 * S::SLICE_PITCH + 8 * j) = {(compute)v[2], (compute)v[3]};
         }
         __syncwarp();
 #pragma unroll 1
@@ -305,7 +338,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT)
     const uint64_t first_column = (uint64_t)(within / rows) * S::TILE_N;
 
     for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
-        sums<S> sums;
+        sums<S, sum_type<Element>> sums;
         multiply<S, Element, transa, transb>(sums, shared, p, index, first_row, first_column);
         store<S, Out>(sums, shared, p, index, first_row, first_column);
         __syncthreads(); /* before the next problem's copies */
@@ -316,12 +349,16 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT)
 template <class S, typename Element, typename Out> struct family {
     using kernel = void (*)(struct arguments);
 
+    /* Types of other than 16 bits lie along k. */
     static kernel of(bool transa, bool transb)
     {
-        return transa ? (transb ? tensor_core_kernel<S, Element, Out, true, true>
-                                : tensor_core_kernel<S, Element, Out, true, false>)
-                      : (transb ? tensor_core_kernel<S, Element, Out, false, true>
-                                : tensor_core_kernel<S, Element, Out, false, false>);
+        if constexpr (sizeof(Element) != 2)
+            return tensor_core_kernel<S, Element, Out, false, true>;
+        else
+            return transa ? (transb ? tensor_core_kernel<S, Element, Out, true, true>
+                                    : tensor_core_kernel<S, Element, Out, true, false>)
+                          : (transb ? tensor_core_kernel<S, Element, Out, false, true>
+                                    : tensor_core_kernel<S, Element, Out, false, false>);
     }
 
     static cudaError_t prepare()
@@ -346,34 +383,44 @@ template <class S, typename Element, typename Out> struct family {
     }
 };
 
-/* Results of f32 need twice the registers for sums, hence half the sums a thread. */
-template <typename Element> struct kernels {
-    using huge = family<shape<4, 2, 4, 8, false, 1>, Element, Element>;
-    using large = family<shape<2, 2, 4, 8, false, 2>, Element, Element>;
-    using large_f32 = family<shape<2, 4, 4, 4, true, 1>, Element, float>;
-    using small = family<shape<2, 2, 2, 4, false, 3>, Element, Element>;
-    using small_f32 = family<shape<2, 2, 2, 4, true, 3>, Element, float>;
+/* The tiles of a pair of types. Sums in chains, EXACT, need twice the registers, hence half the
+ * sums a thread. */
+template <typename Element, typename Out, bool EXACT> struct tiles {
+    using large =
+        family<std::conditional_t<EXACT, shape<2, 4, 4, 4, true, 1>, shape<2, 2, 4, 8, false, 2>>,
+               Element, Out>;
+    using huge =
+        std::conditional_t<EXACT, large, family<shape<4, 2, 4, 8, false, 1>, Element, Out>>;
+    using small = family<shape<2, 2, 2, 4, EXACT, 3>, Element, Out>;
 
     static enum gemmd_error prepare()
     {
         cudaError_t error = huge::prepare();
         if (error == cudaSuccess)
             error = large::prepare();
-        if (error == cudaSuccess)
-            error = large_f32::prepare();
         return cuda_error_code((int)error);
     }
 
     static enum gemmd_error run(cudaStream_t stream, enum tensor_core_tile tile,
                                 const struct gemm_problem &p)
     {
-        if (tile == TENSOR_CORE_256X128 && p.out != GEMMD_F32)
+        switch (tile) {
+        case TENSOR_CORE_256X128:
             return huge::run(stream, p);
-        if (tile != TENSOR_CORE_64X64)
-            return p.out == GEMMD_F32 ? large_f32::run(stream, p) : large::run(stream, p);
-        return p.out == GEMMD_F32 ? small_f32::run(stream, p) : small::run(stream, p);
+        case TENSOR_CORE_128X128:
+            return large::run(stream, p);
+        default:
+            return small::run(stream, p);
+        }
     }
 };
+
+template <class... Tiles> static enum gemmd_error prepare_all()
+{
+    enum gemmd_error code = GEMMD_OK;
+    ((code = code == GEMMD_OK ? Tiles::prepare() : code), ...);
+    return code;
+}
 
 } // namespace tensor_core
 

@@ -42,16 +42,20 @@ struct check {
     bool quick;
 };
 
+/* Others that take tf32 compute it as f32. */
+static bool has_tensor_cores(const struct gemm_kernel *kernel)
+{
+    return strcmp(kernel->name, "cublas") == 0 || strcmp(kernel->name, "wgmma") == 0 ||
+           strncmp(kernel->name, "tensor_core", strlen("tensor_core")) == 0;
+}
+
 /* The error that a sum may have relative to the sum of the magnitudes. Our kernels keep the bound
  * of chains of multiply-adds. Tensor cores cut off instead of rounding, which doubles it; TF32 cuts
  * both operands to 11 bits. */
 static double sum_error(const struct trial *trial, uint64_t k)
 {
     const double chain = product_sum_error(trial->dtype, k);
-    const bool tensor_cores =
-        strcmp(trial->kernel->name, "cublas") == 0 || strcmp(trial->kernel->name, "wgmma") == 0 ||
-        strncmp(trial->kernel->name, "tensor_core", strlen("tensor_core")) == 0;
-    if (!tensor_cores || trial->dtype == GEMMD_F64)
+    if (!has_tensor_cores(trial->kernel) || trial->dtype == GEMMD_F64)
         return chain;
     if (trial->precision == GEMM_PRECISION_TF32)
         return 2 * chain + 0x1.1p-9;
@@ -66,15 +70,12 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel, co
         const struct case_types types = case_types[i];
         struct gemm_problem small = {
             .dtype = types.dtype, .out = types.out, .m = 1, .n = 1, .k = 1, .batch = 1, .alpha = 1};
-        const bool rounds_to_tf32 =
-            strcmp(kernel->name, "cublas") == 0 || strcmp(kernel->name, "wgmma") == 0;
-        if (!kernel->takes(&small))
-            continue;
         struct trial trial = {
             .kernel = kernel, .dtype = types.dtype, .out = types.out, .family = family};
-        check->trials[check->count++] = trial;
-        trial.precision = GEMM_PRECISION_TF32;
-        if (rounds_to_tf32 && types.dtype == GEMMD_F32)
+        if (kernel->takes(&small))
+            check->trials[check->count++] = trial;
+        small.precision = trial.precision = GEMM_PRECISION_TF32;
+        if (types.dtype == GEMMD_F32 && has_tensor_cores(kernel) && kernel->takes(&small))
             check->trials[check->count++] = trial;
     }
 }

@@ -73,5 +73,7 @@ def test_sm_80_kernels_use_tensor_cores(cuobjdump):
     kernels = [function for function in listing.split("Function : ")[1:]
                if re.search("tensor_core_kernel|flash_mma_kernel|attention_decode.*split",
                             function.split(None, 1)[0])]
-    assert kernels
-    assert all("HMMA.16816" in code and "LDSM" in code and "LDGSTS" in code for code in kernels)
+    for product in ("HMMA.16816", "HMMA.1688.F32.TF32", "IMMA.16832.S8.S8"):
+        assert any(product in code for code in kernels), product
+    assert all(re.search(r"HMMA\.16816|HMMA\.1688\.F32\.TF32|IMMA\.16832", code)
+               and "LDSM" in code and "LDGSTS" in code for code in kernels)

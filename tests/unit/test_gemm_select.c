@@ -222,6 +222,55 @@ START_TEST(auto_takes_what_is_fastest_on_hopper)
 }
 END_TEST
 
+START_TEST(tensor_core_takes_what_it_can_multiply)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    for (uint32_t i = 0; i < case_types_count(); i++) {
+        struct gemm_problem problem = problem_of(case_types[i].dtype, case_types[i].out);
+        const bool full =
+            problem.dtype == GEMMD_F16 || problem.dtype == GEMMD_BF16 || problem.dtype == GEMMD_I8;
+        problem.n = problem.k = 512; /* not small */
+        gemm_problem_contiguous(&problem);
+        ck_assert_str_eq(on_gpu(80, "tensor_core", &problem), full ? "tensor_core" : "none");
+        ck_assert_str_ne(on_gpu(80, "auto", &problem), "tensor_core");
+        problem.precision = GEMM_PRECISION_TF32;
+        ck_assert_str_eq(on_gpu(80, "tensor_core", &problem),
+                         full || problem.dtype == GEMMD_F32 ? "tensor_core" : "none");
+        ck_assert_str_ne(on_gpu(80, "auto", &problem), "tensor_core");
+    }
+}
+END_TEST
+
+/* Operands of i8 and tf32 along k and aligned stay; across it they are turned. */
+START_TEST(tensor_core_turns_what_lies_across_k)
+{
+    static const enum gemmd_dtype dtypes[] = {GEMMD_I8, GEMMD_F32, GEMMD_BF16};
+    const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 80};
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    for (unsigned i = 0; i < 12; i++) {
+        const enum gemmd_dtype dtype = dtypes[i / 4];
+        const uint64_t size = dtype_size(dtype);
+        struct gemm_problem problem = problem_of(dtype, dtype == GEMMD_I8 ? GEMMD_I32 : dtype);
+        const struct gemm_kernel *kernel = NULL;
+        uint64_t bytes;
+        problem.m = 64;
+        problem.n = 128;
+        problem.k = 256;
+        problem.precision = GEMM_PRECISION_TF32;
+        problem.transa = i & 1;
+        problem.transb = i & 2;
+        gemm_problem_contiguous(&problem);
+        ck_assert_int_eq(gemm_select(&gpu, "tensor_core", &problem, &kernel, NULL), GEMMD_OK);
+        ck_assert(kernel->workspace_bytes(&problem, &bytes));
+        const uint64_t turned = (problem.transa ? problem.m * problem.k : 0) +
+                                (problem.transb ? 0 : problem.n * problem.k);
+        ck_assert_uint_eq(bytes, dtype == GEMMD_BF16 ? 0 : turned * size);
+    }
+}
+END_TEST
+
 /* Short sums lose more in parts than in a chain, and split operands cost their time. */
 START_TEST(auto_splits_no_small_operands)
 {
@@ -296,6 +345,8 @@ START_TEST(operands_of_odd_sizes_are_laid_out_for_tensor_cores)
         {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 90, "wgmma"},
         {GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 80, "tensor_core"},
         {GEMMD_F16, GEMMD_F16, GEMM_PRECISION_FULL, 86, "tensor_core"},
+        {GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 90, "tensor_core"},
+        {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 90, "tensor_core"},
     };
     for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
         struct gemm_problem problem = problem_of(on[i].dtype, on[i].out);
@@ -348,6 +399,8 @@ int main(void)
     tcase_add_test(tests, cuda_without_a_device_is_an_error);
     tcase_add_test(tests, kernels_stay_on_their_architecture);
     tcase_add_test(tests, auto_takes_what_is_fastest_on_hopper);
+    tcase_add_test(tests, tensor_core_takes_what_it_can_multiply);
+    tcase_add_test(tests, tensor_core_turns_what_lies_across_k);
     tcase_add_test(tests, auto_splits_no_small_operands);
     tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
     tcase_add_test(tests, operands_of_odd_sizes_are_laid_out_for_tensor_cores);
