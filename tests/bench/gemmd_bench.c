@@ -19,7 +19,7 @@ static void usage(FILE *to)
         "with that in their name; --variants, --seconds, --check-only, --out).\n"
         "served: times products as the daemon computes them, operands laid out included\n"
         "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, bf16, fused, f32out, odd, odd32;\n"
-        "--seconds, --out).\n"
+        "--variants: the kernel next to cuBLAS, default wgmma; --seconds, --out).\n"
         "error: f32 products against f64 (--out).\n"
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     }
     const char *command = optind + 1 == argc ? argv[optind] : "";
     if (strcmp(command, "served") == 0) {
-        return bench_served(options.dtypes, options.seconds, options.out);
+        return bench_served(options.dtypes, options.variants, options.seconds, options.out);
     }
     if (strcmp(command, "error") == 0) {
         return bench_error(options.out);

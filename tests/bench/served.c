@@ -60,7 +60,7 @@ static const struct group GROUPS[] = {
 struct served {
     cudaStream_t stream;
     struct gemm_context *context;
-    const struct gemm_kernel *kernels[2]; /* wgmma, cublas */
+    const struct gemm_kernel *kernels[2]; /* own, cublas */
     struct gemm_device device;
     struct lt lt;
     double deadline;
@@ -261,9 +261,9 @@ static bool measure_group(const struct served *s, const struct group *g, FILE *t
     double sums[2] = {0};
     int rows[2] = {0};
     fprintf(to,
-            "\n### %s\n\n| m×n×k | wgmma | cublas | cuBLASLt best | wgmma/cublas | wgmma/cuBLASLt |"
+            "\n### %s\n\n| m×n×k | %s | cublas | cuBLASLt best | own/cublas | own/cuBLASLt |"
             " auto | difference |\n|---|---|---|---|---|---|---|---|\n",
-            g->title);
+            g->title, s->kernels[OWN]->name);
     for (size_t i = 0; i < counts[0] + counts[1]; i++) {
         const struct shape *shape = i < counts[0] ? &lists[0][i] : &lists[1][i - counts[0]];
         struct row row;
@@ -337,7 +337,7 @@ static void write_head(FILE *to)
             runtime, driver, cublasLtGetVersion());
 }
 
-int bench_served(const char *groups, double seconds, const char *out)
+int bench_served(const char *groups, const char *own, double seconds, const char *out)
 {
     struct served s = {.deadline = bench_now() + seconds};
     struct fault fault = {.detail = "no CUDA device"};
@@ -352,7 +352,7 @@ int bench_served(const char *groups, double seconds, const char *out)
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     s.device = (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
                                     .compute_capability = (uint32_t)(10 * major + minor)};
-    s.kernels[OWN] = kernel_named("wgmma");
+    s.kernels[OWN] = kernel_named(own != NULL ? own : "wgmma");
     s.kernels[CUBLAS] = kernel_named("cublas");
     FILE *to = out != NULL ? fopen(out, "w") : stdout;
     if (to == NULL) {
@@ -361,6 +361,9 @@ int bench_served(const char *groups, double seconds, const char *out)
     }
     write_head(to);
     bool good = s.kernels[OWN] != NULL && s.kernels[CUBLAS] != NULL;
+    if (!good) {
+        fprintf(stderr, "gemmd-bench: no kernel '%s'\n", own != NULL ? own : "wgmma");
+    }
     for (size_t i = 0; i < sizeof GROUPS / sizeof *GROUPS && good; i++) {
         good = !wanted(groups, GROUPS[i].name) || measure_group(&s, &GROUPS[i], to);
     }

@@ -9,9 +9,9 @@
 #ifndef TESTS_BENCH_SERVED_H
 #define TESTS_BENCH_SERVED_H
 
-/* Names of groups of rows ("f32,tf32"), or NULL for all; `out`: a file for the tables, or NULL.
- * Returns an exit status. */
-int bench_served(const char *groups, double seconds, const char *out);
+/* Names of groups of rows ("f32,tf32"), or NULL for all; the kernel next to cuBLAS, or NULL for
+ * wgmma; `out`: a file for the tables, or NULL. Returns an exit status. */
+int bench_served(const char *groups, const char *own, double seconds, const char *out);
 
 /* `gemmd-bench error`: f32 with precision full, k = 1 ... 8192 on easy and on hard operands. */
 int bench_error(const char *out);

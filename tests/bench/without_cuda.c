@@ -25,9 +25,9 @@ int bench_attention(const struct attention_options *options)
     return 1;
 }
 
-int bench_served(const char *groups, double seconds, const char *out)
+int bench_served(const char *groups, const char *own, double seconds, const char *out)
 {
-    (void)groups, (void)seconds, (void)out;
+    (void)groups, (void)own, (void)seconds, (void)out;
     explain();
     return 1;
 }
