@@ -5,10 +5,12 @@
  * is not so is moved into the workspace first, at the speed of memory; a result goes through the
  * workspace if the bytes between its rows are not all its own. f8 is widened to f16, which is
  * exact; f32 is split into three parts, which together are as exact, except where the kernel that
- * is chosen splits it itself.
+ * is chosen splits it itself. Deep products with few columns are computed in chunks of k
+ * (split_k.h).
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/operand.h"
+#include "kernels/cuda/split_k.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -22,16 +24,17 @@ enum { SPLIT_MIN = 512 };
 struct plan {
     struct gemm_problem problem; /* as it is launched; pointers only of what is not moved */
     struct operand a, b, c;
+    struct split_k chunks; /* of k, if it is cut */
 };
 
-static bool is_split(const struct gemm_problem *p)
+static bool is_in_parts(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
 static bool wants_a_along_k(const struct gemm_problem *p)
 {
-    return p->dtype == GEMMD_I8 || (p->dtype == GEMMD_F32 && !is_split(p));
+    return p->dtype == GEMMD_I8 || (p->dtype == GEMMD_F32 && !is_in_parts(p));
 }
 
 static bool wants_b_along_k(const struct gemm_problem *p)
@@ -50,7 +53,7 @@ static enum operand_way way_of(const struct gemm_problem *p, bool turned, uint64
 {
     if (p->dtype == GEMMD_F8_E4M3)
         return OPERAND_WIDENED;
-    if (is_split(p))
+    if (is_in_parts(p))
         return OPERAND_SPLIT;
     if (turned)
         return OPERAND_TRANSPOSED;
@@ -87,18 +90,29 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
         .a.way = way_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
         .b.way = way_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
     };
-    if (!operands_plan(p, q, &plan->a, &plan->b) || !plan_result(p, plan))
+    if (!operands_plan(p, q, &plan->a, &plan->b))
         return false;
     if (p->dtype == GEMMD_F8_E4M3)
         q->dtype = GEMMD_F16;
-    return true;
+    if (!is_in_parts(p) && !split_k_plan(q, &plan->chunks))
+        return false;
+    return plan->chunks.chunk > 0 || plan_result(p, plan);
+}
+
+/* What the plan launches first, by which one sees whether there is a kernel for it. */
+static struct gemm_problem first_launch(const struct plan *plan)
+{
+    return plan->chunks.chunk > 0 ? split_k_part(&plan->chunks, &plan->problem, 0, NULL)
+                                  : plan->problem;
 }
 
 static bool takes(const struct gemm_problem *p)
 {
     struct plan plan;
-    return gemm_problem_offered(p) && (!is_split(p) || p->k <= SPLIT_K_MAX) &&
-           plan_make(p, &plan) && sm90_choose(&plan.problem, MULTIPROCESSORS) != NULL;
+    if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > SPLIT_K_MAX) || !plan_make(p, &plan))
+        return false;
+    const struct gemm_problem first = first_launch(&plan);
+    return sm90_choose(&first, MULTIPROCESSORS) != NULL;
 }
 
 /* Never looks at m and batch: rows have the same bits in any company. */
@@ -106,7 +120,7 @@ static bool suits(const struct gemm_problem *p)
 {
     /* Measured at kernels/EXPERIMENTS.md: turning A costs more than tf32 gains; splitting
      * pays, and errs less than a chain on all operands, from so many columns and so much k on. */
-    if (is_split(p))
+    if (is_in_parts(p))
         return p->n >= SPLIT_MIN && p->k >= SPLIT_MIN;
     return p->dtype != GEMMD_F32 || !p->transa;
 }
@@ -116,29 +130,47 @@ static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
     struct plan plan;
     uint64_t bytes;
     return plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
-           size_add(bytes, plan.c.bytes, out);
+           size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
 }
 
-static enum gemmd_error launch_plan(struct cuda_context *context, const struct sm90_kernel *kernel,
-                                    const struct gemm_problem *whole, const struct plan *plan)
+static enum gemmd_error launch(struct cuda_context *context, const struct sm90_kernel *kernel,
+                               const struct gemm_problem *problem, const struct sm90_parts *parts)
+{
+    struct sm90_launch launch;
+    cudaError_t error = sm90_prepare(&context->sm90, kernel, problem, parts, &launch);
+    if (error == cudaSuccess)
+        error = sm90_enqueue(&launch, context->stream);
+    return cuda_error_code((int)error);
+}
+
+/* f32 in parts, which were written where plan->problem says, besides the operands themselves. */
+static enum gemmd_error launch_parts(struct cuda_context *context, const struct sm90_kernel *kernel,
+                                     const struct gemm_problem *whole, const struct plan *plan)
 {
     const struct gemm_problem *q = &plan->problem;
     const struct sm90_parts parts = {{q->a, q->lda, q->stride_a}, {q->b, q->ldb, q->stride_b}};
     struct gemm_problem problem = *q;
-    struct sm90_launch launch;
-    if (is_split(whole)) {
-        problem.a = whole->a;
-        problem.b = whole->b;
-        problem.lda = whole->lda;
-        problem.ldb = whole->ldb;
-        problem.stride_a = whole->stride_a;
-        problem.stride_b = whole->stride_b;
+    problem.a = whole->a;
+    problem.b = whole->b;
+    problem.lda = whole->lda;
+    problem.ldb = whole->ldb;
+    problem.stride_a = whole->stride_a;
+    problem.stride_b = whole->stride_b;
+    return launch(context, kernel, &problem, &parts);
+}
+
+static enum gemmd_error launch_chunks(struct cuda_context *context, const struct plan *plan,
+                                      void *sums)
+{
+    const uint64_t launches = split_k_launches(&plan->chunks, &plan->problem);
+    enum gemmd_error code = GEMMD_OK;
+    for (uint64_t i = 0; i < launches && code == GEMMD_OK; i++) {
+        const struct gemm_problem part = split_k_part(&plan->chunks, &plan->problem, i, sums);
+        const struct sm90_kernel *kernel = sm90_choose(&part, context->sm90.multiprocessors);
+        code = kernel != NULL ? launch(context, kernel, &part, NULL) : GEMMD_ERR_INTERNAL;
     }
-    cudaError_t error =
-        sm90_prepare(&context->sm90, kernel, &problem, is_split(whole) ? &parts : NULL, &launch);
-    if (error == cudaSuccess)
-        error = sm90_enqueue(&launch, context->stream);
-    return cuda_error_code((int)error);
+    return code == GEMMD_OK ? split_k_join(context->stream, &plan->chunks, &plan->problem, sums)
+                            : code;
 }
 
 static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
@@ -148,8 +180,10 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
     struct plan plan;
     if (context->sm90.encode == NULL || !plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
-    const struct sm90_kernel *kernel = sm90_choose(&plan.problem, context->sm90.multiprocessors);
-    if (kernel == NULL)
+    const bool chunks = plan.chunks.chunk > 0;
+    const struct sm90_kernel *kernel =
+        chunks ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
+    if (kernel == NULL && !chunks)
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
     space = operand_settle(&plan.b, space, &plan.problem.b);
@@ -158,12 +192,17 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
         plan.c.job.from = space;
     }
     enum gemmd_error code = GEMMD_OK;
-    if (!kernel->whole)
+    if (chunks || !kernel->whole) {
         code = operand_move(context->stream, &plan.a);
-    if (code == GEMMD_OK && !kernel->whole)
-        code = operand_move(context->stream, &plan.b);
-    if (code == GEMMD_OK)
-        code = launch_plan(context, kernel, p, &plan);
+        if (code == GEMMD_OK)
+            code = operand_move(context->stream, &plan.b);
+    }
+    if (code != GEMMD_OK)
+        return code;
+    if (chunks)
+        return launch_chunks(context, &plan, space);
+    code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
+                          : launch(context, kernel, &plan.problem, NULL);
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 

@@ -33,27 +33,56 @@ static const struct shape ODD[] = {
     {4097, 4095, 4099}, {333, 777, 1001}, {1001, 1001, 1001}, {511, 2049, 4095}, {100, 30000, 513},
 };
 
+/* Few columns, for which k is computed in chunks. */
+static const struct shape DEEP[] = {
+    {1, 16, 4096},     {64, 64, 4096},      {4096, 16, 4096},   {4096, 64, 4096},
+    {16, 64, 14336},   {1024, 64, 14336},   {4096, 64, 14336},  {16, 128, 14336},
+    {64, 256, 16384},  {1024, 256, 16384},  {4096, 256, 16384}, {64, 64, 65536},
+    {64, 64, 1048576}, {200, 200, 1000000},
+};
+static const struct {
+    const struct shape *shapes;
+    size_t count;
+} LISTS[] = {
+    {SQUARES, sizeof SQUARES / sizeof *SQUARES},
+    {WEIGHTS, sizeof WEIGHTS / sizeof *WEIGHTS},
+    {ODD, sizeof ODD / sizeof *ODD},
+    {DEEP, sizeof DEEP / sizeof *DEEP},
+};
+enum { ORDINARY = 1 | 2, ODD_SIZES = 4, DEEP_SIZES = 8 }; /* sets of these lists */
+
 /* A table: one type and one way for the operands to lie. */
 struct group {
     const char *name, *title;
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
-    bool transb, odd, fused;
+    bool transb;
+    int lists;
+    bool fused;
 };
 
 static const struct group GROUPS[] = {
-    {"f32", "f32, precision full", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL, 0, 0, 0},
-    {"tf32", "tf32, B stored [k, n]", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 0, 0, 0},
-    {"tf32t", "tf32, B stored [n, k]", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 1, 0, 0},
-    {"i8", "i8, B stored [k, n]", GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 0, 0, 0},
-    {"i8t", "i8, B stored [n, k]", GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 1, 0, 0},
-    {"f8", "f8_e4m3, B stored [k, n]", GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_FULL, 0, 0, 0},
-    {"f8t", "f8_e4m3, B stored [n, k]", GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_FULL, 1, 0, 0},
-    {"bf16", "bf16", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0, 0, 0},
-    {"fused", "bf16 with bias and gelu_tanh", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0, 0, 1},
-    {"f32out", "bf16 to f32", GEMMD_BF16, GEMMD_F32, GEMM_PRECISION_FULL, 0, 0, 0},
-    {"odd", "bf16, odd sizes, contiguous", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0, 1, 0},
-    {"odd32", "f32, odd sizes, contiguous", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL, 0, 1, 0},
+    {"f32", "f32, precision full", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL, 0, ORDINARY, 0},
+    {"tf32", "tf32, B stored [k, n]", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 0, ORDINARY, 0},
+    {"tf32t", "tf32, B stored [n, k]", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 1, ORDINARY, 0},
+    {"i8", "i8, B stored [k, n]", GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 0, ORDINARY, 0},
+    {"i8t", "i8, B stored [n, k]", GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 1, ORDINARY, 0},
+    {"f8", "f8_e4m3, B stored [k, n]", GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_FULL, 0, ORDINARY,
+     0},
+    {"f8t", "f8_e4m3, B stored [n, k]", GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_FULL, 1, ORDINARY,
+     0},
+    {"bf16", "bf16", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0, ORDINARY, 0},
+    {"fused", "bf16 with bias and gelu_tanh", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0,
+     ORDINARY, 1},
+    {"f32out", "bf16 to f32", GEMMD_BF16, GEMMD_F32, GEMM_PRECISION_FULL, 0, ORDINARY, 0},
+    {"odd", "bf16, odd sizes, contiguous", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0,
+     ODD_SIZES, 0},
+    {"odd32", "f32, odd sizes, contiguous", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL, 0, ODD_SIZES,
+     0},
+    {"deep", "bf16, few columns", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0, DEEP_SIZES, 0},
+    {"deep32", "tf32, few columns", GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, 0, DEEP_SIZES, 0},
+    {"deep8", "i8, few columns, B stored [n, k]", GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, 1,
+     DEEP_SIZES, 0},
 };
 
 /* Everything that lasts. */
@@ -254,54 +283,65 @@ static double tera(const struct gemm_problem *p, float milliseconds)
                : 0;
 }
 
+/* Of all rows against cublas and against cuBLASLt. */
+struct means {
+    double sums[2];
+    int rows[2];
+};
+
+static bool measure_shape(const struct served *s, const struct group *g, const struct shape *shape,
+                          FILE *to, struct means *means)
+{
+    struct row row;
+    float ms[PARTICIPANTS];
+    const struct gemm_kernel *chosen = NULL;
+    if (!set_up(s, g, shape, &row)) {
+        fprintf(stderr, "gemmd-bench: %s\n", cudaGetErrorString(cudaGetLastError()));
+        tear_down(&row);
+        return false;
+    }
+    if (row.takes_part[LT]) {
+        choose_candidate(s, &row);
+    }
+    const double off = row.takes_part[OWN] ? difference(s, &row) : NAN;
+    measure(s, &row, ms);
+    (void)gemm_select(&s->device, "auto", &row.problem, &chosen, NULL);
+    fprintf(to, "| %llu×%llu×%llu | %.1f | %.1f | %.1f | %.1f |", (unsigned long long)shape->m,
+            (unsigned long long)shape->n, (unsigned long long)shape->k, tera(&row.problem, ms[OWN]),
+            (double)ms[OWN] * 1e3, tera(&row.problem, ms[CUBLAS]), tera(&row.problem, ms[LT]));
+    for (int i = CUBLAS; i <= LT; i++) {
+        if (ms[i] > 0 && ms[OWN] > 0) {
+            fprintf(to, " %.2f |", (double)(ms[i] / ms[OWN]));
+            means->sums[i - 1] += log((double)(ms[i] / ms[OWN]));
+            means->rows[i - 1]++;
+        } else {
+            fprintf(to, " |");
+        }
+    }
+    fprintf(to, " %s | %.1e |\n", chosen != NULL ? chosen->name : "none", off);
+    fflush(to);
+    tear_down(&row);
+    return true;
+}
+
 static bool measure_group(const struct served *s, const struct group *g, FILE *to)
 {
-    const struct shape *lists[] = {g->odd ? ODD : SQUARES, WEIGHTS};
-    const size_t counts[] = {5, g->odd ? 0 : sizeof WEIGHTS / sizeof *WEIGHTS};
-    double sums[2] = {0};
-    int rows[2] = {0};
+    struct means means = {0};
     fprintf(to,
-            "\n### %s\n\n| m×n×k | %s | cublas | cuBLASLt best | own/cublas | own/cuBLASLt |"
-            " auto | difference |\n|---|---|---|---|---|---|---|---|\n",
+            "\n### %s\n\n| m×n×k | %s | µs | cublas | cuBLASLt best | own/cublas | own/cuBLASLt |"
+            " auto | difference |\n|---|---|---|---|---|---|---|---|---|\n",
             g->title, s->kernels[OWN]->name);
-    for (size_t i = 0; i < counts[0] + counts[1]; i++) {
-        const struct shape *shape = i < counts[0] ? &lists[0][i] : &lists[1][i - counts[0]];
-        struct row row;
-        float ms[PARTICIPANTS];
-        const struct gemm_kernel *chosen = NULL;
-        if (bench_now() > s->deadline) {
-            break;
-        }
-        if (!set_up(s, g, shape, &row)) {
-            fprintf(stderr, "gemmd-bench: %s\n", cudaGetErrorString(cudaGetLastError()));
-            tear_down(&row);
-            return false;
-        }
-        if (row.takes_part[LT]) {
-            choose_candidate(s, &row);
-        }
-        const double off = row.takes_part[OWN] ? difference(s, &row) : NAN;
-        measure(s, &row, ms);
-        (void)gemm_select(&s->device, "auto", &row.problem, &chosen, NULL);
-        fprintf(to, "| %llu×%llu×%llu | %.1f | %.1f | %.1f |", (unsigned long long)shape->m,
-                (unsigned long long)shape->n, (unsigned long long)shape->k,
-                tera(&row.problem, ms[OWN]), tera(&row.problem, ms[CUBLAS]),
-                tera(&row.problem, ms[LT]));
-        for (int i2 = CUBLAS; i2 <= LT; i2++) {
-            if (ms[i2] > 0 && ms[OWN] > 0) {
-                fprintf(to, " %.2f |", (double)(ms[i2] / ms[OWN]));
-                sums[i2 - 1] += log((double)(ms[i2] / ms[OWN]));
-                rows[i2 - 1]++;
-            } else {
-                fprintf(to, " |");
+    for (size_t list = 0; list < sizeof LISTS / sizeof *LISTS; list++) {
+        for (size_t i = 0; (g->lists >> list & 1) && i < LISTS[list].count; i++) {
+            if (bench_now() < s->deadline &&
+                !measure_shape(s, g, &LISTS[list].shapes[i], to, &means)) {
+                return false;
             }
         }
-        fprintf(to, " %s | %.1e |\n", chosen != NULL ? chosen->name : "none", off);
-        fflush(to);
-        tear_down(&row);
     }
     fprintf(to, "\nGeometric mean against cublas %.3f over %d, against cuBLASLt %.3f over %d.\n",
-            exp(sums[0] / fmax(1, rows[0])), rows[0], exp(sums[1] / fmax(1, rows[1])), rows[1]);
+            exp(means.sums[0] / fmax(1, means.rows[0])), means.rows[0],
+            exp(means.sums[1] / fmax(1, means.rows[1])), means.rows[1]);
     return cudaDeviceSynchronize() == cudaSuccess;
 }
 

@@ -10,7 +10,10 @@
 #include "tests/product/cases.h"
 #include "tests/product/random.h"
 
-enum { M = 2100, N = 1032, K = 1048, STREAMS = 4, TIMES = 100, STARTS = 3 };
+enum { M = 2100, STREAMS = 4, TIMES = 100, STARTS = 3 };
+
+/* Columns and depth: an ordinary product, and one that is computed in chunks of k. */
+static const uint64_t SHAPES[][2] = {{1032, 1048}, {40, 9000}};
 
 struct company {
     struct gemm_problem problem; /* of all rows; device pointers */
@@ -74,10 +77,10 @@ static bool open_company(struct company *c)
 {
     struct gemm_problem *p = &c->problem;
     uint64_t seed = 4711 + (uint64_t)p->dtype;
-    c->c_bytes = (uint64_t)M * N * dtype_size(p->out);
-    c->a = drawn(p->dtype, (uint64_t)M * K, 1, &seed);
-    c->b = drawn(p->dtype, (uint64_t)K * N, 2, &seed);
-    c->bias = drawn(p->out, N, 1, &seed);
+    c->c_bytes = p->m * p->n * dtype_size(p->out);
+    c->a = drawn(p->dtype, p->m * p->k, 1, &seed);
+    c->b = drawn(p->dtype, p->k * p->n, 2, &seed);
+    c->bias = drawn(p->out, p->n, 1, &seed);
     c->expected = malloc(c->c_bytes);
     c->got = malloc(c->c_bytes);
     /* A batch of two needs the most. */
@@ -121,9 +124,9 @@ static bool fetch(struct company *c, unsigned stream, unsigned char *to, uint64_
 static bool rows_agree(struct company *c, struct gemm_problem problem, uint64_t first,
                        uint64_t rows)
 {
-    const uint64_t line = N * dtype_size(problem.out);
+    const uint64_t line = problem.n * dtype_size(problem.out);
     problem.m = rows;
-    problem.a = (const char *)c->a + first * K * dtype_size(problem.dtype);
+    problem.a = (const char *)c->a + first * problem.k * dtype_size(problem.dtype);
     snprintf(c->why, sizeof c->why, "rows %" PRIu64 " to %" PRIu64 " by themselves", first,
              first + rows - 1);
     return enqueue(c, 0, problem) && fetch(c, 0, c->got, rows * line) &&
@@ -147,8 +150,8 @@ static bool batch_agrees(struct company *c, struct gemm_problem problem)
     snprintf(c->why, sizeof c->why, "as a batch of two");
     problem.m = M / 2;
     problem.batch = 2;
-    problem.stride_a = (uint64_t)(M / 2) * K;
-    problem.stride_c = problem.stride_c0 = (uint64_t)(M / 2) * N;
+    problem.stride_a = M / 2 * problem.k;
+    problem.stride_c = problem.stride_c0 = M / 2 * problem.n;
     return enqueue(c, 0, problem) && fetch(c, 0, c->got, c->c_bytes) &&
            memcmp(c->got, c->expected, c->c_bytes) == 0;
 }
@@ -194,32 +197,35 @@ static bool check_types(const struct gemm_device *device, struct gemm_problem pr
         return true;
     snprintf(company.why, sizeof company.why, "no memory");
     right = open_company(&company) && company_agrees(&company);
-    printf("%-8s %-8s to %-5s%s%s  rows in any company: %s%s\n", company.kernel->name,
-           dtype_name(problem.dtype), dtype_name(problem.out),
+    printf("%-8s %-8s to %-5s%s%s  rows of %" PRIu64 ", k of %" PRIu64 " in any company: %s%s\n",
+           company.kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
            problem.precision == GEMM_PRECISION_TF32 ? " tf32" : "", problem.transb ? " T" : "",
-           right ? "the same bytes" : "OTHER BYTES, ", right ? "" : company.why);
+           problem.n, problem.k, right ? "the same bytes" : "OTHER BYTES, ",
+           right ? "" : company.why);
     close_company(&company);
     return right;
 }
 
 void company_check(const struct gemm_device *device, uint64_t *passed, uint64_t *failed)
 {
-    for (uint32_t i = 0; i < case_types_count(); i++)
-        for (unsigned variant = 0; variant < 4; variant++) {
-            const struct gemm_problem problem = {.dtype = case_types[i].dtype,
-                                                 .out = case_types[i].out,
-                                                 .precision = variant & 1 ? GEMM_PRECISION_TF32
-                                                                          : GEMM_PRECISION_FULL,
-                                                 .transb = variant & 2,
-                                                 .m = M,
-                                                 .n = N,
-                                                 .k = K,
-                                                 .batch = 1,
-                                                 .alpha = 1};
-            if (problem.precision == GEMM_PRECISION_TF32 && problem.dtype != GEMMD_F32)
-                continue;
-            const bool right = check_types(device, problem);
-            *passed += right;
-            *failed += !right;
-        }
+    enum { SHAPE_COUNT = sizeof SHAPES / sizeof SHAPES[0], VARIANTS = 4 };
+    for (uint32_t i = 0; i < case_types_count() * SHAPE_COUNT * VARIANTS; i++) {
+        const struct case_types types = case_types[i / VARIANTS / SHAPE_COUNT];
+        const uint64_t *shape = SHAPES[i / VARIANTS % SHAPE_COUNT];
+        const struct gemm_problem problem = {.dtype = types.dtype,
+                                             .out = types.out,
+                                             .precision =
+                                                 i & 1 ? GEMM_PRECISION_TF32 : GEMM_PRECISION_FULL,
+                                             .transb = i & 2,
+                                             .m = M,
+                                             .n = shape[0],
+                                             .k = shape[1],
+                                             .batch = 1,
+                                             .alpha = 1};
+        if (problem.precision == GEMM_PRECISION_TF32 && problem.dtype != GEMMD_F32)
+            continue;
+        const bool right = check_types(device, problem);
+        *passed += right;
+        *failed += !right;
+    }
 }

@@ -274,6 +274,29 @@ static bool check_shapes(struct check *check, struct case_types types)
     return true;
 }
 
+/* Few columns and a k that is computed in chunks, the last one short or whole, with all that can
+ * follow a sum. */
+static bool check_deep(struct check *check, struct case_types types)
+{
+    static const uint64_t shapes[][3] = {
+        {5, 33, 8200}, {70, 64, 4096}, {1, 1, 9001}, {9, 130, 25000}, {3, 200, 32768},
+    };
+    enum { TIMES = 4 }; /* the host is slow */
+    uint64_t seed = 999 + (uint64_t)types.dtype * 100 + types.out;
+    for (uint32_t i = 0; i < TIMES * sizeof shapes / sizeof shapes[0]; i++) {
+        const uint64_t *shape = shapes[i / TIMES];
+        struct gemm_problem problem = {
+            .dtype = types.dtype, .out = types.out, .m = shape[0], .n = shape[1], .k = shape[2]};
+        while (!case_set_options(&problem, (uint32_t)(random_next(&seed) % case_options_count())))
+            continue;
+        if (check->quick && i != 0)
+            continue;
+        if (!check_product(check, &problem, random_next(&seed) % 2, PRODUCT_UNIFORM, seed, true))
+            return false;
+    }
+    return true;
+}
+
 static bool check_extremes(struct check *check, struct case_types types)
 {
     struct gemm_problem problem = {.dtype = types.dtype,
@@ -290,7 +313,7 @@ static bool check_types(struct check *check, struct case_types types)
 {
     return check_options(check, types, PRODUCT_UNIFORM) &&
            check_options(check, types, PRODUCT_SPECIAL) && check_sizes(check, types) &&
-           check_shapes(check, types) && check_extremes(check, types);
+           check_shapes(check, types) && check_deep(check, types) && check_extremes(check, types);
 }
 
 /* Prints the lines of one pair of types. */

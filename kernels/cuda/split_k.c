@@ -1,0 +1,80 @@
+#include "kernels/cuda/split_k.h"
+
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum {
+    COLUMNS_MAX = 256, /* of products that are split */
+    COLUMNS_TILE = 64,
+    CHUNK_BYTES = 2048, /* of k, for each COLUMNS_TILE of columns: sums are few beside operands */
+    CHUNKS_MIN = 4,     /* below, two launches more cost what the chunks gain */
+    CHUNKS_MAX = 128,   /* about as many as there are multiprocessors */
+    ALIGNMENT = 256
+};
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* From n, k and the size of an element: 0 if k is not split. */
+static uint64_t chunk_of(uint64_t n, uint64_t k, uint64_t element)
+{
+    const uint64_t unit = CHUNK_BYTES / element;
+    const uint64_t least = ceil_div(n, COLUMNS_TILE) * unit;
+    if (n > COLUMNS_MAX || k < CHUNKS_MIN * least)
+        return 0;
+    const uint64_t chunk = ceil_div(ceil_div(k, CHUNKS_MAX), unit) * unit;
+    return chunk > least ? chunk : least;
+}
+
+bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
+{
+    const uint64_t line = 16 / sizeof(float); /* rows of sums begin at multiples of 16 bytes */
+    *split = (struct split_k){.chunk = chunk_of(p->n, p->k, dtype_size(p->dtype))};
+    if (split->chunk == 0)
+        return true;
+    split->count = ceil_div(p->k, split->chunk);
+    split->ld = ceil_div(p->n, line) * line;
+    return size_mul(p->m, split->ld, &split->stride) &&
+           size_mul(split->stride, split->count, &split->bytes) &&
+           size_mul(split->bytes, p->batch, &split->bytes) &&
+           size_mul(split->bytes, sizeof(float), &split->bytes) &&
+           size_align(split->bytes, ALIGNMENT, &split->bytes);
+}
+
+uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem *p)
+{
+    const uint64_t whole = p->k / split->chunk;
+    return p->batch > 1 ? split->count : whole == split->count ? 1 : 2;
+}
+
+struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *p,
+                                 uint64_t i, void *sums)
+{
+    const uint64_t whole = p->k / split->chunk;
+    const bool alone = p->batch == 1;
+    const uint64_t first = alone ? i * whole : i; /* chunk */
+    const uint64_t element = dtype_size(p->dtype);
+    const uint64_t step_a = split->chunk * (p->transa ? p->lda : 1);
+    const uint64_t step_b = split->chunk * (p->transb ? 1 : p->ldb);
+    struct gemm_problem part = *p;
+    part.out = p->dtype == GEMMD_I8 ? GEMMD_I32 : GEMMD_F32;
+    part.act = GEMM_ACT_NONE;
+    part.k = first < whole ? split->chunk : p->k - first * split->chunk;
+    part.alpha = 1;
+    part.beta = 0;
+    part.a = (const char *)p->a + first * step_a * element;
+    part.b = (const char *)p->b + first * step_b * element;
+    part.bias = NULL;
+    part.c0 = NULL;
+    part.c = (float *)sums + first * p->batch * split->stride;
+    part.ldc = split->ld;
+    part.stride_c = split->stride;
+    if (alone) {
+        part.batch = first < whole ? whole : 1;
+        part.stride_a = step_a;
+        part.stride_b = step_b;
+    }
+    return part;
+}

@@ -1,0 +1,162 @@
+/* Deep products in chunks of k: where they are cut and which problems the chunks are. The chunks'
+ * products, computed here, add up to the whole. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/split_k.h"
+#include "proto/dtype.h"
+
+static struct gemm_problem problem_of(enum gemmd_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
+{
+    return (struct gemm_problem){.dtype = dtype,
+                                 .out = dtype_default_out(dtype),
+                                 .precision = GEMM_PRECISION_TF32,
+                                 .m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .batch = 1,
+                                 .alpha = 1};
+}
+
+static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
+{
+    const struct gemm_problem p = problem_of(dtype, m, n, k);
+    struct split_k split;
+    ck_assert(split_k_plan(&p, &split));
+    return split.chunk;
+}
+
+START_TEST(few_columns_and_much_k_are_cut)
+{
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 4095), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 4096), 1024);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 65, 4096), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 65, 8192), 2048);
+    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 16384), 4096);
+    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 257, 1 << 20), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 8191), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 8192), 2048);
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 2048), 512);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 1, 1 << 20), 8192); /* 128 of them */
+}
+END_TEST
+
+START_TEST(neither_rows_nor_the_batch_move_a_cut)
+{
+    for (uint64_t n = 1; n <= 256; n += 51) {
+        for (uint64_t k = 4000; k < 300000; k += 7777) {
+            struct gemm_problem p = problem_of(GEMMD_BF16, 1, n, k);
+            const uint64_t chunk = chunk_of(p.dtype, 1, n, k);
+            struct split_k split;
+            ck_assert_uint_eq(chunk_of(p.dtype, 100000, n, k), chunk);
+            p.batch = 7;
+            ck_assert(split_k_plan(&p, &split));
+            ck_assert_uint_eq(split.chunk, chunk);
+            ck_assert(chunk == 0 || (split.count >= 4 && split.count <= 128 &&
+                                     (split.count - 1) * chunk < k && split.count * chunk >= k));
+        }
+    }
+}
+END_TEST
+
+/* What a kernel would do. */
+static void multiply(const struct gemm_problem *p)
+{
+    ck_assert(p->alpha == 1 && p->beta == 0 && p->act == GEMM_ACT_NONE);
+    ck_assert(p->bias == NULL && p->c0 == NULL && p->ldc % 4 == 0);
+    for (uint64_t b = 0; b < p->batch; b++) {
+        const float *x = (const float *)p->a + b * p->stride_a;
+        const float *y = (const float *)p->b + b * p->stride_b;
+        float *c = (float *)p->c + b * p->stride_c;
+        for (uint64_t i = 0; i < p->m * p->n; i++) {
+            const uint64_t row = i / p->n, column = i % p->n;
+            float sum = 0;
+            for (uint64_t k = 0; k < p->k; k++)
+                sum += x[p->transa ? k * p->lda + row : row * p->lda + k] *
+                       y[p->transb ? column * p->ldb + k : k * p->ldb + column];
+            c[row * p->ldc + column] = sum;
+        }
+    }
+}
+
+static float *drawn(uint64_t count)
+{
+    float *x = malloc(count * sizeof *x);
+    ck_assert_ptr_nonnull(x);
+    for (uint64_t i = 0; i < count; i++)
+        x[i] = (float)(rand() % 5 - 2); /* sums are exact */
+    return x;
+}
+
+/* Both transposes, a short last chunk or none, one matrix or three. */
+START_TEST(chunks_add_up_to_the_product)
+{
+    const uint64_t m = 3, n = 5, k = _i & 4 ? 2048 : 2300, batch = _i & 8 ? 3 : 1;
+    struct gemm_problem p = problem_of(GEMMD_F32, m, n, k);
+    p.transa = _i & 1;
+    p.transb = _i & 2;
+    p.batch = batch;
+    p.alpha = 3; /* and what follows, which is not the chunks' */
+    p.beta = 2;
+    p.act = GEMM_ACT_RELU;
+    gemm_problem_contiguous(&p);
+    float *a = drawn(batch * m * k), *b = drawn(batch * k * n), *c = drawn(batch * m * n);
+    p.a = a;
+    p.b = b;
+    p.bias = p.c0 = c;
+    struct split_k split;
+    ck_assert(split_k_plan(&p, &split) && split.chunk == 512);
+    ck_assert_uint_ge(split.bytes, split.count * batch * split.stride * sizeof(float));
+    float *sums = calloc(split.bytes, 1);
+    ck_assert_ptr_nonnull(sums);
+    for (uint64_t i = 0; i < split_k_launches(&split, &p); i++) {
+        const struct gemm_problem part = split_k_part(&split, &p, i, sums);
+        multiply(&part);
+    }
+    struct gemm_problem whole = p;
+    whole.alpha = 1;
+    whole.beta = 0;
+    whole.act = GEMM_ACT_NONE;
+    whole.bias = whole.c0 = NULL;
+    whole.ldc = split.ld;
+    whole.stride_c = split.stride;
+    whole.c = calloc(batch * split.stride, sizeof(float));
+    ck_assert_ptr_nonnull(whole.c);
+    multiply(&whole);
+    for (uint64_t i = 0; i < batch * split.stride; i++) {
+        float sum = 0;
+        for (uint64_t chunk = 0; chunk < split.count; chunk++)
+            sum += sums[chunk * batch * split.stride + i];
+        ck_assert(sum == ((const float *)whole.c)[i]);
+    }
+    free(whole.c);
+    free(sums);
+    free(a);
+    free(b);
+    free(c);
+}
+END_TEST
+
+START_TEST(sums_beyond_64_bits_are_refused)
+{
+    struct gemm_problem p = problem_of(GEMMD_BF16, UINT64_MAX / 64, 64, 4096);
+    struct split_k split;
+    ck_assert(!split_k_plan(&p, &split));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("split_k");
+    TCase *tc = tcase_create("all");
+    tcase_add_test(tc, few_columns_and_much_k_are_cut);
+    tcase_add_test(tc, neither_rows_nor_the_batch_move_a_cut);
+    tcase_add_loop_test(tc, chunks_add_up_to_the_product, 0, 16);
+    tcase_add_test(tc, sums_beyond_64_bits_are_refused);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
