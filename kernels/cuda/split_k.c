@@ -6,9 +6,10 @@
 enum {
     COLUMNS_MAX = 256, /* of products that are split */
     COLUMNS_TILE = 64,
-    CHUNK_BYTES = 2048, /* of k, for each COLUMNS_TILE of columns: sums are few beside operands */
-    CHUNKS_MIN = 4,     /* below, two launches more cost what the chunks gain */
-    CHUNKS_MAX = 128,   /* about as many as there are multiprocessors */
+    CHUNK_BYTES = 2048,  /* of k, for each COLUMNS_TILE of columns: sums are few beside operands */
+    K_BYTES_MIN = 16384, /* below, the launches more cost what chunks gain */
+    CHUNKS_MIN = 4,
+    CHUNKS_MAX = 128, /* about as many as there are multiprocessors */
     ALIGNMENT = 256
 };
 
@@ -22,7 +23,7 @@ static uint64_t chunk_of(uint64_t n, uint64_t k, uint64_t element)
 {
     const uint64_t unit = CHUNK_BYTES / element;
     const uint64_t least = ceil_div(n, COLUMNS_TILE) * unit;
-    if (n > COLUMNS_MAX || k < CHUNKS_MIN * least)
+    if (n > COLUMNS_MAX || k * element < K_BYTES_MIN || k < CHUNKS_MIN * least)
         return 0;
     const uint64_t chunk = ceil_div(ceil_div(k, CHUNKS_MAX), unit) * unit;
     return chunk > least ? chunk : least;
@@ -49,6 +50,23 @@ uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem
     return p->batch > 1 ? split->count : whole == split->count ? 1 : 2;
 }
 
+/* To sums of 32 bits, with nothing after them. */
+static struct gemm_problem sums_of(const struct split_k *split, const struct gemm_problem *p,
+                                   void *sums)
+{
+    struct gemm_problem q = *p;
+    q.out = p->dtype == GEMMD_I8 ? GEMMD_I32 : GEMMD_F32;
+    q.act = GEMM_ACT_NONE;
+    q.alpha = 1;
+    q.beta = 0;
+    q.bias = NULL;
+    q.c0 = NULL;
+    q.c = sums;
+    q.ldc = split->ld;
+    q.stride_c = split->stride;
+    return q;
+}
+
 struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *p,
                                  uint64_t i, void *sums)
 {
@@ -58,23 +76,26 @@ struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_
     const uint64_t element = dtype_size(p->dtype);
     const uint64_t step_a = split->chunk * (p->transa ? p->lda : 1);
     const uint64_t step_b = split->chunk * (p->transb ? 1 : p->ldb);
-    struct gemm_problem part = *p;
-    part.out = p->dtype == GEMMD_I8 ? GEMMD_I32 : GEMMD_F32;
-    part.act = GEMM_ACT_NONE;
+    struct gemm_problem part = sums_of(split, p, (float *)sums + first * p->batch * split->stride);
     part.k = first < whole ? split->chunk : p->k - first * split->chunk;
-    part.alpha = 1;
-    part.beta = 0;
     part.a = (const char *)p->a + first * step_a * element;
     part.b = (const char *)p->b + first * step_b * element;
-    part.bias = NULL;
-    part.c0 = NULL;
-    part.c = (float *)sums + first * p->batch * split->stride;
-    part.ldc = split->ld;
-    part.stride_c = split->stride;
     if (alone) {
         part.batch = first < whole ? whole : 1;
         part.stride_a = step_a;
         part.stride_b = step_b;
     }
     return part;
+}
+
+struct gemm_problem split_k_whole(const struct split_k *split, const struct gemm_problem *p,
+                                  void *sums)
+{
+    return sums_of(split, p, sums);
+}
+
+double split_k_join_us(const struct split_k *split, const struct gemm_problem *p, uint64_t count)
+{
+    const double launch_us = 2, bytes_per_us = 4e6; /* of sums, which the L2 has */
+    return launch_us + (double)(count * p->batch * split->stride * sizeof(float)) / bytes_per_us;
 }

@@ -2,13 +2,15 @@
  * split_k.h - deep products with few columns: k in chunks, whose sums are added in order.
  *
  * A product of 16 rows, 64 columns and 14336 of k has one tile, which one multiprocessor of 132
- * computes in 40 microseconds. In chunks of k it has as many tiles as chunks. Each chunk is a
- * product of its own to sums of 32 bits in the workspace; one more launch adds them, in ascending
- * order, and does what follows the sum.
+ * computes in 29 microseconds. In chunks of k it has as many tiles as chunks, and takes 9. Each
+ * chunk is a product of its own to sums of 32 bits in the workspace; one more launch adds them, in
+ * ascending order, and does what follows the sum.
  *
  * Where k is cut follows from n, k and the type alone, never from m or the batch: rows keep their
- * bits in any company. So products of many rows are cut too, for which sums on their way cost up to
- * a quarter of the bytes of A, which is why it is done for few columns only.
+ * bits in any company. Where m alone makes tiles enough, the chunks' sums of a tile are added in
+ * registers instead, by kernels that can; the bits are the same. Other kernels pay for the sums'
+ * way through memory, up to a quarter of the bytes of A, which is why k is cut for few columns
+ * only.
  *
  * Pure but for split_k_join.
  */
@@ -26,11 +28,11 @@ extern "C" {
 
 /* Elements. */
 struct split_k {
-    uint64_t chunk; /* of k; 0: the product is not split */
-    uint64_t count; /* of chunks; the last may be shorter */
-    uint64_t ld,
-        stride;     /* of sums, [count, batch, m, ld]: from row to row, from matrix to matrix */
-    uint64_t bytes; /* that sums take in the workspace */
+    uint64_t chunk;  /* of k; 0: the product is not split */
+    uint64_t count;  /* of chunks; the last may be shorter */
+    uint64_t ld;     /* of sums, [count, batch, m, ld]: from row to row */
+    uint64_t stride; /* from matrix to matrix */
+    uint64_t bytes;  /* that sums take in the workspace */
 };
 
 /* How a problem is split whose type is f16, bf16, i8, or f32 with precision tf32. False: the
@@ -43,9 +45,18 @@ uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem
 struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *problem,
                                  uint64_t i, void *sums);
 
-/* C from the sums of all chunks; enqueued on the stream. */
+/* The problem of all chunks in one launch, for kernels that add them; its sums are a single chunk's
+ * place. */
+struct gemm_problem split_k_whole(const struct split_k *split, const struct gemm_problem *problem,
+                                  void *sums);
+
+/* How long split_k_join needs for so many chunks, on an H100. */
+double split_k_join_us(const struct split_k *split, const struct gemm_problem *problem,
+                       uint64_t count);
+
+/* C from the sums of `count` chunks; enqueued on the stream. */
 enum gemmd_error split_k_join(cudaStream_t stream, const struct split_k *split,
-                              const struct gemm_problem *problem, const void *sums);
+                              const struct gemm_problem *problem, uint64_t count, const void *sums);
 
 #ifdef __cplusplus
 }

@@ -17,8 +17,8 @@ static __device__ __forceinline__ int32_t plus(int32_t a, int32_t b) /* modulo 2
 
 template <typename Sum, typename Out>
 __global__ void __launch_bounds__(THREADS)
-    join_kernel(const Sum *sums, const __grid_constant__ split_k split, uint64_t m, uint64_t n,
-                uint64_t batch, const __grid_constant__ epilogue<Out> finish)
+    join_kernel(const Sum *sums, const __grid_constant__ split_k split, uint64_t count, uint64_t m,
+                uint64_t n, uint64_t batch, const __grid_constant__ epilogue<Out> finish)
 {
     const uint64_t column = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const uint64_t hop = batch * split.stride; /* from chunk to chunk */
@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(THREADS)
             const Sum *from = sums + index * split.stride + row * split.ld + column;
             Sum sum = 0;
 #pragma unroll 1
-            for (uint32_t chunk = 0; chunk < split.count; chunk += AHEAD, from += AHEAD * hop) {
+            for (uint32_t chunk = 0; chunk < count; chunk += AHEAD, from += AHEAD * hop) {
                 Sum next[AHEAD];
 #pragma unroll
                 for (uint32_t i = 0; i < AHEAD; i++)
-                    next[i] = chunk + i < split.count ? from[i * hop] : 0;
+                    next[i] = chunk + i < count ? from[i * hop] : 0;
 #pragma unroll
                 for (uint32_t i = 0; i < AHEAD; i++)
                     sum = plus(sum, next[i]);
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename Sum, typename Out>
 static enum gemmd_error run(cudaStream_t stream, const struct split_k &split,
-                            const struct gemm_problem &p, const void *sums)
+                            const struct gemm_problem &p, uint64_t count, const void *sums)
 {
     /* As wide as the rows are. */
     unsigned width = 1;
@@ -56,23 +56,23 @@ static enum gemmd_error run(cudaStream_t stream, const struct split_k &split,
     const dim3 grid(grid_blocks_x(p.n, block.x), grid_blocks(p.m, block.y),
                     grid_blocks(p.batch, 1));
     return launch_overlapped(join_kernel<Sum, Out>, grid, block, 0, stream, (const Sum *)sums,
-                             split, p.m, p.n, p.batch, epilogue<Out>(p));
+                             split, count, p.m, p.n, p.batch, epilogue<Out>(p));
 }
 
 enum gemmd_error split_k_join(cudaStream_t stream, const struct split_k *split,
-                              const struct gemm_problem *problem, const void *sums)
+                              const struct gemm_problem *problem, uint64_t count, const void *sums)
 {
     const struct gemm_problem &p = *problem;
     if (p.dtype == GEMMD_I8)
-        return p.out == GEMMD_I32 ? run<int32_t, int32_t>(stream, *split, p, sums)
-                                  : run<int32_t, float>(stream, *split, p, sums);
+        return p.out == GEMMD_I32 ? run<int32_t, int32_t>(stream, *split, p, count, sums)
+                                  : run<int32_t, float>(stream, *split, p, count, sums);
     switch (p.out) {
     case GEMMD_F32:
-        return run<float, float>(stream, *split, p, sums);
+        return run<float, float>(stream, *split, p, count, sums);
     case GEMMD_F16:
-        return run<float, __half>(stream, *split, p, sums);
+        return run<float, __half>(stream, *split, p, count, sums);
     case GEMMD_BF16:
-        return run<float, __nv_bfloat16>(stream, *split, p, sums);
+        return run<float, __nv_bfloat16>(stream, *split, p, count, sums);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }

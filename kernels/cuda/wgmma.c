@@ -133,11 +133,15 @@ static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
            size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
 }
 
+/* `chunk` of k, if its kernel is to add chunks, else 0. */
 static enum gemmd_error launch(struct cuda_context *context, const struct sm90_kernel *kernel,
-                               const struct gemm_problem *problem, const struct sm90_parts *parts)
+                               const struct gemm_problem *problem, const struct sm90_parts *parts,
+                               uint64_t chunk)
 {
     struct sm90_launch launch;
     cudaError_t error = sm90_prepare(&context->sm90, kernel, problem, parts, &launch);
+    if (chunk > 0)
+        launch.arguments.chunk_tiles = (uint32_t)(chunk / kernel->tile_k);
     if (error == cudaSuccess)
         error = sm90_enqueue(&launch, context->stream);
     return cuda_error_code((int)error);
@@ -156,20 +160,51 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
     problem.ldb = whole->ldb;
     problem.stride_a = whole->stride_a;
     problem.stride_b = whole->stride_b;
-    return launch(context, kernel, &problem, &parts);
+    return launch(context, kernel, &problem, &parts, 0);
+}
+
+/* How long the chunks need, each as a product of its own. */
+static double apart_us(const struct plan *plan, uint32_t multiprocessors)
+{
+    const struct split_k *split = &plan->chunks;
+    double us = split_k_join_us(split, &plan->problem, split->count);
+    for (uint64_t i = 0; i < split_k_launches(split, &plan->problem); i++) {
+        const struct gemm_problem part = split_k_part(split, &plan->problem, i, NULL);
+        us += sm90_estimate_us(sm90_choose(&part, multiprocessors), &part, multiprocessors);
+    }
+    return us;
+}
+
+/* The kernel that computes all chunks in one launch; NULL if they are faster apart. */
+static const struct sm90_kernel *choose_together(const struct plan *plan, uint32_t multiprocessors)
+{
+    const struct gemm_problem whole = split_k_whole(&plan->chunks, &plan->problem, NULL);
+    const struct sm90_kernel *kernel = sm90_choose_adding(&whole, multiprocessors);
+    if (kernel == NULL)
+        return NULL;
+    const double us = sm90_estimate_us(kernel, &whole, multiprocessors) +
+                      split_k_join_us(&plan->chunks, &plan->problem, 1);
+    return us <= apart_us(plan, multiprocessors) ? kernel : NULL;
 }
 
 static enum gemmd_error launch_chunks(struct cuda_context *context, const struct plan *plan,
                                       void *sums)
 {
-    const uint64_t launches = split_k_launches(&plan->chunks, &plan->problem);
+    const struct split_k *split = &plan->chunks;
+    const uint32_t multiprocessors = context->sm90.multiprocessors;
+    const struct sm90_kernel *together = choose_together(plan, multiprocessors);
+    const uint64_t launches = together != NULL ? 1 : split_k_launches(split, &plan->problem);
     enum gemmd_error code = GEMMD_OK;
     for (uint64_t i = 0; i < launches && code == GEMMD_OK; i++) {
-        const struct gemm_problem part = split_k_part(&plan->chunks, &plan->problem, i, sums);
-        const struct sm90_kernel *kernel = sm90_choose(&part, context->sm90.multiprocessors);
-        code = kernel != NULL ? launch(context, kernel, &part, NULL) : GEMMD_ERR_INTERNAL;
+        const struct gemm_problem problem = together != NULL
+                                                ? split_k_whole(split, &plan->problem, sums)
+                                                : split_k_part(split, &plan->problem, i, sums);
+        const struct sm90_kernel *kernel =
+            together != NULL ? together : sm90_choose(&problem, multiprocessors);
+        code = launch(context, kernel, &problem, NULL, together != NULL ? split->chunk : 0);
     }
-    return code == GEMMD_OK ? split_k_join(context->stream, &plan->chunks, &plan->problem, sums)
+    return code == GEMMD_OK ? split_k_join(context->stream, split, &plan->problem,
+                                           together != NULL ? 1 : split->count, sums)
                             : code;
 }
 
@@ -202,7 +237,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
     if (chunks)
         return launch_chunks(context, &plan, space);
     code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
-                          : launch(context, kernel, &plan.problem, NULL);
+                          : launch(context, kernel, &plan.problem, NULL, 0);
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 

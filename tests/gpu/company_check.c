@@ -12,8 +12,9 @@
 
 enum { M = 2100, STREAMS = 4, TIMES = 100, STARTS = 3 };
 
-/* Columns and depth: an ordinary product, and one that is computed in chunks of k. */
-static const uint64_t SHAPES[][2] = {{1032, 1048}, {40, 9000}};
+/* Columns and depth: an ordinary product, and one in chunks of k, which are launched apart for few
+ * rows and together for many. */
+static const uint64_t SHAPES[][2] = {{1032, 1048}, {200, 16500}};
 
 struct company {
     struct gemm_problem problem; /* of all rows; device pointers */

@@ -36,6 +36,7 @@ struct sm90_arguments {
     int64_t ldc, ldc0, stride_c, stride_c0; /* elements */
     uint32_t m, n;                          /* of C */
     uint32_t k, k_tiles;
+    uint32_t chunk_tiles; /* of k, that are summed before they are added to those before */
     /* The walk over tiles, in tiles of a whole cluster: `band` rows of tiles are walked together,
      * column by column, so that what runs at once shares its operands in L2. */
     uint32_t tile_rows, tile_columns, tiles, band;

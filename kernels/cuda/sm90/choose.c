@@ -159,13 +159,14 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
            SHORTER_SHOWS * fmin(busy, reading);
 }
 
-const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors)
+static const struct sm90_kernel *choose(const struct gemm_problem *problem,
+                                        uint32_t multiprocessors, bool adding)
 {
     const struct sm90_kernel *best = NULL;
     double best_us = INFINITY;
     const struct sm90_kernel *kernel = sm90_kernels(problem->dtype, problem->precision);
     for (; kernel != NULL && kernel->name != NULL; kernel++) {
-        if (!sm90_takes(kernel, problem)) {
+        if ((adding && !kernel->adds_chunks) || !sm90_takes(kernel, problem)) {
             continue;
         }
         const double us = sm90_estimate_us(kernel, problem, multiprocessors);
@@ -175,4 +176,15 @@ const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32
         }
     }
     return best;
+}
+
+const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors)
+{
+    return choose(problem, multiprocessors, false);
+}
+
+const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,
+                                             uint32_t multiprocessors)
+{
+    return choose(problem, multiprocessors, true);
 }

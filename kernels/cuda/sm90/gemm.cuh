@@ -19,7 +19,8 @@
  *
  * Every element of D is one chain of wgmma's over k in ascending order, in steps of 128 bytes of k
  * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32: the
- * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs.
+ * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs. Those
+ * of small tiles also do so for each chunk of k by itself, if a launch has several (split_k.h).
  *
  * F32 operands come as three parts of bf16 each, which together are the number (split.cu). Of the
  * nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
@@ -118,6 +119,9 @@ struct config {
 
     /* Whether operands are asked for into the L2 ahead. */
     static constexpr bool ASKS_AHEAD = element_bytes<E> == 2 && PARTS == 1 && CLUSTER == 1;
+
+    /* Whether there are registers for a third sum, of chunks of k. */
+    static constexpr bool ADDS_CHUNKS = PROMOTED && BLOCKS_64 * TILE_N <= 64;
 
     /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
     static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
@@ -382,6 +386,26 @@ __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tile
     }
 }
 
+/* d = the sums of chunks of `chunk_tiles` stages, each as of a product of its own (sum_promoted),
+ * added in order: what split_k.h wants of products that fill the device without being cut. */
+template <class C>
+__device__ __forceinline__ void
+sum_chunks(const shared<C> &s, uint32_t k_tiles, uint32_t chunk_tiles, uint32_t lane,
+           uint32_t row_in_tile, ring<C::STAGES> &at, float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    for (uint32_t first = 0; first < k_tiles; first += chunk_tiles) {
+        float chunk[C::BLOCKS_64][C::TILE_N / 2];
+        sum_promoted<C>(s, min(chunk_tiles, k_tiles - first), lane, row_in_tile, at, chunk);
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+            for (int j = 0; j < C::TILE_N / 2; j++) {
+                d[b][j] = first == 0 ? chunk[b][j] : d[b][j] + chunk[b][j];
+            }
+        }
+    }
+}
+
 /* Issues the products of parts of one stage, the largest first, in two groups. Once the tensor core
  * has begun with these, the stage before is released. */
 template <class C, bool SWAPPED = false>
@@ -490,6 +514,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         if constexpr (C::PARTS > 1) {
             plain = __all_sync(0xffffffff, sum_split<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
                     plain;
+        } else if constexpr (C::ADDS_CHUNKS) {
+            sum_chunks<C>(s, p.k_tiles, p.chunk_tiles, lane, row_in_tile, at, d);
         } else if constexpr (C::PROMOTED) {
             sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
         } else {

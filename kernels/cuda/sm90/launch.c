@@ -411,6 +411,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
+    arguments->chunk_tiles = arguments->k_tiles;
     arguments->m = (uint32_t)p->m;
     arguments->n = (uint32_t)p->n;
     arguments->bias = p->bias;

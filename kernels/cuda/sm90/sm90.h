@@ -42,6 +42,9 @@ struct sm90_kernel {
     uint32_t threads, shared_bytes;
     bool whole;  /* takes f32 operands as they are, and splits them itself */
     bool turned; /* computes C turned: the tensor core's left operand is B, its right one A */
+    /* Whether sums of 32 bits are the same as those of chunks of k that are added in order, if the
+     * launch's chunk_tiles say where they end: exact sums, and kernels that add them so. */
+    bool adds_chunks;
     /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
     const void *functions[2][2][2];
 };
@@ -86,6 +89,9 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors);
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
+/* The same among those with `adds_chunks`. */
+const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,
+                                             uint32_t multiprocessors);
 
 /* Where the three parts of f32 operands lie, one after another for each problem: bf16 matrices
  * stored as the operands are, aligned as those of bf16 problems, `stride` from part to part. */

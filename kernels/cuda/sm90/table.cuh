@@ -56,6 +56,7 @@ sm90_kernel row(const char *name)
                           K::SHARED_BYTES,
                           false,
                           SUMS == TURNED,
+                          E == I8, /* exact */
                           {}};
     if constexpr (SUMS == TURNED) {
         kernel.functions[0][1][0] = reinterpret_cast<const void *>(&sm90_gemm_turned<K>);
@@ -65,6 +66,7 @@ sm90_kernel row(const char *name)
     }
     if constexpr ((SUMS & PROMOTED) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, true>(kernel.functions[1]);
+        kernel.adds_chunks = config<E, M, N, CONSUMERS, S, CM, CN, true, true, true>::ADDS_CHUNKS;
     }
     return kernel;
 }
