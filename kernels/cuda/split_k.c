@@ -6,8 +6,8 @@
 enum {
     COLUMNS_MAX = 256, /* of products that are split */
     COLUMNS_TILE = 64,
-    CHUNK_BYTES = 2048,  /* of k, for each COLUMNS_TILE of columns: sums are few beside operands */
-    K_BYTES_MIN = 16384, /* below, the launches more cost what chunks gain */
+    CHUNK_BYTES = 2048,  /* of k, at least */
+    K_BYTES_MIN = 12288, /* below, the launches more cost what chunks gain */
     CHUNKS_MIN = 4,
     CHUNKS_MAX = 128, /* about as many as there are multiprocessors */
     ALIGNMENT = 256
@@ -18,11 +18,21 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* From n, k and the size of an element: 0 if k is not split. */
-static uint64_t chunk_of(uint64_t n, uint64_t k, uint64_t element)
+/* Columns, in tiles, for which a chunk is that much longer. Kernels that can add chunks in
+ * registers spare many rows the sums' way through memory; i8 need not agree, since its sums are
+ * exact. */
+static uint64_t tiles_that_count(enum gemmd_dtype dtype, uint64_t n)
 {
-    const uint64_t unit = CHUNK_BYTES / element;
-    const uint64_t least = ceil_div(n, COLUMNS_TILE) * unit;
+    const uint64_t tiles = ceil_div(n, COLUMNS_TILE);
+    const uint64_t most = dtype == GEMMD_I8 ? 1 : dtype == GEMMD_F32 ? tiles : 2;
+    return tiles < most ? tiles : most;
+}
+
+/* From n, k and the type: 0 if k is not split. */
+static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
+{
+    const uint64_t element = dtype_size(dtype), unit = CHUNK_BYTES / element;
+    const uint64_t least = tiles_that_count(dtype, n) * unit;
     if (n > COLUMNS_MAX || k * element < K_BYTES_MIN || k < CHUNKS_MIN * least)
         return 0;
     const uint64_t chunk = ceil_div(ceil_div(k, CHUNKS_MAX), unit) * unit;
@@ -32,7 +42,7 @@ static uint64_t chunk_of(uint64_t n, uint64_t k, uint64_t element)
 bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
 {
     const uint64_t line = 16 / sizeof(float); /* rows of sums begin at multiples of 16 bytes */
-    *split = (struct split_k){.chunk = chunk_of(p->n, p->k, dtype_size(p->dtype))};
+    *split = (struct split_k){.chunk = chunk_of(p->dtype, p->n, p->k)};
     if (split->chunk == 0)
         return true;
     split->count = ceil_div(p->k, split->chunk);

@@ -28,15 +28,18 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t m, uint64_t n, uint64_
 
 START_TEST(few_columns_and_much_k_are_cut)
 {
-    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 8191), 0);
-    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 8192), 1024);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 6143), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 6144), 1024);
+    ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 65, 8191), 0);
     ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 65, 8192), 2048);
-    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 16383), 0);
-    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 16384), 4096);
+    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 8192), 2048);
     ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 257, 1 << 20), 0);
-    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 16383), 0);
-    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 16384), 2048);
-    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 4096), 512);
+    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 12287), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 12288), 2048);
+    ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 256, 12288), 2048);
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 3071), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 3072), 512);
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 256, 8192), 2048);
     ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 1, 1 << 20), 8192); /* 128 of them */
 }
 END_TEST

@@ -514,10 +514,17 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         if constexpr (C::PARTS > 1) {
             plain = __all_sync(0xffffffff, sum_split<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
                     plain;
-        } else if constexpr (C::ADDS_CHUNKS) {
-            sum_chunks<C>(s, p.k_tiles, p.chunk_tiles, lane, row_in_tile, at, d);
         } else if constexpr (C::PROMOTED) {
-            sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
+            bool chunks = false;
+            if constexpr (C::ADDS_CHUNKS) {
+                chunks = p.chunk_tiles < p.k_tiles;
+                if (chunks) {
+                    sum_chunks<C>(s, p.k_tiles, p.chunk_tiles, lane, row_in_tile, at, d);
+                }
+            }
+            if (!chunks) {
+                sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
+            }
         } else {
             sum_stages<C>(s, p.k_tiles, lane, row_in_tile, next_turn, at, d);
         }
