@@ -8,15 +8,18 @@
  * 4 bytes, which is two elements of 16 bits to ldmatrix, is one of tf32 or four of i8, and comes to
  * the thread that the product wants it from. Lines are not padded; the 16-byte pieces of a line
  * change places by its number instead, so that the eight pieces that ldmatrix reads at once are in
- * different banks. Slabs of 64 bytes of k arrive by cp.async, three ahead.
+ * different banks. Slabs of 64 or 128 bytes of k arrive by cp.async, 384 bytes in all. Between two
+ * barriers there is no branch but for a last slab that is not whole, so that copies, reads of the
+ * next step's operands and their rounding are scheduled among the products.
  *
  * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to
  * be as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those
  * sums are added in f32. Operands of f32 are rounded to tf32, ties away from zero, in registers.
  * Sums of i8 are exact, modulo 2^32.
  *
- * On an H100, bf16, N = 4096: 405 TFLOP/s, 0.53 of what cuBLAS reaches with wgmma (mma.sync is held
- * to about 0.62 of the tensor cores there); 64 x 64 tiles 277, 128 x 128 of four warps 379.
+ * On an H100, N = 4096, TFLOP/s: bf16 401 (to f32 352), tf32 180 (159), i8 794; about half of what
+ * cuBLAS reaches with wgmma (mma.sync is held to about 0.62 of the tensor cores there). 64 x 64
+ * tiles of bf16 275.
  */
 #ifndef KERNELS_CUDA_TENSOR_CORE_CUH
 #define KERNELS_CUDA_TENSOR_CORE_CUH
@@ -31,13 +34,12 @@ namespace tensor_core
 
 using namespace ptx_sm80;
 
-constexpr unsigned DEPTH_BYTES = 64;  // of k in a slab
-constexpr unsigned STEP_BYTES = 32;   // of k in an instruction
-constexpr unsigned STAGES = 4;        // slabs in shared memory
-constexpr unsigned EXACT_STEPS = 256; // of k that tensor cores sum on their own, if EXACT
-constexpr unsigned GROUP_TILES = 8;   // rows of tiles that are walked together
-constexpr unsigned PIECE = 16;        // bytes
-constexpr unsigned STEPS = DEPTH_BYTES / STEP_BYTES, STEP_PIECES = STEP_BYTES / PIECE;
+constexpr unsigned STEP_BYTES = 32;    // of k in an instruction
+constexpr unsigned STAGES_BYTES = 384; // of k in shared memory, in slabs
+constexpr unsigned EXACT_STEPS = 256;  // of k that tensor cores sum on their own, if EXACT
+constexpr unsigned GROUP_TILES = 8;    // rows of tiles that are walked together
+constexpr unsigned PIECE = 16;         // bytes
+constexpr unsigned STEP_PIECES = STEP_BYTES / PIECE;
 
 struct arguments {
     struct gemm_problem problem;
@@ -46,11 +48,13 @@ struct arguments {
 
 /* WARPS_M x WARPS_N warps of BLOCKS_M times 16 rows and BLOCKS_N times 8 columns each. */
 template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned BLOCKS_M_, unsigned BLOCKS_N_, bool EXACT_,
-          unsigned RESIDENT_>
+          unsigned RESIDENT_, unsigned DEPTH_BYTES_>
 struct shape {
     static constexpr unsigned WARPS_N = WARPS_N_, BLOCKS_M = BLOCKS_M_, BLOCKS_N = BLOCKS_N_;
     static constexpr bool EXACT = EXACT_;
-    static constexpr unsigned RESIDENT = RESIDENT_; // blocks that fit in a multiprocessor
+    static constexpr unsigned RESIDENT = RESIDENT_;       // blocks that fit in a multiprocessor
+    static constexpr unsigned DEPTH_BYTES = DEPTH_BYTES_; // of k in a slab
+    static constexpr unsigned STEPS = DEPTH_BYTES / STEP_BYTES, STAGES = STAGES_BYTES / DEPTH_BYTES;
     static constexpr unsigned WARPS = WARPS_M_ * WARPS_N, THREADS = 32 * WARPS;
     static constexpr unsigned WARP_M = 16 * BLOCKS_M, WARP_N = 8 * BLOCKS_N;
     static constexpr unsigned TILE_M = WARPS_M_ * WARP_M, TILE_N = WARPS_N * WARP_N;
@@ -61,11 +65,14 @@ struct shape {
     static constexpr unsigned SHARED_BYTES =
         STAGES * STAGE_BYTES > SLICES_BYTES ? STAGES *STAGE_BYTES : SLICES_BYTES;
     static_assert(BLOCKS_N % 2 == 0 && WARP_N % 32 == 0, "pairs of columns, whole warps");
+    static_assert(BLOCKS_N <= 2 * BLOCKS_M, "operands are rounded after rows of products");
 };
 
-/* One operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH elements, else DEPTH
- * lines of EXTENT, of 16 bits each. */
-template <unsigned EXTENT, bool ALONG> struct layout {
+/* One operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH_BYTES, else lines of
+ * EXTENT elements of 16 bits. */
+template <unsigned EXTENT, unsigned DEPTH_BYTES, bool ALONG_> struct layout {
+    static constexpr bool ALONG = ALONG_;
+    static constexpr unsigned LINES = ALONG ? EXTENT : DEPTH_BYTES / 2;
     static constexpr unsigned LINE_PIECES = (ALONG ? DEPTH_BYTES : EXTENT * 2) / PIECE;
 
     static __device__ __forceinline__ uint32_t place(unsigned line, unsigned piece)
@@ -76,103 +83,96 @@ template <unsigned EXTENT, bool ALONG> struct layout {
     }
 };
 
-template <unsigned EXTENT, bool ALONG, unsigned THREADS, typename Element> struct source {
-    using order = layout<EXTENT, ALONG>;
+template <class S, unsigned EXTENT, bool ALONG, typename Element> struct source {
+    using order = layout<EXTENT, S::DEPTH_BYTES, ALONG>;
     static_assert(ALONG || sizeof(Element) == 2, "ldmatrix turns elements of 16 bits");
     static constexpr unsigned BYTES = sizeof(Element), PIECE_ELEMENTS = PIECE / BYTES;
-    static constexpr unsigned ROUNDS = EXTENT * DEPTH_BYTES / PIECE / THREADS;
-    static constexpr unsigned ROUND_LINES = THREADS / order::LINE_PIECES;
+    static constexpr unsigned ROUND_LINES = S::THREADS / order::LINE_PIECES;
+    static constexpr unsigned ROUNDS = order::LINES / ROUND_LINES;
+    static_assert(ROUND_LINES % 8 == 0, "a thread's pieces change places alike");
 
-    const char *from; // this thread's first piece of the slab
+    const char *from; // this thread's next piece
     uint64_t hop;     // bytes from a piece to the thread's next of the slab
-    uint64_t advance; // bytes from slab to slab
-    unsigned inside;  // lines from the thread's first on, or bytes of its piece, that there are
+    uint64_t advance; // bytes from its last of a slab to its first of the next
+    uint32_t to;      // place of its first in a slab
+    unsigned inside;  // lines from its first on that there are
 
     /* `extent` rows (or columns) are in the operand, of which `first` is the tile's first. */
     __device__ __forceinline__ source(const Element *data, uint64_t ld, uint64_t first,
                                       uint64_t extent)
     {
         const unsigned line = threadIdx.x / order::LINE_PIECES;
-        const unsigned element = threadIdx.x % order::LINE_PIECES * PIECE_ELEMENTS;
-        const uint64_t at = first + (ALONG ? line : element);
+        const unsigned piece = threadIdx.x % order::LINE_PIECES;
+        const uint64_t at = first + (ALONG ? line : piece * PIECE_ELEMENTS);
         const uint64_t rest = at < extent ? extent - at : 0;
-        from = (const char *)(ALONG ? data + at * ld + element : data + line * ld + at);
+        from =
+            (const char *)(ALONG ? data + at * ld + piece * PIECE_ELEMENTS : data + line * ld + at);
         hop = ROUND_LINES * ld * BYTES;
-        advance = ALONG ? DEPTH_BYTES : DEPTH_BYTES * ld;
-        if (ALONG)
-            inside = rest < EXTENT ? (unsigned)rest : EXTENT;
-        else
-            inside = rest < PIECE_ELEMENTS ? (unsigned)rest * BYTES : PIECE;
+        advance = (ALONG ? S::DEPTH_BYTES : S::DEPTH_BYTES * ld) - (ROUNDS - 1) * hop;
+        to = order::place(line, piece);
+        inside = rest == 0 ? 0 : ALONG && rest < order::LINES ? (unsigned)rest : order::LINES;
     }
 
-    /* The next slab; `left` steps of k remain, which matters if PARTIAL. Rows and columns outside
-     * are not copied: what lies in their places is multiplied, and never stored. */
-    template <bool PARTIAL> __device__ __forceinline__ void copy(uint32_t slab, unsigned left)
+    /* Piece `i` of the thread's, if it is among the first `lines`. Rows and columns outside are not
+     * copied, or with what follows them: they are multiplied, and never stored. */
+    __device__ __forceinline__ void copy(uint32_t slab, unsigned i, unsigned lines)
+    {
+        if (i * ROUND_LINES < lines)
+            copy_16(slab + to + i * ROUND_LINES * order::LINE_PIECES * PIECE, from);
+        from += i + 1 < ROUNDS ? hop : advance;
+    }
+
+    /* The last slab's pieces, if it has only `left` steps of k, with zeros for the rest. */
+    __device__ __forceinline__ void copy_last(uint32_t slab, unsigned left)
     {
         const unsigned line = threadIdx.x / order::LINE_PIECES;
-        const unsigned piece = threadIdx.x % order::LINE_PIECES;
-        const char *at = from;
+        const unsigned k = threadIdx.x % order::LINE_PIECES * PIECE_ELEMENTS;
+        const unsigned rest = k < left ? left - k : 0;
 #pragma unroll
-        for (unsigned i = 0; i < ROUNDS; i++, at += hop) {
-            const uint32_t to = slab + order::place(line + i * ROUND_LINES, piece);
-            if (ALONG) {
-                const unsigned k = piece * PIECE_ELEMENTS, rest = k < left ? left - k : 0;
-                if (i * ROUND_LINES >= inside)
-                    continue;
-                if (PARTIAL)
-                    copy_16(to, at, rest < PIECE_ELEMENTS ? rest * BYTES : PIECE);
-                else
-                    copy_16(to, at);
-            } else if (!PARTIAL && inside == PIECE) {
-                copy_16(to, at);
-            } else if (inside > 0) {
-                copy_16(to, at, PARTIAL && line + i * ROUND_LINES >= left ? 0 : inside);
-            }
+        for (unsigned i = 0; i < ROUNDS; i++, from += hop) {
+            const unsigned bytes = ALONG ? (rest < PIECE_ELEMENTS ? rest * BYTES : PIECE)
+                                         : (line + i * ROUND_LINES < left ? PIECE : 0);
+            if (i * ROUND_LINES < inside)
+                copy_16(slab + to + i * ROUND_LINES * order::LINE_PIECES * PIECE, from, bytes);
         }
-        from += advance;
     }
 };
 
 /* Where a lane's row of the four 8x8 matrices of 16 rows of A by STEP_BYTES of k begins: piece
  * `piece` of the rows and the next. */
-template <unsigned EXTENT, bool ALONG>
+template <class Order>
 static __device__ __forceinline__ void load_a(uint32_t (&to)[4], uint32_t slab, unsigned row,
                                               unsigned piece)
 {
-    using order = layout<EXTENT, ALONG>;
     const unsigned lane = threadIdx.x % 32;
-    if constexpr (ALONG)
-        load_matrices(to, slab + order::place(row + lane % 16, piece + lane / 16));
+    if constexpr (Order::ALONG)
+        load_matrices(to, slab + Order::place(row + lane % 16, piece + lane / 16));
     else
         load_matrices_transposed(
-            to, slab + order::place(piece * 8 + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
+            to, slab + Order::place(piece * 8 + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
 }
 
 /* The same for STEP_BYTES of k by 16 columns of B: values 0 and 1 are the first 8 columns'. */
-template <unsigned EXTENT, bool ALONG>
+template <class Order>
 static __device__ __forceinline__ void load_b(uint32_t (&to)[4], uint32_t slab, unsigned column,
                                               unsigned piece)
 {
-    using order = layout<EXTENT, ALONG>;
     const unsigned lane = threadIdx.x % 32;
-    if constexpr (ALONG)
+    if constexpr (Order::ALONG)
         load_matrices(to,
-                      slab + order::place(column + lane % 8 + lane / 16 * 8, piece + lane / 8 % 2));
+                      slab + Order::place(column + lane % 8 + lane / 16 * 8, piece + lane / 8 % 2));
     else
         load_matrices_transposed(
-            to, slab + order::place(piece * 8 + lane % 16, column / 8 + lane / 16));
+            to, slab + Order::place(piece * 8 + lane % 16, column / 8 + lane / 16));
 }
 
-/* What of the operands' registers is not as the product wants it. */
-template <typename Element, unsigned COUNT>
-static __device__ __forceinline__ void round_operands(uint32_t (&x)[COUNT][4])
+/* Four registers of an operand, as the product wants them. */
+template <typename Element> static __device__ __forceinline__ void round_operands(uint32_t (&x)[4])
 {
     if constexpr (std::is_same<Element, float>::value) {
 #pragma unroll
-        for (unsigned i = 0; i < COUNT; i++)
-#pragma unroll
-            for (unsigned v = 0; v < 4; v++)
-                x[i][v] = round_to_tf32(x[i][v]);
+        for (unsigned v = 0; v < 4; v++)
+            x[v] = round_to_tf32(x[v]);
     }
 }
 
@@ -209,79 +209,115 @@ static __device__ __forceinline__ void multiply(sums<S, sum_type<Element>> &tota
                                                 const struct gemm_problem &p, uint64_t index,
                                                 uint64_t first_row, uint64_t first_column)
 {
+    using source_a = source<S, S::TILE_M, !transa, Element>;
+    using source_b = source<S, S::TILE_N, transb, Element>;
+    constexpr unsigned STAGES = S::STAGES, STEPS = S::STEPS;
+    constexpr unsigned DEPTH = S::DEPTH_BYTES / sizeof(Element), CHAIN_SLABS = EXACT_STEPS / DEPTH;
     const unsigned warp = threadIdx.x / 32;
     const unsigned row = warp / S::WARPS_N * S::WARP_M, column = warp % S::WARPS_N * S::WARP_N;
-    source<S::TILE_M, !transa, S::THREADS, Element> a((const Element *)p.a + index * p.stride_a,
-                                                      p.lda, first_row, p.m);
-    source<S::TILE_N, transb, S::THREADS, Element> b((const Element *)p.b + index * p.stride_b,
-                                                     p.ldb, first_column, p.n);
-    constexpr unsigned DEPTH = DEPTH_BYTES / sizeof(Element), EXACT_SLABS = EXACT_STEPS / DEPTH;
-    const unsigned slabs = (unsigned)((p.k + DEPTH - 1) / DEPTH), rest = (unsigned)(p.k % DEPTH);
+    source_a a((const Element *)p.a + index * p.stride_a, p.lda, first_row, p.m);
+    source_b b((const Element *)p.b + index * p.stride_b, p.ldb, first_column, p.n);
+    const unsigned whole = (unsigned)(p.k / DEPTH), rest = (unsigned)(p.k % DEPTH);
+    const unsigned slabs = whole + (rest != 0);
     const uint32_t base = shared_address(shared);
     unsigned next = 0; // to be copied
 
-    const auto copy_next = [&](unsigned stage) {
+    /* The next slab if it is whole, in parts among the products, which no branch may divide. */
+    const auto copy_part = [&](unsigned stage, unsigned part, unsigned parts) {
+        constexpr unsigned ROUNDS = source_a::ROUNDS + source_b::ROUNDS;
         const uint32_t slab = base + stage * S::STAGE_BYTES;
-        if (next + 1 < slabs || (next < slabs && rest == 0)) {
-            a.template copy<false>(slab, DEPTH);
-            b.template copy<false>(slab + S::A_BYTES, DEPTH);
-        } else if (next < slabs) {
-            a.template copy<true>(slab, rest);
-            b.template copy<true>(slab + S::A_BYTES, rest);
+        const unsigned a_lines = next < whole ? a.inside : 0, b_lines = next < whole ? b.inside : 0;
+#pragma unroll
+        for (unsigned i = 0; i < ROUNDS; i++) {
+            if (i < ROUNDS * part / parts || i >= ROUNDS * (part + 1) / parts)
+                continue;
+            if (i < source_a::ROUNDS)
+                a.copy(slab, i, a_lines);
+            else
+                b.copy(slab + S::A_BYTES, i - source_a::ROUNDS, b_lines);
         }
-        copies_commit();
-        next++;
+        if (part + 1 == parts) {
+            copies_commit();
+            next++;
+        }
+    };
+    const auto copy_last = [&](unsigned stage) {
+        const uint32_t slab = base + stage * S::STAGE_BYTES;
+        if (next == whole && rest != 0) {
+            a.copy_last(slab, rest);
+            b.copy_last(slab + S::A_BYTES, rest);
+        }
     };
     uint32_t x[2][S::BLOCKS_M][4], y[2][S::BLOCKS_N / 2][4];
     const auto load = [&](unsigned to, unsigned stage, unsigned piece) {
         const uint32_t slab = base + stage * S::STAGE_BYTES;
 #pragma unroll
         for (unsigned i = 0; i < S::BLOCKS_M; i++)
-            load_a<S::TILE_M, !transa>(x[to][i], slab, row + 16 * i, piece);
+            load_a<typename source_a::order>(x[to][i], slab, row + 16 * i, piece);
 #pragma unroll
         for (unsigned j = 0; j < S::BLOCKS_N / 2; j++)
-            load_b<S::TILE_N, transb>(y[to][j], slab + S::A_BYTES, column + 16 * j, piece);
+            load_b<typename source_b::order>(y[to][j], slab + S::A_BYTES, column + 16 * j, piece);
+    };
+    const auto round = [&](unsigned which, unsigned i) {
+        round_operands<Element>(x[which][i]);
+        if (i < S::BLOCKS_N / 2)
+            round_operands<Element>(y[which][i]);
     };
 
-    sums<S, sum_type<Element>> recent; // of the last slabs, if EXACT
     clear<S>(total);
-    clear<S>(recent);
 #pragma unroll 1
-    for (unsigned i = 0; i < STAGES - 1; i++)
-        copy_next(i);
+    for (unsigned i = 0; i < STAGES - 1; i++) {
+        copy_last(i);
+        copy_part(i, 0, 1);
+    }
     copies_wait<STAGES - 2>();
     __syncthreads();
 
     unsigned stage = 0;
     load(0, 0, 0);
-#pragma unroll 1
-    for (unsigned slab = 0; slab < slabs; slab++) {
+#pragma unroll
+    for (unsigned i = 0; i < S::BLOCKS_M; i++)
+        round(0, i);
+    const auto multiply_slab = [&](sums<S, sum_type<Element>> &to) {
+        const unsigned read = (stage + STAGES - 1) % STAGES; // by every warp
+        copy_last(read);
 #pragma unroll
         for (unsigned step = 0; step < STEPS; step++) {
-            const unsigned now = step % 2;
+            const unsigned now = step % 2, later = 1 - now;
             if (step + 1 < STEPS) {
-                load(1 - now, stage, (step + 1) * STEP_PIECES);
-                copy_next((stage + STAGES - 1) % STAGES); /* which every warp has read */
+                load(later, stage, (step + 1) * STEP_PIECES);
+                copy_part(read, step, STEPS - 1);
             } else {
-                stage = (stage + 1) % STAGES;
+                stage = stage + 1 == STAGES ? 0 : stage + 1;
                 copies_wait<STAGES - 2>();
                 __syncthreads();
-                load(1 - now, stage, 0);
+                load(later, stage, 0);
             }
-            round_operands<Element>(x[now]);
-            round_operands<Element>(y[now]);
-            sums<S, sum_type<Element>> &to = S::EXACT ? recent : total;
 #pragma unroll
-            for (unsigned i = 0; i < S::BLOCKS_M; i++)
+            for (unsigned i = 0; i < S::BLOCKS_M; i++) {
 #pragma unroll
                 for (unsigned j = 0; j < S::BLOCKS_N; j++)
                     multiply_add<Element>(to[i][j], x[now][i], y[now][j / 2][j % 2 * 2],
                                           y[now][j / 2][j % 2 * 2 + 1]);
+                round(later, i);
+            }
         }
-        if (S::EXACT && (slab % EXACT_SLABS == EXACT_SLABS - 1 || slab + 1 == slabs)) {
-            add<S>(total, recent);
-            clear<S>(recent);
+    };
+    if constexpr (S::EXACT) {
+#pragma unroll 1
+        for (unsigned slab = 0; slab < slabs;) {
+            const unsigned end = slab + CHAIN_SLABS < slabs ? slab + CHAIN_SLABS : slabs;
+            sums<S, sum_type<Element>> chain;
+            clear<S>(chain);
+#pragma unroll 1
+            for (; slab < end; slab++)
+                multiply_slab(chain);
+            add<S>(total, chain);
         }
+    } else {
+#pragma unroll 1
+        for (unsigned slab = 0; slab < slabs; slab++)
+            multiply_slab(total);
     }
     copies_wait<0>();
     __syncthreads();
@@ -386,12 +422,15 @@ template <class S, typename Element, typename Out> struct family {
 /* The tiles of a pair of types. Sums in chains, EXACT, need twice the registers, hence half the
  * sums a thread. */
 template <typename Element, typename Out, bool EXACT> struct tiles {
-    using large =
-        family<std::conditional_t<EXACT, shape<2, 4, 4, 4, true, 1>, shape<2, 2, 4, 8, false, 2>>,
-               Element, Out>;
-    using huge =
-        std::conditional_t<EXACT, large, family<shape<4, 2, 4, 8, false, 1>, Element, Out>>;
-    using small = family<shape<2, 2, 2, 4, EXACT, 3>, Element, Out>;
+    using large_shape =
+        std::conditional_t<EXACT, shape<2, 4, 4, 4, true, 1, 128>, shape<2, 2, 4, 8, false, 2, 64>>;
+    using huge_shape = std::conditional_t<EXACT, large_shape, shape<4, 2, 4, 8, false, 1, 64>>;
+    using small_shape = shape<2, 2, 2, 4, EXACT, 3, 128>;
+    static_assert(small_shape::SHARED_BYTES <= 48 << 10, "which needs no leave");
+
+    using large = family<large_shape, Element, Out>;
+    using huge = family<huge_shape, Element, Out>;
+    using small = family<small_shape, Element, Out>;
 
     static enum gemmd_error prepare()
     {
