@@ -240,8 +240,10 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
                                       struct fault *fault)
 {
     const struct tensor *a = &operands->a, *b = &operands->b;
-    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0;
-    if (is_there(a) && is_there(b) && a->rank != b->rank)
+    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0, of_one_b = 0;
+    if (request->b[0] != '\0' && is_there(b)) /* who asks knows what it is */
+        request->one_b = b->rank == 2;
+    if (is_there(a) && is_there(b) && a->rank != b->rank && !request->one_b)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "A has %" PRIu32 " dimensions and B %" PRIu32
                          "; both must have 2, or 3 with the batch first",
@@ -252,7 +254,7 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
         "B", &operands->b, &operands->transb, {"k", "n"}, {&request->k, &request->n}};
     enum gemmd_error code = settle_matrix(request, &matrix_a, &batch, fault);
     if (code == GEMMD_OK)
-        code = settle_matrix(request, &matrix_b, &batch, fault);
+        code = settle_matrix(request, &matrix_b, request->one_b ? &of_one_b : &batch, fault);
     if (code != GEMMD_OK)
         return code;
     if (batch > 0)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/gemmctl/report.h"
+#include "client/gemmctl/resident.h"
 
 static int choose_lse(const struct context *context, struct destination *destination)
 {
@@ -35,6 +36,9 @@ int destination_choose(const struct context *context, struct destination *destin
     if (path != NULL && stored)
         return fail_usage(context, "--store keeps the result on the daemon and --output is a file; "
                                    "choose one");
+    if (resident_name(path) != NULL && (options[OPTION_STORE].takers & arguments->command->taker))
+        return fail_usage(context, "--output is a file; --store NAME keeps the result on the "
+                                   "daemon");
     if (!formats_read(arguments, &destination->formats, problem))
         return fail_usage(context, problem);
     if (!destination->is_job && !stored)

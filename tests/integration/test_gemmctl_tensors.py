@@ -185,6 +185,26 @@ def test_product_with_residents(resident, run, name, tmp_path, rng):
     assert_right(problem, operands, np.load(tmp_path / "C.npy").tobytes(), rng)
 
 
+@pytest.mark.parametrize("resident_a", [False, True])
+def test_one_matrix_for_a_batch(resident_a, run, name, tmp_path, rng):
+    """A resident B of two dimensions is every problem's."""
+    problem = Problem(4, 3, 5, batch=6, beta=1)
+    operands = random_operands(problem, rng)
+    operands = operands._replace(b=np.repeat(operands.b[:1], 6, axis=0))
+    np.save(tmp_path / "A.npy", operands.a)
+    np.save(tmp_path / "B.npy", operands.b[0])
+    np.save(tmp_path / "C0.npy", operands.c0)
+    succeed(run("tensor", "put", name, "B.npy"))
+    succeed(run("tensor", "put", f"{name}.a", "A.npy"))
+    try:
+        succeed(run("gemm", f"tensor:{name}.a" if resident_a else "A.npy", f"tensor:{name}", "--c0",
+                    "C0.npy", "--beta", "1", "-o", "C.npy"))
+    finally:
+        run("tensor", "rm", f"{name}.a")
+    assert np.load(tmp_path / "C.npy").shape == (6, 4, 3)
+    assert_right(problem, operands, np.load(tmp_path / "C.npy").tobytes(), rng)
+
+
 def test_column_major_with_a_resident(run, name, tmp_path, rng):
     problem = Problem(5, 7, 3)
     operands = random_operands(problem, rng)
@@ -221,6 +241,7 @@ def test_chain_through_a_stored_product(run, name, tmp_path, rng):
     (["A.npy", "tensor:{name}", "-o", "C.npy"], USAGE, "k is"),
     (["tensor:{name}", "-o", "C.npy"], USAGE, "missing"),
     (["A.npy", "B.npy", "-o", "C.npy", "--store", "c"], USAGE, "--store"),
+    (["A.npy", "B.npy", "-o", "tensor:c"], USAGE, "--store"),
     (["A.npy", "B.npy", "--store", "a b"], USAGE, "store"),
 ])
 def test_residents_that_do_not_fit(arguments, status, says, run, name, tmp_path, rng):
