@@ -251,3 +251,24 @@ uint64_t arena_largest_free_bytes(struct arena *arena)
     pthread_mutex_unlock(&arena->lock);
     return (uint64_t)largest * ARENA_ALIGNMENT;
 }
+
+uint64_t arena_largest_without(struct arena *arena, const uint64_t offsets[], uint64_t count)
+{
+    uint32_t largest = 0, begin = 0, end = NONE;
+    pthread_mutex_lock(&arena->lock);
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t start = (uint32_t)(offsets[i] / ARENA_ALIGNMENT);
+        const struct range *range = &arena->ranges[start];
+        if (start != end) /* else it goes on where the one before it, and what is free, ended */
+            begin = range->before != NONE && arena->ranges[range->before].next != IN_USE
+                        ? range->before
+                        : start;
+        end = start + range->units;
+        if (end < arena->units && arena->ranges[end].next != IN_USE)
+            end += arena->ranges[end].units;
+        if (end - begin > largest)
+            largest = end - begin;
+    }
+    pthread_mutex_unlock(&arena->lock);
+    return (uint64_t)largest * ARENA_ALIGNMENT;
+}

@@ -34,5 +34,8 @@ uint64_t arena_capacity_bytes(const struct arena *arena);
 uint64_t arena_used_bytes(const struct arena *arena); /* any thread, no lock */
 /* The largest range that is free now; what accounting and tests look at. */
 uint64_t arena_largest_free_bytes(struct arena *arena);
+/* The largest of the free ranges that there would be at and beside these `count` ranges, which are
+ * in use, if they were free: by the offsets they were handed out at, in ascending order. */
+uint64_t arena_largest_without(struct arena *arena, const uint64_t offsets[], uint64_t count);
 
 #endif

@@ -245,16 +245,45 @@ static uint64_t free_bytes(const struct tensor_store *store)
                : arena_capacity_bytes(store->arena) - arena_used_bytes(store->arena);
 }
 
+static int by_offset(const void *one, const void *other)
+{
+    const uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+/* Whether what is free and what the owner's idle ones take is room for so much in one piece: others
+ * may lie between. Under the lock. */
+static bool can_make_room(const struct tensor_store *store, const struct owner *owner,
+                          uint64_t bytes)
+{
+    uint64_t obtainable, count = 0;
+    if (!size_add(free_bytes(store), owner->idle_bytes, &obtainable) || obtainable < bytes)
+        return false;
+    if (owner->oldest == NULL || owner->oldest->memory_bytes >= bytes)
+        return owner->oldest != NULL;
+    for (const struct resident *idle = owner->oldest; idle != NULL; idle = idle->newer)
+        count++;
+    uint64_t *offsets = malloc(count * sizeof *offsets);
+    if (offsets == NULL)
+        return false;
+    count = 0;
+    for (const struct resident *idle = owner->oldest; idle != NULL; idle = idle->newer)
+        offsets[count++] = idle->offset;
+    qsort(offsets, count, sizeof *offsets, by_offset);
+    const uint64_t largest = arena_largest_without(store->arena, offsets, count);
+    free(offsets);
+    return largest >= bytes;
+}
+
 /* Evicts only if that can make room. Under the lock. */
 static bool take_memory(struct tensor_store *store, struct owner *owner, uint64_t bytes,
                         uint64_t *offset)
 {
-    uint64_t obtainable;
     if (store->arena == NULL)
         return false;
     if (arena_alloc(store->arena, bytes, offset))
         return true;
-    if (!size_add(free_bytes(store), owner->idle_bytes, &obtainable) || obtainable < bytes)
+    if (!can_make_room(store, owner, bytes))
         return false;
     while (owner->oldest != NULL) {
         evict(store, owner->oldest);

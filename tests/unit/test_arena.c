@@ -60,6 +60,33 @@ static uint64_t model_give_back(struct model *model, uint32_t which)
     return held.offset;
 }
 
+static int by_offset(const void *one, const void *other)
+{
+    const uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+/* Some of what is held, as if it were free. */
+static void check_without_some(const struct model *model, struct arena *arena, uint64_t *state)
+{
+    bool given[UNITS] = {false};
+    uint64_t offsets[HELD_MAX] = {0}, count = 0, largest = 0, run = 0;
+    for (uint32_t i = 0; i < model->count; i++)
+        if (next_random(state) % 2 == 0) {
+            offsets[count++] = model->held[i].offset;
+            memset(&given[model->held[i].offset / UNIT], 1, model->held[i].units);
+        }
+    qsort(offsets, count, sizeof *offsets, by_offset);
+    bool has_given = false;
+    for (uint32_t i = 0; i < UNITS; i++) {
+        const bool ends = model->taken[i] && !given[i];
+        run = ends ? 0 : run + 1;
+        has_given = !ends && (has_given || given[i]);
+        largest = has_given && run > largest ? run : largest;
+    }
+    ck_assert_uint_eq(arena_largest_without(arena, offsets, count), largest * UNIT);
+}
+
 START_TEST(random_use_agrees_with_the_model)
 {
     static struct model model; /* zeroed: each test runs in a process of its own */
@@ -80,6 +107,7 @@ START_TEST(random_use_agrees_with_the_model)
         }
         ck_assert_uint_eq(arena_used_bytes(arena), model.taken_units * UNIT);
         ck_assert_uint_eq(arena_largest_free_bytes(arena), largest_gap_units(&model) * UNIT);
+        check_without_some(&model, arena, &state);
     }
     while (model.count > 0)
         arena_free(arena, model_give_back(&model, 0));

@@ -247,6 +247,23 @@ START_TEST(only_what_is_marked_goes)
 }
 END_TEST
 
+START_TEST(none_goes_where_what_stays_lies_between)
+{
+    struct resident *resident;
+    put("t", "a", 2, true);
+    put("t", "b", 2, false);
+    put("t", "c", 2, true);
+    put("t", "d", UNITS - 8, false);
+    ck_assert_int_eq(reserve("t", "large", 5, false, &resident), GEMMD_ERR_NO_ROOM);
+    ck_assert_int_eq(reserve("t", "large", 3, false, &resident), GEMMD_ERR_NO_ROOM);
+    ck_assert(is_there("t", "a") && is_there("t", "c")); /* 4 units, and 2 are free, but apart */
+    ck_assert_int_eq(tensor_store_remove(store, "b", "t", &always, &fault), GEMMD_OK);
+    put("t", "e", 6, false);
+    ck_assert(!is_there("t", "a") && !is_there("t", "c"));
+    ck_assert_uint_eq(tensor_store_state(store).evictions, 2);
+}
+END_TEST
+
 START_TEST(only_the_same_tenants_go)
 {
     struct resident *resident;
@@ -489,6 +506,7 @@ int main(void)
     tcase_add_test(tests, a_size_beyond_64_bits_has_no_room);
     tcase_add_test(tests, the_least_recently_used_goes_first);
     tcase_add_test(tests, only_what_is_marked_goes);
+    tcase_add_test(tests, none_goes_where_what_stays_lies_between);
     tcase_add_test(tests, only_the_same_tenants_go);
     tcase_add_test(tests, what_is_in_use_does_not_go);
     tcase_add_test(tests, a_replaced_or_removed_one_is_not_evicted_again);
