@@ -145,6 +145,25 @@ static enum gemmd_error check_length(const struct compute_call *call, const stru
     return GEMMD_OK;
 }
 
+/* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
+static bool is_read_in_place(const struct compute_call *call, const struct daemon *daemon)
+{
+    return call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
+}
+
+/* Memory for the copies of operands, if there is not as much already. */
+static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, struct fault *fault)
+{
+    if (bytes <= call->scratch_bytes)
+        return GEMMD_OK;
+    pool_free(call->memory, call->scratch, call->scratch_bytes);
+    call->scratch_bytes = bytes;
+    call->scratch = pool_alloc(call->memory, bytes, fault);
+    if (call->scratch == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    return GEMMD_OK;
+}
+
 enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
                                    struct body_length length, struct fault *fault)
 {
@@ -183,8 +202,12 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *dae
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    call_lookahead_open(call, daemon);
-    return GEMMD_OK;
+    if (!call->shapes_inside && call->operation->unaligned_bytes != NULL &&
+        is_read_in_place(call, daemon))
+        code = take_scratch(call, call->operation->unaligned_bytes(call), fault);
+    if (code == GEMMD_OK)
+        call_lookahead_open(call, daemon);
+    return code;
 }
 
 static enum gemmd_error grow_body(struct compute_call *call, struct daemon *daemon, uint64_t needed,
@@ -237,11 +260,9 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *d
 bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
                              const struct tensor *operand)
 {
-    const bool in_place =
-        call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
     return operand->rank > 0 &&
-           (operand->fortran ||
-            (in_place && (uintptr_t)operand->data % dtype_size(operand->dtype) != 0));
+           (operand->fortran || (is_read_in_place(call, daemon) &&
+                                 (uintptr_t)operand->data % dtype_size(operand->dtype) != 0));
 }
 
 /* Copies those operands that cannot be used where they lie. */
@@ -257,15 +278,13 @@ static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *
     for (uint32_t i = 0; i < count; i++) {
         if (!compute_call_needs_copy(call, daemon, all[i]))
             continue;
-        if (!size_add(total, all[i]->bytes, &total) || !size_align(total, 64, &total))
+        if (!size_add(total, all[i]->bytes, &total) ||
+            !size_align(total, COMPUTE_CALL_COPY_ALIGNMENT, &total))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
     }
-    if (total == 0)
-        return GEMMD_OK;
-    call->scratch_bytes = total;
-    call->scratch = pool_alloc(call->memory, total, fault);
-    if (call->scratch == NULL)
-        return GEMMD_ERR_OUT_OF_MEMORY;
+    code = take_scratch(call, total, fault);
+    if (code != GEMMD_OK)
+        return code;
     for (uint32_t i = 0; i < count; i++) {
         if (!compute_call_needs_copy(call, daemon, all[i]))
             continue;
@@ -276,7 +295,8 @@ static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *
             memcpy(copy, all[i]->data, all[i]->bytes);
         all[i]->fortran = false;
         all[i]->data = copy;
-        offset = (offset + all[i]->bytes + 63) / 64 * 64; /* checked above */
+        offset += all[i]->bytes;
+        (void)size_align(offset, COMPUTE_CALL_COPY_ALIGNMENT, &offset); /* checked above */
     }
     return GEMMD_OK;
 }

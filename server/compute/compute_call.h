@@ -55,6 +55,9 @@ struct call_operation {
     bool (*raw_bytes)(const struct compute_call *call, uint64_t *out);
     enum gemmd_error (*check_raw_bytes)(const struct compute_call *call, uint64_t bytes,
                                         struct fault *fault);
+    /* What the copies of those operands take that will not lie where their type allows, of a raw
+     * body; NULL: all will. */
+    uint64_t (*unaligned_bytes)(const struct compute_call *call);
     /* The operands, in a raw body's order; returns how many entries there are. */
     uint32_t (*operands)(const struct compute_call *call,
                          struct call_operand operands[SHARED_PLACES_OPERANDS]);
@@ -160,6 +163,8 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
  * After a failure the call is as it was, but for the bytes that its place in the queue counts. */
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
                                       struct fault *fault);
+/* Where copies of operands begin in `scratch`. */
+enum { COMPUTE_CALL_COPY_ALIGNMENT = 64 };
 /* Whether an operand has to be copied before the device can use it. */
 bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
                              const struct tensor *operand);

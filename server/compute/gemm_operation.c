@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "proto/body_front.h"
+#include "proto/dtype.h"
 #include "proto/npy.h"
+#include "proto/size.h"
 #include "server/compute/compute_call.h"
 #include "server/daemon.h"
 
@@ -52,6 +54,31 @@ static uint32_t operands(const struct compute_call *call,
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         out[i] = (struct call_operand){all[i]->rank > 0 ? names[i] : NULL, all[i]->bytes};
     return sizeof all / sizeof *all;
+}
+
+/* A, B, bias and C0 follow each other without gaps, and the latter two may be of a wider type. */
+static uint64_t unaligned_bytes(const struct compute_call *call)
+{
+    const struct gemm_request *request = &call->gemm;
+    struct gemm_operands operands;
+    uint64_t offset = 0, total = 0;
+    if (call->places.memory_count == 0 && dtype_size(request->out) <= dtype_size(request->dtype))
+        return 0;
+    if (!gemm_request_operands(request, &operands))
+        return 0; /* there would be no body */
+    const struct tensor *all[] = {&operands.a, &operands.b, &operands.bias, &operands.c0};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const bool is_elsewhere = (request->elsewhere & 1u << i) != 0;
+        const uint64_t at = is_elsewhere ? (uintptr_t)call->places.operands[i] : offset;
+        if (all[i]->rank == 0)
+            continue;
+        if (at % dtype_size(all[i]->dtype) != 0) { /* all sizes together are below 2^64 */
+            total += all[i]->bytes;
+            (void)size_align(total, COMPUTE_CALL_COPY_ALIGNMENT, &total);
+        }
+        offset += is_elsewhere ? 0 : all[i]->bytes;
+    }
+    return total;
 }
 
 static void leave_out(struct compute_call *call, uint32_t operand)
@@ -234,6 +261,7 @@ const struct call_operation gemm_operation = {
     .settle = settle,
     .raw_bytes = raw_bytes,
     .check_raw_bytes = check_raw_bytes,
+    .unaligned_bytes = unaligned_bytes,
     .operands = operands,
     .leave_out = leave_out,
     .result_name = "c",

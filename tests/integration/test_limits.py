@@ -236,6 +236,21 @@ def test_out_of_pinned_memory(start):
     assert eventually(daemon.address, GOOD, 200).body == RIGHT
 
 
+def test_memory_for_operands_that_lie_askew(start):
+    """Behind an odd number of halves the bias is copied before it is used: that takes memory too,
+    at the headers."""
+    daemon = start("--backend", "cpu", "--pinned-bytes", "1M")
+    target = "/gemm?m=1&n=80000&k=1&dtype=f16&out=f32"
+    with Wire(daemon.address) as wire:
+        wire.send(ask(f"{target}&bias=1", 2 * 80001 + 4 * 80000))
+        assert_problem(wire.receive(), 503, "pinned host memory: 320000 bytes needed")
+    with Wire(daemon.address) as wire:
+        wire.send(ask(target, 2 * 80001))
+        assert wire.receive().status == 100
+        wire.send(bytes(2 * 80001))
+        assert wire.receive().body == bytes(4 * 80000)
+
+
 def refused(address):
     """Whether a new connection is turned away; with an answer, or by its end."""
     try:
