@@ -89,6 +89,8 @@ struct gemmd_request {
     bool stale;     /* a kept connection turned out to be closed before anything was answered */
     bool unshared;  /* shared memory was refused: to be sent without it, at once */
     bool fresh;     /* use a new connection */
+    bool untimed; /* the daemon takes no deadline as long as the time that is left: its own holds */
+    uint32_t told_ms; /* the time that is left, as the daemon was told; 0: it was not */
     uint64_t submitted_us, done_us;
     uint64_t attempted_us; /* when the attempt began */
     uint64_t resume_us;    /* while RESTING */
@@ -114,6 +116,7 @@ struct gemmd_client {
     struct request_list calls; /* done, with a callback that is due */
     uint32_t running_count, queued_count;
     uint64_t done_count; /* requests that were ever done */
+    uint32_t refused_ms; /* so long a deadline, or nearly, was too long for the daemon; 0: none */
     uint64_t check_us;   /* when a deadline, a rest or a stall is due at the earliest */
     struct transfer *idle, *idle_bulk; /* transfers for small and large bodies, to be used again */
     uint32_t idle_bulk_count;

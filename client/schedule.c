@@ -1,5 +1,7 @@
 #include "client/schedule.h"
 
+#include <string.h>
+
 #include "client/backoff.h"
 #include "client/failure.h"
 #include "client/transfer.h"
@@ -137,6 +139,20 @@ static bool is_not_there_yet(const struct gemmd_request *request)
     return request->operation->waits && request->error.http_status == 409;
 }
 
+/* The daemon takes no deadline as long as the caller would wait (its --max-timeout). From now on
+ * about as long ones are not told either: each would be refused once. */
+static bool was_told_too_long(struct gemmd_request *request)
+{
+    const struct gemmd_error_info *error = &request->error;
+    const uint32_t told_ms = request->told_ms;
+    if (told_ms == 0 || error->http_status != 400 ||
+        strcmp(error->field, request->operation->time_parameter) != 0)
+        return false;
+    request->untimed = true;
+    request->client->refused_ms = told_ms - told_ms / 8;
+    return true;
+}
+
 static void out_of_time(struct gemmd_request *request)
 {
     failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL, "no result within %llu ms",
@@ -154,6 +170,8 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     uint64_t resume_us = UINT64_MAX;
     if (request->unshared) {
         request->unshared = false;
+        resume_us = 0;
+    } else if (was_told_too_long(request)) {
         resume_us = 0;
     } else if (request->stale) {
         /* Nobody's failure, and no repeat: the daemon closes what is idle for long. */

@@ -27,9 +27,8 @@ struct gemmd_request *transfer_request(CURL *easy)
 
 #define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
 
-/* The daemon is told how long the caller still waits. */
-static void write_url(struct transfer *transfer, const struct gemmd_request *request,
-                      uint64_t now_us)
+/* The daemon is told how long the caller still waits, unless that is more than it allows. */
+static void write_url(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     const struct operation *operation = request->operation;
     const char *base = request->client->endpoint.base;
@@ -38,16 +37,20 @@ static void write_url(struct transfer *transfer, const struct gemmd_request *req
         share_base(request, shared);
         base = shared;
     }
-    if (operation->time_parameter == NULL) {
-        snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
-        return;
-    }
+    const uint32_t refused_ms = request->client->refused_ms;
     uint64_t left_ms = request->deadline_us > now_us ? (request->deadline_us - now_us) / 1000 : 0;
     if (left_ms > operation->time_max_ms)
         left_ms = operation->time_max_ms;
-    snprintf(transfer->url, sizeof transfer->url, "%s%s%c%s=%llu", base, request->target,
+    request->told_ms = 0;
+    if (operation->time_parameter == NULL || request->untimed ||
+        (refused_ms > 0 && left_ms >= refused_ms)) {
+        snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
+        return;
+    }
+    request->told_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
+    snprintf(transfer->url, sizeof transfer->url, "%s%s%c%s=%u", base, request->target,
              strchr(request->target, '?') != NULL ? '&' : '?', operation->time_parameter,
-             (unsigned long long)(left_ms > 0 ? left_ms : 1));
+             request->told_ms);
 }
 
 static struct curl_slist *put_before(struct transfer *transfer, struct curl_slist *list,

@@ -274,6 +274,16 @@ def test_refused_for_a_while(start, gemmctl, tmp_path, rng):
     assert b"2 attempts" in result.stderr
 
 
+def test_a_daemon_whose_deadlines_are_short(start, gemmctl, tmp_path, rng):
+    """Who waits longer than its longest deadline gets the daemon's own."""
+    daemon = start("--max-timeout", "20s")
+    problem = Problem(5, 7, 3)
+    operands = random_operands(problem, rng)
+    subprocess.run([gemmctl, "gemm", *write(tmp_path, operands), "-o", "C.npy", "--retries", "0",
+                    "--url", daemon.url], cwd=tmp_path, check=True, timeout=PATIENCE_S)
+    assert_right(problem, operands, np.load(tmp_path / "C.npy").tobytes(), rng)
+
+
 def test_unix_socket(start, gemmctl, tmp_path, rng):
     path = tmp_path / "gemmd.sock"
     start(listen=(f"unix:{path}",))

@@ -331,6 +331,38 @@ START_TEST(tells_the_daemon_what_time_is_left)
 }
 END_TEST
 
+/* The daemon's own deadline holds then; what is shorter is told as ever. */
+START_TEST(does_not_tell_more_time_than_the_daemon_allows)
+{
+    static const char refusal[] =
+        "{\"type\":\"urn:gemmd:error:malformed\",\"status\":400,\"field\":\"timeout_ms\"}";
+    char head[FAKE_HEAD_MAX], refused[FAKE_HEAD_MAX];
+    snprintf(refused, sizeof refused, "HTTP/1.1 400 Bad Request\r\nContent-Length: %zu",
+             sizeof refusal - 1);
+    const struct fake_act acts[] = {
+        {.head = refused, refusal, sizeof refusal - 1, .take_bytes = FAKE_ALL}, case_act(head)};
+    static const uint32_t timeouts_ms[] = {60000, 59000, 30000};
+    struct fake_server *server = fake_start(acts, 2);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_gemm gemm = case_gemm();
+    float c[CASE_M * CASE_N];
+    gemm.c = c;
+    gemm.c_bytes = sizeof c;
+    for (int i = 0; i < 3; i++) {
+        gemm.timeout_ms = timeouts_ms[i];
+        ck_assert_int_eq(gemmd_gemm(client, &gemm, NULL, NULL), GEMMD_OK);
+    }
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_uint_eq(fake_request_count(server), 4);
+    ck_assert_uint_gt(timeout_of(fake_request(server, 0)), 0);
+    ck_assert_ptr_null(strstr(fake_request(server, 1)->head, "timeout_ms"));
+    ck_assert_ptr_null(strstr(fake_request(server, 2)->head, "timeout_ms"));
+    ck_assert_uint_le(timeout_of(fake_request(server, 3)), 30000);
+    fake_free(server);
+}
+END_TEST
+
 START_TEST(says_that_nobody_listens)
 {
     const struct fake_act act = {.then = FAKE_CLOSE};
@@ -370,6 +402,7 @@ int main(void)
     tcase_add_test(tcase, asks_first_after_a_body_was_cut_off);
     tcase_add_test(tcase, replaces_a_kept_connection_that_breaks);
     tcase_add_test(tcase, tells_the_daemon_what_time_is_left);
+    tcase_add_test(tcase, does_not_tell_more_time_than_the_daemon_allows);
     tcase_add_test(tcase, says_that_nobody_listens);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

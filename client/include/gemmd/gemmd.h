@@ -38,7 +38,8 @@
  * curl_global_init() before either.
  *
  * Time. Every duration is in milliseconds of a monotonic clock. No wait is endless: what is left
- * of a request's total time travels with it to the daemon, which drops work that nobody waits for.
+ * of a request's total time travels with it to the daemon, which drops work that nobody waits for;
+ * where it is more than the daemon allows, the daemon's own deadline holds.
  *
  * Repeats. A product or an attention is safe to repeat. A request that was refused for a while
  * (429, 503) or lost its connection is sent again, `retries` times at most and within its total
