@@ -71,9 +71,10 @@ static enum gemmd_error read_parameters(struct request *request)
     enum gemmd_error code = call->operation->settle(call, request->daemon, request->tenant, fault);
     if (code != GEMMD_OK)
         return code;
-    if (call->timeout_ms > config->max_timeout_ms)
+    const uint64_t longest_ms = config_longest_timeout_ms(config);
+    if (call->timeout_ms > longest_ms)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "timeout_ms",
-                         "timeout_ms can be at most %" PRIu64, config->max_timeout_ms);
+                         "timeout_ms can be at most %" PRIu64, longest_ms);
     uint64_t timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : config->default_timeout_ms;
     if (timeout_ms != 0)
         call->deadline_ns = request->started_ns + timeout_ms * 1000000u;

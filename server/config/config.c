@@ -127,6 +127,11 @@ enum gemmd_error config_load(struct config *config, int argc, char *const argv[]
     return error;
 }
 
+uint64_t config_longest_timeout_ms(const struct config *config)
+{
+    return config->max_timeout_ms != 0 ? config->max_timeout_ms : INT32_MAX;
+}
+
 void config_free(struct config *config)
 {
     for (uint32_t i = 0; i < config->listen_count; i++)

@@ -60,7 +60,7 @@ struct config {
     uint64_t shm_bytes;          /* of all of it together */
     uint32_t shm_regions;        /* memories, and names for them */
     uint64_t default_timeout_ms; /* when timeout_ms is not given; 0: none */
-    uint64_t max_timeout_ms;
+    uint64_t max_timeout_ms;     /* see config_longest_timeout_ms */
     uint32_t
         header_timeout_ms;     /* from accept, or from a request's first byte, to its last header */
     uint32_t idle_timeout_ms;  /* keep-alive connections between requests */
@@ -84,6 +84,10 @@ struct config {
 enum gemmd_error config_load(struct config *config, int argc, char *const argv[],
                              char *const environment[], struct fault *fault);
 void config_free(struct config *config);
+
+/* The longest deadline that a request may name: max_timeout_ms, or where that is 0 what a number of
+ * milliseconds may be at all. */
+uint64_t config_longest_timeout_ms(const struct config *config);
 
 void config_print_help(FILE *out);
 /* Every option in force as a new JSON object, for --check-config: sizes in bytes, times in

@@ -53,7 +53,7 @@ static uint32_t priority_of(uint64_t priority)
 static enum gemmd_error take_schedule(struct request *request)
 {
     const struct oip_request *asked = &request->infer->asked;
-    const uint64_t max_us = request->daemon->config.max_timeout_ms * 1000u;
+    const uint64_t max_us = config_longest_timeout_ms(&request->daemon->config) * 1000u;
     if (asked->timeout_us > max_us)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "timeout",
                          "timeout can be at most %" PRIu64 " microseconds", max_us);

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from daemon import PATIENCE_S
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -448,6 +449,23 @@ def test_deadline_longer_than_the_longest(start):
     answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=5000",
                                               [OCTETS, ("Content-Length", 32)], BODY))
     assert answer.body == RIGHT
+
+
+@pytest.mark.parametrize("options", [("--max-timeout", "0"),
+                                     ("--max-timeout", "0", "--timeout", "0")])
+def test_any_deadline(options, start):
+    daemon = start(*options)
+    for timeout in ("", "&timeout_ms=600001", f"&timeout_ms={2**31 - 1}"):
+        answer = exchange(daemon.address, request("POST", TARGET + timeout,
+                                                  [OCTETS, ("Content-Length", 32)], BODY))
+        assert answer.body == RIGHT
+    matrix = {"shape": [1, 1], "datatype": "FP32", "data": [2]}
+    for timeout, status in ((0, 200), (2147483647000, 200), (2147483647001, 400)):
+        asked = {"inputs": [{"name": "A", **matrix}, {"name": "B", **matrix}],
+                 "parameters": {"timeout": timeout}}
+        answer = daemon.session.post(f"{daemon.url}/v2/models/gemm_fp32/infer", json=asked,
+                                     timeout=PATIENCE_S)
+        assert answer.status_code == status, answer.text
 
 
 def test_deadline_passes_in_the_queue(start, instrumented):
