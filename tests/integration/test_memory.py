@@ -171,6 +171,15 @@ def test_more_than_2_gib(start, tmp_path, rng):
     assert abs(c[-1] - last @ b) <= np.abs(last) @ np.abs(b) * k * np.finfo(np.float64).eps
 
 
+def test_more_rows_than_a_product_has(start, tmp_path):
+    """A batch with one resident B is one product of all rows. Nothing is written to the 10 GiB."""
+    daemon = start("--shm-bytes", "16G", listen=("127.0.0.1:0", f"unix:{tmp_path / 's'}",))
+    assert daemon.session.put(f"{daemon.url}/tensors/b?dtype=i8&shape=1,1", data=b"\1").ok
+    with Memory(5 << 31) as memory, Connection(daemon.addresses[1], [memory.fd]) as connection:
+        answer = connection.post("/gemm?m=65536&batch=32768&b=b", **header({"a": 0, "c": 1 << 31}))
+    assert_problem(Answer(answer), 422, "2147483647 rows of A; it has 32768 times 65536", "batch")
+
+
 def test_other_formats(connection):
     answer = connection.post("/gemm", Content_Type="application/x-npy", **header({"a": 0, "b": 0}))
     assert_problem(Answer(answer), 415, "raw")
