@@ -130,6 +130,9 @@ static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(daemon->device);
     describe(call, &work->attention);
+    /* Each head of K and V sees the queries of so many heads of Q. */
+    const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
+    work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
     enum gemmd_error code =
         attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
     if (code != GEMMD_OK)

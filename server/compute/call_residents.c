@@ -91,6 +91,22 @@ void call_residents_place(const struct call_residents *residents, struct gemm_pr
     }
 }
 
+/* As many rows as make reading a matrix the lesser part of multiplying with it. */
+enum { ROWS_MANY = 128 };
+
+static uint64_t work_bytes(const struct resident *resident, uint64_t rows)
+{
+    const uint64_t bytes = resident != NULL ? resident_tensor(resident)->bytes : 0;
+    return rows >= ROWS_MANY ? bytes : bytes / ROWS_MANY * rows;
+}
+
+uint64_t call_residents_work_bytes(const struct call_residents *residents, uint64_t rows_on_a,
+                                   uint64_t rows_on_b)
+{
+    return work_bytes(residents->a, rows_on_a) + work_bytes(residents->b, rows_on_b) +
+           work_bytes(residents->stored, ROWS_MANY);
+}
+
 /* As much of the mirror as a tensor takes; what it takes on the device cannot overflow. */
 static uint64_t mirror_of(const struct resident *resident)
 {

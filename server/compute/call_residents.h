@@ -43,6 +43,11 @@ enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         struct tensor_store *store, struct fault *fault);
 /* Points the problem at what there is, with the distances between rows that it has. */
 void call_residents_place(const struct call_residents *residents, struct gemm_problem *problem);
+/* Their bytes as a tenant's share counts them: the result's, and those of operands; of an operand
+ * with which few rows are multiplied (`rows_on_a`, `rows_on_b`) a part, since the device reads it
+ * where it is, many times as fast as it could be brought. */
+uint64_t call_residents_work_bytes(const struct call_residents *residents, uint64_t rows_on_a,
+                                   uint64_t rows_on_b);
 /* Makes the work bring copies of them to the host, which cannot read the device's memory, for the
  * check. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,

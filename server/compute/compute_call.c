@@ -314,6 +314,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
 {
     const struct call_operation *operation = call->operation;
     struct tensor *all[SHARED_PLACES_OPERANDS];
+    const uint32_t count = operation->list(operands, all);
     enum gemmd_error code = GEMMD_OK;
     if (operation->check_values != NULL)
         code = operation->check_values(call, operands, fault);
@@ -321,7 +322,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
     if (code == GEMMD_OK && !call->prepared)
         code = compute_call_prepare(call, daemon, fault);
     if (code == GEMMD_OK)
-        code = copy_operands(call, daemon, all, operation->list(operands, all), fault);
+        code = copy_operands(call, daemon, all, count, fault);
     if (code != GEMMD_OK)
         return code;
     operation->point(call, operands);
@@ -337,6 +338,9 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
     }
     call->work.priority = call->priority;
     call->work.bytes = call->queue_bytes;
+    call->work.outside_bytes += shared_places_bytes(&call->places, all, count);
+    call->work.outside_bytes += call->places.result.there ? call->c.bytes : 0;
+    call->work.outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
     call->work.deadline_ns = call->deadline_ns;
     return GEMMD_OK;
 }

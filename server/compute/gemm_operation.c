@@ -184,6 +184,8 @@ static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
     if (code != GEMMD_OK)
         return code;
     call_residents_place(&call->residents, &work->problem);
+    work->outside_bytes =
+        call_residents_work_bytes(&call->residents, work->problem.n, work->problem.m);
     code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
     if (code != GEMMD_OK)
         return code;

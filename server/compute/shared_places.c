@@ -87,6 +87,16 @@ enum gemmd_error shared_places_check_results(const struct shared_places *places,
     return code;
 }
 
+uint64_t shared_places_bytes(const struct shared_places *places, struct tensor *const operands[],
+                             uint32_t count)
+{
+    uint64_t bytes = 0; /* of memory that is mapped, so that they have a sum */
+    for (uint32_t i = 0; i < count; i++)
+        if (places->operands[i] != NULL)
+            bytes += operands[i]->bytes;
+    return bytes;
+}
+
 void shared_places_end(struct shared_places *places, struct work *work)
 {
     for (uint32_t i = 0; i < places->memory_count; i++) {

@@ -53,6 +53,9 @@ enum gemmd_error shared_places_check_results(const struct shared_places *places,
                                              struct tensor *const operands[], uint32_t count,
                                              uint64_t result_bytes, uint64_t lse_bytes,
                                              struct fault *fault);
+/* The bytes of those operands, which are all of a raw body's, that lie there. */
+uint64_t shared_places_bytes(const struct shared_places *places, struct tensor *const operands[],
+                             uint32_t count);
 /* The work is over, if it was begun: fails it if a memory was cut short, and lets go of all. */
 void shared_places_end(struct shared_places *places, struct work *work);
 

@@ -162,14 +162,14 @@ static void drop(struct queue *queue, struct work *work)
 }
 
 /* To have it run. Time goes on with what was next; what comes along in its stack only pays. */
-static void serve(struct queue *queue, struct work *work)
+static void serve(struct queue *queue, struct work *work, uint64_t bytes)
 {
     const struct spot spot = spot_of(queue, work);
     take_out(queue, &spot, work);
     if (spot.level->flows == &spot.flow->node)
         spot.level->now = spot.flow->start;
     heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
-    spot.flow->start += work->bytes + WORK_BYTES;
+    spot.flow->start += bytes + WORK_BYTES;
     if (spot.flow->start > spot.level->last_start)
         spot.level->last_start = spot.flow->start;
     if (agenda_first(&spot.flow->agenda) != NULL)
@@ -221,12 +221,19 @@ static bool fits(const struct launch *launch, struct queue_room room, const stru
                                    work->bytes <= room.shared_bytes - launch->bytes));
 }
 
+/* Rows on one B have it from the first of their stack. */
+static bool brings_its_own(const struct launch *launch, const struct work *work)
+{
+    return launch->count == 0 || work->stack_key == 0 || work->attends != NULL;
+}
+
 static void take(struct queue *queue, struct launch *launch, struct work *work)
 {
+    const uint64_t outside_bytes = brings_its_own(launch, work) ? work->outside_bytes : 0;
     launch->count++;
     launch->bytes += work->bytes;
     launch->rows += work_stack_rows(work);
-    serve(queue, work);
+    serve(queue, work, work->bytes + outside_bytes);
     list_append(&launch->works, work);
 }
 
@@ -299,7 +306,7 @@ static struct work *next_alive(struct queue *queue, struct queue_room room, stru
         return take_stack(queue, room, first, now_ns, expired);
     if (shares)
         return take_group(queue, room, now_ns, expired);
-    serve(queue, first);
+    serve(queue, first, first->bytes + first->outside_bytes);
     first->next = NULL;
     return first;
 }

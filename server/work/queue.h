@@ -12,7 +12,8 @@
  * never further apart than the largest work of each. Deficit round robin gives the same shares, but
  * its quantum has to be as large as the largest work, here a gigabyte, or it goes round and round
  * until a large work's turn has come. A tenant who had nothing waiting for a while has saved up
- * nothing.
+ * nothing. Bytes of work are those of operands and results wherever they are, resident ones and
+ * those in a client's memory too: the same product costs the same.
  *
  * There are two lanes: works that go to a stream of their own and works that go to one for shared
  * launches. Whoever takes work says of which there is room, and where there is room for both they

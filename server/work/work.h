@@ -53,12 +53,14 @@ struct work {
      * those that work_same_stack allows: products on one B (kernels/stacked.h), or attentions of
      * one kind (kernels/attention_grouped.h). */
     uint64_t stack_key;
-    uint32_t stack_rows; /* at most so many in a stack of its kind, as work_stack_rows counts */
-    bool verify;         /* run Freivalds' check on the result before `done` */
-    bool uncounted;      /* the daemon's own: metrics do not know of it */
-    uint32_t tenant;     /* whose it is: 0 ... the queue's tenants - 1 */
-    uint32_t priority;   /* 0 ... GEMM_PRIORITY_MAX, higher first */
-    uint64_t bytes;      /* operands and result; what the queue's byte limits count */
+    uint32_t stack_rows;    /* at most so many in a stack of its kind, as work_stack_rows counts */
+    bool verify;            /* run Freivalds' check on the result before `done` */
+    bool uncounted;         /* the daemon's own: metrics do not know of it */
+    uint32_t tenant;        /* whose it is: 0 ... the queue's tenants - 1 */
+    uint32_t priority;      /* 0 ... GEMM_PRIORITY_MAX, higher first */
+    uint64_t bytes;         /* operands and result; what the queue's byte limits count */
+    uint64_t outside_bytes; /* what counts besides for tenants' shares: operands and results that
+                               are resident, or in the client's memory */
     uint64_t device_offset,
         device_bytes;     /* reserved device memory; bytes 0 where the backend needs none */
     uint64_t deadline_ns; /* monotonic; 0 for none */

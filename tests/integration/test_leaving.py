@@ -9,8 +9,10 @@ import time
 
 import numpy as np
 import pytest
+import requests
 
 from daemon import PATIENCE_S
+from memory import Connection, Memory
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -338,6 +340,58 @@ def test_tenants_are_held_to_their_own_bytes(tenants):
         assert other.receive().status == 100
     limits = tenants.session.get(f"{tenants.url}/info").json()["limits"]
     assert (limits["tenant-requests"], limits["tenant-bytes"]) == (2, 200 * 1024)
+
+
+@pytest.mark.parametrize("where", ["resident", "memory"])
+def test_operands_that_do_not_travel_count_as_well(where, start, tmp_path, rng):
+    """The same products: who has the operands on the device, or in memory that it shares with the
+    daemon, does not pass the other who sends them."""
+    side, each = 192, 8
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
+    tokens.chmod(0o600)
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--token-file", tokens, ready=False,
+                   listen=("127.0.0.1:0", f"unix:{tmp_path / 's'}"))
+    daemon.wait_until_listening(2).wait_until_ready()
+    daemon.session.headers["Authorization"] = alice = "Bearer the-token-of-alice"
+    operands = rng.uniform(-1, 1, (2, side, side)).astype(np.float32)
+    target = f"/gemm?m={side}&n={side}&k={side}&kernel=naive"
+    for name in "ab":
+        daemon.session.put(f"{daemon.url}/tensors/{name}?shape={side},{side}",
+                           operands[0].tobytes())
+    ended = []
+
+    def elsewhere(number):
+        if where == "resident":
+            assert requests.post(f"{daemon.url}{target}&a=a&b=b&store=c{number}", timeout=PATIENCE_S,
+                                 headers={"Authorization": alice}).status_code == 201
+        else:
+            with Memory(3 * operands[0].nbytes) as memory, \
+                    Connection(daemon.addresses[1], [memory.fd]) as connection:
+                memory.put(0, operands)
+                places = f"a=0, b={operands[0].nbytes}, c={operands.nbytes}"
+                assert connection.post(target, Authorization=alice,
+                                       Gemmd_Memory=places)[0] == 200
+        ended.append("alice")
+
+    def sent(_):
+        assert requests.post(f"{daemon.url}{target}", operands.tobytes(), timeout=PATIENCE_S,
+                             headers={"Authorization": "Bearer the-token-of-bob"}).ok
+        ended.append("bob")
+
+    blocker = Wire(daemon.address)
+    blocker.send(signed(product(700, 700, 700), "the-token-of-alice"))
+    wait_for(daemon, requests_running=1)
+    threads = [threading.Thread(target=call, args=(i,)) for call in (elsewhere, sent)
+               for i in range(each)]
+    for thread in threads:
+        thread.start()
+    wait_for(daemon, requests_waiting=2 * each)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert blocker.receive().status == 200
+    blocker.socket.close()
+    assert len(ended) == 2 * each and 3 <= ended[:each].count("bob") <= 5, ended
 
 
 def test_retry_after_follows_the_rate(start):

@@ -182,6 +182,23 @@ START_TEST(the_problem_points_at_what_is_there)
 }
 END_TEST
 
+START_TEST(few_rows_count_a_part_of_what_they_meet)
+{
+    struct gemm_request request;
+    struct call_residents residents;
+    struct tensor c;
+    put("wide", "t", GEMMD_F32, 2, 4, 64, 0); /* 1024 bytes */
+    ck_assert_int_eq(
+        open_request("a=wide&b=wide&transb=1&store=c", FORMAT_RAW, &request, &residents), GEMMD_OK);
+    ck_assert(gemm_request_result(&request, NULL, &c)); /* 64 bytes */
+    ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 128), 2048);
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 1000), 2048 + 64);
+    ck_assert_uint_eq(call_residents_work_bytes(&residents, 1, 127), 8 + 127 * 8 + 64);
+    close_request(&residents);
+}
+END_TEST
+
 START_TEST(a_result_has_its_name_once_it_is_published)
 {
     struct gemm_request request;
@@ -260,6 +277,7 @@ int main(void)
     tcase_add_loop_test(tests, shapes_settle_the_request, 0, sizeof cases / sizeof cases[0]);
     tcase_add_loop_test(tests, arrays_must_agree_with_what_is_resident, 0, 3);
     tcase_add_test(tests, the_problem_points_at_what_is_there);
+    tcase_add_test(tests, few_rows_count_a_part_of_what_they_meet);
     tcase_add_test(tests, a_result_has_its_name_once_it_is_published);
     tcase_add_test(tests, the_check_gets_copies);
     tcase_add_test(tests, hits_and_misses_are_counted);

@@ -87,6 +87,25 @@ START_TEST(tenants_share_by_bytes)
 }
 END_TEST
 
+/* The same work, wherever its operands are. */
+START_TEST(what_is_outside_counts_as_well)
+{
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work = (struct work){.tenant = tenant, .priority = 4, .bytes = 300000 * tenant};
+            work->outside_bytes = 600000 - work->bytes;
+            queue_push(rivals->queue, work);
+        }
+    for (uint32_t i = 0; i < 3 * 10; i++)
+        count_popped(rivals, pop_any(rivals));
+    for (int tenant = 0; tenant < TENANTS; tenant++)
+        ck_assert_uint_eq(rivals->popped[tenant], 10);
+    rivals_destroy(rivals);
+}
+END_TEST
+
 START_TEST(tenants_share_a_chain)
 {
     struct rivals *rivals = rivals_create();
@@ -179,6 +198,7 @@ int main(void)
     Suite *suite = suite_create("queue_fairness");
     TCase *tests = tcase_create("queue_fairness");
     tcase_add_test(tests, tenants_share_by_bytes);
+    tcase_add_test(tests, what_is_outside_counts_as_well);
     tcase_add_test(tests, tenants_share_a_chain);
     tcase_add_test(tests, who_was_away_has_saved_up_nothing);
     tcase_add_test(tests, what_one_had_is_remembered_while_others_wait);

@@ -226,6 +226,30 @@ START_TEST(company_counts_as_a_turn)
 }
 END_TEST
 
+/* Twenty times a row's cost, and one tenant's twelve rows in stacks of four: two of the other's
+ * works of that cost for each. */
+START_TEST(the_b_of_a_stack_is_paid_once)
+{
+    const struct queue_room room = {.alone = 4, .shared_bytes = UINT64_MAX};
+    const uint64_t row = 10 + 4096;
+    for (uint32_t i = 0; i < 12; i++) {
+        make(i, 1)->outside_bytes = 20 * row;
+        push(&items[i].work);
+    }
+    for (uint32_t i = 12; i < 24; i++) {
+        make(i, 0)->tenant = 1;
+        items[i].work.bytes = 13 * row;
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop(room), "0 1 2 3"); /* 24 rows */
+    ck_assert_str_eq(pop(room), "12");
+    ck_assert_str_eq(pop(room), "13");
+    ck_assert_str_eq(pop(room), "4 5 6 7");
+    ck_assert_str_eq(pop(room), "14");
+    ck_assert_str_eq(pop(room), "15");
+}
+END_TEST
+
 START_TEST(one_without_a_shelf_runs_all_the_same)
 {
     static struct item others[SHELVES];
@@ -357,6 +381,7 @@ int main(void)
     tcase_add_test(tests, what_was_taken_back_is_in_no_stack);
     tcase_add_test(tests, tenants_share_a_stack);
     tcase_add_test(tests, company_counts_as_a_turn);
+    tcase_add_test(tests, the_b_of_a_stack_is_paid_once);
     tcase_add_test(tests, one_without_a_shelf_runs_all_the_same);
     tcase_add_test(tests, those_that_wait_fail_together);
     tcase_add_test(tests, attentions_and_products_are_apart);
