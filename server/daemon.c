@@ -105,7 +105,8 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     warn_of_limits(daemon, backend);
     daemon->pool = pool_create(daemon->pinned, config->pinned_bytes);
     const struct gemm_device device = device_gemm(daemon->device);
-    daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device);
+    daemon->tensors = tensor_store_create(device_tensor_memory(daemon->device), &device,
+                                          config->tenant_tensor_bytes);
     if (daemon->tensors == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
     const struct shared_limits shared_limits = {config->shm_bytes, config->shm_regions};
@@ -317,6 +318,8 @@ static void add_tenants(struct daemon *daemon, struct metrics_gauges *gauges)
         gauges->tenants[at].name = named ? tokens_tenant_name(daemon->tokens, i) : "(others)";
         gauges->tenants[at].requests += held.requests;
         gauges->tenants[at].bytes += held.bytes;
+        gauges->tenants[at].tensor_bytes +=
+            tensor_store_used_by(daemon->tensors, tokens_tenant_name(daemon->tokens, i));
         gauges->tenant_count = at + 1;
     }
 }
@@ -344,6 +347,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .queue_capacity_requests = daemon->config.queue_requests,
         .tenant_capacity_requests = daemon->config.tenant_requests,
         .tenant_capacity_bytes = daemon->config.tenant_bytes,
+        .tenant_capacity_tensor_bytes = daemon->config.tenant_tensor_bytes,
         .pinned_used_bytes = pool_used_bytes(daemon->pool),
         .pinned_capacity_bytes = pool_capacity_bytes(daemon->pool),
         .kernels_left_out = device_left_out(daemon->device, &left_out),

@@ -48,7 +48,8 @@ struct config {
     uint64_t queue_bytes;
     uint32_t tenant_requests; /* of each tenant; 0: no limit of its own */
     uint64_t tenant_bytes;
-    uint32_t max_jobs; /* 0: none; whoever asks for one is answered at once */
+    uint64_t tenant_tensor_bytes; /* of each tenant's resident tensors; 0: no own limit */
+    uint32_t max_jobs;            /* 0: none; whoever asks for one is answered at once */
     uint64_t job_bytes;
     uint64_t pinned_bytes;
     uint64_t device_bytes;       /* 0: half of the device's free memory */

@@ -144,6 +144,9 @@ const struct config_option config_options[] = {
     {SETTING("tenant-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(tenant_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
      .help = "Their bytes; 0: as many as of all."},
+    {SETTING("tenant-tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS),
+     FIELD(tenant_tensor_bytes), .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
+     .help = "Memory of one tenant's tensors; 0: as much as of all."},
     {SETTING("max-jobs", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_jobs), .max = 1000000,
      .standard = "1024", .placeholder = "N",
      .help = "Jobs (Prefer: respond-async) that are not done or whose result is kept; more are "

@@ -52,7 +52,7 @@ enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* 0.0.4 and 1.0.0 */
 enum { METRICS_TENANTS_MAX = 64 };
 struct metrics_tenant {
     const char *name; /* borrowed */
-    uint64_t requests, bytes;
+    uint64_t requests, bytes, tensor_bytes;
 };
 
 /* What is read at scrape time rather than counted. Filled in by the daemon's callback. */
@@ -60,6 +60,7 @@ struct metrics_gauges {
     uint32_t requests_waiting, requests_running, connections, connections_capacity, ready, draining;
     uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
     uint64_t tenant_capacity_requests, tenant_capacity_bytes; /* 0: none of their own */
+    uint64_t tenant_capacity_tensor_bytes;                    /* likewise */
     uint64_t refused[PLACES_LIMIT_COUNT];
     struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last: all others */
     uint32_t tenant_count;                                  /* 0 without a token file */

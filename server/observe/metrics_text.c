@@ -211,6 +211,9 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
          gauges->tenant_capacity_requests},
         {"gemmd_tenant_capacity_bytes", "Most bytes of one tenant; 0: no own limit.",
          gauges->tenant_capacity_bytes},
+        {"gemmd_tenant_tensor_capacity_bytes",
+         "Most device memory of one tenant's tensors; 0: no own limit.",
+         gauges->tenant_capacity_tensor_bytes},
         {"gemmd_pinned_memory_used_bytes", "Host memory for bodies and results in use.",
          gauges->pinned_used_bytes},
         {"gemmd_pinned_memory_capacity_bytes", "Host memory for bodies and results.",
@@ -267,15 +270,26 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
                  places_limit_name((enum places_limit)limit));
         metrics_sample(writer, labels, gauges->refused[limit]);
     }
-    for (int bytes = 0; bytes < 2 && gauges->tenant_count > 0; bytes++) {
-        metrics_family(writer, bytes ? "gemmd_tenant_bytes" : "gemmd_tenant_requests",
-                       METRICS_GAUGE,
-                       bytes ? "Bytes of a tenant's accepted requests."
-                             : "A tenant's requests accepted and not over.");
+    const struct {
+        const char *name, *help;
+        size_t offset;
+    } gauged[] = {
+        {"gemmd_tenant_requests", "A tenant's requests accepted and not over.",
+         offsetof(struct metrics_tenant, requests)},
+        {"gemmd_tenant_bytes", "Bytes of a tenant's accepted requests.",
+         offsetof(struct metrics_tenant, bytes)},
+        {"gemmd_tenant_tensor_bytes", "Device memory that a tenant's tensors take.",
+         offsetof(struct metrics_tenant, tensor_bytes)},
+    };
+    for (size_t family = 0; family < sizeof(gauged) / sizeof(gauged[0]) && gauges->tenant_count > 0;
+         family++) {
+        metrics_family(writer, gauged[family].name, METRICS_GAUGE, gauged[family].help);
         for (uint32_t i = 0; i < gauges->tenant_count; i++) {
-            const struct metrics_tenant *tenant = &gauges->tenants[i];
-            snprintf(labels, sizeof(labels), "tenant=\"%s\"", tenant->name);
-            metrics_sample(writer, labels, bytes ? tenant->bytes : tenant->requests);
+            const char *tenant = (const char *)&gauges->tenants[i];
+            uint64_t value;
+            memcpy(&value, tenant + gauged[family].offset, sizeof value);
+            snprintf(labels, sizeof(labels), "tenant=\"%s\"", gauges->tenants[i].name);
+            metrics_sample(writer, labels, value);
         }
     }
 }

@@ -45,6 +45,7 @@ struct owner {
     struct owner *next;
     struct resident *oldest, *newest; /* evictable and not in use, by when they were last */
     uint64_t idle_bytes;              /* of these */
+    uint64_t used_bytes;              /* of all that have memory, with a name or without */
     struct name_tree named;
     char name[];
 };
@@ -53,6 +54,7 @@ struct tensor_store {
     unsigned char *memory;
     struct arena *arena; /* NULL: no memory at all */
     struct gemm_device device;
+    uint64_t tenant_bytes; /* UINT64_MAX: no limit of a tenant's own */
     atomic_uint_fast64_t hits, misses;
 
     pthread_mutex_t lock;
@@ -63,7 +65,7 @@ struct tensor_store {
 };
 
 struct tensor_store *tensor_store_create(struct device_span memory,
-                                         const struct gemm_device *device)
+                                         const struct gemm_device *device, uint64_t tenant_bytes)
 {
     struct tensor_store *store = calloc(1, sizeof *store);
     if (store == NULL)
@@ -71,6 +73,7 @@ struct tensor_store *tensor_store_create(struct device_span memory,
     if (pthread_mutex_init(&store->lock, NULL) != 0)
         goto no_lock;
     store->device = *device;
+    store->tenant_bytes = tenant_bytes > 0 ? tenant_bytes : UINT64_MAX;
     if (memory.bytes >= ARENA_ALIGNMENT) {
         store->memory = memory.start;
         store->arena = arena_create(memory.bytes);
@@ -88,6 +91,7 @@ no_lock:
 
 static void discard(struct tensor_store *store, struct resident *resident)
 {
+    resident->owner->used_bytes -= resident->memory_bytes;
     arena_free(store->arena, resident->offset);
     free(resident);
 }
@@ -307,6 +311,19 @@ static bool lay_out(const struct tensor_store *store, struct resident *resident)
            size_align(bytes > 0 ? bytes : 1, ARENA_ALIGNMENT, &resident->memory_bytes);
 }
 
+/* Of the tenant's own part. Under the lock. */
+static uint64_t left_bytes(const struct tensor_store *store, const struct owner *owner)
+{
+    return store->tenant_bytes > owner->used_bytes ? store->tenant_bytes - owner->used_bytes : 0;
+}
+
+/* For one that has its memory already; there are enough idle ones. Under the lock. */
+static void keep_to_own_part(struct tensor_store *store, struct owner *owner)
+{
+    while (owner->used_bytes > store->tenant_bytes && owner->oldest != NULL)
+        evict(store, owner->oldest);
+}
+
 static enum gemmd_error reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                 struct resident *resident, struct fault *fault)
 {
@@ -316,11 +333,20 @@ static enum gemmd_error reserve(struct tensor_store *store, const struct tensor_
     resident->owner = owner_of(store, offer->tenant);
     if (resident->owner == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's record");
+    const uint64_t own_bytes = left_bytes(store, resident->owner);
+    if (resident->memory_bytes > own_bytes &&
+        resident->memory_bytes - own_bytes > resident->owner->idle_bytes)
+        return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64
+                         " free of this tenant's %" PRIu64 " (tenant-tensor-bytes)",
+                         resident->memory_bytes, own_bytes, store->tenant_bytes);
     if (!take_memory(store, resident->owner, resident->memory_bytes, &resident->offset))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64 " free",
                          resident->memory_bytes, free_bytes(store));
     resident->memory = store->memory + resident->offset;
+    resident->owner->used_bytes += resident->memory_bytes;
+    keep_to_own_part(store, resident->owner);
     return GEMMD_OK;
 }
 
@@ -513,6 +539,15 @@ void tensor_store_set_etag(struct tensor_store *store, struct resident *resident
 void tensor_store_count_use(struct tensor_store *store, bool found)
 {
     atomic_fetch_add_explicit(found ? &store->hits : &store->misses, 1, memory_order_relaxed);
+}
+
+uint64_t tensor_store_used_by(struct tensor_store *store, const char *tenant)
+{
+    pthread_mutex_lock(&store->lock);
+    const struct owner *owner = find_owner(store, tenant);
+    const uint64_t bytes = owner != NULL ? owner->used_bytes : 0;
+    pthread_mutex_unlock(&store->lock);
+    return bytes;
 }
 
 struct tensor_store_state tensor_store_state(struct tensor_store *store)

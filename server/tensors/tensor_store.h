@@ -31,9 +31,10 @@ struct model_stats;
 struct tensor_store;
 struct resident; /* a tensor in the store; used by whoever reserved or acquired it */
 
-/* Over `memory` (borrowed; may be of no bytes: nothing fits). NULL: out of memory. */
+/* Over `memory` (borrowed; may be of no bytes: nothing fits), of which each tenant may have
+ * `tenant_bytes` (0: all). NULL: out of memory. */
 struct tensor_store *tensor_store_create(struct device_span memory,
-                                         const struct gemm_device *device);
+                                         const struct gemm_device *device, uint64_t tenant_bytes);
 /* Nobody may use a tensor any more. NULL is allowed. */
 void tensor_store_destroy(struct tensor_store *store);
 
@@ -99,6 +100,7 @@ struct tensor_store_state {
     uint64_t count; /* of names */
     uint64_t hits, misses, evictions;
 };
+uint64_t tensor_store_used_by(struct tensor_store *store, const char *tenant);
 struct tensor_store_state tensor_store_state(struct tensor_store *store);
 
 #endif

@@ -461,6 +461,25 @@ def test_nobody_evicts_anothers(tenants, rng):
     assert (alice.names(), bob.names()) == (["a"], ["c"])
 
 
+def test_each_has_a_part(start, tmp_path, rng):
+    """Of --tensor-bytes no tenant has more than --tenant-tensor-bytes."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, "--tensor-bytes", str(8 * PAGE),
+                   "--tenant-tensor-bytes", str(5 * PAGE), ready=False).wait_until_listening()
+    alice, bob = (Tensors(daemon.url, f"the-token-of-{name}") for name in ("alice", "bob"))
+    pages = values(rng, "i8", (3 * PAGE,))
+    assert alice.put("a", pages).status_code == 201
+    refused = alice.put("b", pages)
+    assert refused.status_code == 507, refused.text
+    assert f"{2 * PAGE} free of this tenant's {5 * PAGE}" in refused.json()["detail"]
+    assert bob.put("b", pages).status_code == 201
+    text = alice.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
+    assert f'gemmd_tenant_tensor_bytes{{tenant="bob"}} {3 * PAGE}\n' in text
+    assert f"gemmd_tenant_tensor_capacity_bytes {5 * PAGE}\n" in text
+
+
 # --- the end ---
 
 def test_what_draining_leaves(start, rng):

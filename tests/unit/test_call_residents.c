@@ -36,7 +36,7 @@ static void set_up(void)
 {
     const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
     memory = aligned_alloc(UNIT, UNITS * UNIT);
-    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu);
+    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu, 0);
     ck_assert_ptr_nonnull(store);
     memset(&fault, 0, sizeof fault);
     put("a23", "t", GEMMD_F16, 2, 2, 3, 0);

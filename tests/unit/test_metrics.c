@@ -193,13 +193,15 @@ START_TEST(tenants_are_those_given)
 {
     struct metrics_gauges gauges = {.tenant_capacity_requests = 21,
                                     .tenant_capacity_bytes = 22,
+                                    .tenant_capacity_tensor_bytes = 23,
                                     .refused = {31, 32, 33, 34},
-                                    .tenants = {{"alice", 41, 42}, {"(others)", 43, 44}},
+                                    .tenants = {{"alice", 41, 42, 45}, {"(others)", 43, 44, 46}},
                                     .tenant_count = 2};
     struct metrics *metrics = metrics_create(1, &identity);
     char *text = expose(metrics, &gauges, METRICS_TEXT);
     assert_sample(text, "gemmd_tenant_capacity_requests", "21");
     assert_sample(text, "gemmd_tenant_capacity_bytes", "22");
+    assert_sample(text, "gemmd_tenant_tensor_capacity_bytes", "23");
     assert_sample(text, "gemmd_queue_refused_total{limit=\"queue-requests\"}", "31");
     assert_sample(text, "gemmd_queue_refused_total{limit=\"queue-bytes\"}", "32");
     assert_sample(text, "gemmd_queue_refused_total{limit=\"tenant-requests\"}", "33");
@@ -208,6 +210,8 @@ START_TEST(tenants_are_those_given)
     assert_sample(text, "gemmd_tenant_bytes{tenant=\"alice\"}", "42");
     assert_sample(text, "gemmd_tenant_requests{tenant=\"(others)\"}", "43");
     assert_sample(text, "gemmd_tenant_bytes{tenant=\"(others)\"}", "44");
+    assert_sample(text, "gemmd_tenant_tensor_bytes{tenant=\"alice\"}", "45");
+    assert_sample(text, "gemmd_tenant_tensor_bytes{tenant=\"(others)\"}", "46");
     free(text);
     gauges.tenant_count = 0;
     text = expose(metrics, &gauges, METRICS_TEXT);

@@ -18,7 +18,7 @@ static struct tensor_store *store;
 static void set_up(void)
 {
     memory = aligned_alloc(ARENA_ALIGNMENT, UNITS * ARENA_ALIGNMENT);
-    store = tensor_store_create((struct device_span){memory, UNITS * ARENA_ALIGNMENT}, &cpu);
+    store = tensor_store_create((struct device_span){memory, UNITS * ARENA_ALIGNMENT}, &cpu, 0);
     ck_assert_ptr_nonnull(store);
 }
 

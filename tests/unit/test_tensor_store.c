@@ -20,7 +20,7 @@ static void set_up(void)
 {
     memory = aligned_alloc(UNIT, UNITS * UNIT);
     ck_assert_ptr_nonnull(memory);
-    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu);
+    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu, 0);
     ck_assert_ptr_nonnull(store);
     memset(&fault, 0, sizeof fault);
 }
@@ -196,7 +196,7 @@ START_TEST(a_store_without_memory_has_no_room)
     const struct tensor tensor = tensor_of(1);
     const struct tensor_offer offer = {"a", "t", false, &tensor};
     struct resident *resident;
-    struct tensor_store *none = tensor_store_create((struct device_span){NULL, 0}, &cpu);
+    struct tensor_store *none = tensor_store_create((struct device_span){NULL, 0}, &cpu, 0);
     ck_assert_ptr_nonnull(none);
     ck_assert_int_eq(tensor_store_reserve(none, &offer, &resident, &fault), GEMMD_ERR_NO_ROOM);
     ck_assert_uint_eq(tensor_store_state(none).capacity_bytes, 0);
@@ -307,6 +307,52 @@ START_TEST(a_replaced_or_removed_one_is_not_evicted_again)
 END_TEST
 
 /* --- tenants --- */
+
+static void part(uint64_t units)
+{
+    tensor_store_destroy(store);
+    const struct device_span span = {memory, UNITS * UNIT};
+    store = tensor_store_create(span, &cpu, units * UNIT);
+    ck_assert_ptr_nonnull(store);
+}
+
+START_TEST(a_tenant_has_his_own_part)
+{
+    struct resident *resident;
+    part(6);
+    put("one", "a", 4, false);
+    ck_assert_int_eq(reserve("one", "b", 3, false, &resident), GEMMD_ERR_NO_ROOM);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "tenant-tensor-bytes"));
+    put("one", "c", 2, false);
+    put("two", "d", 6, false);
+    ck_assert_uint_eq(tensor_store_used_by(store, "one"), 6 * UNIT);
+    struct resident *busy = acquire("one", "a");
+    ck_assert_int_eq(tensor_store_remove(store, "a", "one", &always, &fault), GEMMD_OK);
+    ck_assert_int_eq(reserve("one", "e", 1, false, &resident), GEMMD_ERR_NO_ROOM);
+    tensor_store_release(store, busy); /* its memory counted until now */
+    put("one", "e", 4, false);
+    ck_assert_uint_eq(tensor_store_used_by(store, "one"), 6 * UNIT);
+    ck_assert_uint_eq(tensor_store_used_by(store, "three"), 0);
+}
+END_TEST
+
+START_TEST(ones_own_make_room_within_his_part)
+{
+    struct resident *resident;
+    part(6);
+    put("one", "a", 2, true);
+    put("one", "b", 2, true);
+    put("one", "c", 2, false);
+    ck_assert_int_eq(reserve("one", "d", 5, false, &resident), GEMMD_ERR_NO_ROOM);
+    ck_assert(is_there("one", "a") && is_there("one", "b"));
+    tensor_store_release(store, acquire("one", "a"));
+    put("one", "d", 1, true); /* there is memory, but not his */
+    ck_assert(!is_there("one", "b") && is_there("one", "a") && is_there("one", "c"));
+    put("one", "e", 4, true);
+    ck_assert(!is_there("one", "a") && !is_there("one", "d") && is_there("one", "e"));
+    ck_assert_uint_eq(tensor_store_used_by(store, "one"), 6 * UNIT);
+}
+END_TEST
 
 START_TEST(a_name_is_one_tenants)
 {
@@ -510,6 +556,8 @@ int main(void)
     tcase_add_test(tests, only_the_same_tenants_go);
     tcase_add_test(tests, what_is_in_use_does_not_go);
     tcase_add_test(tests, a_replaced_or_removed_one_is_not_evicted_again);
+    tcase_add_test(tests, a_tenant_has_his_own_part);
+    tcase_add_test(tests, ones_own_make_room_within_his_part);
     tcase_add_test(tests, a_name_is_one_tenants);
     tcase_add_test(tests, pages_list_a_tenants_own_by_name);
     tcase_add_test(tests, a_condition_is_kept_when_the_name_changes_hands);
