@@ -24,9 +24,6 @@ struct tensor_call *tensor_call_open(struct request *request)
     call->request = request;
     call->condition = (struct tensor_condition){request_header(request, "If-Match"),
                                                 request_header(request, "If-None-Match")};
-    const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
-    if (timeout_ms != 0)
-        call->deadline_ns = request->started_ns + timeout_ms * 1000000u;
     request->tensor = call;
     return tensor_condition_check(&call->condition, &request->fault) == GEMMD_OK ? call : NULL;
 }
@@ -70,6 +67,15 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
     return code;
 }
 
+/* A tensor names no deadline, and what is uploaded has its own limits of time: the daemon's counts
+ * from here. */
+static void set_deadline(struct tensor_call *call)
+{
+    const uint64_t timeout_ms = call->request->daemon->config.default_timeout_ms;
+    call->deadline_ns = timeout_ms != 0 ? clock_now_ns() + timeout_ms * 1000000u : 0;
+    call->request->connection->deadline_ns = call->deadline_ns;
+}
+
 static void copy_done(struct work *work)
 {
     struct tensor_call *call =
@@ -79,6 +85,7 @@ static void copy_done(struct work *work)
 
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
 {
+    set_deadline(call);
     call->work = (struct work){
         .copies = {*copy},
         .copy_count = 1,

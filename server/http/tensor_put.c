@@ -125,7 +125,7 @@ static bool open_put(struct request *request)
 void tensor_put_begin(struct request *request)
 {
     if (open_put(request))
-        request_receive(request, request->tensor->deadline_ns);
+        request_receive(request, 0);
     else
         request_refuse(request);
 }

@@ -220,6 +220,22 @@ def test_deadline_behind_a_blocked_device(blocked):
         wait_for(blocked, requests_waiting=0, queue_requests=1)
 
 
+def test_deadlines_of_tensors(start):
+    """They cannot name one: the daemon's holds."""
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--timeout", "300ms")
+    put = {"params": {"shape": "4"}, "data": bytes(16), "timeout": PATIENCE_S}
+    assert daemon.session.put(f"{daemon.url}/tensors/w", **put).status_code == 201
+    with Wire(daemon.address) as blocker:
+        blocker.send(product(700, 700, 700, "&timeout_ms=60000"))
+        wait_for(daemon, requests_running=1)
+        for answer in (daemon.session.get(f"{daemon.url}/tensors/w", timeout=PATIENCE_S),
+                       daemon.session.put(f"{daemon.url}/tensors/x", **put)):
+            assert_problem(answer, 504, "deadline passed")
+        assert blocker.receive().status == 200
+    wait_until_idle(daemon)
+    assert daemon.session.get(f"{daemon.url}/tensors/x", timeout=PATIENCE_S).status_code == 404
+
+
 def test_results_after_the_deadline_are_dropped(start):
     """The late one's memory stays until its product has ended, then goes."""
     daemon = start("--cpu-threads", "1")

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import random
+import time
 
 import ml_dtypes
 import numpy as np
@@ -282,6 +283,17 @@ def test_arrays_cut_short_or_grown(cut, sent, shared, name, rng):
             answer = shared.send("PUT", name, body=chunks, headers={"Content-Type": sent})
             assert answer.status_code == 400, answer.text
     assert shared.get(name).status_code == 404
+
+
+def test_an_upload_takes_its_time(start):
+    """The daemon's deadline does not count while it arrives."""
+    daemon = start("--timeout", "500ms")
+    with Wire(daemon.address) as wire:
+        wire.send(request("PUT", "/tensors/w?dtype=i8&shape=4", [("Content-Length", 4)], b"ab"))
+        time.sleep(1.2)
+        wire.send(b"cd")
+        assert wire.receive().status == 201
+    assert Tensors(daemon.url).get("w").content == b"abcd"
 
 
 def test_other_refusals(shared, name, rng):
