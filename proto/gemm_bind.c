@@ -128,7 +128,7 @@ static void name_source(const struct gemm_request *request, const char *name, ch
     else if (resident[0] != '\0')
         snprintf(text, capacity, "that of the tensor '%s'", resident);
     else
-        snprintf(text, capacity, "that of A");
+        snprintf(text, capacity, "that of %s", request->a_title);
 }
 
 /* One dimension, as an array's shape says it, against what is known of it so far. */
@@ -249,7 +249,7 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
                          "; both must have 2, or 3 with the batch first",
                          a->rank, b->rank);
     const struct matrix matrix_a = {
-        "A", &operands->a, &operands->transa, {"m", "k"}, {&request->m, &request->k}};
+        request->a_title, &operands->a, &operands->transa, {"m", "k"}, {&request->m, &request->k}};
     const struct matrix matrix_b = {
         "B", &operands->b, &operands->transb, {"k", "n"}, {&request->k, &request->n}};
     enum gemmd_error code = settle_matrix(request, &matrix_a, &batch, fault);

@@ -102,6 +102,7 @@ void gemm_request_init(struct gemm_request *request)
         .batch = 1,
         .kernel = "auto",
         .priority = GEMM_PRIORITY_DEFAULT,
+        .a_title = "A",
     };
 }
 

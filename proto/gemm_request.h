@@ -51,7 +51,8 @@ struct gemm_request {
     enum gemm_verify verify;
     uint64_t timeout_ms; /* 0: the server's */
     uint32_t priority;
-    uint32_t given; /* bit set of the parameters that were given; see gemm_request.c */
+    uint32_t given;      /* bit set of the parameters that were given; see gemm_request.c */
+    const char *a_title; /* borrowed: what errors call A; "A" by default */
     uint32_t
         elsewhere; /* GEMM_OPERAND_... that a raw body leaves out, though they are not resident */
 };

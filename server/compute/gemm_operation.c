@@ -134,12 +134,13 @@ static enum gemmd_error check_one_product(const struct gemm_request *request, st
         return GEMMD_OK;
     if (request->transa)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "transa",
-                         "a batch with one resident B takes A row by row: transa must be 0");
+                         "a batch with one resident B takes %s row by row: transa must be 0",
+                         request->a_title);
     if (request->batch > GEMM_DIM_MAX / request->m)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "batch",
-                         "a batch with one resident B may have %d rows of A; it has %" PRIu64
+                         "a batch with one resident B may have %d rows of %s; it has %" PRIu64
                          " times %" PRIu64,
-                         GEMM_DIM_MAX, request->batch, request->m);
+                         GEMM_DIM_MAX, request->a_title, request->batch, request->m);
     return GEMMD_OK;
 }
 

@@ -12,6 +12,7 @@ static enum gemmd_error settle(struct request *request)
     if (model->weight == NULL) {
         gemm_request_mark_given(&compute->gemm, "dtype");
     } else {
+        compute->gemm.a_title = "X";
         memcpy(compute->gemm.b, model->name + sizeof MODEL_LINEAR - 1,
                strlen(model->name) - sizeof MODEL_LINEAR + 2);
         compute->residents.b = model->weight;

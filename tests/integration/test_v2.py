@@ -212,6 +212,18 @@ def test_a_layer_of_a_batch(url, session, weights, rng):
     assert data == rows[1]
 
 
+@pytest.mark.parametrize("shape, parameters, status, says", [
+    ((3, 6), {}, 400, "k is 6 by the shape of X"),
+    ((3,), {}, 400, "X has 1 dimensions"),
+    ((2, 5, 3), {"transa": True}, 422, "takes X row by row"),
+])
+def test_errors_call_the_input_x(shape, parameters, status, says, url, session, weights, rng):
+    weights("v2.named", rng.uniform(-1, 1, (5, 4)).astype(np.float32))
+    answer = infer(url, "linear.v2.named", [Input("X", np.ones(shape, np.float32))], session,
+                   parameters=parameters)
+    assert answer.status_code == status and says in answer.json()["error"], answer.text
+
+
 def test_a_raw_request_is_the_rows(url, session, weights, rng):
     w = rng.uniform(-1, 1, (5, 4)).astype(np.float32)
     x = rng.uniform(-1, 1, (3, 5)).astype(np.float32)
