@@ -24,7 +24,6 @@ static const double SHARED_BYTES_PER_US = 267e3; /* read by products, written by
 static const double BLOCK_BYTES_PER_US = 95e3;   /* into one multiprocessor */
 static const double L2_BYTES_PER_US = 11.9e6;    /* into all of them */
 static const double DRAM_BYTES_PER_US = 2.78e6, DRAM_ONCE_BYTES_PER_US = 2.88e6; /* B read once */
-static const double FILL_LINES = 2; /* a line of zeros, from 511x2049x4095 and 1001^3 in tf32 */
 static const double SHORTER_SHOWS = 0.0006; /* of computing and of reading device memory */
 /* Of the results, what does not go to device memory within the launch where B leaves the L2 before
  * them: from 100x30000x513 in bf16. */
@@ -55,23 +54,16 @@ static double lines(uint32_t tile, uint64_t extent)
     return there < tile ? (double)there : tile;
 }
 
-/* What copying them takes in the last tile, in lines. A cluster's copies are whole boxes. */
-static double last_lines(uint32_t tile, uint64_t extent, uint32_t sharers)
-{
-    const uint64_t missing = (tile - extent % tile) % tile;
-    return sharers == 1 ? lines(tile, extent) : tile + (FILL_LINES - 1) * (double)missing;
-}
-
 /* f32 operands are three parts, of which six products are made, in steps half as long. */
 static bool in_parts(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
-/* One step of k in `blocks` of all multiprocessors at once, the last tiles among them or not;
- * `load`: how much of the time that many are at work. */
+/* One step of k in `blocks` of all multiprocessors at once; `load`: how much of the time that many
+ * are at work. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p, double blocks,
-                      bool last, double multiprocessors, double load)
+                      double multiprocessors, double load)
 {
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
     const double x = parts * 128 * lines(kernel->tile_m, p->m);
@@ -86,9 +78,7 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double instructions = products * left / 64 * 4;
     const double shared =
         (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / SHARED_BYTES_PER_US;
-    const double x_lines = last_lines(kernel->tile_m, p->m, kernel->cluster_n);
-    const double y_lines = last_lines(kernel->tile_n, p->n, kernel->cluster_m);
-    const double receive = (last ? parts * 128 * (x_lines + y_lines) : x + y) / BLOCK_BYTES_PER_US;
+    const double receive = (x + y) / BLOCK_BYTES_PER_US;
     /* What a cluster shares is read once. */
     const double read = blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / L2_BYTES_PER_US;
     return fmax(fmax(multiply, shared), fmax(receive, read)) + MULTIPLY_SHOWS * multiply +
@@ -145,7 +135,7 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const uint64_t tiles =
         rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
     const uint64_t blocks = multiprocessors / cluster * cluster;
-    const uint64_t waves = (tiles - 1) / blocks, rest = tiles - waves * blocks;
+    const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
@@ -154,10 +144,11 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
         kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double between_us =
         kernel->pingpong ? TILE_PINGPONG_US + FINISH_SHOWS * finish_us : TILE_US + finish_us;
-    const double busy =
-        (double)waves * (between_us +
-                         steps * step_us(kernel, p, (double)blocks, false, multiprocessors, load)) +
-        steps * step_us(kernel, p, (double)rest, true, multiprocessors, load);
+    double busy = (double)(waves - (rest == 0)) * between_us +
+                  (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load);
+    if (rest > 0) {
+        busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load);
+    }
     const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
     const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
     const double results = (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out);
