@@ -157,6 +157,17 @@ START_TEST(wide_products_of_short_sums_take_tiles_that_read_b_once)
 }
 END_TEST
 
+/* The same; they read device memory faster. Measured 42.1 us instead of 44.2. */
+START_TEST(wide_products_of_few_rows_take_tiles_that_read_b_once)
+{
+    static const uint64_t ROWS[] = {1, 16, 64};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const struct gemm_problem p = problem_of(0, ROWS[i], 14336, 4096);
+        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, "bf16_128x128");
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_choose");
@@ -170,6 +181,7 @@ int main(void)
     tcase_add_test(tests, f32_of_many_rows_is_split_once);
     tcase_add_test(tests, a_fused_product_can_take_other_tiles);
     tcase_add_test(tests, wide_products_of_short_sums_take_tiles_that_read_b_once);
+    tcase_add_test(tests, wide_products_of_few_rows_take_tiles_that_read_b_once);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -4,9 +4,9 @@
 #include <math.h>
 
 /* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
- * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. Measured again at
- * a813962 and 72db13f on 85 shapes (kernels-2026-11-21-2309-* and -2337-* in tests/bench/results),
- * what it chooses is 0.6 % behind the best in the mean, and more than 2.1 % at five of them. */
+ * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. Of the 151 shapes
+ * measured at c078e92 (kernels-2026-11-22-0633-* and -0653-* in tests/bench/results) what it
+ * chooses is 0.3 % behind the best in the mean, and more than 2.1 % at seven. */
 static const double LAUNCH_US = 1.42;
 /* Of a tile of 128 x 256, from its last product until it is in memory: to store it, more if results
  * have 32 bits, and what follows the sums where that is more than alpha. */
@@ -23,7 +23,7 @@ static const double READ_SHOWS = 0.0321;
 static const double SHARED_BYTES_PER_US = 267e3; /* read by products, written by copies */
 static const double BLOCK_BYTES_PER_US = 95e3;   /* into one multiprocessor */
 static const double L2_BYTES_PER_US = 11.9e6;    /* into all of them */
-static const double DRAM_BYTES_PER_US = 2.78e6;
+static const double DRAM_BYTES_PER_US = 2.78e6, DRAM_ONCE_BYTES_PER_US = 2.88e6; /* B read once */
 static const double SHORTER_SHOWS = 0.0006; /* of computing and of reading device memory */
 /* Of the results, what does not go to device memory within the launch where B leaves the L2 before
  * them: from 100x30000x513 in bf16. */
@@ -152,8 +152,9 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
     const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
     const double results = (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out);
-    const double leave = reads_b_once(kernel, p, rows) ? 1 - RESULTS_STAY : 1;
-    const double reading = (operands * element + leave * results) / DRAM_BYTES_PER_US;
+    const bool once = reads_b_once(kernel, p, rows);
+    const double reading = (operands * element + (once ? 1 - RESULTS_STAY : 1) * results) /
+                           (once ? DRAM_ONCE_BYTES_PER_US : DRAM_BYTES_PER_US);
     const double split_us = in_parts(p) ? operands * (4 + 6) / SPLIT_BYTES_PER_US : 0;
     return split_us + LAUNCH_US + finish_us + fmax(busy, reading) +
            SHORTER_SHOWS * fmin(busy, reading);

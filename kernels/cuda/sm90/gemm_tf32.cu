@@ -7,7 +7,6 @@ extern "C" const sm90_kernel sm90_kernels_tf32[] = {
     row<TF32, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS>("tf32_128x256_1x2"),
     row<TF32, 128, 128, 2, PINGPONG, 2, 1, CHAINS>("tf32_128x128_pp_2x1"),
     row<TF32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("tf32_128x64"),
-    row<TF32, 128, 64, 2, COOPERATIVE, 2, 1, CHAINS>("tf32_128x64_2x1"),
     row<TF32, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("tf32_64x64"),
     row<TF32, 256, 128, 2, COOPERATIVE, 1, 1, TURNED>("tf32_256x128_turned"),
     row<TF32, 256, 128, 2, COOPERATIVE, 1, 2, TURNED>("tf32_256x128_1x2_turned"),

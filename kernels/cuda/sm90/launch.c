@@ -351,6 +351,16 @@ static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint6
                                .batch_step = (int64_t)stride};
 }
 
+/* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
+ * what both read at the same time, the columns of B of two rows of tiles, crosses from the L2 once.
+ * Measured (EXPERIMENTS.md); a launch costs 0.1 us more so, which short sums don't earn back. */
+static bool in_pairs(const struct sm90_kernel *kernel, const struct sm90_arguments *arguments,
+                     uint32_t multiprocessors)
+{
+    return kernel->cluster_m * kernel->cluster_n == 1 && !kernel->whole &&
+           multiprocessors % 2 == 0 && arguments->tile_rows > 1 && arguments->k_tiles >= 32;
+}
+
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch)
@@ -448,6 +458,10 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     launch->blocks =
         cluster * (arguments->tiles < clusters || kernel->whole ? arguments->tiles : clusters);
     launch->cluster = cluster;
+    if (in_pairs(kernel, arguments, device->multiprocessors)) {
+        launch->blocks += launch->blocks % 2; /* one has no tile */
+        launch->cluster = 2;
+    }
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;

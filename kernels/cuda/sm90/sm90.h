@@ -62,7 +62,7 @@ struct sm90_device {
 struct sm90_launch {
     struct sm90_arguments arguments;
     const void *function;
-    uint32_t blocks, cluster, threads, shared_bytes;
+    uint32_t blocks, cluster, threads, shared_bytes; /* cluster: placed next to each other */
 };
 
 #ifdef __cplusplus
