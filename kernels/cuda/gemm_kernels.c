@@ -211,6 +211,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
         return GEMMD_OK;
     if (error == cudaSuccess)
         error = sm90_register_tiled_prepare();
+    if (error == cudaSuccess)
+        error = grouped_f32_prepare();
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }
 

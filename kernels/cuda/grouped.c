@@ -1,11 +1,13 @@
 /*
- * The lists of the grouped kernel. Short ones travel as the launch's parameters, which costs the
- * host least; longer ones are written to pinned memory and copied before it. Where there is work
- * for many blocks, the beginning of a list is launched while the rest is written.
+ * The lists of the grouped kernels. Short ones travel as the launch's parameters, which costs the
+ * host least; longer ones are written to pinned memory and copied before it, or, if all are f32,
+ * travel as parameters in parts. Where there is work for many blocks, the beginning of a list is
+ * launched while the rest is written.
  */
 #include "kernels/cuda/grouped.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
@@ -65,8 +67,10 @@ struct cursor {
 struct plan {
     const struct gemm_problem *const *problems;
     struct cursor begin, end;
+    bool f32;                             /* all are f32, and their kernel computes them */
     uint32_t count;                       /* products */
     uint32_t tiles;                       /* of all of them */
+    uint64_t slabs;                       /* of all tiles */
     uint32_t bytes;                       /* the most shared memory that one of them needs */
     uint32_t places[GROUPED_CLASSES + 1]; /* where products of each class begin in the list */
 };
@@ -102,9 +106,8 @@ static uint32_t bytes_of(enum gemmd_dtype dtype, uint64_t k_bytes)
     uint32_t slabs = (depth + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH;
     if (slabs < needed)
         slabs = needed;
-    if (dtype != GEMMD_F32 || slabs > GROUPED_SPLIT_SLABS)
-        return slabs * GROUPED_SLAB_BYTES;
-    return slabs * GROUPED_SLAB_BYTES + GROUPED_SPLIT_BYTES;
+    const uint32_t bytes = slabs * GROUPED_SLAB_BYTES;
+    return dtype == GEMMD_F32 && bytes < GROUPED_F32_BYTES ? GROUPED_F32_BYTES : bytes;
 }
 
 /* Problems lie anywhere; one is asked for while earlier ones are looked at. */
@@ -128,15 +131,19 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
     for (; at.problem < count; at = (struct cursor){at.problem + 1, 0}) {
         const struct gemm_problem *p = problems[at.problem];
         expect_problem(problems, count, at.problem);
+        plan->f32 = plan->f32 && p->dtype == GEMMD_F32;
+        const uint32_t most = plan->f32 ? GROUPED_F32_MAX : GROUPED_MAX;
         const uint64_t tiles = tiles_of(p->m, p->n);
         const uint64_t k_bytes = p->k * element_size(&element, p->dtype);
+        const uint64_t slabs = tiles * ((k_bytes + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH);
         const uint32_t bytes = bytes_of(p->dtype, k_bytes), class = length_class(k_bytes);
         for (; at.index < p->batch; at.index++) {
-            if (plan->count == GROUPED_MAX || plan->tiles + tiles > INT32_MAX)
+            if (plan->count >= most || plan->tiles + tiles > INT32_MAX)
                 return at;
             plan->count++;
             plan->places[class + 1]++;
             plan->tiles += (uint32_t)tiles;
+            plan->slabs += slabs;
             if (plan->bytes < bytes)
                 plan->bytes = bytes;
         }
@@ -145,17 +152,22 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
 }
 
 /* The head of a long list is worth a launch of its own if it keeps a device busy while the rest is
- * written and copied: so many tiles in a quarter of the problems. */
-enum { LONG_LIST = 256, HEAD_PART = 4, HEAD_TILES = 512 };
+ * written and copied: so many tiles in a quarter of the problems. Of f32 all parts are, unless the
+ * device has done one sooner than the host has launched the next. */
+enum { LONG_LIST = 256, HEAD_PART = 4, HEAD_TILES = 512, PART_SLABS = 1024 };
 
 static struct plan make_plan(const struct gemm_problem *const problems[], uint32_t count,
-                             struct cursor begin)
+                             struct cursor begin, bool f32)
 {
-    struct plan plan = {.problems = problems, .begin = begin, .end = begin};
+    struct plan plan = {.problems = problems, .begin = begin, .end = begin, .f32 = f32};
     if (begin.problem == 0 && count >= LONG_LIST)
         plan.end = count_products(&plan, problems, count / HEAD_PART, begin);
     if (plan.tiles < HEAD_TILES)
         plan.end = count_products(&plan, problems, count, plan.end);
+    if (plan.f32 && plan.end.problem < count && plan.slabs < PART_SLABS) {
+        plan.f32 = false;
+        plan.end = count_products(&plan, problems, count, plan.end);
+    }
     for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
         plan.places[i + 1] += plan.places[i];
     return plan;
@@ -282,24 +294,40 @@ static enum gemmd_error launch_beside(struct cuda_context *context, struct plan 
     return code != GEMMD_OK ? code : cuda_error_code((int)error);
 }
 
+static enum gemmd_error launch_f32(cudaStream_t stream, struct plan *plan, bool overlapped)
+{
+    struct grouped_f32_parameters parameters;
+    memset(parameters.first, 0xff, sizeof parameters.first);
+    write_list(plan, parameters.entries, parameters.first);
+    return grouped_f32_start(stream, &parameters, plan->tiles, overlapped);
+}
+
 /* Of what one launch does not take, the second launch runs beside the first: blocks of one begin
- * where those of the other leave room. */
+ * where those of the other leave room. Parts of f32 do so one after the other. */
 static enum gemmd_error run_group(struct gemm_context *base,
                                   const struct gemm_problem *const problems[], uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct grouped_space *space = context->grouped;
-    struct plan plan = make_plan(problems, count, (struct cursor){0, 0});
-    if (plan.end.problem < count) {
+    const bool f32 = count > GROUPED_INLINE && context->sm90.encode != NULL;
+    struct plan plan = make_plan(problems, count, (struct cursor){0, 0}, f32);
+    const bool beside = plan.end.problem < count && !plan.f32;
+    if (beside) {
         const cudaError_t error = cudaEventRecord(space->begun, context->stream);
         if (error != cudaSuccess)
             return cuda_error_code((int)error);
     }
-    enum gemmd_error code = plan.count > 0 ? launch(space, context->stream, &plan) : GEMMD_OK;
-    for (uint32_t i = 1; plan.end.problem < count && code == GEMMD_OK; i++) {
-        plan = make_plan(problems, count, plan.end);
-        if (plan.count > 0)
-            code = i == 1 ? launch_beside(context, &plan) : launch(space, context->stream, &plan);
+    enum gemmd_error code = GEMMD_OK;
+    bool overlapped = false; /* the launch before was of f32 alone */
+    for (uint32_t i = 0; plan.count > 0 && code == GEMMD_OK; i++) {
+        if (plan.f32)
+            code = launch_f32(context->stream, &plan, overlapped);
+        else if (beside && i == 1)
+            code = launch_beside(context, &plan);
+        else
+            code = launch(space, context->stream, &plan);
+        overlapped = plan.f32;
+        plan = make_plan(problems, count, plan.end, f32);
     }
     return code;
 }

@@ -17,9 +17,10 @@ enum {
     GROUPED_SLAB_DEPTH = 128,
     GROUPED_SLABS = 3,
     GROUPED_SLAB_BYTES = 2 * GROUPED_TILE * (GROUPED_SLAB_DEPTH + 16),
-    /* f32 on Hopper: both parts of the slab of B that is multiplied, and slabs besides. */
+    /* f32 on Hopper: both parts of the slab of B that is multiplied; these, a slab of B and two of
+     * A. */
     GROUPED_SPLIT_BYTES = 2 * GROUPED_TILE * GROUPED_SLAB_DEPTH,
-    GROUPED_SPLIT_SLABS = 2,
+    GROUPED_F32_BYTES = GROUPED_SPLIT_BYTES + 3 * GROUPED_SLAB_BYTES / 2,
 };
 
 /* Slabs whose memory a product needs when its sums, of so many bytes each, are done. */
@@ -49,6 +50,14 @@ struct grouped_parameters {
     uint32_t count;
     uint32_t first[GROUPED_INLINE]; /* of a table, every GROUPED_INDEX_STEP-th */
     struct grouped_entry entries[GROUPED_INLINE];
+};
+
+/* A list of f32 alone, for the kernel that devices of compute capability 9.0 have for those. All of
+ * it travels as the launch's parameters, which are up to 32 KiB. */
+enum { GROUPED_F32_MAX = 128 };
+struct grouped_f32_parameters {
+    uint32_t first[GROUPED_F32_MAX]; /* UINT32_MAX behind the last */
+    struct grouped_entry entries[GROUPED_F32_MAX];
 };
 
 enum {
@@ -87,6 +96,13 @@ enum gemmd_error grouped_prepare(void);
  * says. */
 enum gemmd_error grouped_start(cudaStream_t stream, const struct grouped_parameters *parameters,
                                uint32_t tiles, uint32_t bytes);
+
+/* The same of f32, in kernels/cuda/sm90. `overlapped`: the launch before is one of these, and need
+ * not end before this one begins. */
+cudaError_t grouped_f32_prepare(void);
+enum gemmd_error grouped_f32_start(cudaStream_t stream,
+                                   const struct grouped_f32_parameters *parameters, uint32_t tiles,
+                                   bool overlapped);
 
 #ifdef __cplusplus
 }

@@ -315,20 +315,23 @@ template <bool along_k, bool SPREAD> struct walk {
                                            : SPREAD ? STEP / ROW_STEP * PITCH
                                                     : STEP * PITCH;
 
-    const char *from; // the next slab's first piece
-    uint32_t place;   // in a slab
-    int32_t begin;    // of the piece, after the line's; -15 at least
+    /* Where the next slab's first piece lies as much behind as its line begins behind a multiple of
+     * 16, which stays so from slab to slab. */
+    const char *from;
 
     __device__ __forceinline__ explicit walk(const struct source &s)
     {
-        const uint32_t thread = grouped::thread(), at = thread % PIECES * 16;
-        const uint32_t first = thread / PIECES;
-        const char *line = s.start + first * s.ld;
-        const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
-        from = line - shift + at;
-        begin = (int32_t)at - (int32_t)shift;
+        const uint32_t thread = grouped::thread();
+        from = s.start + thread / PIECES * s.ld + thread % PIECES * 16;
+    }
+
+    /* Of the thread's first piece in a slab. */
+    static __device__ __forceinline__ uint32_t place()
+    {
+        const uint32_t thread = grouped::thread(), first = thread / PIECES;
         const uint32_t spread = first % ROW_STEP * (TILE / ROW_STEP) + first / ROW_STEP;
-        place = at + (!along_k ? first * LINE_PITCH<float> : (SPREAD ? spread : first) * PITCH);
+        return thread % PIECES * 16 +
+               (!along_k ? first * LINE_PITCH<float> : (SPREAD ? spread : first) * PITCH);
     }
 
     static __device__ __forceinline__ uint32_t present(int32_t bytes)
@@ -342,11 +345,13 @@ template <bool along_k, bool SPREAD> struct walk {
     {
         constexpr uint32_t depth = DEPTH_BYTES / 4;
         const uint32_t first = grouped::thread() / PIECES, extent = s.extent;
+        const uint32_t shift = (uint32_t)(uintptr_t)from % 16;
+        const int32_t begin = (int32_t)(grouped::thread() % PIECES * 16) - (int32_t)shift;
         const bool last = grouped::thread() % PIECES == PIECES - 1 && // and there is a shift
                           begin < (int32_t)(PIECES - 1) * 16;
         const uint64_t stride = s.ld * STEP;
-        const uint32_t to = slab + place;
-        const char *line = from;
+        const uint32_t to = slab + place();
+        const char *line = from - shift;
         if (along_k && left >= depth + 4) {
 #pragma unroll
             for (uint32_t i = 0; i < LINES; i++) {
@@ -381,7 +386,7 @@ template <bool along_k, bool SPREAD> struct walk {
                 line += stride;
             }
         }
-        from = along_k ? from + DEPTH_BYTES : line;
+        from = along_k ? from + DEPTH_BYTES : line + shift;
     }
 };
 

@@ -8,8 +8,9 @@
  * reads it: for each column lines of 16 k, high parts and then low ones, in swizzled pieces of 16
  * bytes.
  *
- * What is left of a block's time is waits, not instructions: of a slab, what is known before the
- * loop over slabs is kept in registers, and a copy whose bytes are all there is not asked how many.
+ * What is left of a block's time is waits, not instructions, which blocks beside it fill. Five fit
+ * on a multiprocessor if a thread has no more than 96 registers, so little is kept from slab to
+ * slab. A copy whose bytes are all there is not asked how many.
  */
 #ifndef KERNELS_CUDA_GROUPED_WGMMA_CUH
 #define KERNELS_CUDA_GROUPED_WGMMA_CUH
@@ -153,6 +154,18 @@ template <bool along_k> struct columns {
     }
 };
 
+/* A slab of B, to be multiplied after the next barrier; all of it or the first 16 k. */
+template <bool along_k>
+static __device__ __forceinline__ void split_b(uint32_t parts, uint32_t slab,
+                                               const struct source &s, bool both_steps)
+{
+    const columns<along_k> columns(parts, s);
+    columns.split_step(slab, 0);
+    if (both_steps)
+        columns.split_step(slab, 1);
+    ptx::fence_async_proxy();
+}
+
 /* The warp's rows of A for 16 k, and their products with B. */
 struct rows16 {
     uint32_t high[2][4], low[2][4];
@@ -227,7 +240,9 @@ struct wide_sums {
             sums[i] += d[i];
     }
 
-    /* By all threads, all of k. `memory` has the parts of a slab of B, then two slabs. */
+    /* By all threads, all of k. `memory` has the parts of a slab of B, then a slab of B and two of
+     * A. The next slab of B is asked for before the products, not while they are on their way: they
+     * hold 80 registers. */
     template <bool a_along_k, bool b_along_k, bool WIDE>
     __device__ __forceinline__ void multiply_as(const struct source (&operands)[2],
                                                 const uint32_t &k, char *memory)
@@ -235,46 +250,41 @@ struct wide_sums {
         constexpr uint32_t depth = DEPTH<float>;
         constexpr uint32_t step_bytes = a_along_k ? 16 * 4 : 16 * LINE_PITCH<float>;
         const uint32_t parts = (uint32_t)__cvta_generic_to_shared(memory);
-        const uint32_t slabs = parts + GROUPED_SPLIT_BYTES;
+        const uint32_t slab_b = parts + GROUPED_SPLIT_BYTES, slabs_a = slab_b + OPERAND_BYTES;
         const uint64_t descriptor =
             (uint64_t)(parts & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
         walk<a_along_k, true> a(operands[0]);
         walk<b_along_k, false> b(operands[1]);
-        a.load(slabs, operands[0], k);
-        b.load(slabs + OPERAND_BYTES, operands[1], k);
+        a.load(slabs_a, operands[0], k);
+        b.load(slab_b, operands[1], k);
         copies_commit();
-        if (k > depth) {
-            a.load(slabs + SLAB_BYTES, operands[0], k - depth);
-            b.load(slabs + SLAB_BYTES + OPERAND_BYTES, operands[1], k - depth);
-        }
+        if (k > depth)
+            a.load(slabs_a + OPERAND_BYTES, operands[0], k - depth);
         copies_commit();
-        const columns<b_along_k> columns(parts, operands[1]);
         const uint32_t first = rows16::first<a_along_k>(operands[0]);
         copies_wait<1>();
-        uint32_t slab = slabs, next = slabs + SLAB_BYTES;
+        uint32_t slab = slabs_a;
         int32_t left = (int32_t)k;
 #pragma unroll 1
         while (true) {
-            __syncthreads(); // the slab is there, and the one before has been multiplied
-            if ((uint32_t)left < k && left > (int32_t)depth) {
-                a.load(next, operands[0], (uint32_t)left - depth);
-                b.load(next + OPERAND_BYTES, operands[1], (uint32_t)left - depth);
-            }
-            copies_commit();
-            columns.split_step(slab + OPERAND_BYTES, 0);
-            if (left > 16)
-                columns.split_step(slab + OPERAND_BYTES, 1);
-            ptx::fence_async_proxy();
-            float d[32];
-            struct rows16 rows, rows_after;
+            const uint32_t other = 2 * slabs_a + OPERAND_BYTES - slab;
+            __syncthreads(); // the slabs are there, and what was before has been multiplied
+            if ((uint32_t)left < k && left > (int32_t)depth)
+                a.load(other, operands[0], (uint32_t)left - depth);
+            split_b<b_along_k>(parts, slab_b, operands[1], left > 16);
+            struct rows16 rows;
             rows.load<a_along_k>(slab + first);
             __syncthreads();
+            if (left > (int32_t)depth)
+                b.load(slab_b, operands[1], (uint32_t)left - depth);
+            copies_commit();
+            float d[32];
             rows.multiply<WIDE>(d, descriptor);
-            rows_after.load<a_along_k>(slab + first + step_bytes); // meanwhile
             products_wait(d);
             add<WIDE>(d);
             if (left > 16) {
-                rows_after.multiply<WIDE>(d, descriptor + (STEP_BYTES >> 4));
+                rows.load<a_along_k>(slab + first + step_bytes);
+                rows.multiply<WIDE>(d, descriptor + (STEP_BYTES >> 4));
                 products_wait(d);
                 add<WIDE>(d);
             }
@@ -282,9 +292,7 @@ struct wide_sums {
             if (left <= 0)
                 break;
             copies_wait<0>();
-            const uint32_t done = slab;
-            slab = next;
-            next = done;
+            slab = other;
         }
         __syncthreads();
     }

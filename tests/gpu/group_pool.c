@@ -10,7 +10,7 @@
 #include "tests/product/product.h"
 #include "tests/product/random.h"
 
-enum { POOL = 400, COMPANY_MAX = 200, COMPANIES = 8, SHOWN = 10 };
+enum { POOL = 400, COMPANIES = 8, SHOWN = 10 };
 static const uint64_t SPAN_BYTES = UINT64_C(512) << 20;
 
 enum where { HOST, DEVICE, WHERE_COUNT };
@@ -116,7 +116,7 @@ static bool place(struct pool *pool, struct placed *placed)
 /* Poisons C, runs, and leaves C and what surrounds it in the products' own buffers. */
 static bool run(struct pool *pool, struct placed *const members[], uint32_t count, enum where where)
 {
-    const struct gemm_problem *problems[COMPANY_MAX];
+    const struct gemm_problem *problems[POOL];
     struct group_bench *bench = pool->bench;
     for (uint32_t i = 0; i < count; i++) {
         struct product_buffer *c = &members[i]->product.buffers[PRODUCT_C];
@@ -166,7 +166,7 @@ static bool check_alone(struct pool *pool, struct placed *placed)
 
 static bool check_company(struct pool *pool, uint32_t count, enum where where)
 {
-    struct placed *members[COMPANY_MAX];
+    struct placed *members[POOL];
     char text[96];
     /* Without repetition: a product has one C. */
     const uint32_t first = (uint32_t)(random_next(&pool->seed) % pool->count);
@@ -199,9 +199,8 @@ static bool check_pool(struct pool *pool)
         if (!place(pool, &pool->placed[i]) || !check_alone(pool, &pool->placed[i]))
             return false;
     for (uint32_t i = 0; i < COMPANIES && pool->count > 1; i++) {
-        const uint32_t most = pool->count < COMPANY_MAX ? pool->count : COMPANY_MAX;
-        const uint32_t limits[] = {2, 40, 41, most};
-        const uint32_t limit = limits[i % 4] < most ? limits[i % 4] : most;
+        const uint32_t limits[] = {2, 40, 41, POOL};
+        const uint32_t limit = limits[i % 4] < pool->count ? limits[i % 4] : pool->count;
         const uint32_t count = i < 4 ? limit : 1 + (uint32_t)(random_next(&pool->seed) % limit);
         if (!check_company(pool, count, i % 2 == 0 ? HOST : DEVICE) ||
             !check_company(pool, count, i % 2 == 0 ? DEVICE : HOST))
@@ -232,6 +231,29 @@ static bool open_pool(struct pool *pool)
     return done;
 }
 
+/* Pools of all types, or of f32 alone, whose lists have a kernel of their own. */
+static bool check_types(struct pool *pool, bool f32_alone)
+{
+    /* A stride that is coprime to the number of options mixes all of them, and the types, in each
+     * pool. */
+    const uint32_t types = case_types_count(), options = case_options_count();
+    const uint32_t total = pool->bench->quick ? 300 : types * options, stride = 1009;
+    bool going = true;
+    for (uint32_t i = 0; i < total && going; i++) {
+        const uint32_t number = (uint32_t)((uint64_t)i * stride % (types * options));
+        const struct case_types *drawn = &case_types[number % types];
+        if ((!f32_alone || drawn->dtype == GEMMD_F32) &&
+            draw(pool, drawn, number / types, &pool->placed[pool->count]))
+            pool->count++;
+        if (pool->count == POOL || i + 1 == total) {
+            going = check_pool(pool);
+            clear_pool(pool);
+        }
+    }
+    clear_pool(pool);
+    return going;
+}
+
 void group_check_bytes(struct group_bench *bench, uint64_t *passed, uint64_t *failed)
 {
     struct pool *pool = calloc(1, sizeof *pool);
@@ -242,20 +264,7 @@ void group_check_bytes(struct group_bench *bench, uint64_t *passed, uint64_t *fa
     pool->bench = bench;
     pool->seed = 20261121;
     bool going = open_pool(pool);
-    /* A stride that is coprime to the number of options mixes all of them, and the types, in each
-     * pool. */
-    const uint32_t types = case_types_count(), options = case_options_count();
-    const uint32_t total = bench->quick ? 300 : types * options, stride = 1009;
-    for (uint32_t i = 0; i < total && going; i++) {
-        const uint32_t number = (uint32_t)((uint64_t)i * stride % (types * options));
-        if (draw(pool, &case_types[number % types], number / types, &pool->placed[pool->count]))
-            pool->count++;
-        if (pool->count == POOL || i + 1 == total) {
-            going = check_pool(pool);
-            clear_pool(pool);
-        }
-    }
-    clear_pool(pool);
+    going = going && check_types(pool, false) && check_types(pool, true);
     if (!going)
         pool->failed++;
     *passed += pool->passed;

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SERVING = re.compile(r"register_tiled_kernel|grouped_kernel|tensor_core_kernel|sm90_gemm|"
+SERVING = re.compile(r"register_tiled_kernel|grouped_(f32_)?kernel|tensor_core_kernel|sm90_gemm|"
                      r"attention_wgmma|attention_\w*_kernel")
 
 
@@ -52,7 +52,7 @@ def hopper(cuobjdump):
     functions = {function.split(None, 1)[0]: function
                  for function in listing.split("Function : ")[1:]}
     return {name: code for name, code in functions.items()
-            if re.search("sm90_gemm|attention_wgmma|grouped_kernel", name)}
+            if re.search("sm90_gemm|attention_wgmma|grouped_(f32_)?kernel", name)}
 
 
 def test_hopper_kernels_use_hopper_instructions(hopper):
@@ -64,8 +64,18 @@ def test_hopper_kernels_use_hopper_instructions(hopper):
 
 def test_grouped_products_are_not_waited_for_one_by_one(hopper):
     """What the compiler does where it finds no registers: a wait after each of six."""
-    code, = [code for name, code in hopper.items() if "7grouped14grouped_kernel" in name]
-    assert code.count("WARPGROUP.DEPBAR") * 6 <= len(re.findall(r"\bHGMMA\b", code))
+    kernels = [code for name, code in hopper.items()
+               if re.search(r"7grouped\d+grouped_(f32_)?kernel", name)]
+    assert len(kernels) == 2
+    for code in kernels:
+        assert code.count("WARPGROUP.DEPBAR") * 6 <= len(re.findall(r"\bHGMMA\b", code))
+
+
+def test_grouped_f32_leaves_room_for_five_blocks(cuobjdump):
+    """65,536 registers, of which a warp gets multiples of 256."""
+    usage = cuobjdump("--dump-resource-usage").stdout
+    registers, = re.findall(r"Function \S+18grouped_f32_kernel\S+:\s+REG:(\d+)", usage)
+    assert int(registers) <= 96
 
 
 def test_sm_80_kernels_use_tensor_cores(cuobjdump):
