@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/split_k.h"
 #include "proto/dtype.h"
+#include "tests/product/random.h"
 
 static struct gemm_problem problem_of(enum gemmd_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
 {
@@ -82,12 +83,12 @@ static void multiply(const struct gemm_problem *p)
     }
 }
 
-static float *drawn(uint64_t count)
+static float *drawn(uint64_t count, uint64_t *seed)
 {
     float *x = malloc(count * sizeof *x);
     ck_assert_ptr_nonnull(x);
     for (uint64_t i = 0; i < count; i++)
-        x[i] = (float)(rand() % 5 - 2); /* sums are exact */
+        x[i] = (float)(random_next(seed) % 5) - 2; /* sums are exact */
     return x;
 }
 
@@ -103,7 +104,9 @@ START_TEST(chunks_add_up_to_the_product)
     p.beta = 2;
     p.act = GEMM_ACT_RELU;
     gemm_problem_contiguous(&p);
-    float *a = drawn(batch * m * k), *b = drawn(batch * k * n), *c = drawn(batch * m * n);
+    uint64_t seed = 1;
+    float *a = drawn(batch * m * k, &seed), *b = drawn(batch * k * n, &seed);
+    float *c = drawn(batch * m * n, &seed);
     p.a = a;
     p.b = b;
     p.bias = p.c0 = c;
