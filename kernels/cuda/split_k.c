@@ -18,14 +18,11 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Columns, in tiles, for which a chunk is that much longer. Kernels that can add chunks in
- * registers spare many rows the sums' way through memory; i8 need not agree, since its sums are
- * exact. */
+/* Columns, in tiles, for which a chunk is that much longer, so that sums are few beside operands.
+ * Not of i8: its sums are exact, so that many rows need not be cut at all. */
 static uint64_t tiles_that_count(enum gemmd_dtype dtype, uint64_t n)
 {
-    const uint64_t tiles = ceil_div(n, COLUMNS_TILE);
-    const uint64_t most = dtype == GEMMD_I8 ? 1 : dtype == GEMMD_F32 ? tiles : 2;
-    return tiles < most ? tiles : most;
+    return dtype == GEMMD_I8 ? 1 : ceil_div(n, COLUMNS_TILE);
 }
 
 /* From n, k and the type: 0 if k is not split. */
@@ -106,6 +103,6 @@ struct gemm_problem split_k_whole(const struct split_k *split, const struct gemm
 
 double split_k_join_us(const struct split_k *split, const struct gemm_problem *p, uint64_t count)
 {
-    const double launch_us = 2, bytes_per_us = 4e6; /* of sums, which the L2 has */
+    const double launch_us = 2, bytes_per_us = 2e6; /* of sums, written and read */
     return launch_us + (double)(count * p->batch * split->stride * sizeof(float)) / bytes_per_us;
 }

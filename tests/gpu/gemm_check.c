@@ -28,6 +28,7 @@
 #include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
 #include "tests/gpu/lanes.h"
+#include "tests/gpu/share.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
 #include "tests/product/random.h"
@@ -347,14 +348,6 @@ static bool check_share(struct check *check, uint64_t *passed, uint64_t *failed)
     return done;
 }
 
-/* "I/N", I less than N. */
-static bool parse_share(const char *text, struct check *check)
-{
-    char end;
-    return sscanf(text, "%" SCNu32 "/%" SCNu32 "%c", &check->share, &check->shares, &end) == 2 &&
-           check->share < check->shares;
-}
-
 int main(int count, char **arguments)
 {
     static struct check check; /* large, and there is one */
@@ -371,7 +364,7 @@ int main(int count, char **arguments)
         } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
             kernels = arguments[++i];
         } else if (strcmp(arguments[i], "--share") == 0 && i + 1 < count &&
-                   parse_share(arguments[i + 1], &check)) {
+                   share_parse(arguments[i + 1], &check.share, &check.shares)) {
             i++;
         } else {
             fprintf(stderr,

@@ -8,6 +8,8 @@
  *   --quick   little of everything, for a run under compute-sanitizer
  *   --bytes   all of the checks, and no times
  *   --times   times only
+ *   --share I/N  every N-th product from the I-th on, counted from 0; share 0 also errors and
+ * stacks
  */
 #include "tests/gpu/group_check.h"
 
@@ -15,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/gpu/share.h"
 
 bool group_succeeded(cudaError_t error, const char *what)
 {
@@ -56,7 +60,7 @@ static bool open_bench(struct group_bench *bench)
 
 int main(int argc, char **argv)
 {
-    struct group_bench bench = {.quick = false};
+    struct group_bench bench = {.shares = 1};
     uint64_t passed = 0, failed = 0;
     bool check = true, timed = true;
     for (int i = 1; i < argc; i++) {
@@ -67,8 +71,12 @@ int main(int argc, char **argv)
             timed = false;
         } else if (strcmp(argv[i], "--times") == 0) {
             check = false;
+        } else if (strcmp(argv[i], "--share") == 0 && i + 1 < argc &&
+                   share_parse(argv[i + 1], &bench.share, &bench.shares)) {
+            i++;
         } else {
-            fprintf(stderr, "unknown option '%s'; there are --quick, --bytes and --times\n",
+            fprintf(stderr,
+                    "unknown option '%s'; there are --quick, --bytes, --times and --share I/N\n",
                     argv[i]);
             return 2;
         }
@@ -78,8 +86,10 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     if (check) {
         group_check_bytes(&bench, &passed, &failed);
-        group_check_error(&bench, &passed, &failed);
-        group_check_stacks(&bench, &passed, &failed);
+        if (bench.share == 0) {
+            group_check_error(&bench, &passed, &failed);
+            group_check_stacks(&bench, &passed, &failed);
+        }
     }
     if (timed && failed == 0 &&
         (!group_time_latency(&bench) || !group_time_throughput(&bench) ||

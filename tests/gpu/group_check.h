@@ -16,6 +16,7 @@ struct group_bench {
     struct gemm_context *context;
     const struct gemm_kernel *kernel; /* grouped */
     bool quick;
+    uint32_t share, shares; /* products whose number leaves `share` when divided */
 };
 
 /* Prints what failed, if it did. */

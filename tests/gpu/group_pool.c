@@ -239,13 +239,13 @@ static bool check_types(struct pool *pool, bool f32_alone)
     const uint32_t types = case_types_count(), options = case_options_count();
     const uint32_t total = pool->bench->quick ? 300 : types * options, stride = 1009;
     bool going = true;
-    for (uint32_t i = 0; i < total && going; i++) {
+    for (uint32_t i = pool->bench->share; i < total && going; i += pool->bench->shares) {
         const uint32_t number = (uint32_t)((uint64_t)i * stride % (types * options));
         const struct case_types *drawn = &case_types[number % types];
         if ((!f32_alone || drawn->dtype == GEMMD_F32) &&
             draw(pool, drawn, number / types, &pool->placed[pool->count]))
             pool->count++;
-        if (pool->count == POOL || i + 1 == total) {
+        if (pool->count == POOL || i + pool->bench->shares >= total) {
             going = check_pool(pool);
             clear_pool(pool);
         }
@@ -262,7 +262,7 @@ void group_check_bytes(struct group_bench *bench, uint64_t *passed, uint64_t *fa
         return;
     }
     pool->bench = bench;
-    pool->seed = 20261121;
+    pool->seed = 20261121 + bench->share;
     bool going = open_pool(pool);
     going = going && check_types(pool, false) && check_types(pool, true);
     if (!going)

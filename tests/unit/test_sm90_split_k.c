@@ -33,7 +33,8 @@ START_TEST(few_columns_and_much_k_are_cut)
     ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 64, 6144), 1024);
     ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 65, 8191), 0);
     ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 65, 8192), 2048);
-    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 8192), 2048);
+    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 16383), 0);
+    ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 256, 16384), 4096);
     ck_assert_uint_eq(chunk_of(GEMMD_F16, 1, 257, 1 << 20), 0);
     ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 12287), 0);
     ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 12288), 2048);
