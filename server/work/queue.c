@@ -41,13 +41,17 @@ struct level {
 };
 
 struct queue {
+    /* Works that were pushed and not sorted in yet, the latest first; &closed after queue_fail_all.
+     */
+    _Alignas(LINE_BYTES) _Atomic(struct work *) arrived;
+
     _Alignas(LINE_BYTES) pthread_mutex_t lock;
     uint32_t occupied[LANES]; /* bit i: something waits with priority i */
     uint64_t pushed;          /* how many so far */
     uint64_t waiting_bytes;
     uint64_t earliest_ns; /* no waiting work has a deadline before this; UINT64_MAX: none has one */
-    uint32_t sleepers;
     bool woken, failed;
+    atomic_uint sleepers; /* written under the lock */
 
     /* What a pop that does not wait looks at first, so that a thread polling a busy device keeps
      * its hands off the lock. */
@@ -62,6 +66,15 @@ struct queue {
     struct places *places;
     atomic_bool refusing; /* closed, or failed */
 };
+
+/* Stands for no work at all. */
+static struct work closed;
+
+static bool has_arrived(struct queue *queue)
+{
+    const struct work *work = atomic_load(&queue->arrived);
+    return work != NULL && work != &closed;
+}
 
 static void list_append(struct list *list, struct work *work)
 {
@@ -138,6 +151,31 @@ static void put(struct queue *queue, struct work *work)
         shelves_add(queue->shelves, work, spot.flow);
     queue->waiting_bytes += work->bytes;
     count_waiting(queue, spot.lane, 1);
+}
+
+/* Puts what has arrived where it belongs; `work` is the latest of it. */
+static void put_arrived(struct queue *queue, struct work *work)
+{
+    struct work *first = NULL;
+    while (work != NULL) {
+        struct work *before = work->next;
+        work->next = first;
+        first = work;
+        work = before;
+    }
+    while (first != NULL) {
+        work = first;
+        first = work->next;
+        put(queue, work);
+        if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns)
+            queue->earliest_ns = work->deadline_ns;
+    }
+}
+
+static void sort_in(struct queue *queue)
+{
+    if (has_arrived(queue))
+        put_arrived(queue, atomic_exchange(&queue->arrived, NULL)); /* others only push */
 }
 
 static void take_out(struct queue *queue, const struct spot *spot, struct work *work)
@@ -444,27 +482,31 @@ struct places *queue_places(struct queue *queue)
     return queue->places;
 }
 
+/* Takes no lock unless somebody sleeps: all I/O threads push, and the dispatch thread, which sorts
+ * works in, holds it long. */
 void queue_push(struct queue *queue, struct work *work)
 {
-    pthread_mutex_lock(&queue->lock);
-    if (queue->failed) {
-        work->waiting = false;
-        pthread_mutex_unlock(&queue->lock); /* the failure never changes again */
-        end(work, queue->failure.code, queue->failure.detail);
+    struct work *head = atomic_load(&queue->arrived);
+    do {
+        if (head == &closed) { /* the failure never changes again */
+            work->waiting = false;
+            end(work, queue->failure.code, queue->failure.detail);
+            return;
+        }
+        work->next = head;
+    } while (!atomic_compare_exchange_weak(&queue->arrived, &head, work));
+    if (atomic_load(&queue->sleepers) == 0)
         return;
-    }
-    put(queue, work);
-    if (work->deadline_ns != 0 && work->deadline_ns < queue->earliest_ns)
-        queue->earliest_ns = work->deadline_ns;
-    bool wake = queue->sleepers > 0;
+    /* Whoever is about to sleep has the lock until it does. */
+    pthread_mutex_lock(&queue->lock);
     pthread_mutex_unlock(&queue->lock);
-    if (wake)
-        pthread_cond_signal(&queue->changed);
+    pthread_cond_signal(&queue->changed);
 }
 
 bool queue_cancel(struct queue *queue, struct work *work)
 {
     pthread_mutex_lock(&queue->lock);
+    sort_in(queue);
     bool waiting = work->waiting;
     if (waiting) {
         drop(queue, work);
@@ -474,22 +516,26 @@ bool queue_cancel(struct queue *queue, struct work *work)
     return waiting;
 }
 
-/* Without the lock. */
+/* Without the lock. What has arrived may be of a lane that has no room. */
 static bool has_some(struct queue *queue, struct queue_room room)
 {
-    return (room.alone > 0 &&
+    return has_arrived(queue) ||
+           (room.alone > 0 &&
             atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) > 0) ||
            (room.shared > 0 &&
             atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed) > 0);
 }
 
-/* Waits for a change; false once `until` is over. Under the lock. */
+/* Waits for a change; false once `until` is over. Under the lock. A push sees the sleeper, or the
+ * sleeper sees what was pushed. */
 static bool sleep_until(struct queue *queue, const struct timespec *until)
 {
-    queue->sleepers++;
-    int error = until == NULL ? pthread_cond_wait(&queue->changed, &queue->lock)
+    int error = 0;
+    atomic_fetch_add(&queue->sleepers, 1);
+    if (!has_arrived(queue))
+        error = until == NULL ? pthread_cond_wait(&queue->changed, &queue->lock)
                               : pthread_cond_timedwait(&queue->changed, &queue->lock, until);
-    queue->sleepers--;
+    atomic_fetch_sub(&queue->sleepers, 1);
     return error != ETIMEDOUT;
 }
 
@@ -509,7 +555,7 @@ struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wai
     bool waiting = wait_ns != 0;
 
     pthread_mutex_lock(&queue->lock);
-    while ((work = next_alive(queue, room, &expired)) == NULL) {
+    while (sort_in(queue), (work = next_alive(queue, room, &expired)) == NULL) {
         if (expired.first != NULL) { /* nobody should wait for their end until more arrives */
             pthread_mutex_unlock(&queue->lock);
             end_expired(&expired);
@@ -541,6 +587,7 @@ void queue_expire(struct queue *queue, uint64_t now_ns)
     struct list expired = {NULL, NULL};
     struct work *work;
     pthread_mutex_lock(&queue->lock);
+    sort_in(queue);
     bool due = queue->earliest_ns <= now_ns;
     if (due)
         queue->earliest_ns = UINT64_MAX;
@@ -567,6 +614,9 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
         fault_set(&queue->failure, code, NULL, "%s", detail);
     queue->failed = true;
     atomic_store(&queue->refusing, true);
+    work = atomic_exchange(&queue->arrived, &closed);
+    if (work != &closed)
+        put_arrived(queue, work);
     for (uint32_t i = 0; i < queue->flow_count; i++)
         while ((work = agenda_first(&queue->flows[i].agenda)) != NULL) {
             drop(queue, work);
@@ -586,6 +636,7 @@ struct queue_state queue_state(struct queue *queue)
     struct places_held held = places_held(queue->places);
     struct queue_state state = {.reserved = (uint32_t)held.requests, .reserved_bytes = held.bytes};
     pthread_mutex_lock(&queue->lock);
+    sort_in(queue);
     state.waiting = atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) +
                     atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed);
     state.waiting_bytes = queue->waiting_bytes;

@@ -7,7 +7,7 @@
 #include "server/clock.h"
 #include "tests/unit/queue_stage.h"
 
-enum { PRODUCERS = 3, EACH = 2000 };
+enum { PRODUCERS = 3, EACH = 2000, ROUNDS = 50 };
 
 /* One thread takes back what another pops and a third expires: each work has one end. */
 struct race {
@@ -128,6 +128,78 @@ START_TEST(threads_lose_and_double_nothing)
 }
 END_TEST
 
+/* The next work comes once the last has ended: who sleeps for it must be woken each time. */
+static void *push_one_by_one(void *argument)
+{
+    struct race *race = argument;
+    for (uint32_t i = 0; i < ROUNDS * EACH; i++) {
+        struct item *item = &race->items[i % EACH];
+        item_init(item, i, 0, 0);
+        for (volatile uint32_t pause = i % 256; pause > 0; pause = pause - 1)
+            ; /* into every moment of falling asleep */
+        queue_push(race->queue, &item->work);
+        while (atomic_load(&item->ended) == 0)
+            ;
+    }
+    return NULL;
+}
+
+START_TEST(nobody_sleeps_through_a_push)
+{
+    static struct item items[EACH];
+    struct race race = {.queue = queue_of_one(8, 80), .items = items};
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, push_one_by_one, &race), 0);
+    for (uint32_t i = 0; i < ROUNDS * EACH; i++) {
+        struct work *work = pop_any(race.queue, UINT64_MAX);
+        ck_assert_ptr_eq(work, &items[i % EACH].work);
+        item_done(work);
+    }
+    pthread_join(thread, NULL);
+    queue_destroy(race.queue);
+}
+END_TEST
+
+static void *push_all(void *argument)
+{
+    struct race *race = argument;
+    for (uint32_t i = 0; i < EACH; i++) {
+        item_init(&race->items[i], i, 0, 0);
+        race->items[i].work.done = item_done;
+        queue_push(race->queue, &race->items[i].work);
+        while (i == EACH / 2 && !atomic_load(&race->over))
+            sched_yield();
+    }
+    return NULL;
+}
+
+/* What was pushed before and what is pushed after ends alike, and nothing stays. */
+START_TEST(failing_races_with_pushing)
+{
+    static struct item items[PRODUCERS][EACH];
+    struct queue *queue = queue_of_one(8, 80);
+    struct race races[PRODUCERS];
+    pthread_t threads[PRODUCERS];
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        races[i] = (struct race){.queue = queue, .items = items[i]};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, push_all, &races[i]), 0);
+    }
+    for (uint32_t i = 0; i < PRODUCERS; i++)
+        atomic_store(&races[i].over, true);
+    queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "it is gone");
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        pthread_join(threads[i], NULL);
+        for (uint32_t j = 0; j < EACH; j++) {
+            ck_assert_uint_eq(atomic_load(&items[i][j].ended), 1);
+            ck_assert_int_eq(items[i][j].work.status, GEMMD_ERR_DEVICE_LOST);
+        }
+    }
+    ck_assert_uint_eq(queue_state(queue).waiting, 0);
+    ck_assert_ptr_null(pop_any(queue, 0));
+    queue_destroy(queue);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("queue threads");
@@ -135,6 +207,8 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, taking_back_races_with_popping);
     tcase_add_test(tests, threads_lose_and_double_nothing);
+    tcase_add_test(tests, nobody_sleeps_through_a_push);
+    tcase_add_test(tests, failing_races_with_pushing);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
