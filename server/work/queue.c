@@ -380,7 +380,7 @@ static void *alloc_lines(size_t bytes)
 }
 
 /* The lock is looked at for some microseconds before a thread sleeps for it: it is never held for
- * longer, and many push at once. */
+ * longer. */
 static bool init_lock(struct queue *queue)
 {
     pthread_condattr_t attributes;

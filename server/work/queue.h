@@ -61,7 +61,7 @@ void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes);
 struct places *queue_places(struct queue *queue);
 
 /* Hands work over; its place must have been reserved. Never fails; after queue_fail_all the work
- * ends at once, before this returns. */
+ * ends at once, before this returns. Takes no lock, unless a thread sleeps that has to be woken. */
 void queue_push(struct queue *queue, struct work *work);
 /* Takes back work that was pushed, if it still waits: `done` will not be called, and the work is
  * the caller's again. False if it was popped or has ended: `done` was called, or will be. The work
