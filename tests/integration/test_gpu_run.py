@@ -50,11 +50,13 @@ def test_products_are_checked_in_shares_and_for_bytes_only(gpu_run):
         "gemmd-gpu-group-check": f'echo "given $*"; {WELL}'})
     assert status == 0, said
     assert "products: 80 passed, 0 failed\n" in said
-    assert said.endswith("\n90 passed, 0 failed\n")
+    assert "groups: 40 passed, 0 failed\n" in said
+    assert said.endswith("\n120 passed, 0 failed\n")
     with tarfile.open(out / "logs-products.tar.gz") as logs:
         given = [line for name in logs.getnames() if name.endswith(".log")
                  for line in re.findall(rb"given (.*)", logs.extractfile(name).read())]
-    assert sorted(given) == [b"--bytes", *(b"--share %d/8" % share for share in range(8))]
+    assert sorted(given) == [*(b"--bytes --share %d/4" % share for share in range(4)),
+                             *(b"--share %d/8" % share for share in range(8))]
 
 
 def test_a_share_that_fails_is_named(gpu_run):
