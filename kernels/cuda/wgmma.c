@@ -14,6 +14,8 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
+#include <math.h>
+
 enum { MULTIPROCESSORS = 132 };
 
 /* The small products of parts are one chain of the tensor core, which cuts off what it adds: beyond
@@ -82,6 +84,35 @@ static bool plan_result(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
+static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
+{
+    const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
+    return kernel != NULL ? sm90_estimate_us(kernel, p, multiprocessors) : INFINITY;
+}
+
+/* How long the chunks need, each as a product of its own, by the kernels that are the fastest;
+ * infinite if there is none for one of them. */
+static double apart_us(const struct plan *plan, uint32_t multiprocessors)
+{
+    const struct split_k *split = &plan->chunks;
+    double us = split_k_join_us(split, &plan->problem, split->count);
+    for (uint64_t i = 0; i < split_k_launches(split, &plan->problem); i++) {
+        const struct gemm_problem part = split_k_part(split, &plan->problem, i, NULL);
+        us += estimate_us(&part, multiprocessors);
+    }
+    return us;
+}
+
+/* Sums of i8 that stay i32 have the same bits wherever they are cut, so that here m may tell. */
+static bool needs_no_chunks(const struct plan *plan)
+{
+    if (plan->chunks.chunk == 0 || plan->problem.dtype != GEMMD_I8 ||
+        plan->problem.out != GEMMD_I32)
+        return false;
+    const struct gemm_problem whole = split_k_whole(&plan->chunks, &plan->problem, NULL);
+    return estimate_us(&whole, MULTIPROCESSORS) <= apart_us(plan, MULTIPROCESSORS);
+}
+
 static bool plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     struct gemm_problem *q = &plan->problem;
@@ -96,6 +127,8 @@ static bool plan_make(const struct gemm_problem *p, struct plan *plan)
         q->dtype = GEMMD_F16;
     if (!is_in_parts(p) && !split_k_plan(q, &plan->chunks))
         return false;
+    if (needs_no_chunks(plan))
+        plan->chunks = (struct split_k){0};
     return plan->chunks.chunk > 0 || plan_result(p, plan);
 }
 
@@ -161,18 +194,6 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
     problem.stride_a = whole->stride_a;
     problem.stride_b = whole->stride_b;
     return launch(context, kernel, &problem, &parts, 0);
-}
-
-/* How long the chunks need, each as a product of its own. */
-static double apart_us(const struct plan *plan, uint32_t multiprocessors)
-{
-    const struct split_k *split = &plan->chunks;
-    double us = split_k_join_us(split, &plan->problem, split->count);
-    for (uint64_t i = 0; i < split_k_launches(split, &plan->problem); i++) {
-        const struct gemm_problem part = split_k_part(split, &plan->problem, i, NULL);
-        us += sm90_estimate_us(sm90_choose(&part, multiprocessors), &part, multiprocessors);
-    }
-    return us;
 }
 
 /* The kernel that computes all chunks in one launch; NULL if they are faster apart. */

@@ -321,8 +321,8 @@ elif wanted memcheck; then
     for tool in memcheck synccheck; do
         under="$sanitizer --tool $tool --error-exitcode 9"
         [[ $tool == synccheck ]] || under+=" --leak-check full"
-        for i in 0 1 2 3 4 5; do
-            jobs+=("$tool-products-$i:$under $build/bin/gemmd-gpu-check --quick --share $i/6")
+        for i in {0..12}; do # a pair of types each: f32's takes the longest
+            jobs+=("$tool-products-$i:$under $build/bin/gemmd-gpu-check --quick --share $i/13")
         done
         jobs+=("$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
             "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
