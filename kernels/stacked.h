@@ -44,7 +44,8 @@ uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_prob
  * transposed. Pure. */
 bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem);
 
-/* The workspace for a stack of problem->m rows; false: overflow. Pure. */
+/* The workspace for a stack of problem->m rows, and, to 512 rows, for any with fewer; false:
+ * overflow. Pure. */
 bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *out);
 

@@ -166,6 +166,52 @@ START_TEST(what_cannot_stack)
 }
 END_TEST
 
+/* A stack's memory is measured once, for as many rows as there may be in it: fewer rows need no
+ * more, though a kernel may go other ways with them. */
+START_TEST(fewer_rows_fit_where_many_do)
+{
+    static const uint64_t ROWS[] = {1, 5, 16, 33, 64, 65, 128, 129, 200, 256, 257, 384, 511, 512};
+    static const uint64_t COLUMNS[] = {1, 15, 64, 65, 200, 256, 257, 4096};
+    static const uint64_t DEPTHS[] = {1, 63, 4096, 8192, 12288, 16384, 25000, 140000, 1000001};
+    enum {
+        COLUMN_COUNTS = sizeof COLUMNS / sizeof *COLUMNS,
+        SHAPES = COLUMN_COUNTS * (sizeof DEPTHS / sizeof *DEPTHS)
+    };
+    static const enum gemm_backend backends[] = {GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA};
+    for (uint32_t number = 0; number < case_types_count() * SHAPES * 4; number++) {
+        const struct case_types types = case_types[number / 4 / SHAPES];
+        struct gemm_problem p = {.dtype = types.dtype,
+                                 .out = types.out,
+                                 .precision = number % 2 == 1 && types.dtype == GEMMD_F32
+                                                  ? GEMM_PRECISION_TF32
+                                                  : GEMM_PRECISION_FULL,
+                                 .transb = number / 2 % 2 == 1,
+                                 .m = 512,
+                                 .n = COLUMNS[number / 4 % COLUMN_COUNTS],
+                                 .k = DEPTHS[number / 4 % SHAPES / COLUMN_COUNTS],
+                                 .batch = 1,
+                                 .alpha = 1};
+        gemm_problem_contiguous(&p);
+        const struct gemm_kernel *const *k = gemm_kernels(backends[_i]);
+        for (; *k != NULL; k++) {
+            if (!gemm_can_stack(*k, &p))
+                continue;
+            uint64_t before = 0;
+            for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+                uint64_t bytes;
+                struct gemm_problem rows = p;
+                rows.m = ROWS[i];
+                ck_assert(gemm_stacked_bytes(*k, &rows, &bytes));
+                ck_assert_msg(bytes >= before, "%s: %lu rows of %lu columns, k = %lu need less",
+                              (*k)->name, (unsigned long)rows.m, (unsigned long)p.n,
+                              (unsigned long)p.k);
+                before = bytes;
+            }
+        }
+    }
+}
+END_TEST
+
 /* Each of what a stack has in common, changed: another stack, and another key. */
 START_TEST(what_makes_a_stack)
 {
@@ -229,6 +275,7 @@ int main(void)
     tcase_add_loop_test(tcase, rows_of_every_type, 0, (int)case_types_count());
     tcase_add_test(tcase, many_requests);
     tcase_add_test(tcase, what_cannot_stack);
+    tcase_add_loop_test(tcase, fewer_rows_fit_where_many_do, 0, 2);
     tcase_add_test(tcase, what_makes_a_stack);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
