@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kernels/cpu/openblas_core.h"
 #include "server/daemon.h"
 
 extern char **environ;
@@ -76,6 +77,7 @@ int main(int argc, char *argv[])
     struct fault fault;
     int status = EXIT_SUCCESS;
 
+    openblas_core_set(argv); /* before a configuration is read, which may come through a pipe */
     if (!fill_standard_descriptors())
         return EXIT_FAILURE;
     signal(SIGPIPE, SIG_IGN);

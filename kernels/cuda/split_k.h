@@ -8,10 +8,9 @@
  *
  * Where k is cut follows from n, k and the type alone, never from m or the batch: rows keep their
  * bits in any company. (Sums of i8 that stay i32 are exact, so the caller may leave them whole.)
- * Where m alone makes tiles enough, the chunks' sums of a tile are added in
- * registers instead, by kernels that can; the bits are the same. Other kernels pay for the sums'
- * way through memory, up to a quarter of the bytes of A, which is why k is cut for few columns
- * only.
+ * Where m alone makes tiles enough, the chunks' sums of a tile are added in registers instead, by
+ * kernels that can; the bits are the same. Other kernels pay for the sums' way through memory, up
+ * to a quarter of the bytes of A, which is why k is cut for few columns only.
  *
  * Pure but for split_k_join.
  */

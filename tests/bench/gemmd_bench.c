@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/openblas_core.h"
 #include "tests/bench/attention.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
@@ -118,6 +119,9 @@ int main(int argc, char **argv)
         return bench_error(options.out);
     }
     if (strcmp(command, "ladder") == 0) {
+        if (ladder.cpu) {
+            openblas_core_set(argv);
+        }
         ladder.shapes = options.shapes;
         ladder.out = options.out;
         return bench_ladder(&ladder);

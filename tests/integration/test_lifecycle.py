@@ -38,6 +38,36 @@ def config(gemmd, *arguments, environment=None):
     return json.loads(result.stdout)
 
 
+# ---- OpenBLAS -------------------------------------------------------------------------------------
+
+def flags_of_this_cpu():
+    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    return set((re.search(r"^flags\s*:(.*)$", text, re.MULTILINE) or ["", ""])[1].split())
+
+
+def library_of(daemon):
+    return daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["build"]["library"]
+
+
+def test_openblas_has_code_for_this_cpu(start):
+    """OpenBLAS takes a CPU that is newer than itself for a Prescott, which has no AVX2."""
+    able = {"avx2", "fma"} <= flags_of_this_cpu()
+    daemon = start("--backend", "cpu")
+    assert "OpenBLAS" in library_of(daemon)
+    assert not able or "Prescott" not in library_of(daemon)
+    name = pathlib.Path(f"/proc/{daemon.pid}/comm").read_text(encoding="utf-8")
+    assert name.strip() == "gemmd", "a daemon that is found by its name"
+    result = daemon.session.post(daemon.url + TARGET, BODY, timeout=PATIENCE_S,
+                                 headers=dict([OCTETS]))
+    assert result.content == RIGHT
+
+
+@pytest.mark.skipif("pni" not in flags_of_this_cpu(), reason="no x86")  # pni: SSE3
+def test_a_choice_of_openblas_core_stays(start):
+    daemon = start("--backend", "cpu", environment={"OPENBLAS_CORETYPE": "Prescott"})
+    assert "Prescott" in library_of(daemon)
+
+
 # ---- options ------------------------------------------------------------------------------------
 
 def test_version(gemmd):

@@ -369,7 +369,6 @@ def openblas(bench):
     if bench.backend != "cpu":
         return []
     n, runs = 2048, 9
-    library = ctypes.CDLL("libopenblas.so.0")
     body = bodies.product(bench.folder, "f32", n, n, n)
     both = np.fromfile(body, np.float32).reshape(2, n, n)
     c = np.empty((n, n), np.float32)
@@ -387,6 +386,9 @@ def openblas(bench):
     request = (f"POST {square(n)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
                .encode() + raw)
     with bench.gemmd() as own:
+        # The same code for the same CPU ("... NO_AFFINITY Haswell MAX_THREADS=64").
+        os.environ["OPENBLAS_CORETYPE"] = info_of(own)["build"]["library"].split()[-2]
+        library = ctypes.CDLL("libopenblas.so.0")
         host, port = own.address.split(":")
         with socket.create_connection((host, int(port))) as connection:
             server_timing(connection, request)
@@ -402,8 +404,12 @@ ROWS = {function.__name__: function
                          overload, idle_connections, openblas, curve)}
 
 
+def info_of(server):
+    with urllib.request.urlopen(f"http://{server.address}/info", timeout=10) as answer:
+        return json.load(answer)
+
+
 def backend_of(bench):
     """What `auto` turns out to be, and the daemon's description of itself."""
     with bench.gemmd() as own:
-        with urllib.request.urlopen(f"http://{own.address}/info", timeout=10) as answer:
-            return json.load(answer)
+        return info_of(own)
