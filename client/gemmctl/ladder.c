@@ -8,10 +8,11 @@
 #include "client/gemmctl/fill.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/ladder_table.h"
+#include "client/gemmctl/progress.h"
 #include "proto/dtype.h"
 
 enum { ROUNDS = 5, DEVICE_MAX = 96 };
-static const double TOO_LONG_MS = 10000;
+static const double TOO_LONG_MS = 10000, ENOUGH_MS = 2000;
 
 /* Slowest first; the last that the daemon has is what the others are compared with. */
 static const char *const rungs[] = {"naive",           "tiled",          "tiled_padded",
@@ -25,6 +26,7 @@ struct run {
     json_t *kernels;  /* of /info */
     uint32_t largest; /* no N beyond it */
     void *a, *b, *c;  /* of the largest product */
+    struct progress_line line;
 };
 
 /* Whether the daemon has the kernel for operands of that type. */
@@ -68,13 +70,14 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of some products, after one that is not counted. */
+/* The median of some products, fewer of slow ones, after one that is not counted. */
 static enum gemmd_error measure(struct run *run, const struct ladder *table, bool transb,
                                 const char *kernel, uint32_t n, double *milliseconds,
                                 struct gemmd_error_info *error)
 {
     struct gemmd_gemm gemm;
-    double times[ROUNDS];
+    double times[ROUNDS], spent = 0;
+    int count = 0;
     gemmd_gemm_init(&gemm, sizeof gemm);
     gemm.m = gemm.n = gemm.k = n;
     gemm.dtype = table->dtype;
@@ -85,7 +88,7 @@ static enum gemmd_error measure(struct run *run, const struct ladder *table, boo
     gemm.b = run->b;
     gemm.c = run->c;
     gemm.c_bytes = (uint64_t)n * n * dtype_size(table->out);
-    for (int i = -1; i < ROUNDS; i++) {
+    for (int i = -1; i < ROUNDS && spent < ENOUGH_MS; i++) {
         struct gemmd_result result;
         gemmd_result_init(&result, sizeof result);
         enum gemmd_error code = gemmd_gemm(run->client, &gemm, &result, error);
@@ -93,11 +96,13 @@ static enum gemmd_error measure(struct run *run, const struct ladder *table, boo
             code = GEMMD_ERR_CANCELLED;
         if (code != GEMMD_OK)
             return code;
-        if (i >= 0)
-            times[i] = result.timing.kernel;
+        if (i >= 0) {
+            times[count++] = result.timing.kernel;
+            spent += result.timing.kernel;
+        }
     }
-    qsort(times, ROUNDS, sizeof times[0], compare_doubles);
-    *milliseconds = times[ROUNDS / 2];
+    qsort(times, (size_t)count, sizeof times[0], compare_doubles);
+    *milliseconds = times[count / 2];
     return GEMMD_OK;
 }
 
@@ -116,6 +121,10 @@ static enum gemmd_error fill_table(struct run *run, struct ladder *table, bool t
             row->too_slow[size] = before * 8 > TOO_LONG_MS;
             if (row->too_slow[size] || ladder_sizes[size] > run->largest)
                 continue;
+            char part[96];
+            snprintf(part, sizeof part, "%s: %s, N = %u", table->title, rungs[i],
+                     ladder_sizes[size]);
+            progress_say(&run->line, part);
             enum gemmd_error code = measure(run, table, transb, rungs[i], ladder_sizes[size],
                                             &row->milliseconds[size], error);
             if (code != GEMMD_OK)
@@ -171,6 +180,7 @@ static enum gemmd_error run_tables(struct run *run, bool json, struct gemmd_erro
         fill_random(run->a, table.dtype, elements, 1);
         fill_random(run->b, table.dtype, elements, 2);
         code = fill_table(run, &table, tables[i].transb, error);
+        progress_end(&run->line);
         if (code != GEMMD_OK)
             break;
         if (json)
@@ -205,6 +215,7 @@ int command_ladder(const struct context *context)
         goto done;
     }
     interrupt_watch();
+    progress_start(&run.line, &context->terminal, option_flag(context->arguments, OPTION_QUIET));
     if (ask(&run, &error) != GEMMD_OK ||
         run_tables(&run, option_flag(context->arguments, OPTION_JSON), &error) != GEMMD_OK)
         exit_code = interrupt_asked() ? EXIT_INTERRUPTED : fail_request(context, &error);

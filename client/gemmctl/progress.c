@@ -45,6 +45,14 @@ void progress_draw(struct progress_line *line, const struct gemmd_request *reque
     line->shown = true;
 }
 
+void progress_say(struct progress_line *line, const char *part)
+{
+    if (!line->wanted)
+        return;
+    fprintf(stderr, "\r\033[K%s ... %.0f s", part, now_s() - line->started_s);
+    line->shown = true;
+}
+
 void progress_end(struct progress_line *line)
 {
     if (line->shown)

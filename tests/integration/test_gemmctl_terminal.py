@@ -85,6 +85,17 @@ def test_progress(gemmctl, files, tmp_path):
     assert not np.load(tmp_path / "C.npy").any()
 
 
+def test_progress_of_the_ladder(gemmctl, url, tmp_path):
+    """It takes minutes on a CPU: which rung it is at, and an empty line before each table."""
+    terminal = Terminal([gemmctl, "--url", url, "bench", "ladder", "-n", "256"], tmp_path)
+    assert terminal.finish() == 0
+    assert b"\r\x1b[Kbf16, C = A\xc2\xb7B: naive, N = 256 ... " in terminal.seen
+    assert terminal.seen.count(b"\r\x1b[K\r\n### ") + terminal.seen.count(b"\r\x1b[K### ") == 3
+    quiet = Terminal([gemmctl, "--url", url, "--quiet", "bench", "ladder", "-n", "256"], tmp_path)
+    assert quiet.finish() == 0
+    assert b"\x1b[K" not in quiet.seen
+
+
 def test_colours(gemmctl, tmp_path):
     command = [gemmctl, "info", "--url", "http://127.0.0.1:1", "--retries", "0"]
     for options, environment, colours in (([], {}, True), (["--no-color"], {}, False),
