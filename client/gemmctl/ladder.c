@@ -70,6 +70,16 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static enum gemmd_error time_one(struct run *run, const struct gemmd_gemm *gemm,
+                                 double *milliseconds, struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    const enum gemmd_error code = gemmd_gemm(run->client, gemm, &result, error);
+    *milliseconds = result.timing.kernel;
+    return code == GEMMD_OK && interrupt_asked() ? GEMMD_ERR_CANCELLED : code;
+}
+
 /* The median of some products, fewer of slow ones, after one that is not counted. */
 static enum gemmd_error measure(struct run *run, const struct ladder *table, bool transb,
                                 const char *kernel, uint32_t n, double *milliseconds,
@@ -77,7 +87,7 @@ static enum gemmd_error measure(struct run *run, const struct ladder *table, boo
 {
     struct gemmd_gemm gemm;
     double times[ROUNDS], spent = 0;
-    int count = 0;
+    size_t count = 0;
     gemmd_gemm_init(&gemm, sizeof gemm);
     gemm.m = gemm.n = gemm.k = n;
     gemm.dtype = table->dtype;
@@ -88,22 +98,16 @@ static enum gemmd_error measure(struct run *run, const struct ladder *table, boo
     gemm.b = run->b;
     gemm.c = run->c;
     gemm.c_bytes = (uint64_t)n * n * dtype_size(table->out);
-    for (int i = -1; i < ROUNDS && spent < ENOUGH_MS; i++) {
-        struct gemmd_result result;
-        gemmd_result_init(&result, sizeof result);
-        enum gemmd_error code = gemmd_gemm(run->client, &gemm, &result, error);
-        if (code == GEMMD_OK && interrupt_asked())
-            code = GEMMD_ERR_CANCELLED;
+    enum gemmd_error code = time_one(run, &gemm, &times[0], error);
+    do {
         if (code != GEMMD_OK)
             return code;
-        if (i >= 0) {
-            times[count++] = result.timing.kernel;
-            spent += result.timing.kernel;
-        }
-    }
-    qsort(times, (size_t)count, sizeof times[0], compare_doubles);
+        code = time_one(run, &gemm, &times[count], error);
+        spent += times[count++];
+    } while (count < ROUNDS && spent < ENOUGH_MS);
+    qsort(times, count, sizeof times[0], compare_doubles);
     *milliseconds = times[count / 2];
-    return GEMMD_OK;
+    return code;
 }
 
 static enum gemmd_error fill_table(struct run *run, struct ladder *table, bool transb,
