@@ -5,17 +5,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/device/device_copy.h"
-#include "server/device/host_memory.h"
-#include "server/device/memory_limit.h"
+#include "server/device/memory/host_memory.h"
+#include "server/device/memory/memory_limit.h"
 #include "server/http/io_thread.h"
+#include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
-#include "server/jobs/keeper.h"
 #include "server/net/acceptor.h"
 #include "server/net/descriptors.h"
 #include "server/net/peer_counts.h"
-#include "server/work/warm_up.h"
+#include "server/scheduler/warm_up.h"
 
 /* When all else has ended or was given up: how long the device is waited for. */
 static const uint64_t LAST_WORK_NS = 200000000;
@@ -114,7 +114,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->regions = regions_create(config->shm_regions);
     if (daemon->shared == NULL || daemon->regions == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for clients' memory");
-    const struct places_limits limits = {
+    const struct admission_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
         .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
@@ -126,7 +126,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
 
     if (device_copies_early(daemon->device)) {
-        daemon->intake = intake_create(daemon->device, daemon->queue, daemon->pool);
+        daemon->intake = early_copy_create(daemon->device, daemon->queue, daemon->pool);
         if (daemon->intake == NULL)
             return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the intake");
     }
@@ -168,7 +168,7 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
     daemon->jobs = jobs_create(&limits);
     if (daemon->jobs == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for jobs");
-    daemon->keeper = keeper_start(daemon->jobs, daemon->pool);
+    daemon->keeper = job_thread_start(daemon->jobs, daemon->pool);
     if (daemon->keeper == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the keeper of jobs did not start");
     return GEMMD_OK;
@@ -264,7 +264,7 @@ bool daemon_stop(struct daemon *daemon)
     }
     bool idle = dispatch_stop(daemon->dispatch, LAST_WORK_NS);
     if (idle)
-        keeper_stop(daemon->keeper);
+        job_thread_stop(daemon->keeper);
     else
         dispatch_leave(daemon->dispatch);
     if (daemon->jobs != NULL)
@@ -277,12 +277,12 @@ bool daemon_stop(struct daemon *daemon)
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_destroy(daemon->io_threads[i]);
     free(daemon->io_threads);
-    keeper_destroy(daemon->keeper);
+    job_thread_destroy(daemon->keeper);
     jobs_destroy(daemon->jobs);
     acceptor_destroy(daemon->acceptor);
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
-    intake_destroy(daemon->intake);
+    early_copy_destroy(daemon->intake);
     queue_destroy(daemon->queue);
     regions_destroy(daemon->regions);
     shared_destroy(daemon->shared);
@@ -312,7 +312,7 @@ static void add_tenants(struct daemon *daemon, struct metrics_gauges *gauges)
 {
     uint32_t tenants = daemon->tokens == NULL ? 0 : tokens_tenants(daemon->tokens);
     for (uint32_t i = 0; i < tenants; i++) {
-        struct places_held held = places_held_by(queue_places(daemon->queue), i);
+        struct admission_held held = admission_held_by(queue_admission(daemon->queue), i);
         bool named = i < METRICS_TENANTS_MAX;
         uint32_t at = named ? i : METRICS_TENANTS_MAX;
         gauges->tenants[at].name = named ? tokens_tenant_name(daemon->tokens, i) : "(others)";
@@ -327,7 +327,7 @@ static void add_tenants(struct daemon *daemon, struct metrics_gauges *gauges)
 struct metrics_gauges daemon_gauges(struct daemon *daemon)
 {
     struct queue_state queue = queue_state(daemon->queue);
-    struct places *places = queue_places(daemon->queue);
+    struct admission *places = queue_admission(daemon->queue);
     struct arena *arena = device_arena(daemon->device);
     const struct device_left_out *left_out;
     enum daemon_stage stage = atomic_load(&daemon->stage);
@@ -378,8 +378,8 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .tensor_misses = tensors.misses,
         .tensor_evictions = tensors.evictions,
     };
-    for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++)
-        gauges.refused[limit] = places_refused(places, (enum places_limit)limit);
+    for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++)
+        gauges.refused[limit] = admission_refused(places, (enum admission_limit)limit);
     add_tenants(daemon, &gauges);
     return gauges;
 }

@@ -11,21 +11,21 @@
 
 #include "server/config/config.h"
 #include "server/device/device.h"
-#include "server/device/pool.h"
+#include "server/device/memory/pool.h"
 #include "server/http/tokens.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/model_stats.h"
+#include "server/scheduler/dispatch.h"
+#include "server/scheduler/queue.h"
 #include "server/shm/regions.h"
 #include "server/tensors/tensor_store.h"
-#include "server/work/dispatch.h"
-#include "server/work/queue.h"
 
 struct acceptor;
 struct host_memory;
 struct io_thread;
 struct jobs;
-struct keeper;
+struct job_thread;
 struct lingering;
 struct peer_counts;
 
@@ -51,10 +51,10 @@ struct daemon {
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in server/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
     struct queue *queue;
-    struct intake *intake; /* NULL: the device copies nothing early */
+    struct early_copy *intake; /* NULL: the device copies nothing early */
     struct dispatch *dispatch;
     struct jobs *jobs;
-    struct keeper *keeper;
+    struct job_thread *keeper;
 
     struct io_thread **io_threads;
     uint32_t io_thread_count;

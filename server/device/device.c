@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "kernels/attention_grouped.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"

@@ -22,9 +22,9 @@
 #include <stdint.h>
 
 #include "kernels/gemm.h"
-#include "server/device/arena.h"
 #include "server/device/device_layout.h"
-#include "server/work/work.h"
+#include "server/device/memory/arena.h"
+#include "server/device/work.h"
 
 struct device;
 

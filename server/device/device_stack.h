@@ -15,7 +15,7 @@
 
 #include "kernels/stacked.h"
 #include "server/device/device_layout.h"
-#include "server/work/work.h"
+#include "server/device/work.h"
 
 /* Of a stack. On an H100, 256 rows of bf16 on 4096 x 4096 take 116 us, so that nobody waits long
  * for company. */

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "proto/dtype.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/known_answer.h"
 #include "server/device/known_attention.h"

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
-#include "server/http/inbox.h"
+#include "server/base/inbox.h"
 #include "server/http/request_id.h"
 
 struct daemon;

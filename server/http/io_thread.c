@@ -9,7 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/daemon.h"
 #include "server/http/connection_memory.h"
 #include "server/http/refusal.h"
@@ -20,7 +20,7 @@
 
 /* How often the loop is run at the end, so that the answers it was left with have a chance. */
 enum { LAST_TURNS = 4 };
-enum { ARRIVALS_PER_TURN = 32 };
+enum { NEW_CONNECTIONS_PER_TURN = 32 };
 /* As much of a request's head as is looked at, and from which length on a body counts as large:
  * below, the larger buffer gained nothing. */
 enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
@@ -182,11 +182,11 @@ static void look_at(struct connection *connection)
             return; /* until it is mapped */
         got = peek(connection, head);
     }
-    if (got < 0 && errno == EAGAIN && arrivals_add(&thread->arrivals, connection))
+    if (got < 0 && errno == EAGAIN && new_connections_add(&thread->arrivals, connection))
         return;
-    if (got > 0 && !arrivals_can_be_request(head, (uint64_t)got))
+    if (got > 0 && !new_connections_can_be_request(head, (uint64_t)got))
         turn_away(connection, head[0]);
-    else if (got > 0 && arrivals_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
+    else if (got > 0 && new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
              take_bulk_place(thread->daemon))
         move_to_bulk(connection);
     else
@@ -213,8 +213,8 @@ void io_thread_arrive_again(struct connection *connection)
 
 static void take_arrivals(struct io_thread *thread)
 {
-    struct connection *ready[ARRIVALS_PER_TURN];
-    int count = arrivals_collect(&thread->arrivals, ready, ARRIVALS_PER_TURN);
+    struct connection *ready[NEW_CONNECTIONS_PER_TURN];
+    int count = new_connections_collect(&thread->arrivals, ready, NEW_CONNECTIONS_PER_TURN);
     for (int i = 0; i < count; i++)
         look_at(ready[i]);
 }
@@ -342,7 +342,7 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
 
     if (!inbox_open(&thread->inbox))
         goto no_inbox;
-    if (!arrivals_open(&thread->arrivals))
+    if (!new_connections_open(&thread->arrivals))
         goto no_arrivals;
     if (!waiters_open(&thread->waiters, request_give_up))
         goto no_waiters;
@@ -364,7 +364,7 @@ no_mhd:
 no_memory:
     waiters_close(&thread->waiters);
 no_waiters:
-    arrivals_close(&thread->arrivals);
+    new_connections_close(&thread->arrivals);
 no_arrivals:
     inbox_close(&thread->inbox);
 no_inbox:
@@ -393,7 +393,7 @@ void io_thread_destroy(struct io_thread *thread)
         return;
     request_free_spares(thread);
     waiters_close(&thread->waiters);
-    arrivals_close(&thread->arrivals);
+    new_connections_close(&thread->arrivals);
     pool_cache_destroy(thread->memory);
     inbox_close(&thread->inbox);
     free(thread);

@@ -21,9 +21,9 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
-#include "server/http/arrivals.h"
+#include "server/base/inbox.h"
 #include "server/http/connection.h"
-#include "server/http/inbox.h"
+#include "server/http/new_connections.h"
 #include "server/http/waiters.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
@@ -40,11 +40,11 @@ struct io_thread {
     pthread_t thread;
 
     /* Only the thread itself touches these. */
-    uint64_t id_state;              /* of the generator of request ids */
-    struct connection *connections; /* open ones */
-    struct arrivals arrivals;       /* those that libmicrohttpd does not know yet */
-    struct waiters waiters;         /* requests whose work is in other hands */
-    struct request *spare;          /* memory for requests (request.c) */
+    uint64_t id_state;               /* of the generator of request ids */
+    struct connection *connections;  /* open ones */
+    struct new_connections arrivals; /* those that libmicrohttpd does not know yet */
+    struct waiters waiters;          /* requests whose work is in other hands */
+    struct request *spare;           /* memory for requests (request.c) */
     uint32_t spare_count;
     uint64_t moved_ns;           /* when `moved` was last true */
     struct connection *arriving; /* given to libmicrohttpd, not yet announced by it */

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/daemon.h"
 #include "server/http/guard.h"
 #include "server/http/last_socket.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/daemon.h"
 #include "server/http/guard.h"
 #include "server/http/inflater.h"

@@ -28,14 +28,14 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "server/compute/compute_call.h"
+#include "server/api/compute/compute_call.h"
 #include "server/http/coding.h"
 #include "server/http/io_thread.h"
 #include "server/http/prefer.h"
 #include "server/http/request_id.h"
 #include "server/http/waiters.h"
 #include "server/jobs/jobs.h"
-#include "server/work/probe.h"
+#include "server/scheduler/probe.h"
 
 enum request_state {
     REQUEST_HEADERS,

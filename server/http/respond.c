@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/clock.h"
+#include "server/api/tensors/tensor_call.h"
+#include "server/base/clock.h"
 #include "server/daemon.h"
 #include "server/http/payload.h"
-#include "server/http/tensor_call.h"
 
 void respond(struct request *request, int status, struct MHD_Response *response, uint64_t length)
 {
@@ -59,15 +59,15 @@ void respond_static(struct request *request, int status, const char *content_typ
  * over when another daemon takes this one's place. */
 static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
 {
-    struct places *places = queue_places(request->daemon->queue);
+    struct admission *places = queue_admission(request->daemon->queue);
     uint64_t bytes =
         request->tensor == NULL ? request->call.queue_bytes : request->tensor->queue_bytes;
     if (request->retry_after_s > 0)
         return request->retry_after_s;
     if (code == GEMMD_ERR_QUEUE_FULL)
-        return places_wait_s(places, request->tenant_number, bytes);
+        return admission_wait_s(places, request->tenant_number, bytes);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
-        return places_drain_s(places, bytes);
+        return admission_drain_s(places, bytes);
     return 1;
 }
 

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/api/v2/endpoints.h"
 #include "server/daemon.h"
 #include "server/http/endpoints.h"
 #include "server/http/request.h"
-#include "server/v2/endpoints.h"
 
 static const struct endpoint *const endpoints[] = {
     &endpoint_dashboard,  &endpoint_gemm,    &endpoint_attention, &endpoint_job,

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/base/drain_rate.h"
 #include "server/jobs/job_table.h"
-#include "server/work/drain_rate.h"
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 

@@ -8,12 +8,12 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/daemon.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
-#include "server/jobs/keeper.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
 #include "server/net/notify.h"
@@ -180,7 +180,7 @@ static void on_tick(uv_timer_t *timer)
 
     queue_expire(daemon->queue, now_ns);
     dispatch_expire_probes(daemon->dispatch, now_ns);
-    keeper_check(daemon->keeper, now_ns);
+    job_thread_check(daemon->keeper, now_ns);
     /* A lost context cannot be mended in this process: end it, and let its supervisor start
      * another. */
     if (stage == DAEMON_SERVING && device_lost(daemon->device))
@@ -189,7 +189,7 @@ static void on_tick(uv_timer_t *timer)
         for (uint32_t i = 0; i < daemon->io_thread_count; i++)
             io_thread_check(daemon->io_threads[i]);
     if (acceptor->ticks % TICKS_PER_CHECK == 0) {
-        places_sample(queue_places(daemon->queue), now_ns);
+        admission_sample(queue_admission(daemon->queue), now_ns);
         jobs_sample(daemon->jobs, now_ns);
     }
     if (acceptor->ticks % TICKS_PER_CHECK == 0 && stage != DAEMON_CLOSING)

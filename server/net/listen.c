@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/net/listen_address.h"
+#include "server/base/address.h"
 
 enum { BACKLOG = 1024 };
 
@@ -21,8 +21,8 @@ static enum gemmd_error io_fault(struct fault *fault, const char *what, const ch
 
 enum gemmd_error listen_check(const char *address, struct fault *fault)
 {
-    struct listen_address parsed;
-    return listen_address_parse(address, &parsed, fault);
+    struct address parsed;
+    return address_parse(address, &parsed, fault);
 }
 
 /* Makes way for a Unix socket: a crashed daemon leaves its file behind, and only connecting tells
@@ -52,15 +52,15 @@ static enum gemmd_error clear_path(const char *path, const struct sockaddr_stora
 
 enum gemmd_error listen_open(const char *text, struct listener *listener, struct fault *fault)
 {
-    struct listen_address address;
+    struct address address;
     struct sockaddr_storage name = {0};
     socklen_t length;
     memset(listener, 0, sizeof(*listener));
     listener->fd = -1;
 
-    enum gemmd_error error = listen_address_parse(text, &address, fault);
+    enum gemmd_error error = address_parse(text, &address, fault);
     if (error == GEMMD_OK)
-        error = listen_address_resolve(&address, &name, &length, fault);
+        error = address_resolve(&address, &name, &length, fault);
     bool has_file = address.is_unix && address.path[0] != '@';
     if (error == GEMMD_OK && has_file)
         error = clear_path(address.path, &name, length, fault);
@@ -96,7 +96,7 @@ enum gemmd_error listen_open(const char *text, struct listener *listener, struct
     }
     listener->fd = fd;
     listener->is_unix = address.is_unix;
-    listen_address_text(&name, length, listener->address, sizeof(listener->address));
+    address_text(&name, length, listener->address, sizeof(listener->address));
     return GEMMD_OK;
 
 remove_file:
@@ -148,5 +148,5 @@ void listen_peer_text(int fd, char *out, uint64_t capacity)
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) == 0)
         snprintf(out, capacity, "unix:pid=%d,uid=%u", (int)peer.pid, (unsigned)peer.uid);
     else
-        listen_address_text(&name, length, out, capacity);
+        address_text(&name, length, out, capacity);
 }

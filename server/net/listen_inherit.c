@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "proto/number.h"
+#include "server/base/address.h"
 #include "server/net/listen.h"
-#include "server/net/listen_address.h"
 
 enum { FIRST_FD = 3 };
 
@@ -45,7 +45,7 @@ static enum gemmd_error take(int fd, struct listener *listener, struct fault *fa
     listener->fd = fd;
     listener->inherited = true;
     listener->is_unix = name.ss_family == AF_UNIX;
-    listen_address_text(&name, name_length, listener->address, sizeof(listener->address));
+    address_text(&name, name_length, listener->address, sizeof(listener->address));
     return GEMMD_OK;
 }
 

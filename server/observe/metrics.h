@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/work/places.h"
+#include "server/scheduler/admission.h"
 
 struct metrics;
 struct metrics_shard; /* one thread's counters */
@@ -61,7 +61,7 @@ struct metrics_gauges {
     uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
     uint64_t tenant_capacity_requests, tenant_capacity_bytes; /* 0: none of their own */
     uint64_t tenant_capacity_tensor_bytes;                    /* likewise */
-    uint64_t refused[PLACES_LIMIT_COUNT];
+    uint64_t refused[ADMISSION_LIMIT_COUNT];
     struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last: all others */
     uint32_t tenant_count;                                  /* 0 without a token file */
     uint64_t pinned_used_bytes, pinned_capacity_bytes;

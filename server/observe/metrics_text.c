@@ -265,9 +265,9 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
     char labels[LABELS_MAX];
     metrics_family(writer, "gemmd_queue_refused", METRICS_COUNTER,
                    "Requests refused with 429, by the limit that they would have exceeded.");
-    for (int limit = 0; limit < PLACES_LIMIT_COUNT; limit++) {
+    for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++) {
         snprintf(labels, sizeof(labels), "limit=\"%s\"",
-                 places_limit_name((enum places_limit)limit));
+                 admission_limit_name((enum admission_limit)limit));
         metrics_sample(writer, labels, gauges->refused[limit]);
     }
     const struct {

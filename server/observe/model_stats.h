@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "server/work/work.h"
+#include "server/device/work.h"
 
 struct model_stats {
     _Atomic uint64_t success_count, success_ns; /* from the first line to the answer */

@@ -17,8 +17,8 @@
 #include <sys/types.h>
 
 #include "proto/error.h"
+#include "server/base/inbox.h"
 #include "server/device/device_share.h"
-#include "server/http/inbox.h"
 
 struct shared;
 struct shared_memory;

@@ -5,8 +5,8 @@
 #ifndef SERVER_TENSORS_RESIDENT_COPY_H
 #define SERVER_TENSORS_RESIDENT_COPY_H
 
+#include "server/device/work.h"
 #include "server/tensors/tensor_store.h"
-#include "server/work/work.h"
 
 /* `host` is in pinned memory: the bytes one after another, as they travel. */
 struct work_copy resident_copy_in(const struct resident *resident, const void *host);

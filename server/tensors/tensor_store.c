@@ -10,7 +10,7 @@
 
 #include "proto/dtype.h"
 #include "proto/size.h"
-#include "server/device/arena.h"
+#include "server/device/memory/arena.h"
 #include "server/observe/model_stats.h"
 #include "server/tensors/name_tree.h"
 

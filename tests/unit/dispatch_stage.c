@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "kernels/freivalds.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 struct stage stage;
 
@@ -113,7 +113,7 @@ void start_on(struct simulated_device *device, uint32_t places)
 {
     struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     stage.device = device;
-    const struct places_limits limits = {.requests = places, .tenants = TENANTS};
+    const struct admission_limits limits = {.requests = places, .tenants = TENANTS};
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,

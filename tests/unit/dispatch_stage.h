@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "server/work/dispatch.h"
+#include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 
 enum { ITEMS_MAX = 64, PROBE_MS = 60000, MAX_BATCH = 4, TENANTS = 3 };

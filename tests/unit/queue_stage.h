@@ -1,6 +1,6 @@
 /*
- * queue_stage.h - what tests of server/work/queue.c push and pop: works that count how often they
- * ended.
+ * queue_stage.h - what tests of server/scheduler/queue.c push and pop: works that count how often
+ * they ended.
  */
 #ifndef TESTS_UNIT_QUEUE_STAGE_H
 #define TESTS_UNIT_QUEUE_STAGE_H
@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "server/work/queue.h"
+#include "server/scheduler/queue.h"
 
 /* What became of a work, as its `done` saw it. */
 struct item {

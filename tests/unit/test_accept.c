@@ -1,8 +1,8 @@
-/* server/http/accept.c: which format an Accept header asks for. */
+/* server/api/accept.c: which format an Accept header asks for. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/http/accept.h"
+#include "server/api/accept.h"
 
 static const struct {
     const char *accept;

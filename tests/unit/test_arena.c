@@ -1,11 +1,11 @@
-/* server/device/arena.c: against a model that knows of each unit whether it is taken. */
+/* server/device/memory/arena.c: against a model that knows of each unit whether it is taken. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/device/arena.h"
+#include "server/device/memory/arena.h"
 
 enum { UNITS = 1024, HELD_MAX = 256, STEPS = 3000, THREADS = 4, THREAD_STEPS = 5000 };
 

@@ -1,5 +1,5 @@
 /*
- * server/compute/call_lookahead.c: large bodies of every format, right and wrong ones, whose
+ * server/api/compute/call_lookahead.c: large bodies of every format, right and wrong ones, whose
  * operands go to the device while they arrive, on a simulated one. Each is received twice, once
  * where nothing goes early and once where it does, and has to come to the same: the same error with
  * the same sentence, or the same operands on the device.
@@ -12,9 +12,9 @@
 
 #include "call_stage.h"
 #include "proto/npy.h"
-#include "server/compute/compute_call.h"
+#include "server/api/compute/compute_call.h"
+#include "server/api/v2/infer.h"
 #include "server/device/device_copy.h"
-#include "server/v2/infer.h"
 
 enum { MEMORY_BYTES = 48 << 20, ROOM = 8 << 20, ARRAYS_MAX = 5, HEADS_MAX = 8 };
 
@@ -273,7 +273,7 @@ static uint64_t hash_operands(const struct work *work, bool arrived)
 
 static void run(struct work *work)
 {
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     device_submit(stage.daemon.device, work);
     ck_assert_ptr_eq(device_poll(stage.daemon.device), work);
     ck_assert_int_eq(work->status, GEMMD_OK);
@@ -305,7 +305,7 @@ static void receive(const struct body *body, uint64_t seed,
         if (!take(context, body->bytes + at, count))
             return;
         if (stage.daemon.intake != NULL && next_random(&state) % 4 == 0)
-            intake_feed(stage.daemon.intake);
+            early_copy_feed(stage.daemon.intake);
     }
 }
 
@@ -405,14 +405,14 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
 static struct outcome send_once(const struct spelled *spelling, enum travel travel,
                                 const struct body *body, bool early, uint64_t seed)
 {
-    struct intake *intake = stage.daemon.intake;
+    struct early_copy *intake = stage.daemon.intake;
     const uint64_t before = atomic_load(&stage.device->early_bytes);
     if (!early)
         stage.daemon.intake = NULL;
     struct outcome outcome = travel == V2 ? send_infer(spelling, body, early, seed)
                                           : send_call(spelling, travel, body, early, seed);
     stage.daemon.intake = intake;
-    intake_feed(intake);
+    early_copy_feed(intake);
     outcome.early_bytes = atomic_load(&stage.device->early_bytes) - before;
     call_stage_assert_all_given_back(&stage);
     return outcome;
@@ -455,13 +455,13 @@ START_TEST(operands_go_as_they_land)
     struct body body;
     start(&body);
     make(&body, spelling, travel, 0);
-    ck_assert_uint_gt(body.length, INTAKE_BODY_BYTES);
+    ck_assert_uint_gt(body.length, EARLY_COPY_BODY_BYTES);
     const struct outcome late = send_once(spelling, travel, &body, false, 1);
     const struct outcome early = send_once(spelling, travel, &body, true, 1);
     ck_assert_msg(late.code == GEMMD_OK, "%s", late.fault.detail);
     assert_same(&late, &early);
     ck_assert_uint_eq(late.early_bytes, 0);
-    ck_assert_uint_ge(early.early_bytes, body.length - INTAKE_STEP_BYTES - 16384);
+    ck_assert_uint_ge(early.early_bytes, body.length - EARLY_COPY_STEP_BYTES - 16384);
     stop(&body);
 }
 END_TEST
@@ -508,17 +508,17 @@ START_TEST(the_memory_of_a_bad_body_waits_for_its_copies)
     ck_assert_int_eq(open_call(&receiver.call, spelling, travel, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 3, take, &receiver);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     ck_assert_uint_gt(stage.device->under_way_count, 0);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault),
                      GEMMD_ERR_MALFORMED);
     ck_assert_str_eq(outcome.fault.field, "lens");
     compute_call_close(&receiver.call, &stage.daemon);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), body.length);
     ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), body.length);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     stop(&body);
 }
 END_TEST

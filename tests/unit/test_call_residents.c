@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "proto/dtype.h"
-#include "server/compute/call_residents.h"
-#include "server/device/arena.h"
-#include "server/device/pool.h"
+#include "server/api/compute/call_residents.h"
+#include "server/device/memory/arena.h"
+#include "server/device/memory/pool.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 32 };
 

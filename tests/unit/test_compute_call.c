@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "call_stage.h"
-#include "server/compute/compute_call.h"
+#include "server/api/compute/compute_call.h"
 
 /* m and k; n is 4. A, B and C0 in f32, so that the body is more than two steps. */
 enum { M = 1100, N = 4, K = 1000, MEMORY_BYTES = 64 << 20 };
@@ -70,7 +70,7 @@ static void compute(struct compute_call *call)
 {
     ck_assert_int_eq(compute_call_bind(call, &stage.daemon, NULL), GEMMD_OK);
     ck_assert_ptr_nonnull(call->work.copy_in);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     device_submit(stage.daemon.device, &call->work);
     ck_assert_ptr_eq(device_poll(stage.daemon.device), &call->work);
     ck_assert_int_eq(call->work.status, GEMMD_OK);
@@ -89,7 +89,7 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     open_call(&call, "1100", "1");
     ck_assert_ptr_nonnull(call.intake);
     append(&call, 0, BODY_BYTES / PART * PART);
-    ck_assert_uint_ge(intake_feed(stage.daemon.intake), INTAKE_STEP_BYTES);
+    ck_assert_uint_ge(early_copy_feed(stage.daemon.intake), EARLY_COPY_STEP_BYTES);
     append(&call, BODY_BYTES / PART * PART, BODY_BYTES);
     compute(&call);
     assert_part_is(&call, 0, body, A_BYTES);
@@ -108,7 +108,7 @@ START_TEST(a_call_that_is_moved_takes_its_copies_along)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES + B_BYTES);
-    ck_assert_uint_gt(intake_feed(stage.daemon.intake), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.daemon.intake), 0);
     ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     compute_call_move(&job, &call);
     compute_call_close(&call, &stage.daemon);
@@ -128,16 +128,16 @@ START_TEST(what_copies_use_outlives_the_call)
     open_call(&call, "1100", "0");
     atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     append(&call, 0, _i == 0 ? A_BYTES - 1 : A_BYTES + B_BYTES);
-    ck_assert_uint_gt(intake_feed(stage.daemon.intake), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.daemon.intake), 0);
     if (_i == 1)
         ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     compute_call_close(&call, &stage.daemon);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), A_BYTES + B_BYTES);
     ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), A_BYTES);
-    ck_assert_uint_eq(places_held(queue_places(stage.daemon.queue)).requests, 0);
+    ck_assert_uint_eq(admission_held(queue_admission(stage.daemon.queue)).requests, 0);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     stop();
 }
 END_TEST
@@ -148,10 +148,10 @@ START_TEST(a_body_that_is_cut_short_gives_all_back)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_ERR_MALFORMED);
     compute_call_close(&call, &stage.daemon);
-    intake_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.intake);
     stop();
 }
 END_TEST

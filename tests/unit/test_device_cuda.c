@@ -1,4 +1,4 @@
-/* server/device/device_cuda.c where there is a GPU, and what is said where there is none. */
+/* server/device/cuda/backend.c where there is a GPU, and what is said where there is none. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Attentions on a GPU, alone and in one launch (server/device/device_cuda_attention.c). */
+/* Attentions on a GPU, alone and in one launch (server/device/cuda/attention.c). */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

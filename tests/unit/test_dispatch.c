@@ -1,11 +1,11 @@
-/* server/work/dispatch.c over a simulated device: streams, failures, deadlines, the end. */
+/* server/scheduler/dispatch.c over a simulated device: streams, failures, deadlines, the end. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatch_stage.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 enum { PRODUCERS = 3, EACH = 500 };
 

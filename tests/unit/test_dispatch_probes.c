@@ -1,11 +1,11 @@
-/* server/work/dispatch.c and probe.c over a simulated device: who asks whether it is ready. */
+/* server/scheduler/dispatch.c and probe.c over a simulated device: who asks whether it is ready. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatch_stage.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
 {

@@ -1,10 +1,10 @@
-/* server/work/dispatch.c over a simulated device: launches that works share. */
+/* server/scheduler/dispatch.c over a simulated device: launches that works share. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatch_stage.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 static struct item *add_sharing(enum simulated_event event)
 {

@@ -1,11 +1,11 @@
-/* server/work/dispatch.c over a simulated device: stacks, on streams for shared launches and, as on
- * a CPU, on the only one. */
+/* server/scheduler/dispatch.c over a simulated device: stacks, on streams for shared launches and,
+ * as on a CPU, on the only one. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatch_stage.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 static struct item *add_stacking(enum simulated_event event, uint32_t stack, bool shares)
 {

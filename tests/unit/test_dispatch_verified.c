@@ -1,10 +1,10 @@
-/* server/work/dispatch.c and verifier.c over a simulated device: results that are checked. */
+/* server/scheduler/dispatch.c and verifier.c over a simulated device: results that are checked. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatch_stage.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 START_TEST(verified_work_tells_its_residual)
 {

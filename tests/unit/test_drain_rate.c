@@ -1,8 +1,8 @@
-/* server/work/drain_rate.c, with a clock of the test's own. */
+/* server/base/drain_rate.c, with a clock of the test's own. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/work/drain_rate.h"
+#include "server/base/drain_rate.h"
 
 /* A second in fifths, as the daemon samples; `requests` and `bytes` end in each fifth. */
 struct course {

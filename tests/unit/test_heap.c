@@ -1,8 +1,8 @@
-/* server/work/heap.c: any order in, the right order out, and out of the middle. */
+/* server/base/heap.c: any order in, the right order out, and out of the middle. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/work/heap.h"
+#include "server/base/heap.h"
 
 enum { NODES = 2000, ROUNDS = 20 };
 

@@ -1,5 +1,5 @@
 /* Host memory that is taken while a device is opened. */
-#include "server/device/host_memory.h"
+#include "server/device/memory/host_memory.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* server/http/inbox.c: every message is acted on once, in its sender's order, and a thread that
+/* server/base/inbox.c: every message is acted on once, in its sender's order, and a thread that
  * waits is woken. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/http/inbox.h"
+#include "server/base/inbox.h"
 
 enum { SENDERS = 3, MESSAGES = 20000 };
 

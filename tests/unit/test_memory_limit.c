@@ -1,4 +1,5 @@
-/* What control groups allow (server/device/memory_limit.h), read from trees like the system's. */
+/* What control groups allow (server/device/memory/memory_limit.h), read from trees like the
+ * system's. */
 #include <check.h>
 #include <ftw.h>
 #include <limits.h>
@@ -8,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/device/memory_limit.h"
+#include "server/device/memory/memory_limit.h"
 
 static char root[] = "/tmp/gemmd-memory-limit-XXXXXX";
 

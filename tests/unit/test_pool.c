@@ -1,11 +1,11 @@
-/* server/device/pool.c: blocks that caches keep cost no memory that somebody else needs, and count
- * as free. */
+/* server/device/memory/pool.c: blocks that caches keep cost no memory that somebody else needs, and
+ * count as free. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/device/pool.h"
+#include "server/device/memory/pool.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 64 };
 

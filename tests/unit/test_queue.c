@@ -1,9 +1,9 @@
-/* server/work/queue.c: order, exact limits, expiry, failing, closing. */
+/* server/scheduler/queue.c: order, exact limits, expiry, failing, closing. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/unit/queue_stage.h"
 
 static uint32_t pop_number(struct queue *queue)

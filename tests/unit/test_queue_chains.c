@@ -1,9 +1,9 @@
-/* server/work/queue.c: works that share a launch come as one chain. */
+/* server/scheduler/queue.c: works that share a launch come as one chain. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/unit/queue_stage.h"
 
 /* The numbers of a chain, as text: "2 4 5". */

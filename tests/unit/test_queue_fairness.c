@@ -1,10 +1,10 @@
-/* server/work/queue.c: what tenants of one priority get. */
+/* server/scheduler/queue.c: what tenants of one priority get. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/clock.h"
-#include "server/work/queue.h"
+#include "server/base/clock.h"
+#include "server/scheduler/queue.h"
 
 /* Several tenants that wait all the time; what each got is counted in bytes of work. */
 enum { TENANTS = 3, WAITING = 40, POPS = 3000 };
@@ -28,7 +28,7 @@ static void push_of(struct rivals *rivals, uint32_t tenant, struct work *work, u
 
 static struct rivals *rivals_create(void)
 {
-    const struct places_limits limits = {.tenants = TENANTS};
+    const struct admission_limits limits = {.tenants = TENANTS};
     struct rivals *rivals = calloc(1, sizeof *rivals);
     rivals->queue = queue_create(&limits);
     return rivals;

@@ -1,12 +1,12 @@
-/* server/work/queue.c: works that can be stacked come together, in the queue's order. */
+/* server/scheduler/queue.c: works that can be stacked come together, in the queue's order. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/clock.h"
-#include "server/work/queue.h"
-#include "server/work/shelves.h"
+#include "server/base/clock.h"
+#include "server/scheduler/queue.h"
+#include "server/scheduler/stack_index.h"
 
 enum { TENANTS = 3, ITEMS = 64 };
 
@@ -24,7 +24,7 @@ static const struct queue_room plenty = {.alone = 64, .shared = 64, .shared_byte
 
 static void setup(void)
 {
-    const struct places_limits limits = {.tenants = TENANTS};
+    const struct admission_limits limits = {.tenants = TENANTS};
     queue = queue_create(&limits);
     ck_assert_ptr_nonnull(queue);
 }

@@ -1,10 +1,10 @@
-/* server/work/queue.c: many threads at once lose nothing and end nothing twice. */
+/* server/scheduler/queue.c: many threads at once lose nothing and end nothing twice. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/unit/queue_stage.h"
 
 enum { PRODUCERS = 3, EACH = 2000, ROUNDS = 50 };

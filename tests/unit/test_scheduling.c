@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "kernels/freivalds.h"
-#include "server/clock.h"
-#include "server/work/dispatch.h"
+#include "server/base/clock.h"
+#include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 
 enum { WORKS_MAX = 512, TENANTS = 3, MAX_BATCH = 4, BYTES = 100 };
@@ -62,7 +62,7 @@ static void task_done(struct work *work)
 
 static void start_on(struct simulated_device *device)
 {
-    const struct places_limits limits = {
+    const struct admission_limits limits = {
         .requests = WORKS_MAX, .bytes = UINT64_MAX, .tenants = TENANTS};
     const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     stage.device = device;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "proto/dtype.h"
-#include "server/device/arena.h"
+#include "server/device/memory/arena.h"
 #include "server/tensors/tensor_describe.h"
 
 enum { UNITS = 16 };

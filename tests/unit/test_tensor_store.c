@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/device/arena.h"
+#include "server/device/memory/arena.h"
 #include "server/tensors/tensor_store.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 16 };

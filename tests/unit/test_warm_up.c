@@ -1,10 +1,11 @@
-/* server/work/warm_up.c: the first products' way, over a simulated device that is right or not. */
+/* server/scheduler/warm_up.c: the first products' way, over a simulated device that is right or
+ * not. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/work/dispatch.h"
-#include "server/work/warm_up.h"
+#include "server/scheduler/dispatch.h"
+#include "server/scheduler/warm_up.h"
 #include "simulated_device.h"
 
 enum { POOL_BYTES = 1 << 20 };
@@ -50,7 +51,7 @@ static enum simulated_event break_down(const struct work *work)
 static void warm_up_on(enum simulated_event (*look)(const struct work *), uint32_t places)
 {
     const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
-    const struct places_limits limits = {.requests = places, .tenants = 1};
+    const struct admission_limits limits = {.requests = places, .tenants = 1};
     stage.device = simulated_device_open(1, look);
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);

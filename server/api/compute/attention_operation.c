@@ -1,0 +1,266 @@
+/* The attention's part of compute_call.h. Its memory and its way through the queue are a product's.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/attention.h"
+#include "proto/body_front.h"
+#include "proto/npy.h"
+#include "proto/size.h"
+#include "server/api/compute/compute_call.h"
+#include "server/daemon.h"
+
+static void init(struct compute_call *call)
+{
+    attention_request_init(&call->attention);
+}
+
+static enum gemmd_error set(struct compute_call *call, const char *name, const char *value,
+                            struct fault *fault)
+{
+    return attention_request_set(&call->attention, name, value, fault);
+}
+
+static enum gemmd_error settle(struct compute_call *call, struct daemon *daemon, const char *tenant,
+                               struct fault *fault)
+{
+    enum gemmd_error code = call_residents_acquire_kv(&call->residents, &call->attention,
+                                                      daemon->tensors, tenant, fault);
+    if (code == GEMMD_OK)
+        code = attention_request_check(&call->attention, call->body_format, fault);
+    call->timeout_ms = call->attention.timeout_ms;
+    call->priority = call->attention.priority;
+    return code;
+}
+
+static bool raw_bytes(const struct compute_call *call, uint64_t *out)
+{
+    return attention_request_raw_bytes(&call->attention, out);
+}
+
+static enum gemmd_error check_raw_bytes(const struct compute_call *call, uint64_t bytes,
+                                        struct fault *fault)
+{
+    return attention_request_check_raw_bytes(&call->attention, bytes, fault);
+}
+
+/* The lengths say what is read, so that they come in the body, where nobody changes them. */
+static uint32_t operands_of(const struct compute_call *call,
+                            struct call_operand out[CLIENT_MEMORY_OPERANDS])
+{
+    static const char *const names[] = {NULL, NULL, "q", "k", "v"};
+    struct attention_operands operands;
+    if (!attention_request_operands(&call->attention, &operands))
+        return 0; /* what is too large to say is refused next */
+    const struct tensor *all[] = {&operands.lens_q, &operands.lens_kv, &operands.q, &operands.k,
+                                  &operands.v};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        out[i] = (struct call_operand){all[i]->rank > 0 ? names[i] : NULL, all[i]->bytes};
+    return sizeof all / sizeof *all;
+}
+
+static void leave_out(struct compute_call *call, uint32_t operand)
+{
+    call->attention.elsewhere |= 1u << operand;
+}
+
+static enum gemmd_error check_no_bytes(const struct compute_call *call, struct fault *fault)
+{
+    struct attention_request request = call->attention;
+    struct attention_operands none;
+    return attention_request_bind(&request, call->body_format, "", 0, &none, fault);
+}
+
+static bool result(struct compute_call *call)
+{
+    if (!attention_request_result(&call->attention, &call->c, &call->lse))
+        return false;
+    if (!call->attention.lse || !call->sends_lse)
+        call->lse = (struct tensor){.rank = 0};
+    return size_add(call->places.lse.there ? 0 : call->lse.bytes,
+                    call->places.result.there ? 0 : call->c.bytes, &call->result_bytes);
+}
+
+/* A resident tensor's rows may lie further apart than they are wide. */
+static struct attention_strides strides_of(const struct attention_request *request, uint64_t heads,
+                                           uint64_t length, uint64_t width,
+                                           const struct resident *resident)
+{
+    return attention_strides(request->layout, heads, length,
+                             resident != NULL ? resident_leading(resident) : width);
+}
+
+/* Of what is in the body or the answer it is known that it will be there, and no more. */
+static void describe(const struct compute_call *call, struct attention_problem *problem)
+{
+    static const int32_t lengths;
+    static float lse;
+    const struct attention_request *r = &call->attention;
+    const struct resident *k = call->residents.a, *v = call->residents.b;
+    const bool scaled = attention_request_given(r, "scale");
+    *problem = (struct attention_problem){
+        .dtype = r->dtype,
+        .batch = r->batch,
+        .heads = r->heads,
+        .kv_heads = r->kv_heads,
+        .sq = r->sq,
+        .skv = r->skv,
+        .d = r->d,
+        .dv = r->dv,
+        .causal = r->causal,
+        .windowed = attention_request_given(r, "window"),
+        .window = r->window,
+        .scale = (float)(scaled ? r->scale : 1 / sqrt((double)r->d)),
+        .softcap = (float)r->softcap,
+        .k = k != NULL ? resident_memory(k) : NULL,
+        .v = v != NULL ? resident_memory(v) : NULL,
+        .lens_q = r->lens ? &lengths : NULL,
+        .lens_kv = r->lens ? &lengths : NULL,
+        .lse = call->lse.rank > 0 ? &lse : NULL,
+        .q_strides = strides_of(r, r->heads, r->sq, r->d, NULL),
+        .k_strides = strides_of(r, r->kv_heads, r->skv, r->d, k),
+        .v_strides = strides_of(r, r->kv_heads, r->skv, r->dv, v),
+        .o_strides = strides_of(r, r->heads, r->sq, r->dv, NULL),
+    };
+}
+
+static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
+                               struct fault *fault)
+{
+    struct work *work = &call->work;
+    const struct gemm_device device = device_gemm(daemon->device);
+    describe(call, &work->attention);
+    /* Each head of K and V sees the queries of so many heads of Q. */
+    const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
+    work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
+    enum gemmd_error code =
+        attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (!device_plan_attention(daemon->device, work))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the device memory needed does not fit in 64 bits");
+    return GEMMD_OK;
+}
+
+/* lse first: the payload begins at a multiple of 64, and what follows 4-byte numbers is aligned. */
+static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
+{
+    const bool has_lse = call->lse.rank > 0;
+    const struct safetensors_entry entries[] = {{.name = "lse", .tensor = call->lse},
+                                                {.name = "o", .tensor = call->c}};
+    if (call->answer_format == FORMAT_NPY)
+        return npy_header(&call->c, out);
+    if (call->answer_format == FORMAT_SAFETENSORS)
+        return safetensors_header(has_lse ? entries : entries + 1, has_lse ? 2 : 1, out);
+    return 0;
+}
+
+static void place_result(struct compute_call *call, unsigned char *payload)
+{
+    struct attention_problem *problem = &call->work.attention;
+    const struct client_memory *places = &call->places;
+    unsigned char *lse = NULL, *o = payload;
+    if (places->lse.there) {
+        lse = places->lse.at;
+    } else if (call->lse.rank > 0) {
+        lse = payload;
+        o = payload + call->lse.bytes;
+    }
+    if (places->result.there)
+        o = places->result.at;
+    call->lse.data = lse;
+    problem->lse = (float *)(void *)lse;
+    problem->o = o;
+    call->c.data = o;
+}
+
+static enum gemmd_error find(struct compute_call *call, struct call_operands *operands,
+                             struct fault *fault)
+{
+    struct attention_operands *found = &operands->attention;
+    struct body_front body = {call->body, call->body_bytes, call->body_bytes, 0};
+    enum gemmd_error code =
+        attention_request_bind_front(&call->attention, call->body_format, &body, found, fault);
+    struct tensor *const all[] = {&found->lens_q, &found->lens_kv, &found->q, &found->k, &found->v};
+    client_memory_point(&call->places, all, sizeof all / sizeof *all);
+    return code;
+}
+
+static enum gemmd_error look(struct compute_call *call, struct body_front *front,
+                             struct call_operands *operands)
+{
+    return attention_request_bind_front(&call->attention, call->body_format, front,
+                                        &operands->attention, NULL);
+}
+
+static enum gemmd_error check_values(const struct compute_call *call,
+                                     const struct call_operands *operands, struct fault *fault)
+{
+    return attention_request_check_lens(&call->attention, &operands->attention, fault);
+}
+
+static uint32_t list(struct call_operands *operands, struct tensor *all[CLIENT_MEMORY_OPERANDS])
+{
+    all[0] = &operands->attention.lens_q;
+    all[1] = &operands->attention.lens_kv;
+    all[2] = &operands->attention.q;
+    all[3] = &operands->attention.k;
+    all[4] = &operands->attention.v;
+    return 5;
+}
+
+/* Their shapes are all in the request. */
+static void settle_operands(struct compute_call *call, const struct call_operands *operands)
+{
+    (void)call;
+    (void)operands;
+}
+
+/* Whether there are lengths is described already. */
+static void point(struct compute_call *call, const struct call_operands *all_operands)
+{
+    const struct attention_operands *operands = &all_operands->attention;
+    struct attention_problem *problem = &call->work.attention;
+    if (operands->lens_q.rank > 0 && operands->lens_q.data != NULL)
+        problem->lens_q = operands->lens_q.data;
+    if (operands->lens_kv.rank > 0 && operands->lens_kv.data != NULL)
+        problem->lens_kv = operands->lens_kv.data;
+    if (operands->q.rank > 0 && operands->q.data != NULL)
+        problem->q = operands->q.data;
+    if (operands->k.rank > 0 && operands->k.data != NULL)
+        problem->k = operands->k.data;
+    if (operands->v.rank > 0 && operands->v.data != NULL)
+        problem->v = operands->v.data;
+}
+
+static enum gemmd_error check_places(struct compute_call *call, struct fault *fault)
+{
+    (void)call;
+    (void)fault;
+    return GEMMD_OK;
+}
+
+const struct call_operation attention_operation = {
+    .name = "attention",
+    .init = init,
+    .set = set,
+    .settle = settle,
+    .raw_bytes = raw_bytes,
+    .check_raw_bytes = check_raw_bytes,
+    .operands = operands_of,
+    .leave_out = leave_out,
+    .result_name = "o",
+    .check_no_bytes = check_no_bytes,
+    .result = result,
+    .choose = choose,
+    .header = header,
+    .place_result = place_result,
+    .find = find,
+    .look = look,
+    .list = list,
+    .check_values = check_values,
+    .settle_operands = settle_operands,
+    .point = point,
+    .check_places = check_places,
+};

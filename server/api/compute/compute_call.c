@@ -1,0 +1,397 @@
+#include "server/api/compute/compute_call.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/npy.h"
+#include "proto/size.h"
+#include "server/api/compute/call_lookahead.h"
+#include "server/daemon.h"
+
+/* A self-describing body of unknown length starts with this much and doubles. */
+static const uint64_t FIRST_BYTES = 64 * 1024;
+
+static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
+                                  uint64_t limit)
+{
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "%s is %" PRIu64 " bytes long; the limit is %" PRIu64, what, bytes, limit);
+}
+
+/* The result stays as a tensor. */
+static bool is_stored(const struct compute_call *call)
+{
+    return call->gemm.store[0] != '\0';
+}
+
+/* The result, or a part of it, goes in the answer. Once its size is known. */
+static bool is_sent(const struct compute_call *call)
+{
+    return !is_stored(call) && call->result_bytes > 0;
+}
+
+/* Makes the place in the queue count so many bytes, unless it counts as many already. */
+static enum gemmd_error count_bytes(struct compute_call *call, struct daemon *daemon,
+                                    uint64_t bytes, struct fault *fault)
+{
+    if (bytes <= call->queue_bytes)
+        return GEMMD_OK;
+    enum gemmd_error code = queue_reserve_more(daemon->queue, call->work.tenant, call->queue_bytes,
+                                               bytes - call->queue_bytes, fault);
+    if (code == GEMMD_OK)
+        call->queue_bytes = bytes;
+    return code;
+}
+
+/* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
+ * others' not before the body is there. Not a result that stays. */
+static enum gemmd_error complete_place(struct compute_call *call, struct daemon *daemon,
+                                       struct fault *fault)
+{
+    const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
+    uint64_t bytes;
+    if (!size_add(body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
+        bytes = UINT64_MAX;
+    return count_bytes(call, daemon, bytes, fault);
+}
+
+static enum gemmd_error take_result(struct compute_call *call, struct daemon *daemon,
+                                    struct fault *fault)
+{
+    char header[SAFETENSORS_HEADER_MAX];
+    uint64_t block_bytes;
+    call->header_bytes = call->operation->header(call, header);
+    if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
+        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+    call->result = pool_alloc(call->memory, block_bytes, fault);
+    if (call->result == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    memcpy(call->result, header, call->header_bytes);
+    call->operation->place_result(call, call->result + call->header_bytes);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error prepare(struct compute_call *call, struct daemon *daemon,
+                                struct fault *fault)
+{
+    struct work *work = &call->work;
+
+    if (!call->operation->result(call))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    if (is_sent(call) && call->result_bytes > daemon->config.max_result_bytes)
+        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+
+    enum gemmd_error code = complete_place(call, daemon, fault);
+    if (code == GEMMD_OK)
+        code = call->operation->choose(call, daemon, fault);
+    if (code == GEMMD_OK && is_sent(call))
+        code = take_result(call, daemon, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (!is_stored(call) && !is_sent(call))
+        call->operation->place_result(call, NULL);
+    if (work->device_bytes > 0) {
+        struct arena *arena = device_arena(daemon->device);
+        if (work->device_bytes > arena_capacity_bytes(arena))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the problem needs %" PRIu64 " bytes of device memory; the device has "
+                             "%" PRIu64,
+                             work->device_bytes, arena_capacity_bytes(arena));
+        if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
+            return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                             "out of device memory: %" PRIu64 " bytes needed, %" PRIu64 " free",
+                             work->device_bytes,
+                             arena_capacity_bytes(arena) - arena_used_bytes(arena));
+        call->has_device_memory = true;
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
+                                      struct fault *fault)
+{
+    enum gemmd_error code = prepare(call, daemon, fault);
+    call->prepared = code == GEMMD_OK;
+    if (call->prepared)
+        return GEMMD_OK;
+    /* The device's memory is what is taken last. */
+    call_residents_undo(&call->residents, &call->work, daemon->tensors, call->memory);
+    pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
+    call->result = NULL;
+    return code;
+}
+
+/* The body's length in bytes (0 if it is not known), or a refusal, from what the headers say. */
+static enum gemmd_error check_length(const struct compute_call *call, const struct config *config,
+                                     struct body_length length, uint64_t *expected,
+                                     struct fault *fault)
+{
+    *expected = length.known ? length.bytes : 0;
+    if (!call->shapes_inside) {
+        if (!call->operation->raw_bytes(call, expected))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the operands' size does not fit in 64 bits; the limit is %" PRIu64
+                             " bytes",
+                             config->max_body_bytes);
+        if (*expected <= config->max_body_bytes && length.known)
+            return call->operation->check_raw_bytes(call, length.bytes, fault);
+    } else if (length.known && length.bytes == 0) {
+        return call->operation->check_no_bytes(call, fault);
+    }
+    if (*expected > config->max_body_bytes)
+        return too_large(fault, "the body", *expected, config->max_body_bytes);
+    return GEMMD_OK;
+}
+
+/* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
+static bool is_read_in_place(const struct compute_call *call, const struct daemon *daemon)
+{
+    return call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
+}
+
+/* Memory for the copies of operands, if there is not as much already. */
+static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, struct fault *fault)
+{
+    if (bytes <= call->scratch_bytes)
+        return GEMMD_OK;
+    pool_free(call->memory, call->scratch, call->scratch_bytes);
+    call->scratch_bytes = bytes;
+    call->scratch = pool_alloc(call->memory, bytes, fault);
+    if (call->scratch == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    return GEMMD_OK;
+}
+
+enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
+                                   struct body_length length, struct fault *fault)
+{
+    const uint64_t limit = daemon->config.max_body_bytes;
+    uint64_t expected;
+    enum gemmd_error code = check_length(call, &daemon->config, length, &expected, fault);
+    if (code != GEMMD_OK)
+        return code;
+
+    if (!call->shapes_inside) {
+        const bool known =
+            call->operation->result(call); /* compute_call_prepare refuses it if not */
+        if (!size_add(expected, known && is_sent(call) ? call->result_bytes : 0,
+                      &call->queue_bytes))
+            call->queue_bytes = expected;
+    } else {
+        if (!length.known)
+            expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
+        call->queue_bytes = expected;
+    }
+    code = queue_reserve(daemon->queue, call->work.tenant, call->queue_bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    call->has_place = true;
+    if (!call->shapes_inside) {
+        code = compute_call_prepare(call, daemon, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+
+    call->body_capacity = expected;
+    call->body_sized = length.known || !call->shapes_inside;
+    call->look_at_bytes = UINT64_MAX;
+    if (expected == 0)
+        return GEMMD_OK; /* all operands are resident */
+    call->body = pool_alloc(call->memory, call->body_capacity, fault);
+    if (call->body == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    if (!call->shapes_inside && call->operation->unaligned_bytes != NULL &&
+        is_read_in_place(call, daemon))
+        code = take_scratch(call, call->operation->unaligned_bytes(call), fault);
+    if (code == GEMMD_OK)
+        call_lookahead_open(call, daemon);
+    return code;
+}
+
+static enum gemmd_error grow_body(struct compute_call *call, struct daemon *daemon, uint64_t needed,
+                                  struct fault *fault)
+{
+    uint64_t limit = daemon->config.max_body_bytes, capacity = call->body_capacity;
+    if (needed > limit)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body is longer than the limit of %" PRIu64 " bytes", limit);
+    while (capacity < needed)
+        capacity = capacity > limit / 2 ? limit : capacity * 2;
+    enum gemmd_error code = count_bytes(call, daemon, capacity, fault);
+    if (code != GEMMD_OK)
+        return code;
+    unsigned char *body = pool_alloc(call->memory, capacity, fault);
+    if (body == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    memcpy(body, call->body, call->body_bytes);
+    pool_free(call->memory, call->body, call->body_capacity);
+    call->body = body;
+    call->body_capacity = capacity;
+    return GEMMD_OK;
+}
+
+enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *daemon,
+                                     const void *bytes, uint64_t length, struct fault *fault)
+{
+    uint64_t needed;
+    if (!size_add(call->body_bytes, length, &needed))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the body's size overflows");
+    if (needed > call->body_capacity) {
+        if (!call->shapes_inside)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "the body has more than the %" PRIu64 " bytes that the operands take",
+                             call->body_capacity);
+        enum gemmd_error code = grow_body(call, daemon, needed, fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    memcpy(call->body + call->body_bytes, bytes, length);
+    call->body_bytes = needed;
+    early_copy_landed(call->intake, needed);
+    if (needed >= call->look_at_bytes)
+        call_lookahead(call, daemon);
+    return GEMMD_OK;
+}
+
+/* Batches and C0 in column-major order, and, where operands are used in place, elements that are
+ * not aligned (a copy to a GPU does not care). */
+bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
+                             const struct tensor *operand)
+{
+    return operand->rank > 0 &&
+           (operand->fortran || (is_read_in_place(call, daemon) &&
+                                 (uintptr_t)operand->data % dtype_size(operand->dtype) != 0));
+}
+
+/* Copies those operands that cannot be used where they lie. */
+static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *daemon,
+                                      struct tensor *const all[], uint32_t count,
+                                      struct fault *fault)
+{
+    uint64_t total = 0, offset = 0;
+    enum gemmd_error code = client_memory_check_results(&call->places, all, count, call->c.bytes,
+                                                        call->lse.bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!compute_call_needs_copy(call, daemon, all[i]))
+            continue;
+        if (!size_add(total, all[i]->bytes, &total) ||
+            !size_align(total, COMPUTE_CALL_COPY_ALIGNMENT, &total))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
+    }
+    code = take_scratch(call, total, fault);
+    if (code != GEMMD_OK)
+        return code;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!compute_call_needs_copy(call, daemon, all[i]))
+            continue;
+        unsigned char *copy = call->scratch + offset;
+        if (all[i]->fortran)
+            tensor_copy_row_major(all[i], copy);
+        else
+            memcpy(copy, all[i]->data, all[i]->bytes);
+        all[i]->fortran = false;
+        all[i]->data = copy;
+        offset += all[i]->bytes;
+        (void)size_align(offset, COMPUTE_CALL_COPY_ALIGNMENT, &offset); /* checked above */
+    }
+    return GEMMD_OK;
+}
+
+enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *daemon,
+                                   struct fault *fault)
+{
+    struct call_operands operands;
+    enum gemmd_error code = call->operation->find(call, &operands, fault);
+    return code == GEMMD_OK ? compute_call_bind_operands(call, daemon, &operands, fault) : code;
+}
+
+enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
+                                            struct call_operands *operands, struct fault *fault)
+{
+    const struct call_operation *operation = call->operation;
+    struct tensor *all[CLIENT_MEMORY_OPERANDS];
+    const uint32_t count = operation->list(operands, all);
+    enum gemmd_error code = GEMMD_OK;
+    if (operation->check_values != NULL)
+        code = operation->check_values(call, operands, fault);
+    operation->settle_operands(call, operands);
+    if (code == GEMMD_OK && !call->prepared)
+        code = compute_call_prepare(call, daemon, fault);
+    if (code == GEMMD_OK)
+        code = copy_operands(call, daemon, all, count, fault);
+    if (code != GEMMD_OK)
+        return code;
+    operation->point(call, operands);
+    code = operation->check_places(call, fault);
+    if (code != GEMMD_OK)
+        return code;
+    /* All that the queue looks at. */
+    if (call->intake != NULL) {
+        call->work.copy_in = early_copy_copies(call->intake);
+        /* What attentions that share a launch are copied by is not what has begun. */
+        if (call->work.attends != NULL)
+            call->work.stack_key = 0;
+    }
+    call->work.priority = call->priority;
+    call->work.bytes = call->queue_bytes;
+    call->work.outside_bytes += client_memory_bytes(&call->places, all, count);
+    call->work.outside_bytes += call->places.result.there ? call->c.bytes : 0;
+    call->work.outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
+    call->work.deadline_ns = call->deadline_ns;
+    return GEMMD_OK;
+}
+
+void compute_call_move(struct compute_call *to, struct compute_call *from)
+{
+    *to = *from;
+    *from = (struct compute_call){.operation = to->operation,
+                                  .gemm = to->gemm,
+                                  .attention = to->attention,
+                                  .body_format = to->body_format,
+                                  .answer_format = to->answer_format,
+                                  .shapes_inside = to->shapes_inside,
+                                  .deadline_ns = to->deadline_ns,
+                                  .memory = to->memory,
+                                  .work.kernel = to->work.kernel,
+                                  .work.attends = to->work.attends};
+}
+
+/* What copies of the body may still use is the intake's from here on. */
+static void close_intake(struct compute_call *call)
+{
+    if (!early_copy_close(call->intake)) {
+        call->has_device_memory = false;
+        call->body = NULL;
+    }
+    call->intake = NULL;
+    call->work.copy_in = NULL;
+}
+
+void compute_call_finish(struct compute_call *call, struct daemon *daemon)
+{
+    close_intake(call);
+    if (call->has_device_memory)
+        arena_free(device_arena(daemon->device), call->work.device_offset);
+    call->has_device_memory = false;
+    pool_free(call->memory, call->body, call->body_capacity);
+    call->body = NULL;
+    pool_free(call->memory, call->scratch, call->scratch_bytes);
+    call->scratch = NULL;
+    client_memory_end(&call->places, &call->work);
+    call_residents_finish(&call->residents, daemon->tensors, call->memory);
+    if (call->has_place)
+        queue_release(daemon->queue, call->work.tenant, call->queue_bytes);
+    call->has_place = false;
+}
+
+void compute_call_close(struct compute_call *call, struct daemon *daemon)
+{
+    compute_call_finish(call, daemon);
+    call_residents_close(&call->residents, daemon->tensors);
+    pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
+    call->result = NULL;
+}

@@ -1,0 +1,179 @@
+/*
+ * compute_call.h - a POST /gemm or /attention on its way: parameters, memory, work.
+ *
+ * Everything that can be refused is refused in compute_call_open, before the body. It reserves a
+ * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
+ * request; shapes that are inside the body are known, and their memory and the result's bytes in
+ * the queue are reserved, in compute_call_bind, or as soon as the body's header is there
+ * (call_lookahead.h). A body whose length nothing says (chunked or
+ * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
+ * grows: no byte of a body is ever held that is not counted.
+ */
+#ifndef SERVER_API_COMPUTE_COMPUTE_CALL_H
+#define SERVER_API_COMPUTE_COMPUTE_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/attention_request.h"
+#include "proto/gemm_request.h"
+#include "proto/safetensors.h"
+#include "server/api/compute/call_residents.h"
+#include "server/api/compute/client_memory.h"
+#include "server/device/work.h"
+
+struct body_front;
+struct daemon;
+struct compute_call;
+struct early_copy_body;
+struct pool_cache;
+
+/* An operand that a raw body holds, or that the client has in its shared memory. */
+struct call_operand {
+    const char *name; /* NULL: the request has no such operand, or it can only come in the body */
+    uint64_t bytes;
+};
+
+/* Those of the call's operation are used. */
+struct call_operands {
+    struct gemm_operands gemm;
+    struct attention_operands attention;
+};
+
+/* What differs between the two: its parameters, its operands and its kernels. Errors are in
+ * `fault`. */
+struct call_operation {
+    const char *name; /* "gemm"; of its jobs */
+    void (*init)(struct compute_call *call);
+    enum gemmd_error (*set)(struct compute_call *call, const char *name, const char *value,
+                            struct fault *fault);
+    /* All parameters are in: acquires the resident operands, checks, and sets timeout_ms and
+     * priority. */
+    enum gemmd_error (*settle)(struct compute_call *call, struct daemon *daemon, const char *tenant,
+                               struct fault *fault);
+    /* Of a raw body. */
+    bool (*raw_bytes)(const struct compute_call *call, uint64_t *out);
+    enum gemmd_error (*check_raw_bytes)(const struct compute_call *call, uint64_t bytes,
+                                        struct fault *fault);
+    /* What the copies of those operands take that will not lie where their type allows, of a raw
+     * body; NULL: all will. */
+    uint64_t (*unaligned_bytes)(const struct compute_call *call);
+    /* The operands, in a raw body's order; returns how many entries there are. */
+    uint32_t (*operands)(const struct compute_call *call,
+                         struct call_operand operands[CLIENT_MEMORY_OPERANDS]);
+    /* A raw body has not that operand: it is in call->places. */
+    void (*leave_out)(struct compute_call *call, uint32_t operand);
+    const char *result_name; /* in Gemmd-Memory */
+    /* Why a body of no bytes will not do, if it will not. */
+    enum gemmd_error (*check_no_bytes)(const struct compute_call *call, struct fault *fault);
+    /* The shapes are known: sets `c`, `lse` and result_bytes; false on overflow. */
+    bool (*result)(struct compute_call *call);
+    /* Describes the problem in `work` and chooses its kernel, `shares` and device_bytes. */
+    enum gemmd_error (*choose)(struct compute_call *call, struct daemon *daemon,
+                               struct fault *fault);
+    /* Writes the header that the answer's format has before the payload; returns its length. */
+    uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
+    /* There is memory for what of the results is not in call->places: points `c`, `lse` and the
+     * problem at where they will be. NULL: all of it is there. */
+    void (*place_result)(struct compute_call *call, unsigned char *payload);
+    /* Finds the operands in the complete body, and completes the request with them, but for
+     * check_values. */
+    enum gemmd_error (*find)(struct compute_call *call, struct call_operands *operands,
+                             struct fault *fault);
+    /* The same from the front of a body; GEMMD_ERR_CONFLICT: not before there is more of it. What
+     * has no place yet has no data. An error may leave the request changed. */
+    enum gemmd_error (*look)(struct compute_call *call, struct body_front *front,
+                             struct call_operands *operands);
+    /* All operands, those too that are not there (rank 0), in a raw body's order; returns how many.
+     */
+    uint32_t (*list)(struct call_operands *operands, struct tensor *all[CLIENT_MEMORY_OPERANDS]);
+    /* What the operands' bytes must be; NULL: whatever they are. */
+    enum gemmd_error (*check_values)(const struct compute_call *call,
+                                     const struct call_operands *operands, struct fault *fault);
+    /* What the operands add to the shapes: before compute_call_prepare. */
+    void (*settle_operands)(struct compute_call *call, const struct call_operands *operands);
+    /* Points the problem at those operands that have data. */
+    void (*point)(struct compute_call *call, const struct call_operands *operands);
+    /* The problem points at all operands: whether what it asks for can be done with them there. */
+    enum gemmd_error (*check_places)(struct compute_call *call, struct fault *fault);
+};
+extern const struct call_operation gemm_operation;
+extern const struct call_operation attention_operation; /* attention_operation.c */
+
+struct compute_call {
+    const struct call_operation *operation; /* borrowed; one of the two requests is used */
+    struct gemm_request gemm;
+    struct attention_request attention;
+    uint64_t timeout_ms; /* as the request has it */
+    uint32_t priority;
+    enum format body_format, answer_format;
+    bool shapes_inside; /* the body, and nothing before it, says what the operands' shapes are */
+    uint64_t deadline_ns;
+
+    struct pool_cache *memory; /* the I/O thread's; borrowed */
+    unsigned char *body;       /* pinned */
+    uint64_t body_capacity, body_bytes;
+    bool body_sized;                /* body_capacity is what there will be */
+    bool prepared;                  /* compute_call_prepare has been done */
+    uint64_t look_at_bytes;         /* call_lookahead.h's: once so many are there */
+    struct early_copy_body *intake; /* copies the body's operands while it is received; NULL: not */
+    unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
+    uint64_t header_bytes;
+    uint64_t result_bytes;  /* of what is stored or sent: not what goes to call->places */
+    unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
+    uint64_t scratch_bytes;
+    struct tensor c;   /* the result, O for attention; data points into `result`, if
+                          it is sent */
+    bool sends_lse;    /* the answer has a place for attention's lse */
+    struct tensor lse; /* ... if it is sent; else of rank 0 */
+    struct call_residents
+        residents; /* acquired before compute_call_open; data borrowed by `work` */
+
+    struct client_memory places; /* what of it is in the client's memory */
+
+    uint64_t queue_bytes; /* what the place in the queue counts */
+    bool has_place, has_device_memory;
+    struct work work;
+};
+
+/* What the headers say about the body. */
+struct body_length {
+    bool known; /* false: chunked or compressed */
+    uint64_t bytes;
+};
+
+/* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
+ * `shapes_inside`, `sends_lse`, the deadline, `residents` (acquired), `places`, `memory` and
+ * work.tenant. */
+enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
+                                   struct body_length length, struct fault *fault);
+/* Appends to the body. */
+enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *daemon,
+                                     const void *bytes, uint64_t length, struct fault *fault);
+/* The body is complete: finds the operands and makes call->work ready for the queue (all but
+ * `done`). */
+enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *daemon,
+                                   struct fault *fault);
+/* As compute_call_bind, for operands that somebody else has found and completed the request with
+ * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, in
+ * call->places, or in pinned memory that stays. */
+enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
+                                            struct call_operands *operands, struct fault *fault);
+/* The shapes are known: chooses the kernel, and takes the memory for the result and on the device.
+ * After a failure the call is as it was, but for the bytes that its place in the queue counts. */
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
+                                      struct fault *fault);
+/* Where copies of operands begin in `scratch`. */
+enum { COMPUTE_CALL_COPY_ALIGNMENT = 64 };
+/* Whether an operand has to be copied before the device can use it. */
+bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
+                             const struct tensor *operand);
+/* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
+ * describes the product stays in both. */
+void compute_call_move(struct compute_call *to, struct compute_call *from);
+/* The work is done: gives back all but the result. */
+void compute_call_finish(struct compute_call *call, struct daemon *daemon);
+/* Gives back everything that is still held. */
+void compute_call_close(struct compute_call *call, struct daemon *daemon);
+
+#endif

@@ -1,0 +1,94 @@
+#include "server/api/compute/compute_memory.h"
+
+#include "proto/dtype.h"
+#include "proto/memory_header.h"
+#include "server/daemon.h"
+#include "server/http/request.h"
+
+static enum gemmd_error no_memory(struct request *request)
+{
+    const struct shared_offer *offer = request->connection->memory;
+    if (!request->daemon->config.shm_memfd)
+        return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
+                         "shared memory of connections is off (--shm-memfd)");
+    if (offer == NULL)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         MEMORY_HEADER " is for connections over a Unix socket whose first line is "
+                                       "empty and has one memfd with it");
+    request->fault = offer->fault;
+    return offer->fault.code;
+}
+
+static enum gemmd_error find_operand(struct compute_call *call, struct shared_memory *memory,
+                                     const struct call_operand *operand, uint32_t index,
+                                     const struct memory_places *places, struct fault *fault)
+{
+    unsigned char *at;
+    const struct memory_place *place = memory_places_find(places, operand->name);
+    if (place == NULL)
+        return GEMMD_OK; /* it is in the body */
+    enum gemmd_error code =
+        client_memory_find(memory, operand->name, place->offset, operand->bytes, 1, &at, fault);
+    if (code != GEMMD_OK)
+        return code;
+    call->places.operands[index] = at;
+    call->operation->leave_out(call, index);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error find_result(struct compute_call *call, struct shared_memory *memory,
+                                    const struct memory_place *place, struct fault *fault)
+{
+    struct client_memory *places = &call->places;
+    if (call->gemm.store[0] != '\0')
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "store",
+                         "the result can be stored or be in the shared memory, not both");
+    call->sends_lse = false;
+    if (!call->operation->result(call))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    places->result = (struct shared_result){.there = true, .room_bytes = call->c.bytes};
+    return client_memory_find(memory, place->name, place->offset, call->c.bytes,
+                              dtype_size(call->c.dtype), &places->result.at, fault);
+}
+
+enum gemmd_error compute_memory_open(struct request *request)
+{
+    struct compute_call *call = &request->call;
+    struct fault *fault = &request->fault;
+    const struct shared_offer *offer = request->connection->memory;
+    struct shared_memory *memory = offer != NULL ? offer->memory : NULL;
+    struct memory_places places;
+    struct call_operand operands[CLIENT_MEMORY_OPERANDS];
+    const char *header = request_header(request, MEMORY_HEADER);
+    if (header == NULL)
+        return GEMMD_OK;
+    if (memory == NULL)
+        return no_memory(request);
+    enum gemmd_error code = memory_header_read(header, &places, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (call->body_format != FORMAT_RAW)
+        return fault_set(fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "operands in shared memory are raw: Content-Type has to be "
+                         "application/octet-stream");
+    shared_use(memory);
+    code = client_memory_hold(&call->places, memory, fault);
+
+    const uint32_t count = call->operation->operands(call, operands);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
+        if (operands[i].name == NULL)
+            continue;
+        used += memory_places_find(&places, operands[i].name) != NULL;
+        code = find_operand(call, memory, &operands[i], i, &places, fault);
+    }
+    const struct memory_place *result = memory_places_find(&places, call->operation->result_name);
+    if (code == GEMMD_OK && result != NULL)
+        code = find_result(call, memory, result, fault);
+    if (code == GEMMD_OK && used + (result != NULL) < places.count)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         MEMORY_HEADER " names something that this request does not have, or that "
+                                       "can only come in the body");
+    return code;
+}

@@ -1,0 +1,159 @@
+/* GET /metrics, /info and /openapi.json: what the daemon says of itself. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/openapi.h"
+#include "server/base/clock.h"
+#include "server/daemon.h"
+#include "server/http/endpoints.h"
+#include "server/http/respond.h"
+
+static void out_of_memory(struct request *request)
+{
+    struct fault fault;
+    fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+    respond_fault(request, &fault);
+}
+
+static void metrics_begin(struct request *request)
+{
+    struct metrics_gauges gauges = daemon_gauges(request->daemon);
+    enum metrics_format format = metrics_negotiate(request_header(request, "Accept"));
+    char *text;
+    uint64_t length;
+    if (metrics_expose(request->daemon->metrics, &gauges, format, &text, &length))
+        respond_text(request, 200, metrics_content_type(format), text, length);
+    else
+        out_of_memory(request);
+}
+
+/* The operand types that a kernel takes, each with the results it can give. */
+static json_t *kernel_types(const struct gemm_kernel *kernel)
+{
+    json_t *types = json_object();
+    for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
+        json_t *outs = json_array();
+        for (int o = 0; o < GEMMD_DTYPE_COUNT; o++) {
+            struct gemm_problem problem = {.dtype = (enum gemmd_dtype)d,
+                                           .out = (enum gemmd_dtype)o,
+                                           .m = 64,
+                                           .n = 64,
+                                           .k = 64,
+                                           .batch = 1,
+                                           .alpha = 1};
+            gemm_problem_contiguous(&problem);
+            if (dtype_offers_out(problem.dtype, problem.out) && kernel->takes(&problem))
+                json_array_append_new(outs, json_string(dtype_name(problem.out)));
+        }
+        if (json_array_size(outs) > 0)
+            json_object_set(types, dtype_name((enum gemmd_dtype)d), outs);
+        json_decref(outs);
+    }
+    return types;
+}
+
+/* The types that an attention kernel takes; the result has the operands'. */
+static json_t *attention_types(const struct attention_kernel *kernel)
+{
+    json_t *types = json_object();
+    const struct attention_strides rows = attention_strides(ATTENTION_BHSD, 1, 64, 64);
+    for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
+        const struct attention_problem problem = {.dtype = (enum gemmd_dtype)d,
+                                                  .batch = 1,
+                                                  .heads = 1,
+                                                  .kv_heads = 1,
+                                                  .sq = 1, /* some kernels take few queries only */
+                                                  .skv = 64,
+                                                  .d = 64,
+                                                  .dv = 64,
+                                                  .q_strides = rows,
+                                                  .k_strides = rows,
+                                                  .v_strides = rows,
+                                                  .o_strides = rows};
+        const char *name = dtype_name(problem.dtype);
+        if (kernel->takes(&problem))
+            json_object_set_new(types, name, json_pack("[s]", name));
+    }
+    return types;
+}
+
+static json_t *kernels_json(struct gemm_device device)
+{
+    json_t *kernels = json_array();
+    for (const struct gemm_kernel *const *k = gemm_kernels(device.backend); *k != NULL; k++) {
+        if (!gemm_kernel_runs_on(*k, &device))
+            continue;
+        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
+                                                 "gemm", "description", (*k)->description, "dtypes",
+                                                 kernel_types(*k)));
+    }
+    for (const struct attention_kernel *const *k = attention_kernels(device.backend); *k != NULL;
+         k++) {
+        if (!attention_kernel_runs_on(*k, &device))
+            continue;
+        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
+                                                 "attention", "description", (*k)->description,
+                                                 "dtypes", attention_types(*k)));
+    }
+    return kernels;
+}
+
+/* The kernels that there are and that are not served. */
+static json_t *left_out_json(const struct device *device)
+{
+    json_t *left_out = json_array();
+    const struct device_left_out *list;
+    const uint32_t count = device_left_out(device, &list);
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "name", list[i].kernel, "op",
+                                                  list[i].attends ? "attention" : "gemm", "reason",
+                                                  list[i].reason));
+    return left_out;
+}
+
+static json_t *device_json(const struct device_info *info, struct device *device)
+{
+    struct arena *arena = device_arena(device);
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "backend",
+                     info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu", "index", (int)info->index,
+                     "name", info->name, "uuid", info->uuid, "arch", info->arch, "driver",
+                     info->driver, "memory_total_bytes", (json_int_t)info->memory_total_bytes,
+                     "memory_capacity_bytes",
+                     (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)),
+                     "memory_used_bytes", (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)),
+                     "stack_memory_bytes", (json_int_t)device_stack_memory(device));
+}
+
+static void info_begin(struct request *request)
+{
+    struct daemon *daemon = request->daemon;
+    const struct device_info *info = device_info(daemon->device);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:[o], s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
+        GEMMD_VERSION, "build", "revision", GEMMD_REVISION, "library",
+        gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
+        (double)(clock_now_ns() - daemon->started_ns) * 1e-9, "devices",
+        device_json(info, daemon->device), "kernels", kernels_json(device_gemm(daemon->device)),
+        "kernels_left_out", left_out_json(daemon->device), "select_version", gemm_select_version(),
+        "limits", config_limits_to_json(&daemon->config));
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
+    json_decref(root);
+    if (text == NULL)
+        out_of_memory(request);
+    else
+        respond_text(request, 200, "application/json", text, strlen(text));
+}
+
+static void openapi_begin(struct request *request)
+{
+    respond_static(request, 200, "application/json", openapi_json, openapi_json_length);
+}
+
+const struct endpoint endpoint_metrics = {
+    .path = "/metrics", .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = metrics_begin};
+const struct endpoint endpoint_info = {
+    .path = "/info", .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = info_begin};
+const struct endpoint endpoint_openapi = {
+    .path = "/openapi.json", .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = openapi_begin};

@@ -1,0 +1,133 @@
+#include "server/api/tensors/tensor_call.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "server/base/clock.h"
+#include "server/daemon.h"
+
+/* What is hashed in one turn: less than a millisecond, also without instructions for it. */
+static const uint64_t PIECE_BYTES = 128 * 1024;
+
+struct tensor_call *tensor_call_open(struct request *request)
+{
+    if (!tensor_name_valid(request->rest)) {
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, "name",
+                  "a tensor's name is 1 to 128 of the characters A-Z a-z 0-9 . _ -");
+        return NULL;
+    }
+    struct tensor_call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
+        return NULL;
+    }
+    call->request = request;
+    call->condition = (struct tensor_condition){request_header(request, "If-Match"),
+                                                request_header(request, "If-None-Match")};
+    request->tensor = call;
+    return tensor_condition_check(&call->condition, &request->fault) == GEMMD_OK ? call : NULL;
+}
+
+static void leave_queue(struct tensor_call *call)
+{
+    if (call->has_place)
+        queue_release(call->request->daemon->queue, call->request->tenant_number,
+                      call->queue_bytes);
+    call->has_place = false;
+}
+
+void tensor_call_close(struct tensor_call *call)
+{
+    if (call == NULL)
+        return;
+    struct pool_cache *memory = call->request->thread->memory;
+    pool_free(memory, call->block, call->block_bytes);
+    pool_free(memory, call->scratch, call->scratch_bytes);
+    tensor_store_release(call->request->daemon->tensors, call->resident);
+    leave_queue(call);
+    free(call);
+}
+
+enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
+{
+    enum gemmd_error code = queue_reserve(
+        call->request->daemon->queue, call->request->tenant_number, bytes, &call->request->fault);
+    call->queue_bytes = bytes;
+    call->has_place = code == GEMMD_OK;
+    return code;
+}
+
+enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
+{
+    enum gemmd_error code =
+        queue_reserve_more(call->request->daemon->queue, call->request->tenant_number,
+                           call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
+    if (code == GEMMD_OK)
+        call->queue_bytes = bytes;
+    return code;
+}
+
+/* A tensor names no deadline, and what is uploaded has its own limits of time: the daemon's counts
+ * from here. */
+static void set_deadline(struct tensor_call *call)
+{
+    const uint64_t timeout_ms = call->request->daemon->config.default_timeout_ms;
+    call->deadline_ns = timeout_ms != 0 ? clock_now_ns() + timeout_ms * 1000000u : 0;
+    call->request->connection->deadline_ns = call->deadline_ns;
+}
+
+static void copy_done(struct work *work)
+{
+    struct tensor_call *call =
+        (struct tensor_call *)((char *)work - offsetof(struct tensor_call, work));
+    request_wake(call->request);
+}
+
+void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
+{
+    set_deadline(call);
+    call->work = (struct work){
+        .copies = {*copy},
+        .copy_count = 1,
+        .tenant = call->request->tenant_number,
+        .priority = GEMM_PRIORITY_DEFAULT,
+        .bytes = call->queue_bytes,
+        .deadline_ns = call->deadline_ns,
+        .queued_ns = clock_now_ns(),
+        .done = copy_done,
+    };
+    request_hand_over(call->request); /* before the push: the work may be done at once */
+    queue_push(call->request->daemon->queue, &call->work);
+}
+
+bool tensor_call_withdraw(struct tensor_call *call)
+{
+    if (!queue_cancel(call->request->daemon->queue, &call->work))
+        return false;
+    leave_queue(call);
+    return true;
+}
+
+enum gemmd_error tensor_call_copied(struct tensor_call *call)
+{
+    leave_queue(call);
+    if (call->work.status != GEMMD_OK)
+        call->request->fault = call->work.fault;
+    return call->work.status;
+}
+
+void tensor_call_hash_from(struct tensor_call *call, const struct tensor *tensor, const void *bytes)
+{
+    tensor_hash_start(&call->hash, tensor);
+    call->hashed = bytes;
+    call->hashed_bytes = 0;
+}
+
+void tensor_call_hash_to(struct tensor_call *call, uint64_t limit, bool piece)
+{
+    uint64_t left = limit > call->hashed_bytes ? limit - call->hashed_bytes : 0;
+    if (piece && left > PIECE_BYTES)
+        left = PIECE_BYTES;
+    tensor_hash_add(&call->hash, call->hashed + call->hashed_bytes, left);
+    call->hashed_bytes += left;
+}

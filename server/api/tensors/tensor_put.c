@@ -1,0 +1,266 @@
+/*
+ * PUT /tensors/{name}: from the headers to the tensor.
+ *
+ * What can be refused is refused at the headers, or at the array's own as soon as that has arrived:
+ * then the tensor's memory is taken too. The name changes hands only when all is there.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/size.h"
+#include "server/api/tensors/tensor_call.h"
+#include "server/daemon.h"
+#include "server/http/respond.h"
+#include "server/tensors/resident_copy.h"
+#include "server/tensors/tensor_describe.h"
+
+/* A body of unknown length starts with this much and doubles. */
+static const uint64_t FIRST_BYTES = 64 * 1024;
+
+static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_size, const char *value, size_t value_size)
+{
+    struct request *request = cls;
+    (void)kind;
+    if (strlen(name) != name_size || (value != NULL && strlen(value) != value_size)) {
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "a parameter contains a zero byte");
+        return MHD_NO;
+    }
+    return tensor_request_set(&request->tensor->offer, name, value == NULL ? "" : value,
+                              &request->fault) == GEMMD_OK
+               ? MHD_YES
+               : MHD_NO;
+}
+
+static enum gemmd_error read_parameters(struct tensor_call *call)
+{
+    struct request *request = call->request;
+    const char *type = request_header(request, "Content-Type");
+    call->format = FORMAT_RAW;
+    if (type != NULL && !format_from_media_type(type, &call->format))
+        return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "Content-Type can be application/octet-stream, "
+                         "application/vnd.safetensors or application/x-npy");
+    tensor_request_init(&call->offer);
+    MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, request);
+    if (request->fault.code != GEMMD_OK)
+        return request->fault.code;
+    return tensor_request_check(&call->offer, call->format, &request->fault);
+}
+
+/* What the tensor's bytes will be is known: takes its memory, and starts the hash where they come
+ * in the right order. */
+static enum gemmd_error take_tensor(struct tensor_call *call)
+{
+    struct request *request = call->request;
+    const struct tensor_offer offer = {.name = request->rest,
+                                       .tenant = request->tenant,
+                                       .evictable = call->offer.evictable,
+                                       .tensor = &call->tensor};
+    enum gemmd_error code =
+        tensor_store_reserve(request->daemon->tensors, &offer, &call->resident, &request->fault);
+    if (code == GEMMD_OK && !call->tensor.fortran)
+        tensor_call_hash_from(call, resident_tensor(call->resident), call->tensor.data);
+    return code;
+}
+
+/* Looks for the tensor in what has arrived, `total` bytes of which there will be. */
+static enum gemmd_error look(struct tensor_call *call, uint64_t total)
+{
+    struct fault fault = {.code = GEMMD_OK};
+    struct tensor tensor;
+    enum gemmd_error code = tensor_request_find(&call->offer, call->format, call->block,
+                                                call->received_bytes, total, &tensor, &fault);
+    if (code == GEMMD_ERR_CONFLICT)
+        return GEMMD_OK;
+    if (code != GEMMD_OK) {
+        call->request->fault = fault;
+        return code;
+    }
+    call->tensor = tensor;
+    return take_tensor(call);
+}
+
+/* The headers say it, or the shape of a raw body. */
+static enum gemmd_error know_length(struct tensor_call *call)
+{
+    struct request *request = call->request;
+    const uint64_t limit = request->daemon->config.max_body_bytes;
+    call->length_known = request->sized || call->format == FORMAT_RAW;
+    call->total_bytes = request->body_bytes;
+    if (!request->sized && call->format == FORMAT_RAW &&
+        !tensor_request_raw_bytes(&call->offer, &call->total_bytes))
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, "shape",
+                         "the tensor's size does not fit in 64 bits");
+    if (call->total_bytes > limit)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body is %" PRIu64 " bytes long; the limit is %" PRIu64,
+                         call->total_bytes, limit);
+    call->block_bytes = call->total_bytes;
+    if (!call->length_known)
+        call->block_bytes = FIRST_BYTES < limit ? FIRST_BYTES : limit;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error take_block(struct tensor_call *call)
+{
+    struct request *request = call->request;
+    call->block = pool_alloc(request->thread->memory, call->block_bytes, &request->fault);
+    return call->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
+}
+
+static bool open_put(struct request *request)
+{
+    struct tensor_call *call = tensor_call_open(request);
+    return call != NULL && read_parameters(call) == GEMMD_OK &&
+           tensor_store_require(request->daemon->tensors, request->rest, request->tenant,
+                                &call->condition, &request->fault) == GEMMD_OK &&
+           request_check_daemon(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
+           tensor_call_admit(call, call->block_bytes) == GEMMD_OK && take_block(call) == GEMMD_OK &&
+           (!call->length_known || look(call, call->total_bytes) == GEMMD_OK);
+}
+
+void tensor_put_begin(struct request *request)
+{
+    if (open_put(request))
+        request_receive(request, 0);
+    else
+        request_refuse(request);
+}
+
+static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
+{
+    struct request *request = call->request;
+    struct pool_cache *memory = request->thread->memory;
+    uint64_t limit = request->daemon->config.max_body_bytes, bytes = call->block_bytes;
+    if (call->length_known)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body has more than the %" PRIu64 " bytes that its shape takes",
+                         call->total_bytes);
+    if (needed > limit)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body is longer than the limit of %" PRIu64 " bytes", limit);
+    while (bytes < needed)
+        bytes = bytes > limit / 2 ? limit : bytes * 2;
+    enum gemmd_error code = tensor_call_admit_more(call, bytes);
+    if (code != GEMMD_OK)
+        return code;
+    unsigned char *block = pool_alloc(memory, bytes, &request->fault);
+    if (block == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    memcpy(block, call->block, call->received_bytes);
+    pool_free(memory, call->block, call->block_bytes);
+    call->block = block;
+    call->block_bytes = bytes;
+    return GEMMD_OK;
+}
+
+/* As far as the tensor's bytes have arrived. */
+static void hash_arrived(struct tensor_call *call)
+{
+    const uint64_t before = (uint64_t)(call->hashed - call->block);
+    uint64_t arrived = call->received_bytes > before ? call->received_bytes - before : 0;
+    if (arrived > call->tensor.bytes)
+        arrived = call->tensor.bytes;
+    tensor_call_hash_to(call, arrived, false);
+}
+
+bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    struct tensor_call *call = request->tensor;
+    uint64_t needed;
+    if (!size_add(call->received_bytes, length, &needed) ||
+        (needed > call->block_bytes && grow_block(call, needed) != GEMMD_OK))
+        return false;
+    memcpy(call->block + call->received_bytes, bytes, length);
+    call->received_bytes = needed;
+    if (call->length_known && call->tensor.rank == 0 && look(call, call->total_bytes) != GEMMD_OK)
+        return false;
+    if (call->hashed != NULL)
+        hash_arrived(call);
+    return true;
+}
+
+/* Row by row, as tensors are kept and hashed. */
+static enum gemmd_error transpose(struct tensor_call *call)
+{
+    struct request *request = call->request;
+    call->scratch_bytes = call->tensor.bytes;
+    call->scratch = pool_alloc(request->thread->memory, call->scratch_bytes, &request->fault);
+    if (call->scratch == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    tensor_copy_row_major(&call->tensor, call->scratch);
+    call->tensor.fortran = false;
+    call->tensor.data = call->scratch;
+    tensor_call_hash_from(call, resident_tensor(call->resident), call->scratch);
+    return GEMMD_OK;
+}
+
+void tensor_put_submit(struct request *request)
+{
+    struct tensor_call *call = request->tensor;
+    /* Without a Content-Length nobody has counted. */
+    if (call->length_known && call->received_bytes < call->total_bytes) {
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "the body is %" PRIu64 " bytes; its shape takes %" PRIu64, call->received_bytes,
+                  call->total_bytes);
+        respond_fault(request, &request->fault);
+        return;
+    }
+    if ((call->tensor.rank == 0 && look(call, call->received_bytes) != GEMMD_OK) ||
+        (call->tensor.fortran && transpose(call) != GEMMD_OK)) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    const struct work_copy copy = resident_copy_in(call->resident, call->tensor.data);
+    tensor_call_copy(call, &copy);
+}
+
+static void respond_stored(struct request *request, bool replaced)
+{
+    const struct resident *resident = request->tensor->resident;
+    char location[16 + GEMM_TENSOR_NAME_MAX];
+    struct MHD_Response *response = NULL;
+    char *text = tensor_describe(resident);
+    const uint64_t length = text == NULL ? 0 : strlen(text);
+    if (text != NULL)
+        response = MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        free(text);
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+        respond_fault(request, &request->fault);
+        return;
+    }
+    MHD_add_response_header(response, "Content-Type", "application/json");
+    MHD_add_response_header(response, "ETag", resident_etag(resident));
+    if (!replaced) {
+        snprintf(location, sizeof location, "/tensors/%s", resident_name(resident));
+        MHD_add_response_header(response, "Location", location);
+    }
+    respond(request, replaced ? 200 : 201, response, length);
+}
+
+void tensor_put_answer(struct request *request)
+{
+    struct tensor_call *call = request->tensor;
+    struct tensor_store *store = request->daemon->tensors;
+    char etag[TENSOR_ETAG_SIZE];
+    bool replaced = false;
+    if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    if (call->hashed_bytes < call->tensor.bytes) {
+        tensor_call_hash_to(call, call->tensor.bytes, true);
+        return; /* the rest in the next turns */
+    }
+    tensor_hash_end(&call->hash, etag);
+    tensor_store_set_etag(store, call->resident, etag);
+    if (tensor_store_publish(store, call->resident, &call->condition, &replaced, &request->fault) !=
+        GEMMD_OK)
+        respond_fault(request, &request->fault);
+    else
+        respond_stored(request, replaced);
+}

@@ -1,0 +1,268 @@
+/*
+ * What is at each path of the Open Inference Protocol but inference itself (infer.c): the daemon,
+ * its models, and the extensions that are served. Those that are not answer 501.
+ */
+#include "server/api/v2/endpoints.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/v2/infer.h"
+#include "server/api/v2/model_json.h"
+#include "server/api/v2/regions.h"
+#include "server/api/v2/repository.h"
+#include "server/daemon.h"
+#include "server/http/endpoints.h"
+#include "server/http/respond.h"
+
+static bool is_post(const struct request *request)
+{
+    return strcmp(request->method, "POST") == 0;
+}
+
+/* `json` is taken over; NULL: memory ran out. */
+static void respond_json(struct request *request, json_t *json)
+{
+    char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    if (text != NULL) {
+        respond_text(request, 200, "application/json", text, strlen(text));
+        return;
+    }
+    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+    respond_fault(request, &request->fault);
+}
+
+static void not_served(struct request *request, const char *sentence)
+{
+    fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL, "%s", sentence);
+    request_refuse(request);
+}
+
+/* ---- the daemon ---- */
+
+static void server_begin(struct request *request)
+{
+    const struct config *config = &request->daemon->config;
+    json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "statistics",
+                                   "model_configuration", "schedule_policy", "parameters",
+                                   "model_repository", "logging");
+    if (config->shm_system)
+        json_array_append_new(extensions, json_string("system_shared_memory"));
+    if (config->shm_cuda)
+        json_array_append_new(extensions, json_string("cuda_shared_memory"));
+    respond_json(request, json_pack("{s:s, s:s, s:o}", "name", "gemmd", "version", GEMMD_VERSION,
+                                    "extensions", extensions));
+}
+
+static void live_begin(struct request *request)
+{
+    endpoint_livez.begin(request);
+}
+
+static void ready_begin(struct request *request)
+{
+    endpoint_readyz.begin(request);
+}
+
+static void ready_answer(struct request *request)
+{
+    endpoint_readyz.answer(request);
+}
+
+/* What is logged is said at the start, and by nobody else. */
+static void logging_begin(struct request *request)
+{
+    const enum config_log_level level = request->daemon->config.log_level;
+    if (is_post(request)) {
+        not_served(request, "what is logged is set by --log-level when the daemon starts");
+        return;
+    }
+    respond_json(request,
+                 json_pack("{s:s, s:b, s:b, s:b, s:i, s:s}", "log_file", "", "log_info",
+                           level <= CONFIG_LOG_INFO, "log_warning", level <= CONFIG_LOG_WARNING,
+                           "log_error", 1, "log_verbose_level", level <= CONFIG_LOG_DEBUG,
+                           "log_format", "default"));
+}
+
+static void trace_begin(struct request *request)
+{
+    if (is_post(request)) {
+        not_served(request, "requests are not traced; Server-Timing and the log say what took how "
+                            "long");
+        return;
+    }
+    respond_json(request, json_pack("{s:[s], s:s, s:s, s:s, s:s, s:s}", "trace_level", "OFF",
+                                    "trace_rate", "1000", "trace_count", "-1", "log_frequency", "0",
+                                    "trace_file", "", "trace_mode", "triton"));
+}
+
+/* ---- models ---- */
+
+/* False if the request has been answered: there is no such model. */
+static bool find(struct request *request, struct model *model)
+{
+    if (model_find(request->daemon, request->name, request->tenant, model, &request->fault) ==
+        GEMMD_OK)
+        return true;
+    request_refuse(request);
+    return false;
+}
+
+static void respond_model(struct request *request, json_t *(*describe)(const struct model *))
+{
+    struct model model;
+    if (!find(request, &model))
+        return;
+    json_t *json = describe(&model);
+    model_release(request->daemon, &model);
+    respond_json(request, json);
+}
+
+static void metadata_begin(struct request *request)
+{
+    respond_model(request, model_metadata_json);
+}
+
+static void config_begin(struct request *request)
+{
+    respond_model(request, model_config_json);
+}
+
+static json_t *one_stats_json(const struct model *model)
+{
+    return json_pack("{s:[o]}", "model_stats", model_stats_json(model));
+}
+
+static void stats_begin(struct request *request)
+{
+    respond_model(request, one_stats_json);
+}
+
+static bool add_stats(void *context, const struct model *model)
+{
+    return json_array_append_new(context, model_stats_json(model)) == 0;
+}
+
+static void all_stats_begin(struct request *request)
+{
+    json_t *stats = json_array();
+    model_each(request->daemon, request->tenant, add_stats, stats);
+    respond_json(request, json_pack("{s:o}", "model_stats", stats));
+}
+
+static void model_ready_begin(struct request *request)
+{
+    struct model model;
+    if (!find(request, &model))
+        return;
+    model_release(request->daemon, &model);
+    if (request_check_daemon(request) == GEMMD_OK)
+        respond_static(request, 200, "application/json", "", 0);
+    else
+        request_refuse(request);
+}
+
+static void model_trace_begin(struct request *request)
+{
+    struct model model;
+    if (!find(request, &model))
+        return;
+    model_release(request->daemon, &model);
+    trace_begin(request);
+}
+
+static void load_begin(struct request *request)
+{
+    not_served(request, "models are not loaded or unloaded: PUT and DELETE /tensors/W make and "
+                        "remove the model linear.W, and the others are always there");
+}
+
+/* ---- what is not there ---- */
+
+static void other_begin(struct request *request)
+{
+    if (request->rest[0] == '\0' && !is_post(request)) {
+        server_begin(request);
+        return;
+    }
+    fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
+              "there is nothing at this path; models have the version " MODEL_VERSION
+              ", and /openapi.json says what else there is");
+    request_refuse(request);
+}
+
+#define GET(at, function)                                                                          \
+    {                                                                                              \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = function                \
+    }
+#define GET_POST(at, function)                                                                     \
+    {                                                                                              \
+        .path = at, .allow = "GET, HEAD, POST", .op = METRICS_OP_OTHER, .begin = function          \
+    }
+#define POST(at, function)                                                                         \
+    {                                                                                              \
+        .path = at, .allow = "POST", .op = METRICS_OP_OTHER, .begin = function                     \
+    }
+#define INFER(at)                                                                                  \
+    {                                                                                              \
+        .path = at, .allow = "POST", .op = METRICS_OP_INFER, .begin = infer_begin,                 \
+        .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
+        .answer = infer_answer, .release = infer_release                                           \
+    }
+#define REGIONS(at)                                                                                \
+    GET(at "/status", region_status_begin),                                                        \
+        GET(at "/region/{region}/status", region_status_begin),                                    \
+        POST(at "/unregister", region_unregister_begin),                                           \
+        POST(at "/region/{region}/unregister", region_unregister_begin),                           \
+    {                                                                                              \
+        .path = at "/region/{region}/register", .allow = "POST", .op = METRICS_OP_OTHER,           \
+        .begin = region_register_begin, .chunk = region_register_chunk,                            \
+        .submit = region_register_submit, .answer = region_register_answer,                        \
+        .release = region_register_release                                                         \
+    }
+#define MODEL "/v2/models/{model}"
+#define VERSION MODEL "/versions/" MODEL_VERSION
+
+const struct endpoint v2_endpoints[] = {
+    INFER(MODEL "/infer"),
+    INFER(VERSION "/infer"),
+    GET("/v2", server_begin),
+    {.path = "/v2/health/live",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .open = true,
+     .begin = live_begin},
+    {.path = "/v2/health/ready",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .open = true,
+     .begin = ready_begin,
+     .answer = ready_answer},
+    GET("/v2/models/stats", all_stats_begin),
+    GET(MODEL, metadata_begin),
+    GET(VERSION, metadata_begin),
+    GET(MODEL "/ready", model_ready_begin),
+    GET(VERSION "/ready", model_ready_begin),
+    GET(MODEL "/config", config_begin),
+    GET(VERSION "/config", config_begin),
+    GET(MODEL "/stats", stats_begin),
+    GET(VERSION "/stats", stats_begin),
+    {.path = "/v2/repository/index",
+     .allow = "POST",
+     .op = METRICS_OP_OTHER,
+     .begin = repository_begin,
+     .chunk = repository_chunk,
+     .submit = repository_submit,
+     .release = repository_release},
+    POST("/v2/repository/models/{model}/load", load_begin),
+    POST("/v2/repository/models/{model}/unload", load_begin),
+    GET_POST("/v2/logging", logging_begin),
+    GET_POST("/v2/trace/setting", trace_begin),
+    GET_POST(MODEL "/trace/setting", model_trace_begin),
+    REGIONS("/v2/systemsharedmemory"),
+    REGIONS("/v2/cudasharedmemory"),
+    GET_POST("/v2/", other_begin),
+};
+const uint32_t v2_endpoint_count = sizeof v2_endpoints / sizeof *v2_endpoints;

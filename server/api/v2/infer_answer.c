@@ -1,0 +1,148 @@
+/* The answer of an inference. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "proto/dtype.h"
+#include "proto/oip_answer.h"
+#include "proto/oip_data.h"
+#include "server/api/compute/compute_answer.h"
+#include "server/api/v2/infer.h"
+#include "server/base/clock.h"
+#include "server/daemon.h"
+#include "server/http/payload.h"
+#include "server/http/respond.h"
+
+/* What libmicrohttpd sends from, until the last byte has gone. */
+struct sent_answer {
+    struct pool_cache *memory;
+    void *result, *text; /* text: NULL if there are no numbers in the JSON */
+    uint64_t result_bytes, text_bytes;
+    char head[OIP_ANSWER_TEXT_MAX]; /* the JSON then */
+};
+
+static void answer_sent(void *cls)
+{
+    struct sent_answer *sent = cls;
+    pool_free(sent->memory, sent->result, sent->result_bytes);
+    pool_free(sent->memory, sent->text, sent->text_bytes);
+    free(sent);
+}
+
+static bool is_binary(const struct infer_call *call)
+{
+    for (uint32_t i = 0; i < call->output_count; i++)
+        if (call->outputs[i].binary)
+            return true;
+    return false;
+}
+
+/* All of it, which --max-json bounds. False if the request was answered with an error. */
+static bool write_json(struct request *request, char *out, uint64_t room, uint64_t *length)
+{
+    struct infer_call *call = request->infer;
+    struct json_text json;
+    json_text_start(&json, out, room);
+    oip_answer_begin(&json, call->model.name, call->asked.id);
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const struct infer_output *output = &call->outputs[i];
+        const struct tensor *result = infer_result(request, output);
+        oip_answer_output(&json, &(struct oip_answer_output){output->tensor->name, result,
+                                                             output->binary, output->elsewhere});
+        if (output->binary || output->elsewhere)
+            continue;
+        const char *end = oip_data_write(result, 0, result->bytes / dtype_size(result->dtype),
+                                         json.out + json.length);
+        if (end == NULL) {
+            fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
+                      "output '%s' has a NaN or an infinity, which JSON can't say; ask for binary "
+                      "data",
+                      output->tensor->name);
+            infer_fail(request);
+            return false;
+        }
+        json.length = (uint64_t)(end - json.out);
+        oip_answer_numbers_end(&json);
+    }
+    *length = oip_answer_end(&json);
+    return true;
+}
+
+static void out_of_memory(struct request *request)
+{
+    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+    infer_fail(request);
+}
+
+static void succeed(struct request *request, struct MHD_Response *response, uint64_t length)
+{
+    struct infer_call *call = request->infer;
+    struct headers headers;
+    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    call->counted = true;
+    model_stats_success(call->model.stats, &request->call.work,
+                        times.answered_ns - times.started_ns);
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type",
+                is_binary(call) ? "application/octet-stream" : "application/json");
+    compute_answer_product_headers(&request->call, &times, &headers);
+    headers_apply(&headers, response);
+    respond(request, 200, response, length);
+}
+
+static void answer(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    struct compute_call *compute = &request->call;
+    _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
+    uint64_t json_length;
+    char header[24];
+    struct sent_answer *sent = malloc(sizeof *sent);
+    if (sent == NULL) {
+        out_of_memory(request);
+        return;
+    }
+    char *json = call->text != NULL ? call->text : sent->head;
+    if (!write_json(request, json, call->text != NULL ? call->text_bytes : sizeof sent->head,
+                    &json_length)) {
+        free(sent);
+        return;
+    }
+    struct payload payload = {{{json, (size_t)json_length}}, 1, answer_sent, sent};
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const struct tensor *result = infer_result(request, &call->outputs[i]);
+        if (!call->outputs[i].binary)
+            continue;
+        payload.parts[payload.count++] = (struct MHD_IoVec){result->data, (size_t)result->bytes};
+    }
+    struct MHD_Response *response = payload_response(request, &payload);
+    if (response == NULL) {
+        free(sent);
+        out_of_memory(request);
+        return;
+    }
+    sent->memory = compute->memory;
+    sent->result = compute->result;
+    sent->result_bytes = compute->header_bytes + compute->result_bytes;
+    sent->text = call->text;
+    sent->text_bytes = call->text_bytes;
+    compute->result = NULL; /* the response's now */
+    call->text = NULL;
+    if (payload.count > 1) {
+        snprintf(header, sizeof header, "%" PRIu64, json_length);
+        MHD_add_response_header(response, "Inference-Header-Content-Length", header);
+    }
+    succeed(request, response, payload_bytes(&payload));
+}
+
+void infer_answer(struct request *request)
+{
+    const struct compute_call *compute = &request->call;
+    infer_end(request);
+    if (compute->work.status != GEMMD_OK) {
+        request->fault = compute->work.fault;
+        infer_fail(request);
+    } else {
+        answer(request);
+    }
+}

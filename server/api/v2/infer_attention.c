@@ -1,0 +1,50 @@
+/* Models that attend: their options and operands are those of POST /attention. */
+#include "server/api/v2/infer.h"
+#include "server/daemon.h"
+
+static enum gemmd_error settle(struct request *request)
+{
+    struct compute_call *call = &request->call;
+    attention_request_mark_given(&call->attention, "dtype");
+    enum gemmd_error code =
+        call_residents_acquire_kv(&call->residents, &call->attention, request->daemon->tensors,
+                                  request->tenant, &request->fault);
+    return code == GEMMD_OK
+               ? attention_request_check(&call->attention, FORMAT_SAFETENSORS, &request->fault)
+               : code;
+}
+
+static struct tensor *place(struct call_operands *operands, enum model_role role)
+{
+    switch (role) {
+    case MODEL_Q:
+        return &operands->attention.q;
+    case MODEL_K:
+        return &operands->attention.k;
+    case MODEL_V:
+        return &operands->attention.v;
+    case MODEL_LENS_Q:
+        return &operands->attention.lens_q;
+    default:
+        return &operands->attention.lens_kv;
+    }
+}
+
+static enum gemmd_error complete(struct request *request, struct call_operands *operands)
+{
+    return attention_request_bind_tensors(&request->call.attention, &operands->attention,
+                                          &request->fault);
+}
+
+/* Shapes and models say the rest. */
+static const char *const options[] = {"layout", "causal", "window", "scale",  "softcap",
+                                      "k",      "v",      "lse",    "kernel", NULL};
+
+const struct infer_operation infer_attention = {
+    .operation = &attention_operation,
+    .options = options,
+    .options_text = "layout, causal, window, scale, softcap, k, v, lse, kernel",
+    .settle = settle,
+    .place = place,
+    .complete = complete,
+};

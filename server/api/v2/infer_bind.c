@@ -1,0 +1,419 @@
+/* From a body to a product or attention that is ready for the queue. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/oip_answer.h"
+#include "proto/oip_data.h"
+#include "proto/oip_datatype.h"
+#include "proto/size.h"
+#include "server/api/compute/call_lookahead.h"
+#include "server/api/v2/infer.h"
+#include "server/daemon.h"
+
+enum { ALIGNMENT = 64 }; /* of inputs that came as JSON */
+
+/* ---- options ---- */
+
+static bool is_option(const struct infer_operation *operation, const char *name)
+{
+    for (const char *const *option = operation->options; *option != NULL; option++)
+        if (strcmp(*option, name) == 0)
+            return true;
+    return false;
+}
+
+static enum gemmd_error take_options(struct request *request)
+{
+    const struct oip_request *asked = &request->infer->asked;
+    const struct infer_operation *operation = request->infer->model.operation;
+    for (uint32_t i = 0; i < asked->parameter_count; i++) {
+        const struct oip_parameter *parameter = &asked->parameters[i];
+        if (!is_option(operation, parameter->name))
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
+                             "there is no parameter '%s'; those of this model are %s",
+                             parameter->name, operation->options_text);
+        enum gemmd_error code = operation->operation->set(&request->call, parameter->name,
+                                                          parameter->value, &request->fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return GEMMD_OK;
+}
+
+/* The protocol counts from 1, the highest, upwards; 0 is the default. */
+static uint32_t priority_of(uint64_t priority)
+{
+    if (priority == 0)
+        return GEMM_PRIORITY_DEFAULT;
+    return priority > GEMM_PRIORITY_MAX ? 0 : GEMM_PRIORITY_MAX + 1 - (uint32_t)priority;
+}
+
+static enum gemmd_error take_schedule(struct request *request)
+{
+    const struct oip_request *asked = &request->infer->asked;
+    const uint64_t max_us = config_longest_timeout_ms(&request->daemon->config) * 1000u;
+    if (asked->timeout_us > max_us)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "timeout",
+                         "timeout can be at most %" PRIu64 " microseconds", max_us);
+    if (asked->timeout_us != 0)
+        request->call.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
+    request->call.priority = priority_of(asked->priority);
+    return GEMMD_OK;
+}
+
+/* ---- inputs ---- */
+
+/* "A, B, BIAS, C0". */
+static void list_names(const struct model_tensor *tensors, uint32_t count, char out[64])
+{
+    int length = 0;
+    for (uint32_t i = 0; i < count; i++)
+        length += snprintf(out + length, (size_t)(64 - length), "%s%s", i > 0 ? ", " : "",
+                           tensors[i].name);
+}
+
+static enum gemmd_error find_input(const struct model *model, const struct oip_input *input,
+                                   uint32_t *index, struct fault *fault)
+{
+    char names[64];
+    for (*index = 0; *index < model->input_count; ++*index)
+        if (strcmp(model->inputs[*index].name, input->name) == 0)
+            return GEMMD_OK;
+    list_names(model->inputs, model->input_count, names);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                     "unexpected input '%s' for model '%.140s'; its inputs are %s", input->name,
+                     model->name, names);
+}
+
+/* An input as a tensor, by its own type and shape; without its data where that is JSON. */
+static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
+                                       struct tensor *tensor, struct fault *fault)
+{
+    if (!oip_datatype_names(input->datatype, dtype))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its datatype is %s, the model expects %s", input->name,
+                         input->datatype, oip_datatype(dtype));
+    if (!tensor_init(tensor, dtype, input->dims, input->rank, input->data))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': the size of its shape does not fit in 64 bits", input->name);
+    if (input->rank == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s' is a scalar, not a matrix or vector", input->name);
+    if (input->binary && input->bytes != tensor->bytes)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its binary data is %" PRIu64 " bytes, expected %" PRIu64
+                         " by its shape and datatype",
+                         input->name, input->bytes, tensor->bytes);
+    if (!input->binary && !oip_datatype_has_json(dtype))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': data of type %s can't be JSON; send it as binary data",
+                         input->name, oip_datatype(dtype));
+    return GEMMD_OK;
+}
+
+/* An input and where it belongs. */
+struct placed_input {
+    struct tensor *tensor;
+    bool is_copied; /* a client can write to its memory at any time, and these say what is read */
+};
+
+/* Bytes that an input takes in call->numbers, at most those of its JSON's limit (each element takes
+ * at least two characters) or of a body's. */
+static enum gemmd_error check_numbers(const struct request *request, const struct oip_input *input,
+                                      const struct placed_input *placed, struct fault *fault)
+{
+    const struct tensor *tensor = placed->tensor;
+    const uint64_t limit = request->daemon->config.max_body_bytes;
+    if (placed->is_copied && tensor->bytes > limit)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "input '%s' is %" PRIu64 " bytes long; the limit is %" PRIu64, input->name,
+                         tensor->bytes, limit);
+    if (!placed->is_copied && tensor->bytes / dtype_size(tensor->dtype) > input->array.bytes)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "input '%s': its data has fewer elements than its shape", input->name);
+    return GEMMD_OK;
+}
+
+/* Reads the inputs that are JSON, and copies those that have to be. */
+static enum gemmd_error read_numbers(struct request *request,
+                                     const struct placed_input placed[OIP_INPUTS_MAX],
+                                     uint32_t count)
+{
+    struct infer_call *call = request->infer;
+    struct fault *fault = &request->fault;
+    uint64_t total = 0, at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct oip_input *input = &call->asked.inputs[i];
+        if (input->binary && !placed[i].is_copied)
+            continue;
+        enum gemmd_error code = check_numbers(request, input, &placed[i], fault);
+        if (code != GEMMD_OK)
+            return code;
+        if (!size_add(total, placed[i].tensor->bytes, &total) ||
+            !size_align(total, ALIGNMENT, &total))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the inputs' size overflows");
+    }
+    if (total == 0)
+        return GEMMD_OK;
+    call->numbers_bytes = total;
+    call->numbers = pool_alloc(request->call.memory, total, fault);
+    if (call->numbers == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct oip_input *input = &call->asked.inputs[i];
+        struct tensor *tensor = placed[i].tensor;
+        unsigned char *out = call->numbers + at;
+        enum gemmd_error code = GEMMD_OK;
+        if (placed[i].is_copied)
+            memcpy(out, tensor->data, tensor->bytes);
+        else if (!input->binary)
+            code = oip_data_read(&input->array, input->name, tensor, out, fault);
+        else
+            continue;
+        if (code != GEMMD_OK)
+            return code;
+        tensor->data = out;
+        at = (at + tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; /* checked above */
+    }
+    return GEMMD_OK;
+}
+
+/* Whether a resident tensor stands for an input, which is left out then. */
+static bool is_resident(const struct compute_call *call, enum model_role role)
+{
+    return (role == MODEL_K && call->residents.a != NULL) ||
+           (role == MODEL_V && call->residents.b != NULL);
+}
+
+static enum gemmd_error take_inputs(struct request *request, struct call_operands *operands)
+{
+    const struct infer_call *call = request->infer;
+    const struct model *model = &call->model;
+    const uint32_t count = call->asked.input_count;
+    struct placed_input placed[OIP_INPUTS_MAX] = {{.tensor = NULL}};
+    uint32_t index;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct oip_input *input = &call->asked.inputs[i];
+        enum gemmd_error code = find_input(model, input, &index, &request->fault);
+        if (code != GEMMD_OK)
+            return code;
+        const struct model_tensor *expected = &model->inputs[index];
+        struct tensor *tensor = model->operation->place(operands, expected->role);
+        const bool in_region = input->region.name[0] != '\0';
+        placed[i] =
+            (struct placed_input){tensor, in_region && model_role_is_lengths(expected->role)};
+        code = describe_input(input, infer_dtype(request, expected), tensor, &request->fault);
+        if (code == GEMMD_OK && in_region)
+            code = infer_find_input(request, input, expected, tensor);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    for (index = 0; index < model->input_count; index++) {
+        const struct model_tensor *input = &model->inputs[index];
+        if (!input->optional && !is_resident(&request->call, input->role) &&
+            model->operation->place(operands, input->role)->rank == 0)
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "expected the input '%s', which is missing", input->name);
+    }
+    return read_numbers(request, placed, count);
+}
+
+/* ---- outputs ---- */
+
+enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor)
+{
+    const bool of_result =
+        tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
+    return of_result ? request->call.gemm.out : tensor->dtype;
+}
+
+const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
+{
+    return output->tensor->role == MODEL_LSE ? &request->call.lse : &request->call.c;
+}
+
+static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
+                                   bool binary, bool elsewhere)
+{
+    struct infer_call *call = request->infer;
+    const enum gemmd_dtype dtype = infer_dtype(request, tensor);
+    if (!binary && !elsewhere && !oip_datatype_has_json(dtype))
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "output '%s': data of type %s can't be JSON; ask for binary data",
+                         tensor->name, oip_datatype(dtype));
+    if (tensor->role == MODEL_LSE)
+        request->call.attention.lse = true;
+    call->outputs[call->output_count++] = (struct infer_output){tensor, binary, elsewhere};
+    return GEMMD_OK;
+}
+
+/* Those that are always there, and lse if the parameter says so. */
+static enum gemmd_error take_all_outputs(struct request *request)
+{
+    const struct infer_call *call = request->infer;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
+        if (!call->model.outputs[i].optional || request->call.attention.lse)
+            code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
+    return code;
+}
+
+static enum gemmd_error take_outputs(struct request *request)
+{
+    const struct infer_call *call = request->infer;
+    const struct model *model = &call->model;
+    char names[64];
+    if (call->asked.output_count == 0)
+        return take_all_outputs(request);
+    request->call.attention.lse = false; /* only what is asked for is computed */
+    for (uint32_t i = 0; i < call->asked.output_count; i++) {
+        const struct oip_output *asked = &call->asked.outputs[i];
+        uint32_t index = 0;
+        while (index < model->output_count && strcmp(model->outputs[index].name, asked->name) != 0)
+            index++;
+        if (index == model->output_count) {
+            list_names(model->outputs, model->output_count, names);
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "unexpected output '%s' for model '%.140s'; its outputs are %s",
+                             asked->name, model->name, names);
+        }
+        const bool elsewhere = asked->region.name[0] != '\0';
+        enum gemmd_error code =
+            add_output(request, &model->outputs[index], asked->binary, elsewhere);
+        if (code == GEMMD_OK && elsewhere)
+            code = infer_place_output(request, asked, &model->outputs[index]);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return GEMMD_OK;
+}
+
+/* An answer in JSON is longer than the result, which goes through the same limits first. */
+static enum gemmd_error take_text(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const uint64_t limit = request->daemon->config.max_json_bytes;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const struct tensor *result = infer_result(request, &call->outputs[i]);
+        uint64_t bytes;
+        if (call->outputs[i].binary || call->outputs[i].elsewhere)
+            continue;
+        if (!size_mul(result->bytes / dtype_size(result->dtype), oip_data_text_max(result->dtype),
+                      &bytes) ||
+            !size_add(total, bytes, &total) || total > limit)
+            return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                             "the result as JSON would be longer than the limit of %" PRIu64
+                             " bytes; ask for binary data",
+                             limit);
+    }
+    if (total == 0)
+        return GEMMD_OK;
+    call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
+    call->text = pool_alloc(request->call.memory, call->text_bytes, &request->fault);
+    return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
+}
+
+/* ---- all of it ---- */
+
+/* Of the whole body, which may still be on its way. */
+static uint64_t body_bytes(const struct compute_call *call)
+{
+    return call->body_sized ? call->body_capacity : call->body_bytes;
+}
+
+/* A raw binary request: the body is the model's single input. */
+static enum gemmd_error ask_raw(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const struct compute_call *compute = &request->call;
+    const uint64_t bytes = body_bytes(compute);
+    const struct model_tensor *x = &call->model.inputs[0];
+    struct oip_input *input = &call->asked.inputs[0];
+    if (call->model.weight == NULL || x->rank != 2)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "Inference-Header-Content-Length is 0, and the model takes more than one "
+                         "input or its shape does not follow from the body's length");
+    const uint64_t k = (uint64_t)x->dims[1];
+    const uint64_t row_bytes = k * dtype_size(x->dtype); /* of a tensor that is there */
+    snprintf(input->name, sizeof input->name, "%s", x->name);
+    snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
+    input->rank = 2;
+    input->dims[0] = bytes / row_bytes;
+    input->dims[1] = k;
+    input->binary = true;
+    input->data = compute->body;
+    input->bytes = bytes;
+    call->asked.input_count = 1;
+    call->asked.binary_output = true;
+    if (bytes % row_bytes != 0)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; rows of input 'X' take %" PRIu64 " each",
+                         bytes, row_bytes);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error ask(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const struct compute_call *compute = &request->call;
+    if (call->has_header && call->json_bytes == 0)
+        return ask_raw(request);
+    if (!call->has_header)
+        call->json_bytes = body_bytes(compute);
+    return oip_request_decode(compute->body, body_bytes(compute), call->json_bytes, &call->asked,
+                              &request->fault);
+}
+
+/* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
+static enum gemmd_error read_request(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    const struct infer_operation *operation = call->model.operation;
+    enum gemmd_error code = ask(request);
+    if (code == GEMMD_OK)
+        code = take_options(request);
+    if (code == GEMMD_OK)
+        code = operation->settle(request);
+    if (code == GEMMD_OK)
+        code = take_schedule(request);
+    if (code == GEMMD_OK)
+        code = take_outputs(request);
+    if (code == GEMMD_OK)
+        code = take_inputs(request, &call->operands);
+    if (code == GEMMD_OK)
+        code = operation->complete(request, &call->operands);
+    return code;
+}
+
+void infer_look(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    call->is_read = true;
+    call->read_code = read_request(request);
+    if (call->read_code == GEMMD_OK) {
+        call_lookahead_start(&request->call, request->daemon, &call->operands);
+        return;
+    }
+    /* It is refused when its body is complete, like all others. */
+    call->read_fault = request->fault;
+    request->fault = (struct fault){.code = GEMMD_OK};
+}
+
+enum gemmd_error infer_bind(struct request *request)
+{
+    struct infer_call *call = request->infer;
+    enum gemmd_error code = call->read_code;
+    if (!call->is_read)
+        code = read_request(request);
+    else if (code != GEMMD_OK)
+        request->fault = call->read_fault;
+    if (code == GEMMD_OK)
+        code = compute_call_bind_operands(&request->call, request->daemon, &call->operands,
+                                          &request->fault);
+    if (code == GEMMD_OK)
+        code = take_text(request);
+    return code;
+}

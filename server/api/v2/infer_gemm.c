@@ -1,0 +1,59 @@
+/* Models that multiply: their options and operands are those of POST /gemm. */
+#include <string.h>
+
+#include "server/api/v2/infer.h"
+#include "server/daemon.h"
+
+static enum gemmd_error settle(struct request *request)
+{
+    struct compute_call *compute = &request->call;
+    const struct model *model = &request->infer->model;
+    struct fault *fault = &request->fault;
+    if (model->weight == NULL) {
+        gemm_request_mark_given(&compute->gemm, "dtype");
+    } else {
+        compute->gemm.a_title = "X";
+        memcpy(compute->gemm.b, model->name + sizeof MODEL_LINEAR - 1,
+               strlen(model->name) - sizeof MODEL_LINEAR + 2);
+        compute->residents.b = model->weight;
+        compute->residents.tenant = request->tenant;
+        tensor_store_count_use(request->daemon->tensors, true);
+        enum gemmd_error code = gemm_request_settle_residents(
+            &compute->gemm, NULL, resident_tensor(model->weight), fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return gemm_request_check(&compute->gemm, FORMAT_SAFETENSORS, fault);
+}
+
+static struct tensor *place(struct call_operands *operands, enum model_role role)
+{
+    switch (role) {
+    case MODEL_A:
+        return &operands->gemm.a;
+    case MODEL_B:
+        return &operands->gemm.b;
+    case MODEL_BIAS:
+        return &operands->gemm.bias;
+    default:
+        return &operands->gemm.c0;
+    }
+}
+
+static enum gemmd_error complete(struct request *request, struct call_operands *operands)
+{
+    return gemm_request_bind_tensors(&request->call.gemm, &operands->gemm, &request->fault);
+}
+
+/* Shapes and models say the rest. */
+static const char *const options[] = {"transa", "transb", "alpha",  "beta",      "act",
+                                      "out",    "kernel", "verify", "precision", NULL};
+
+const struct infer_operation infer_gemm = {
+    .operation = &gemm_operation,
+    .options = options,
+    .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision",
+    .settle = settle,
+    .place = place,
+    .complete = complete,
+};

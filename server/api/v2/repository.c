@@ -1,0 +1,100 @@
+#include "server/api/v2/repository.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/v2/model.h"
+#include "server/daemon.h"
+#include "server/http/request.h"
+#include "server/http/respond.h"
+
+/* {"ready":true} and some space; short enough for any parser. */
+enum { BODY_MAX = 256 };
+
+struct v2_body {
+    uint64_t bytes;
+    char text[BODY_MAX];
+};
+
+struct index {
+    json_t *entries;
+    bool usable; /* the device: without it no model is ready */
+};
+
+static bool add(void *context, const struct model *model)
+{
+    struct index *index = context;
+    return json_array_append_new(index->entries,
+                                 json_pack("{s:s, s:s, s:s, s:s}", "name", model->name, "version",
+                                           MODEL_VERSION, "state",
+                                           index->usable ? "READY" : "UNAVAILABLE", "reason",
+                                           index->usable ? "" : "the device is lost")) == 0;
+}
+
+static void answer(struct request *request, bool ready_only)
+{
+    struct index index = {json_array(), !device_lost(request->daemon->device)};
+    if (index.usable || !ready_only)
+        model_each(request->daemon, request->tenant, add, &index);
+    char *text = index.entries == NULL ? NULL : json_dumps(index.entries, JSON_COMPACT);
+    json_decref(index.entries);
+    if (text != NULL) {
+        respond_text(request, 200, "application/json", text, strlen(text));
+        return;
+    }
+    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+    respond_fault(request, &request->fault);
+}
+
+void repository_begin(struct request *request)
+{
+    if (request->sized && request->body_bytes == 0) {
+        answer(request, false);
+        return;
+    }
+    request->v2_body = calloc(1, sizeof *request->v2_body);
+    if (request->v2_body == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
+        request_refuse(request);
+        return;
+    }
+    request_receive(request, 0);
+}
+
+bool repository_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    struct v2_body *body = request->v2_body;
+    if (length > BODY_MAX - body->bytes) {
+        fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                  "the body is longer than the %d bytes that are read; it is {\"ready\":true} or "
+                  "nothing",
+                  BODY_MAX);
+        return false;
+    }
+    memcpy(body->text + body->bytes, bytes, length);
+    body->bytes += length;
+    return true;
+}
+
+void repository_submit(struct request *request)
+{
+    const struct v2_body *body = request->v2_body;
+    json_t *root = json_loadb(body->text, body->bytes, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *ready = json_object_get(root, "ready");
+    const bool right = json_is_object(root) && (ready == NULL || json_is_boolean(ready));
+    const bool ready_only = json_is_true(ready);
+    json_decref(root);
+    if (right) {
+        answer(request, ready_only);
+        return;
+    }
+    fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+              "the body is not an object with ready, true or false, or nothing");
+    respond_fault(request, &request->fault);
+}
+
+void repository_release(struct request *request)
+{
+    free(request->v2_body);
+}

@@ -1,0 +1,210 @@
+/* The host's CPU as a device: one slot, computed inside device_submit. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+
+#include "kernels/attention_grouped.h"
+#include "server/base/clock.h"
+#include "server/device/device_ops.h"
+#include "server/device/device_stack.h"
+#include "server/device/memory/memory_limit.h"
+
+struct cpu_device {
+    struct device base;
+    struct gemm_context *context;
+    unsigned char *memory; /* the arena's span: workspaces; then that of stacks */
+    uint64_t memory_bytes, arena_bytes;
+    void *tensors; /* tensor memory */
+};
+
+void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
+{
+    /* Without reserving swap for it: pages are taken when they are first written. */
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                  "the system does not give %" PRIu64 " bytes of memory", bytes);
+        return NULL;
+    }
+    return memory;
+}
+
+void device_cpu_host_free(void *memory, uint64_t bytes)
+{
+    munmap(memory, bytes);
+}
+
+static bool cpu_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                           const struct gemm_kernel *kernel, uint64_t *out)
+{
+    (void)device;
+    return kernel->workspace_bytes(problem, out);
+}
+
+static bool cpu_attention_bytes(const struct device *device,
+                                const struct attention_problem *problem,
+                                const struct attention_kernel *kernel, uint64_t *out)
+{
+    (void)device;
+    return kernel->workspace_bytes(problem, out);
+}
+
+static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struct work *works)
+{
+    _Static_assert((int)DEVICE_GROUP_MAX <= (int)ATTENTION_GROUP_MAX, "a chain is a group");
+    struct attention_member members[DEVICE_GROUP_MAX];
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next)
+        members[count++] = (struct attention_member){
+            &work->attention, work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL};
+    return works->attends->run_group(cpu->context, members, count);
+}
+
+static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)
+{
+    void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
+    if (works->attends != NULL && works->stack_key != 0)
+        return run_attentions(cpu, works);
+    if (works->attends != NULL)
+        return works->attends->run(cpu->context, &works->attention, workspace);
+    if (works->stack_key != 0)
+        return device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes);
+    return works->kernel->run(cpu->context, &works->problem, workspace);
+}
+
+static void compute(struct cpu_device *cpu, struct work *works)
+{
+    const enum gemmd_error code = run(cpu, works);
+    const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
+    for (struct work *work = works; work != NULL; work = work->next) {
+        work->kernel_ns = kernel_ns;
+        work->status = code;
+        if (code != GEMMD_OK)
+            fault_set(&work->fault, code, NULL, "the kernel %s failed on the CPU",
+                      work_kernel_name(work));
+    }
+}
+
+static void copy(const struct work_copy *copy)
+{
+    const char *from = copy->from;
+    char *to = copy->to;
+    for (uint64_t row = 0; row < copy->rows; row++)
+        memcpy(to + row * copy->to_pitch, from + row * copy->from_pitch, copy->row_bytes);
+}
+
+static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
+{
+    (void)slot;
+    if (!work_is_copy(works))
+        compute((struct cpu_device *)device, works);
+    for (struct work *work = works; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
+            copy(&work->copies[i]);
+}
+
+static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
+{
+    (void)device;
+    (void)slot;
+    (void)work;
+    return true;
+}
+
+static void cpu_close(struct device *device)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    if (cpu->context != NULL)
+        gemm_context_destroy(cpu->context);
+    arena_destroy(cpu->base.arena);
+    if (cpu->memory != NULL)
+        device_cpu_host_free(cpu->memory, cpu->memory_bytes);
+    if (cpu->tensors != NULL)
+        device_cpu_host_free(cpu->tensors, cpu->base.tensors.bytes);
+    free(cpu);
+}
+
+static const struct device_ops cpu_ops = {
+    .submit = cpu_submit,
+    .poll = cpu_poll,
+    .close = cpu_close,
+    .computes_in_submit = true,
+    .work_bytes = cpu_work_bytes,
+    .attention_bytes = cpu_attention_bytes,
+    .groups_attention = true,
+};
+
+/* "model name	: AMD EPYC ..." of /proc/cpuinfo, where the architecture has that line. */
+static void read_cpu_name(char *out, size_t capacity)
+{
+    static const char key[] = "model name";
+    char line[256];
+    snprintf(out, capacity, "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (file == NULL)
+        return;
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, sizeof key - 1) != 0 || colon == NULL)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out, capacity, "%s", colon + 1 + strspn(colon + 1, " "));
+        break;
+    }
+    fclose(file);
+}
+
+static void describe(struct device_info *info)
+{
+    struct utsname host;
+    *info = (struct device_info){.backend = GEMM_BACKEND_CPU,
+                                 .memory_total_bytes = memory_limit_bytes()};
+    read_cpu_name(info->name, sizeof info->name);
+    if (uname(&host) == 0)
+        snprintf(info->arch, sizeof info->arch, "%.15s", host.machine);
+}
+
+enum gemmd_error device_cpu_open(const struct device_options *options, struct device **device,
+                                 struct fault *fault)
+{
+    struct cpu_device *cpu = calloc(1, sizeof *cpu);
+    enum gemmd_error code = GEMMD_ERR_OUT_OF_MEMORY;
+    if (cpu == NULL)
+        return fault_set(fault, code, NULL, "no memory for the device");
+    device_init(&cpu->base, &cpu_ops, 1);
+    describe(&cpu->base.info);
+
+    cpu->memory_bytes =
+        options->memory_bytes != 0 ? options->memory_bytes : cpu->base.info.memory_total_bytes / 4;
+    cpu->memory = device_cpu_host_alloc(cpu->memory_bytes, fault);
+    if (cpu->memory == NULL)
+        goto failed;
+    cpu->base.stack_bytes = device_stack_bytes(cpu->memory_bytes, options->tensor_bytes);
+    cpu->arena_bytes = (cpu->memory_bytes - cpu->base.stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
+                       DEVICE_LAYOUT_ALIGNMENT;
+    cpu->base.arena = arena_create(cpu->arena_bytes);
+    if (cpu->base.arena == NULL) {
+        fault_set(fault, code, NULL, "no memory for the records of %" PRIu64 " bytes",
+                  cpu->arena_bytes);
+        goto failed;
+    }
+    if (options->tensor_bytes > 0) {
+        cpu->tensors = device_cpu_host_alloc(options->tensor_bytes, fault);
+        if (cpu->tensors == NULL)
+            goto failed;
+        cpu->base.tensors = (struct device_span){cpu->tensors, options->tensor_bytes};
+    }
+    code = gemm_context_create(GEMM_BACKEND_CPU, NULL, options->cpu_threads, &cpu->context, fault);
+    if (code != GEMMD_OK)
+        goto failed;
+    *device = &cpu->base;
+    return GEMMD_OK;
+
+failed:
+    cpu_close(&cpu->base);
+    return code;
+}

@@ -1,0 +1,359 @@
+/*
+ * An NVIDIA GPU as a device: opening it, what a work takes of it, copies that begin before their
+ * work, running every kernel once, closing. What happens to a work is in device_cuda_run.h.
+ */
+#include <cuda_runtime_api.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "kernels/cuda_error.h"
+#include "proto/dtype.h"
+#include "server/device/cuda/host.h"
+#include "server/device/cuda/run.h"
+#include "server/device/device_stack.h"
+
+/* --- what a work takes --- */
+
+static void cuda_enter(struct device *device)
+{
+    /* A failure shows with the first work. */
+    (void)cudaSetDevice(device->info.index);
+}
+
+static bool cuda_shares(const struct gemm_problem *problem, const struct gemm_kernel *kernel)
+{
+    return kernel->run_group != NULL && gemm_is_small(problem);
+}
+
+static bool cuda_work_bytes(const struct device *device, const struct gemm_problem *problem,
+                            const struct gemm_kernel *kernel, uint64_t *out)
+{
+    struct device_layout layout;
+    *out = 0;
+    if (cuda_shares(problem, kernel))
+        return true;
+    if (!cuda_layout_of(device, problem, kernel, &layout))
+        return false;
+    *out = layout.total_bytes;
+    return true;
+}
+
+static bool cuda_attention_bytes(const struct device *device,
+                                 const struct attention_problem *problem,
+                                 const struct attention_kernel *kernel, uint64_t *out)
+{
+    struct attention_parts parts;
+    if (!attention_parts_place(problem, kernel, device->tensors, &parts))
+        return false;
+    *out = parts.total_bytes;
+    return true;
+}
+
+/* --- copies that begin before their work --- */
+
+static bool cuda_plan_copies(const struct device *device, const struct work *work,
+                             struct device_span body, struct copy_in *copies)
+{
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    unsigned char *range = cuda->memory + work->device_offset;
+    struct device_layout layout;
+    struct attention_parts parts;
+    if (work->attends != NULL &&
+        attention_parts_place(&work->attention, work->attends, device->tensors, &parts) &&
+        parts.total_bytes <= work->device_bytes) {
+        copy_in_plan_attention(copies, &work->attention, &parts, device->tensors, range, body);
+        return copies->count > 0;
+    }
+    if (work->kernel == NULL || !cuda_layout_of(device, &work->problem, work->kernel, &layout) ||
+        layout.total_bytes > work->device_bytes)
+        return false;
+    copy_in_plan(copies, &work->problem, &layout, device->tensors, range, body);
+    return copies->count > 0;
+}
+
+static enum gemmd_error cuda_copy_in(struct device *device, uint32_t lane,
+                                     const struct copy_in_piece *piece)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    enum gemmd_error code = cuda_copy_piece(cuda->early.stream, piece);
+    if (code == GEMMD_OK)
+        code = cuda_error_code((int)cudaEventRecord(cuda->early.ended[lane], cuda->early.stream));
+    if (code != GEMMD_OK)
+        cuda_wait_for(cuda, cuda->early.stream);
+    return code;
+}
+
+static bool cuda_copied_in(struct device *device, uint32_t lane)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    const cudaError_t error = cudaEventQuery(cuda->early.ended[lane]);
+    (void)cudaGetLastError(); /* or the next launch would be taken for failed */
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        device_set_lost(device, "copying a body: %s (%s)", cudaGetErrorString(error),
+                        cudaGetErrorName(error));
+    return error != cudaErrorNotReady;
+}
+
+/* --- warming up --- */
+
+/* Enqueues what "auto" chooses for a shape, on whatever lies in device memory. */
+static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
+                                 struct fault *fault)
+{
+    struct cuda_slot *slot = &cuda->slots[0];
+    const struct gemm_kernel *kernel;
+    struct device_layout layout;
+    const struct gemm_device device = device_gemm(&cuda->base);
+    gemm_problem_contiguous(&problem);
+    if (gemm_select(&device, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
+        !device_layout(&problem, kernel, cuda->base.tensors, &layout) ||
+        layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
+        return GEMMD_OK;
+    struct gemm_problem there = device_layout_problem(&layout, cuda->memory);
+    enum gemmd_error code =
+        kernel->run(slot->context, &there, cuda->memory + layout.workspace.offset);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, NULL, "the kernel %s (%s to %s) does not start: %s",
+                         kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
+                         cudaGetErrorString(cudaGetLastError()));
+    return GEMMD_OK;
+}
+
+static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
+                                   enum gemmd_dtype out, struct fault *fault)
+{
+    /* Small, middling and large; even and odd, for which libraries have code of their own. */
+    static const uint64_t sides[] = {31, 64, 255, 512, 1023, 2048};
+    static const char present;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < sizeof sides / sizeof sides[0]; i++)
+        for (uint32_t variant = 0; variant < 16 && code == GEMMD_OK; variant++) {
+            struct gemm_problem problem = {.dtype = dtype,
+                                           .out = out,
+                                           .transa = variant & 1,
+                                           .transb = variant & 2,
+                                           .m = variant & 4 ? 1 : sides[i],
+                                           .n = sides[i],
+                                           .k = sides[i],
+                                           .batch = 1,
+                                           .alpha = 1};
+            if (variant & 8) {
+                problem.beta = 1;
+                problem.bias = problem.c0 = &present;
+                problem.act = GEMM_ACT_RELU;
+            }
+            code = warm_one(cuda, problem, fault);
+        }
+    return code;
+}
+
+/* What moves the rows of stacks, by one row of zeros: the products that it brings them to have run
+ * by now. */
+static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault)
+{
+    enum { SIDE = 64, ROW_BYTES = SIDE * 4 };
+    const struct gemm_device device = device_gemm(&cuda->base);
+    const struct cuda_slot *slot = &cuda->slots[cuda->base.slots - 1];
+    struct work work = {.problem = {.dtype = GEMMD_F32,
+                                    .out = GEMMD_F32,
+                                    .m = 1,
+                                    .n = SIDE,
+                                    .k = SIDE,
+                                    .batch = 1,
+                                    .alpha = 1,
+                                    .a = cuda->memory,
+                                    .b = cuda->memory,
+                                    .c = cuda->memory + SIDE * ROW_BYTES}};
+    gemm_problem_contiguous(&work.problem);
+    if (gemm_select(&device, "naive", &work.problem, &work.kernel, NULL) != GEMMD_OK ||
+        arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
+        return GEMMD_OK;
+    work.stack_rows = device_stack_rows(&work.problem, work.kernel,
+                                        (struct device_span){cuda->memory, SIDE * ROW_BYTES},
+                                        cuda->base.stack_bytes);
+    if (work.stack_rows == 0)
+        return GEMMD_OK;
+    const enum gemmd_error code = device_stack_run(slot->context, &work, slot->stack);
+    if (code == GEMMD_OK && cudaStreamSynchronize(slot->stream) == cudaSuccess)
+        return GEMMD_OK;
+    return fault_set(fault, code != GEMMD_OK ? code : GEMMD_ERR_DEVICE_LOST, NULL,
+                     "rows cannot be stacked: %s", cudaGetErrorString(cudaGetLastError()));
+}
+
+static enum gemmd_error warm_attention(struct cuda_device *cuda, struct fault *fault)
+{
+    const struct gemm_device device = device_gemm(&cuda->base);
+    const struct cuda_failure failure = cuda_attention_warm(&cuda->slots[0], &device, cuda->memory,
+                                                            arena_capacity_bytes(cuda->base.arena));
+    if (failure.call == NULL)
+        return GEMMD_OK;
+    return fault_set(fault, failure.code, NULL, "the attention kernel %s does not start: %s",
+                     failure.call, cudaGetErrorString(failure.error));
+}
+
+/* A kernel's code is loaded when it is first launched, and libraries have many: the first request
+ * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
+static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    enum gemmd_error code = GEMMD_OK;
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        for (int out = 0; out < GEMMD_DTYPE_COUNT && code == GEMMD_OK; out++)
+            if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
+                code = warm_types(cuda, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, fault);
+    if (code == GEMMD_OK)
+        code = warm_stack(cuda, fault);
+    if (code == GEMMD_OK)
+        code = warm_attention(cuda, fault);
+    cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
+    if (code == GEMMD_OK && error != cudaSuccess)
+        code = cuda_open_failed(fault, "running every kernel once", error);
+    return code;
+}
+
+/* --- opening and closing --- */
+
+static void cuda_close(struct device *device)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    for (uint32_t i = 0; i <= cuda->base.slots; i++)
+        cuda_slot_close(&cuda->slots[i]);
+    cuda_early_close(&cuda->early);
+    arena_destroy(cuda->base.arena);
+    if (cuda->memory != NULL)
+        (void)cudaFree(cuda->memory);
+    if (cuda->tensors != NULL)
+        (void)cudaFree(cuda->tensors);
+    (void)cudaGetLastError();
+    free(cuda);
+}
+
+static const struct device_ops cuda_ops = {
+    .enter = cuda_enter,
+    .submit = cuda_submit,
+    .poll = cuda_poll,
+    .close = cuda_close,
+    .work_bytes = cuda_work_bytes,
+    .attention_bytes = cuda_attention_bytes,
+    .groups_attention = true,
+    .shares = cuda_shares,
+    .plan_copies = cuda_plan_copies,
+    .copy_in = cuda_copy_in,
+    .copied_in = cuda_copied_in,
+    .warm = cuda_warm,
+};
+
+static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault)
+{
+    int lowest, highest;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+    if (error != cudaSuccess)
+        return cuda_open_failed(fault, "reading stream priorities", error);
+    /* Smaller is more urgent. */
+    const int middle = highest < lowest ? highest + 1 : highest;
+    const uint32_t alone = cuda->base.slots - cuda->base.groups;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i <= cuda->base.slots && code == GEMMD_OK; i++)
+        code = cuda_slot_open(&cuda->slots[i],
+                              i == cuda->base.slots ? highest
+                              : i >= alone          ? middle
+                                                    : lowest,
+                              i < alone || i == cuda->base.slots, fault);
+    if (code != GEMMD_OK)
+        return code;
+    error = cuda_early_open(&cuda->early, lowest);
+    return error == cudaSuccess ? GEMMD_OK : cuda_open_failed(fault, "creating a stream", error);
+}
+
+static enum gemmd_error take_memory(uint64_t bytes, const char *option, void **memory,
+                                    struct fault *fault)
+{
+    size_t free_bytes = 0, total_bytes;
+    cudaError_t error = cudaMalloc(memory, bytes);
+    if (error == cudaSuccess)
+        return GEMMD_OK;
+    (void)cudaGetLastError();
+    if (error != cudaErrorMemoryAllocation)
+        return cuda_open_failed(fault, "taking device memory", error);
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, option,
+                     "%" PRIu64 " bytes of device memory were asked for; %zu are free", bytes,
+                     free_bytes);
+}
+
+static enum gemmd_error open_tensor_memory(struct cuda_device *cuda, uint64_t bytes,
+                                           struct fault *fault)
+{
+    if (bytes == 0)
+        return GEMMD_OK;
+    enum gemmd_error code = take_memory(bytes, "tensor-bytes", &cuda->tensors, fault);
+    if (code == GEMMD_OK)
+        cuda->base.tensors = (struct device_span){cuda->tensors, bytes};
+    return code;
+}
+
+/* After everything else has taken its own, so that "half of what is free" is that. The arena comes
+ * first, then the workspaces of stacks. */
+static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_bytes,
+                                    struct fault *fault)
+{
+    size_t free_bytes, total_bytes;
+    cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (error != cudaSuccess)
+        return cuda_open_failed(fault, "asking for free device memory", error);
+    uint64_t bytes = wanted_bytes != 0 ? wanted_bytes : free_bytes / 2;
+    void *memory = NULL;
+    enum gemmd_error code = take_memory(bytes, "device-bytes", &memory, fault);
+    if (code != GEMMD_OK)
+        return code;
+    struct device *base = &cuda->base;
+    cuda->memory = memory;
+    base->stack_bytes = device_stack_bytes(bytes, base->tensors.bytes);
+    bytes = (bytes - base->groups * base->stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
+            DEVICE_LAYOUT_ALIGNMENT;
+    for (uint32_t i = 0; i < base->groups && base->stack_bytes > 0; i++)
+        cuda->slots[base->slots - base->groups + i].stack =
+            cuda->memory + bytes + i * base->stack_bytes;
+    base->arena = arena_create(bytes);
+    if (base->arena == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for the records of %" PRIu64 " bytes", bytes);
+    return GEMMD_OK;
+}
+
+enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
+                                  struct fault *fault)
+{
+    uint32_t count;
+    enum gemmd_error code = device_cuda_count(&count, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (options->index < 0 || (uint32_t)options->index >= count)
+        return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "devices",
+                         "device %" PRId32 " was asked for; this host has %" PRIu32, options->index,
+                         count);
+    struct cuda_device *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the device");
+    device_init(&cuda->base, &cuda_ops, options->streams);
+
+    cudaError_t error = cudaSetDevice(options->index);
+    if (error == cudaSuccess)
+        error = cudaFree(NULL); /* makes the context, and finds out whether there is one */
+    if (error != cudaSuccess)
+        code = cuda_open_failed(fault, "opening the device", error);
+    if (code == GEMMD_OK)
+        code = cuda_describe(&cuda->base.info, options->index, fault);
+    if (code == GEMMD_OK)
+        code = open_slots(cuda, fault);
+    if (code == GEMMD_OK)
+        code = open_tensor_memory(cuda, options->tensor_bytes, fault);
+    if (code == GEMMD_OK)
+        code = open_memory(cuda, options->memory_bytes, fault);
+    if (code != GEMMD_OK) {
+        cuda_close(&cuda->base);
+        return code;
+    }
+    *device = &cuda->base;
+    return GEMMD_OK;
+}

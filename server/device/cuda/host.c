@@ -1,0 +1,96 @@
+#include "server/device/cuda/host.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/device/device_ops.h"
+
+enum gemmd_error cuda_open_failed(struct fault *fault, const char *call, cudaError_t error)
+{
+    (void)cudaGetLastError();
+    return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "devices", "%s: %s (%s)", call,
+                     cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/* The kernel driver's version ("580.82.07"), or which CUDA it speaks where that is not told. */
+static void read_driver_version(char *out, size_t capacity)
+{
+    int version = 0;
+    FILE *file = fopen("/sys/module/nvidia/version", "re");
+    bool known = file != NULL && fgets(out, (int)capacity, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    if (known)
+        out[strcspn(out, "\n")] = '\0';
+    else if (cudaDriverGetVersion(&version) == cudaSuccess)
+        snprintf(out, capacity, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+}
+
+enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct fault *fault)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    if (error != cudaSuccess)
+        return cuda_open_failed(fault, "asking for the device's properties", error);
+    *info = (struct device_info){.backend = GEMM_BACKEND_CUDA,
+                                 .index = index,
+                                 .memory_total_bytes = properties.totalGlobalMem};
+    snprintf(info->name, sizeof info->name, "%.127s", properties.name);
+    snprintf(info->arch, sizeof info->arch, "sm_%d%d", properties.major, properties.minor);
+    info->compute_capability = (uint32_t)(properties.major * 10 + properties.minor);
+    uint32_t used = (uint32_t)snprintf(info->uuid, sizeof info->uuid, "GPU");
+    for (uint32_t i = 0; i < 16; i++) {
+        const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += (uint32_t)snprintf(info->uuid + used, sizeof info->uuid - used, "%s%02x", dash,
+                                   (unsigned char)properties.uuid.bytes[i]);
+    }
+    read_driver_version(info->driver, sizeof info->driver);
+    return GEMMD_OK;
+}
+
+/* A host without an NVIDIA driver, or with its devices hidden on purpose. */
+static bool is_meant_to_have_none(cudaError_t error)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (error != cudaErrorNoDevice && error != cudaErrorInsufficientDriver)
+        return false;
+    return access("/proc/driver/nvidia", F_OK) != 0 ||
+           (visible != NULL && (visible[0] == '\0' || strcmp(visible, "-1") == 0));
+}
+
+enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)
+{
+    int devices = 0;
+    *count = 0;
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    (void)cudaGetLastError();
+    if (error == cudaSuccess)
+        *count = (uint32_t)devices;
+    if (error == cudaSuccess || is_meant_to_have_none(error))
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "backend",
+                     "there is an NVIDIA driver, but CUDA does not start: %s (%s); "
+                     "--backend cpu does without it",
+                     cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault)
+{
+    void *memory = NULL;
+    cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+    if (error == cudaSuccess)
+        return memory;
+    (void)cudaGetLastError();
+    fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "pinned-bytes",
+              "%" PRIu64 " bytes of host memory could not be pinned: %s", bytes,
+              cudaGetErrorString(error));
+    return NULL;
+}
+
+void device_cuda_host_free(void *memory)
+{
+    (void)cudaFreeHost(memory);
+}

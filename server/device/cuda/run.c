@@ -1,0 +1,251 @@
+#include "server/device/cuda/run.h"
+
+#include "kernels/cuda_error.h"
+#include "server/base/clock.h"
+#include "server/device/device_stack.h"
+
+/* Whether the context is gone. Asks about a stream: any call would do, this one does not wait. */
+static bool is_sticky(struct cuda_device *cuda)
+{
+    (void)cudaGetLastError();
+    cudaError_t error = cudaStreamQuery(cuda->slots[cuda->base.slots].stream);
+    (void)cudaGetLastError();
+    return error != cudaSuccess && error != cudaErrorNotReady;
+}
+
+/* Records a failure in the works, and the device's loss if that is what it means. `code` is what a
+ * kernel says of it; GEMMD_OK if `error` is all that is known. */
+static void fail(struct cuda_device *cuda, struct work *works, const char *call,
+                 enum gemmd_error code, cudaError_t error)
+{
+    if (code == GEMMD_OK)
+        code = cuda_error_code((int)error);
+    const char *text = error != cudaSuccess ? cudaGetErrorString(error) : error_title(code);
+    if (code == GEMMD_ERR_DEVICE_LOST || is_sticky(cuda))
+        device_set_lost(&cuda->base, "%s: %s", call, text);
+    for (struct work *work = works; work != NULL; work = work->next)
+        work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
+}
+
+bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
+                    const struct gemm_kernel *kernel, struct device_layout *layout)
+{
+    const struct gemm_device gpu = device_gemm(device);
+    const struct gemm_problem *p = problem;
+    const struct device_leading wanted = {
+        gemm_leading(&gpu, p->dtype, p->transa ? p->m : p->k, false),
+        gemm_leading(&gpu, p->dtype, p->transb ? p->k : p->n, false),
+    };
+    return device_layout_padded(problem, kernel, wanted, device->tensors, layout);
+}
+
+/* Of the copies of a complete work. */
+static const struct device_span not_on_its_way = {.start = NULL};
+
+/* Enqueues the whole work; stops at the first failure. */
+static void enqueue(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work,
+                    bool is_probe)
+{
+    struct device_layout layout;
+    cudaError_t error;
+    const bool known =
+        is_probe ? device_layout(&work->problem, work->kernel, cuda->base.tensors, &layout)
+                 : cuda_layout_of(&cuda->base, &work->problem, work->kernel, &layout);
+    if (!known ||
+        (layout.total_bytes > work->device_bytes && (!is_probe || layout.workspace.bytes > 0))) {
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
+                                 "the work's range of device memory is too small");
+        return;
+    }
+    unsigned char *range = cuda->memory + work->device_offset;
+    unsigned char *workspace = layout.workspace.bytes > 0 ? range + layout.workspace.offset : NULL;
+    /* Pinned memory has the same address on host and device (unified addressing). */
+    struct gemm_problem problem = is_probe ? work->problem : device_layout_problem(&layout, range);
+
+    /* What was copied while the body arrived is behind: h2d is what the request waits for yet. */
+    error = cudaEventRecord(slot->begun, slot->stream);
+    enum gemmd_error code = GEMMD_OK;
+    if (error == cudaSuccess && !is_probe) {
+        struct copy_in all;
+        copy_in_plan(&all, &work->problem, &layout, cuda->base.tensors, range, not_on_its_way);
+        code = cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
+        if (code == GEMMD_OK)
+            code = cuda_close_up(slot->stream, &work->problem, &layout, cuda->base.tensors, range);
+    }
+    if (error == cudaSuccess && code == GEMMD_OK)
+        error = cudaEventRecord(slot->copied_in, slot->stream);
+    if (error != cudaSuccess || code != GEMMD_OK) {
+        fail(cuda, work, "the copy to the device", code,
+             error != cudaSuccess ? error : cudaGetLastError());
+        return;
+    }
+    code = work->kernel->run(slot->context, &problem, workspace);
+    if (code != GEMMD_OK) {
+        fail(cuda, work, work->kernel->name, code, cudaGetLastError());
+        return;
+    }
+    error = cudaEventRecord(slot->computed, slot->stream);
+    if (error == cudaSuccess && !is_probe)
+        error = cuda_copy_out(slot->stream, work, &layout, cuda->base.tensors, problem.c);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
+    if (error != cudaSuccess)
+        fail(cuda, work, "the copy from the device", GEMMD_OK, error);
+}
+
+/* Whose parts are the first of cuda->attentions. */
+static struct cuda_failure enqueue_one_attention(struct cuda_device *cuda,
+                                                 const struct cuda_slot *slot,
+                                                 const struct work *work)
+{
+    const struct attention_parts *parts = cuda->attentions.parts;
+    unsigned char *range = cuda->memory + work->device_offset;
+    struct copy_in all;
+    copy_in_plan_attention(&all, &work->attention, parts, cuda->base.tensors, range,
+                           not_on_its_way);
+    return cuda_attention_enqueue(slot, &cuda->early, parts, &all, work, range);
+}
+
+/* A chain: of one, or of several that share a launch. */
+static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot *slot,
+                               struct work *works)
+{
+    struct attention_parts *parts = cuda->attentions.parts;
+    for (struct work *work = works; work != NULL; work = work->next, parts++)
+        if (!attention_parts_place(&work->attention, work->attends, cuda->base.tensors, parts) ||
+            parts->total_bytes > work->device_bytes) {
+            for (struct work *each = works; each != NULL; each = each->next)
+                each->status = fault_set(&each->fault, GEMMD_ERR_INTERNAL, NULL,
+                                         "a work's range of device memory is too small");
+            return;
+        }
+    const struct cuda_failure failure =
+        works->next == NULL
+            ? enqueue_one_attention(cuda, slot, works)
+            : cuda_attention_enqueue_group(slot, &cuda->attentions, works, cuda->memory);
+    if (failure.call != NULL)
+        fail(cuda, works, failure.call, failure.code, failure.error);
+}
+
+static void enqueue_copies(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work)
+{
+    cudaEvent_t before[] = {slot->begun, slot->copied_in, slot->computed};
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; i < 3 && error == cudaSuccess; i++)
+        error = cudaEventRecord(before[i], slot->stream);
+    for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
+        error = cuda_copy_rows(slot->stream, &work->copies[i]);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
+    if (error != cudaSuccess)
+        fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
+}
+
+/* All kernels that take many at once are one: there is no other. */
+static enum gemmd_error run_group(struct cuda_device *cuda, struct cuda_slot *slot,
+                                  const struct work *works)
+{
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next)
+        cuda->group[count++] = &work->problem;
+    return works->kernel->run_group(slot->context, cuda->group, count);
+}
+
+/* One launch for the whole chain. Its time is taken by the host's clock: an event more and clocks
+ * read by the device would cost small requests microseconds. */
+static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, struct work *works)
+{
+    cudaError_t error = cudaSuccess;
+    slot->launched_ns = clock_now_ns();
+    const enum gemmd_error code = works->stack_key != 0
+                                      ? device_stack_run(slot->context, works, slot->stack)
+                                      : run_group(cuda, slot, works);
+    if (code != GEMMD_OK) {
+        fail(cuda, works, works->kernel->name, code, cudaGetLastError());
+        return;
+    }
+    for (const struct work *work = works; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
+            error = cuda_copy_rows(slot->stream, &work->copies[i]);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
+    if (error != cudaSuccess)
+        fail(cuda, works, "the end of a launch", GEMMD_OK, error);
+}
+
+void cuda_wait_for(struct cuda_device *cuda, cudaStream_t stream)
+{
+    cudaError_t error = cudaStreamSynchronize(stream);
+    if (error != cudaSuccess)
+        device_set_lost(&cuda->base, "waiting for a stream: %s (%s)", cudaGetErrorString(error),
+                        cudaGetErrorName(error));
+    (void)cudaGetLastError();
+}
+
+/* What was enqueued before a failure still uses the work's memory: it has to end first. */
+static void clear(struct cuda_device *cuda, struct cuda_slot *slot)
+{
+    cuda_wait_for(cuda, slot->stream);
+    cuda_wait_for(cuda, cuda->early.stream);
+    slot->failed = true;
+}
+
+void cuda_submit(struct device *device, uint32_t number, struct work *works)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    struct cuda_slot *slot = &cuda->slots[number];
+    slot->failed = false;
+    if (works->shares)
+        enqueue_shared(cuda, slot, works);
+    else if (works->attends != NULL)
+        enqueue_attentions(cuda, slot, works);
+    else if (work_is_copy(works))
+        enqueue_copies(cuda, slot, works);
+    else
+        enqueue(cuda, slot, works, number == device->slots);
+    if (works->status != GEMMD_OK)
+        clear(cuda, slot);
+}
+
+static uint64_t elapsed_ns(cudaEvent_t from, cudaEvent_t to)
+{
+    float milliseconds = 0;
+    if (cudaEventElapsedTime(&milliseconds, from, to) != cudaSuccess)
+        (void)cudaGetLastError();
+    return milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+}
+
+bool cuda_poll(struct device *device, uint32_t number, struct work *works)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    struct cuda_slot *slot = &cuda->slots[number];
+    if (slot->failed)
+        return true;
+    cudaError_t error = cudaEventQuery(slot->ended);
+    if (error == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* or the next launch would be taken for failed */
+        return false;
+    }
+    if (error != cudaSuccess) {
+        fail(cuda, works, work_is_copy(works) ? "the copy of a tensor" : work_kernel_name(works),
+             GEMMD_OK, error);
+        if (!device_lost(device))
+            clear(cuda, slot);
+        return true;
+    }
+    if (works->shares) {
+        const uint64_t kernel_ns = clock_now_ns() - slot->launched_ns;
+        for (struct work *work = works; work != NULL; work = work->next)
+            work->kernel_ns = kernel_ns;
+    } else {
+        const uint64_t h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
+        const uint64_t kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
+        const uint64_t d2h_ns = elapsed_ns(slot->computed, slot->ended);
+        for (struct work *work = works; work != NULL; work = work->next) {
+            work->h2d_ns = h2d_ns;
+            work->kernel_ns = kernel_ns;
+            work->d2h_ns = d2h_ns;
+        }
+    }
+    return true;
+}

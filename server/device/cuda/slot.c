@@ -1,0 +1,29 @@
+#include "server/device/cuda/slot.h"
+
+#include "server/device/cuda/host.h"
+
+enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed,
+                                struct fault *fault)
+{
+    cudaEvent_t *events[] = {&slot->begun, &slot->copied_in, &slot->computed, &slot->ended};
+    cudaError_t error =
+        cudaStreamCreateWithPriority(&slot->stream, cudaStreamNonBlocking, priority);
+    for (uint32_t i = 0; i < 4 && error == cudaSuccess; i++)
+        error =
+            cudaEventCreateWithFlags(events[i], timed ? cudaEventDefault : cudaEventDisableTiming);
+    if (error != cudaSuccess)
+        return cuda_open_failed(fault, "creating a stream", error);
+    return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
+}
+
+void cuda_slot_close(struct cuda_slot *slot)
+{
+    if (slot->context != NULL)
+        gemm_context_destroy(slot->context);
+    cudaEvent_t events[] = {slot->begun, slot->copied_in, slot->computed, slot->ended};
+    for (uint32_t i = 0; i < 4; i++)
+        if (events[i] != NULL)
+            (void)cudaEventDestroy(events[i]);
+    if (slot->stream != NULL)
+        (void)cudaStreamDestroy(slot->stream);
+}

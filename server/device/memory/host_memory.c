@@ -1,0 +1,121 @@
+#include "server/device/memory/host_memory.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/device/device_share.h"
+
+enum {
+    THREADS_MAX = 4,     /* which together take pages faster than memory is written */
+    ALIGNMENT = 2 << 20, /* of large pages */
+    PAGE_BYTES = 4096,
+};
+
+struct range {
+    volatile unsigned char *first;
+    uint64_t bytes;
+};
+
+struct host_memory {
+    enum gemm_backend backend;
+    void *mapping;
+    uint64_t mapping_bytes;
+    unsigned char *memory; /* aligned, in the mapping */
+    uint64_t bytes;
+    bool pinned;
+    struct range ranges[THREADS_MAX];
+    pthread_t threads[THREADS_MAX];
+    uint32_t thread_count;
+};
+
+static void *take_pages(void *argument)
+{
+    const struct range *range = argument;
+    for (uint64_t i = 0; i < range->bytes; i += PAGE_BYTES)
+        range->first[i] = 0;
+    return NULL;
+}
+
+/* Pages that no thread takes are taken when they are pinned. */
+static void start_threads(struct host_memory *host)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t wanted = cores / 2 < 1             ? 1
+                            : cores / 2 > THREADS_MAX ? THREADS_MAX
+                                                      : (uint32_t)(cores / 2);
+    const uint64_t each = (host->bytes / wanted + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    for (uint64_t at = 0; at < host->bytes; at += each) {
+        struct range *range = &host->ranges[host->thread_count];
+        range->first = host->memory + at;
+        range->bytes = host->bytes - at < each ? host->bytes - at : each;
+        if (pthread_create(&host->threads[host->thread_count], NULL, take_pages, range) != 0)
+            return;
+        host->thread_count++;
+    }
+}
+
+static void join_threads(struct host_memory *host)
+{
+    while (host->thread_count > 0)
+        pthread_join(host->threads[--host->thread_count], NULL);
+}
+
+struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes,
+                                      struct fault *fault)
+{
+    const bool lazy = backend != GEMM_BACKEND_CUDA;
+    struct host_memory *host = calloc(1, sizeof *host);
+    void *mapping = MAP_FAILED;
+    if (host != NULL && bytes <= UINT64_MAX - ALIGNMENT)
+        mapping = mmap(NULL, bytes + ALIGNMENT, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | (lazy ? MAP_NORESERVE : 0), -1, 0);
+    if (mapping == MAP_FAILED) {
+        free(host);
+        fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "pinned-bytes",
+                  "the system does not give %" PRIu64 " bytes of memory (--pinned-bytes)", bytes);
+        return NULL;
+    }
+    *host = (struct host_memory){
+        .backend = backend,
+        .mapping = mapping,
+        .mapping_bytes = bytes + ALIGNMENT,
+        .memory = (unsigned char *)mapping + (ALIGNMENT - (uintptr_t)mapping % ALIGNMENT),
+        .bytes = bytes,
+    };
+    if (!lazy) {
+        (void)madvise(host->memory, bytes, MADV_HUGEPAGE); /* where the system has them */
+        start_threads(host);
+    }
+    return host;
+}
+
+void *host_memory_finish(struct host_memory *host, struct fault *fault)
+{
+    struct fault why = {.detail = ""};
+    join_threads(host);
+    if (host->backend != GEMM_BACKEND_CUDA)
+        return host->memory;
+    if (device_cuda_pin(host->memory, host->bytes, &why) != GEMMD_OK) {
+        fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "pinned-bytes",
+                  "%" PRIu64 " bytes of host memory could not be pinned: %.300s", host->bytes,
+                  why.detail);
+        return NULL;
+    }
+    host->pinned = true;
+    return host->memory;
+}
+
+void host_memory_free(struct host_memory *host)
+{
+    if (host == NULL)
+        return;
+    join_threads(host);
+    if (host->pinned)
+        device_cuda_unpin(host->memory);
+    munmap(host->mapping, host->mapping_bytes);
+    free(host);
+}

@@ -1,0 +1,49 @@
+#include "server/device/work.h"
+
+#include <stddef.h>
+
+#include "kernels/attention_grouped.h"
+#include "kernels/stacked.h"
+
+bool work_is_copy(const struct work *work)
+{
+    return work->kernel == NULL && work->attends == NULL && work->copy_count > 0;
+}
+
+bool work_same_stack(const struct work *one, const struct work *other)
+{
+    if (one->attends != NULL || other->attends != NULL)
+        return one->attends != NULL && other->attends != NULL &&
+               attention_same_group(one->attends, &one->attention, other->attends,
+                                    &other->attention);
+    return gemm_same_stack(one->kernel, &one->problem, other->kernel, &other->problem);
+}
+
+uint32_t work_stack_rows(const struct work *work)
+{
+    return work->attends != NULL ? attention_group_units(&work->attention)
+                                 : (uint32_t)work->problem.m;
+}
+
+const char *work_kernel_name(const struct work *work)
+{
+    if (work->attends != NULL)
+        return work->attends->name;
+    return work->kernel != NULL ? work->kernel->name : NULL;
+}
+
+double work_flops(const struct work *work)
+{
+    const struct gemm_problem *p = &work->problem;
+    if (work->attends != NULL)
+        return attention_flops(&work->attention);
+    return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+}
+
+void work_end(struct work *work)
+{
+    if (work->status == GEMMD_OK && work->deadline_ns != 0 && work->done_ns > work->deadline_ns)
+        work->status = fault_set(&work->fault, GEMMD_ERR_DEADLINE, NULL,
+                                 "the deadline passed while the result was computed");
+    work->done(work);
+}

@@ -1,0 +1,79 @@
+#include "server/http/new_connections.h"
+
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "server/http/connection.h"
+
+enum { COLLECT_MAX = 64 };
+
+bool new_connections_open(struct new_connections *arrivals)
+{
+    arrivals->count = 0;
+    arrivals->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return arrivals->epoll_fd >= 0;
+}
+
+void new_connections_close(struct new_connections *arrivals)
+{
+    close(arrivals->epoll_fd);
+}
+
+bool new_connections_add(struct new_connections *arrivals, struct connection *connection)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    if (epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0)
+        return false;
+    arrivals->count++;
+    return true;
+}
+
+int new_connections_collect(struct new_connections *arrivals, struct connection *ready[],
+                            int capacity)
+{
+    struct epoll_event events[COLLECT_MAX];
+    if (arrivals->count == 0)
+        return 0;
+    int count =
+        epoll_wait(arrivals->epoll_fd, events, capacity < COLLECT_MAX ? capacity : COLLECT_MAX, 0);
+    for (int i = 0; i < count; i++) {
+        ready[i] = events[i].data.ptr;
+        (void)epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_DEL, ready[i]->fd, NULL);
+        arrivals->count--;
+    }
+    return count < 0 ? 0 : count;
+}
+
+bool new_connections_can_be_request(const char *head, uint64_t length)
+{
+    const char *p = head, *end = head + length;
+    while (p < end && (*p == '\r' || *p == '\n'))
+        p++;
+    const char *method = p;
+    while (p<end && * p> ' ' && *p <= '~')
+        p++;
+    return p == end || (p > method && *p == ' ');
+}
+
+uint64_t new_connections_announced_bytes(const char *head, uint64_t length)
+{
+    static const char name[] = "\nContent-Length:";
+    const char *end = head + length;
+    for (const char *line = head; (line = memchr(line, '\n', (size_t)(end - line))) != NULL;
+         line++) {
+        if ((size_t)(end - line) < sizeof name || line[1] == '\r' || line[1] == '\n')
+            return 0; /* too little of the head is there, or it ends here */
+        if (strncasecmp(line, name, sizeof name - 1) != 0)
+            continue;
+        uint64_t bytes = 0;
+        const char *digit = line + sizeof name - 1;
+        while (digit < end && *digit == ' ')
+            digit++;
+        for (; digit < end && *digit >= '0' && *digit <= '9' && bytes < UINT64_MAX / 100; digit++)
+            bytes = bytes * 10 + (uint64_t)(*digit - '0');
+        return bytes;
+    }
+    return 0;
+}

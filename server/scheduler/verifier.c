@@ -1,0 +1,114 @@
+#include "server/scheduler/verifier.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "kernels/freivalds.h"
+#include "server/base/clock.h"
+
+struct verifier {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct work *first, *last;
+    bool stopping;
+};
+
+/* Nobody computes with the problem any more. */
+static void point_to_host(struct work *work)
+{
+    if (work->host_a != NULL)
+        work->problem.a = work->host_a;
+    if (work->host_b != NULL)
+        work->problem.b = work->host_b;
+    if (work->host_c != NULL)
+        work->problem.c = work->host_c;
+}
+
+static void verify(struct work *work)
+{
+    bool pass = false;
+    point_to_host(work);
+    /* Another vector each time: a fault that one of them happens to miss shows with the next. */
+    uint64_t seed = clock_now_ns();
+    enum gemmd_error code = freivalds_check(&work->problem, seed, &pass, &work->residual);
+    if (code != GEMMD_OK)
+        work->status = fault_set(&work->fault, code, NULL, "the result could not be verified");
+    else if (!pass)
+        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, "verify",
+                                 "the result of the kernel %s failed verification: its error is "
+                                 "%.3g times what rounding explains",
+                                 work->kernel->name, work->residual);
+    work->done_ns = clock_now_ns();
+    work_end(work);
+}
+
+static void *run(void *argument)
+{
+    struct verifier *verifier = argument;
+    pthread_mutex_lock(&verifier->lock);
+    for (;;) {
+        struct work *work = verifier->first;
+        if (work != NULL) {
+            verifier->first = work->next;
+            pthread_mutex_unlock(&verifier->lock);
+            verify(work);
+            pthread_mutex_lock(&verifier->lock);
+        } else if (verifier->stopping) {
+            break;
+        } else {
+            pthread_cond_wait(&verifier->changed, &verifier->lock);
+        }
+    }
+    pthread_mutex_unlock(&verifier->lock);
+    return NULL;
+}
+
+struct verifier *verifier_start(void)
+{
+    struct verifier *verifier = calloc(1, sizeof *verifier);
+    if (verifier == NULL)
+        return NULL;
+    if (pthread_mutex_init(&verifier->lock, NULL) != 0)
+        goto no_lock;
+    if (pthread_cond_init(&verifier->changed, NULL) != 0)
+        goto no_condition;
+    if (pthread_create(&verifier->thread, NULL, run, verifier) != 0)
+        goto no_thread;
+    return verifier;
+
+no_thread:
+    pthread_cond_destroy(&verifier->changed);
+no_condition:
+    pthread_mutex_destroy(&verifier->lock);
+no_lock:
+    free(verifier);
+    return NULL;
+}
+
+void verifier_stop(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    pthread_mutex_lock(&verifier->lock);
+    verifier->stopping = true;
+    pthread_cond_signal(&verifier->changed);
+    pthread_mutex_unlock(&verifier->lock);
+    pthread_join(verifier->thread, NULL);
+    pthread_cond_destroy(&verifier->changed);
+    pthread_mutex_destroy(&verifier->lock);
+    free(verifier);
+}
+
+void verifier_push(struct verifier *verifier, struct work *work)
+{
+    pthread_mutex_lock(&verifier->lock);
+    work->next = NULL;
+    if (verifier->first == NULL)
+        verifier->first = work;
+    else
+        verifier->last->next = work;
+    verifier->last = work;
+    pthread_cond_signal(&verifier->changed);
+    pthread_mutex_unlock(&verifier->lock);
+}

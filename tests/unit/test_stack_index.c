@@ -1,0 +1,122 @@
+/* server/scheduler/stack_index.c: works of one stack are found together, and no others. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/scheduler/stack_index.h"
+
+enum { FLOWS = 3 };
+
+static struct stack_index *shelves;
+static char flows[FLOWS]; /* only their addresses count */
+static const struct gemm_kernel kernel = {.name = "one"}, other_kernel = {.name = "other"};
+static struct work works[SHELVES + 1];
+
+static void setup(void)
+{
+    shelves = stack_index_create();
+    ck_assert_ptr_nonnull(shelves);
+}
+
+static void teardown(void)
+{
+    stack_index_destroy(shelves);
+}
+
+static struct flow *flow(uint32_t number)
+{
+    return (struct flow *)(void *)&flows[number];
+}
+
+/* `key` is the hash, `n` makes stacks that differ. */
+static struct work *add(uint32_t number, uint64_t key, uint64_t n, uint32_t in_flow)
+{
+    struct work *work = &works[number];
+    *work = (struct work){.kernel = &kernel, .stack_key = key, .order = number};
+    work->problem.n = n;
+    stack_index_add(shelves, work, flow(in_flow));
+    return work;
+}
+
+static uint32_t count(const struct work *work)
+{
+    uint32_t found = 0;
+    for (struct stack_bucket *shelf = stack_index_find(shelves, work); shelf != NULL;
+         shelf = stack_index_find_next(shelf, work))
+        found++;
+    return found;
+}
+
+START_TEST(one_shelf_for_each_stack_and_flow)
+{
+    const uint64_t key = UINT64_C(7) << 32;
+    struct work *first = add(0, key, 5, 0), *second = add(1, key, 5, 0);
+    struct work *elsewhere = add(2, key, 5, 1), *other = add(3, key, 6, 0);
+    ck_assert_ptr_nonnull(first->shelf);
+    ck_assert_ptr_eq(first->shelf, second->shelf);
+    ck_assert_ptr_ne(first->shelf, elsewhere->shelf);
+    ck_assert_msg(first->shelf != other->shelf, "a key that is the same by chance was trusted");
+    ck_assert_uint_eq(count(first), 2);
+    ck_assert_uint_eq(count(other), 1);
+    other->kernel = &other_kernel;
+    ck_assert_uint_eq(count(other), 1);
+    struct work none = {.kernel = &kernel, .stack_key = key + 1};
+    ck_assert_uint_eq(count(&none), 0);
+    ck_assert(!stack_bucket_has_one(first->shelf));
+    ck_assert(stack_bucket_has_one(elsewhere->shelf));
+    ck_assert_ptr_eq(stack_bucket_first(first->shelf), first);
+    stack_index_remove(shelves, first);
+    ck_assert_ptr_null(first->shelf);
+    ck_assert_ptr_eq(stack_bucket_first(second->shelf), second);
+    ck_assert_uint_eq(count(second), 2);
+    stack_index_remove(shelves, second);
+    ck_assert_uint_eq(count(elsewhere), 1);
+}
+END_TEST
+
+START_TEST(a_shelf_is_in_the_agenda_s_order)
+{
+    static const uint64_t deadlines[] = {0, 9, 3, 0, 3};
+    static const uint32_t expected[] = {2, 4, 1, 0, 3};
+    for (uint32_t i = 0; i < 5; i++) {
+        works[i] = (struct work){
+            .kernel = &kernel, .stack_key = 1, .order = i, .deadline_ns = deadlines[i] << 20};
+        stack_index_add(shelves, &works[i], flow(0));
+    }
+    for (uint32_t i = 0; i < 5; i++) {
+        struct work *work = stack_bucket_first(works[expected[i]].shelf);
+        ck_assert_uint_eq(work->order, expected[i]);
+        stack_index_remove(shelves, work);
+    }
+}
+END_TEST
+
+START_TEST(when_all_are_taken_a_work_has_none)
+{
+    for (uint32_t i = 0; i < SHELVES; i++)
+        ck_assert_ptr_nonnull(add(i, (uint64_t)i << 30, i, 0)->shelf);
+    struct work *late = add(SHELVES, UINT64_C(1) << 60, SHELVES, 0);
+    ck_assert_ptr_null(late->shelf);
+    for (uint32_t i = 0; i < SHELVES; i++)
+        ck_assert_uint_eq(count(&works[i]), 1);
+    stack_index_remove(shelves, &works[17]);
+    stack_index_add(shelves, late, flow(0));
+    ck_assert_ptr_nonnull(late->shelf);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("shelves");
+    TCase *tests = tcase_create("shelves");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, one_shelf_for_each_stack_and_flow);
+    tcase_add_test(tests, a_shelf_is_in_the_agenda_s_order);
+    tcase_add_test(tests, when_all_are_taken_a_work_has_none);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
