@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/address.h"
 #include "server/config/config_source.h"
-#include "server/net/listen.h"
 
 void config_source_text(const struct config_load *load, const struct config_option *option,
                         enum config_source source, char out[CONFIG_TEXT_MAX])
@@ -78,11 +78,12 @@ enum gemmd_error config_set(struct config_load *load, const struct config_option
     bool wins = *winner <= source; /* an equal one is the same flag given again */
     enum gemmd_error error = GEMMD_OK;
     uint64_t value;
+    struct address parsed;
     struct fault fault = {0};
 
     switch (option->kind) {
     case CONFIG_KIND_ADDRESSES:
-        if (listen_check(text, &fault) != GEMMD_OK)
+        if (address_parse(text, &parsed, &fault) != GEMMD_OK)
             return config_fault(load, option, source, "%.80s: %s", text, fault.detail);
         if (wins)
             error = add_address(load, option, source, text);

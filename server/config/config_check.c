@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/base/inherited_sockets.h"
 #include "server/config/config_source.h"
-#include "server/net/listen.h"
 
 static const struct config_option *option_named(const char *name)
 {
@@ -57,7 +57,7 @@ enum gemmd_error config_read_defaults(struct config_load *load)
         const struct config_option *option = &config_options[i];
         if (!option->standard || load->sources[i] != CONFIG_SOURCE_NONE)
             continue;
-        if (option->kind == CONFIG_KIND_ADDRESSES && listen_inherited_count() > 0)
+        if (option->kind == CONFIG_KIND_ADDRESSES && inherited_sockets() > 0)
             continue;
         enum gemmd_error error = config_set(load, option, CONFIG_SOURCE_DEFAULT, option->standard);
         if (error != GEMMD_OK)

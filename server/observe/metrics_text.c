@@ -265,10 +265,9 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
     char labels[LABELS_MAX];
     metrics_family(writer, "gemmd_queue_refused", METRICS_COUNTER,
                    "Requests refused with 429, by the limit that they would have exceeded.");
-    for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++) {
-        snprintf(labels, sizeof(labels), "limit=\"%s\"",
-                 admission_limit_name((enum admission_limit)limit));
-        metrics_sample(writer, labels, gauges->refused[limit]);
+    for (uint32_t i = 0; i < gauges->limit_count; i++) {
+        snprintf(labels, sizeof(labels), "limit=\"%s\"", gauges->limits[i].name);
+        metrics_sample(writer, labels, gauges->limits[i].refused);
     }
     const struct {
         const char *name, *help;

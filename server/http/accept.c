@@ -1,4 +1,4 @@
-#include "server/api/accept.h"
+#include "server/http/accept.h"
 
 #include <stdlib.h>
 #include <string.h>

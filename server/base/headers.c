@@ -1,12 +1,11 @@
-#include "server/http/headers.h"
+#include "server/base/headers.h"
 
 #include <assert.h>
-#include <microhttpd.h>
 #include <string.h>
 
 void headers_clear(struct headers *headers)
 {
-    headers->count = headers->length = 0; /* the rest is never looked at */
+    headers->count = headers->length = 0; /* nothing else of an empty list is read */
 }
 
 void headers_add(struct headers *headers, const char *name, const char *value)
@@ -20,9 +19,7 @@ void headers_add(struct headers *headers, const char *name, const char *value)
     headers->length += (uint32_t)bytes;
 }
 
-void headers_apply(const struct headers *headers, struct MHD_Response *response)
+const char *headers_value(const struct headers *headers, uint32_t index)
 {
-    for (uint32_t i = 0; i < headers->count; i++)
-        MHD_add_response_header(response, headers->entries[i].name,
-                                headers->text + headers->entries[i].value);
+    return headers->text + headers->entries[index].value;
 }

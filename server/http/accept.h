@@ -1,6 +1,6 @@
 /* accept.h - which of several a client likes best (RFC 9110, 12.4 and 12.5.1). Pure. */
-#ifndef SERVER_API_ACCEPT_H
-#define SERVER_API_ACCEPT_H
+#ifndef SERVER_HTTP_ACCEPT_H
+#define SERVER_HTTP_ACCEPT_H
 
 #include <stdbool.h>
 
