@@ -17,7 +17,8 @@ const struct register_tile_shape register_tile_shapes[REGISTER_TILES] = {
     [REGISTER_TILE_128X256] = {"128x256", 128, 256},
 };
 
-/* Fitted to runs on an H100 SXM (kernels/EXPERIMENTS.md). What a tile does on a multiprocessor: the
+/* Fitted to runs on an H100 SXM (kernels/experiments/register_tiled.md).
+ * What a tile does on a multiprocessor: the
  * blocks that fit, how many multiply-adds a cycle they reach together, and how many cycles a step
  * of k takes a block however much room it has. */
 static const struct {

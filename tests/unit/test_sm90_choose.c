@@ -105,7 +105,7 @@ START_TEST(the_estimates_of_the_largest_products_are_numbers)
 }
 END_TEST
 
-/* Measured: 38 and 56 us instead of 140, see kernels/EXPERIMENTS.md. */
+/* Measured: 38 and 56 us instead of 140, see kernels/experiments/f32.md. */
 START_TEST(f32_of_few_rows_is_split_on_the_way)
 {
     ck_assert(is_whole(1, 4096, 4096));

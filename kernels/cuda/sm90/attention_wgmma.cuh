@@ -17,7 +17,7 @@
  *     together with the other's products;
  *   - a consumer's turn is two products without a gap: K's of the next step, V's of this one. (The
  *     softmax could begin once the first is there; ptxas has it wait for both, and where it is made
- *     not to, that is slower: EXPERIMENTS.md.)
+ *     not to, that is slower: kernels/experiments/attention.md.)
  *
  * Blocks are as many as multiprocessors. Where there are masks the tiles that see most keys come
  * first and blocks take the next as they get ready, from a counter in memory; else in turn. Heads

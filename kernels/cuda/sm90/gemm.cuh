@@ -109,7 +109,7 @@ struct config {
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
     /* Whether loads of Y say so where no other tile reads it: not those of small tiles, of which
-     * 64x64 was slower so (EXPERIMENTS.md). */
+     * 64x64 was slower so (kernels/experiments/odd_sizes.md). */
     static constexpr bool SAYS_ONCE =
         element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
 

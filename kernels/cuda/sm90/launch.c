@@ -292,7 +292,8 @@ static uint32_t ahead_bytes(const struct tiled_operand *o, uint64_t limit)
     return bytes <= limit ? (uint32_t)bytes : o->along_k ? 0 : (uint32_t)limit;
 }
 
-/* Measured (EXPERIMENTS.md): more than this delays what the kernel before still reads, except where
+/* Measured (kernels/experiments/odd_sizes.md):
+ * more than this delays what the kernel before still reads, except where
  * one row of large tiles reads B once. With most multiprocessors idle the next launch's blocks
  * would ask while this one still reads. */
 static void plan_ahead(const struct sm90_kernel *kernel, const struct tiled_operand *x,
@@ -353,7 +354,8 @@ static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint6
 
 /* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
  * what both read at the same time, the columns of B of two rows of tiles, crosses from the L2 once.
- * Measured (EXPERIMENTS.md); a launch costs 0.1 us more so, which short sums don't earn back. */
+ * Measured (kernels/experiments/long_k.md); a launch costs 0.1 us more so, which short sums
+ * don't earn back. */
 static bool in_pairs(const struct sm90_kernel *kernel, const struct sm90_arguments *arguments,
                      uint32_t multiprocessors)
 {

@@ -14,7 +14,8 @@
  * The sums are the same chains in the order of k, filled up with zeros to the same multiple of 8.
  *
  * A prototype of it, on an H100, A·B at N = 2048, 4096 and 8192: 51.2, 52.3 and 52.9 TFLOP/s, 1.03
- * to 1.06 of cuBLAS, where the tile of 256 x 128 has 46.4 at 4096 (kernels/EXPERIMENTS.md).
+ * to 1.06 of cuBLAS, where the tile of 256 x 128 has 46.4 at 4096
+ * (kernels/experiments/register_tiled.md).
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"

@@ -15,7 +15,7 @@
  * tensor core adds f8 products with some 13 bits.
  *
  * Every kernel of one dtype gives the same bits for the same row of A, whatever m is and whichever
- * of them is chosen (EXPERIMENTS.md has the measurement).
+ * of them is chosen (kernels/experiments/bits.md has the measurement).
  */
 #ifndef KERNELS_CUDA_SM90_SM90_H
 #define KERNELS_CUDA_SM90_SM90_H
