@@ -1,5 +1,5 @@
 /*
- * tensor_core - register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16 x 8
+ * tensor_core - simt/register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16 x 8
  * by 32 bytes of k, operands of f16, bf16 or tf32 with sums in f32, of i8 with sums in i32.
  *
  * A warp computes 64 x 64 of a tile of 256 x 128 (32 x 32 of 64 x 64, where large tiles would leave

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/bench/cublaslt.h"

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/gpu/company_check.h"

@@ -5,8 +5,8 @@
  * S is a shape: TILE_M x TILE_N of WARPS_N warps a row, each WARP_M x WARP_N of LANES_M x LANES_N
  * lanes of ROWS x COLUMNS elements.
  */
-#ifndef KERNELS_CUDA_REGISTER_TILED_CUH
-#define KERNELS_CUDA_REGISTER_TILED_CUH
+#ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_CUH
+#define KERNELS_CUDA_SIMT_REGISTER_TILED_CUH
 
 #include "kernels/cuda/epilogue_column.cuh"
 #include "kernels/cuda/launch.cuh"

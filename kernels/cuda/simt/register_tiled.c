@@ -1,6 +1,6 @@
 /* Which tile of register_tiled computes a problem: the one that a model of the chip says is the
  * fastest. */
-#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled.h"
 
 #include <math.h>
 

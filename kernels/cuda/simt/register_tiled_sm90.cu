@@ -10,8 +10,9 @@
  * steps of k. It needs the registers moved from one kind of warps to the other: three warps on a
  * quarter of a multiprocessor have 168 each.
  *
- * Both operands lie in shared memory with k down the rows, as in kernels/cuda/register_tiled.cu.
- * The sums are the same chains in the order of k, filled up with zeros to the same multiple of 8.
+ * Both operands lie in shared memory with k down the rows, as in
+ * kernels/cuda/simt/register_tiled.cu. The sums are the same chains in the order of k, filled up
+ * with zeros to the same multiple of 8.
  *
  * A prototype of it, on an H100, A·B at N = 2048, 4096 and 8192: 51.2, 52.3 and 52.9 TFLOP/s, 1.03
  * to 1.06 of cuBLAS, where the tile of 256 x 128 has 46.4 at 4096 (kernels/EXPERIMENTS.md).
@@ -19,8 +20,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
-#include "kernels/cuda/register_tiled.cuh"
-#include "kernels/cuda/sm90/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled.cuh"
+#include "kernels/cuda/simt/register_tiled_sm90.h"
 #include "kernels/cuda/sm90/ring.cuh"
 
 namespace register_tiled
@@ -191,7 +192,7 @@ struct operands {
 };
 
 /* TURN steps of k, whose first fragments are there; leaves those at `a_next` and `b_next`. Along a
- * row and back along the next, as in kernels/cuda/register_tiled.cu. */
+ * row and back along the next, as in kernels/cuda/simt/register_tiled.cu. */
 static __device__ __forceinline__ void turn(sums<S> &sums, operands &o, uint32_t a_next,
                                             uint32_t b_next)
 {

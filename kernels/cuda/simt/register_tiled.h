@@ -4,8 +4,8 @@
  * Every element of C is one chain of fused multiply-adds in the order of k, whatever the tile: all
  * give the same bits, which are those of the grouped kernel too.
  */
-#ifndef KERNELS_CUDA_REGISTER_TILED_H
-#define KERNELS_CUDA_REGISTER_TILED_H
+#ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_H
+#define KERNELS_CUDA_SIMT_REGISTER_TILED_H
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +22,7 @@ enum register_tile {
     REGISTER_TILE_64X64,
     REGISTER_TILE_32X32,
     REGISTER_TILE_16X32,
-    REGISTER_TILE_128X256, /* sm90/register_tiled.cu: on compute capability 9.0 only */
+    REGISTER_TILE_128X256, /* register_tiled_sm90.cu: on compute capability 9.0 only */
     REGISTER_TILES
 };
 

@@ -1,8 +1,8 @@
 /*
- * register_tiled.h - the tile of register_tiled that only devices of compute capability 9.0 have.
+ * register_tiled_sm90.h - the tile of register_tiled that only devices of compute capability 9.0 have.
  */
-#ifndef KERNELS_CUDA_SM90_REGISTER_TILED_H
-#define KERNELS_CUDA_SM90_REGISTER_TILED_H
+#ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_SM90_H
+#define KERNELS_CUDA_SIMT_REGISTER_TILED_SM90_H
 
 #include <cuda_runtime_api.h>
 

@@ -21,9 +21,9 @@
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
-#include "kernels/cuda/register_tiled.cuh"
-#include "kernels/cuda/register_tiled.h"
-#include "kernels/cuda/sm90/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled.cuh"
+#include "kernels/cuda/simt/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled_sm90.h"
 
 namespace register_tiled
 {
