@@ -3,7 +3,7 @@
  * maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
  * Memory-Efficient Exact Attention with IO-Awareness", 2022). Plain CUDA, all arithmetic in f32.
  *
- * Both products are register tiles, as in simt/register_tiled.cu. A warp owns rows of Q, 4 or 8 a lane,
+ * Both products are register tiles, as in register_tiled. A warp owns rows of Q, 4 or 8 a lane,
  * so that a row's maximum and sum and its weights on their way from the first product to the second
  * stay within the warp:
  *   - its 32 lanes are 4 x 8; a lane has 4 of the tile's 32 keys, and 4 neighbouring columns of O

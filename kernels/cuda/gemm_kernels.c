@@ -6,9 +6,9 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/simt/register_tiled_sm90.h"
-#include "kernels/cuda/tensor_core.h"
 
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/simt/register_tiled.h"
-#include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/bench/cublaslt.h"
 #include "tests/bench/device.h"

@@ -22,8 +22,8 @@
 #include <string.h>
 
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/simt/register_tiled.h"
-#include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"

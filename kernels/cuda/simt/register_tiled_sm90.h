@@ -1,5 +1,5 @@
 /*
- * register_tiled_sm90.h - the tile of register_tiled that only devices of compute capability 9.0 have.
+ * register_tiled_sm90.h - the tile of register_tiled for devices of compute capability 9.0 only.
  */
 #ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_SM90_H
 #define KERNELS_CUDA_SIMT_REGISTER_TILED_SM90_H

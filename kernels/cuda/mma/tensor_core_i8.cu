@@ -1,5 +1,5 @@
 /* The kernels of tensor_core.cuh for i8. */
-#include "kernels/cuda/tensor_core.cuh"
+#include "kernels/cuda/mma/tensor_core.cuh"
 
 using to_i32 = tensor_core::tiles<int8_t, int32_t, false>;
 using to_f32 = tensor_core::tiles<int8_t, float, false>;

@@ -1,7 +1,7 @@
 /* tensor_core.cuh as one kernel for any problem of f16, bf16, tf32 and i8: operands whose rows do
  * not start at multiples of 16 bytes, and those of tf32 and i8 that do not lie along k, are moved
  * into the workspace first, at the speed of memory. */
-#include "kernels/cuda/tensor_core.h"
+#include "kernels/cuda/mma/tensor_core.h"
 
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/operand.h"

@@ -6,8 +6,8 @@
  * every element is summed by the same instructions in the same order in all of them: results have
  * the same bits.
  */
-#ifndef KERNELS_CUDA_TENSOR_CORE_H
-#define KERNELS_CUDA_TENSOR_CORE_H
+#ifndef KERNELS_CUDA_MMA_TENSOR_CORE_H
+#define KERNELS_CUDA_MMA_TENSOR_CORE_H
 
 #include <cuda_runtime_api.h>
 

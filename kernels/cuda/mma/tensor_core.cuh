@@ -1,6 +1,6 @@
 /*
- * tensor_core - simt/register_tiled.cu with the multiply-adds done by tensor cores: mma.sync of 16 x 8
- * by 32 bytes of k, operands of f16, bf16 or tf32 with sums in f32, of i8 with sums in i32.
+ * tensor_core - register_tiled with the multiply-adds done by tensor cores: mma.sync of 16
+ * x 8 by 32 bytes of k, operands of f16, bf16 or tf32 with sums in f32, of i8 with sums in i32.
  *
  * A warp computes 64 x 64 of a tile of 256 x 128 (32 x 32 of 64 x 64, where large tiles would leave
  * multiprocessors idle). Operands lie in shared memory as they are stored, those of 16 bits
@@ -21,13 +21,13 @@
  * cuBLAS reaches with wgmma (mma.sync is held to about 0.62 of the tensor cores there). 64 x 64
  * tiles of bf16 275.
  */
-#ifndef KERNELS_CUDA_TENSOR_CORE_CUH
-#define KERNELS_CUDA_TENSOR_CORE_CUH
+#ifndef KERNELS_CUDA_MMA_TENSOR_CORE_CUH
+#define KERNELS_CUDA_MMA_TENSOR_CORE_CUH
 
 #include "kernels/cuda/epilogue_column.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/ptx_sm80.cuh"
-#include "kernels/cuda/tensor_core.h"
 
 namespace tensor_core
 {

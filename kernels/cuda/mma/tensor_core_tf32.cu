@@ -1,5 +1,5 @@
 /* The kernels of tensor_core.cuh for f32 with precision tf32. */
-#include "kernels/cuda/tensor_core.cuh"
+#include "kernels/cuda/mma/tensor_core.cuh"
 
 using to_f32 = tensor_core::tiles<float, float, true>;
 using to_f16 = tensor_core::tiles<float, __half, false>;

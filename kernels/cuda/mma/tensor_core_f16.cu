@@ -1,5 +1,5 @@
 /* The kernels of tensor_core.cuh for f16. */
-#include "kernels/cuda/tensor_core.cuh"
+#include "kernels/cuda/mma/tensor_core.cuh"
 
 using to_f16 = tensor_core::tiles<__half, __half, false>;
 using to_f32 = tensor_core::tiles<__half, float, true>;

@@ -1,5 +1,5 @@
 /* The kernels of tensor_core.cuh for bf16. */
-#include "kernels/cuda/tensor_core.cuh"
+#include "kernels/cuda/mma/tensor_core.cuh"
 
 using to_bf16 = tensor_core::tiles<__nv_bfloat16, __nv_bfloat16, false>;
 using to_f32 = tensor_core::tiles<__nv_bfloat16, float, true>;
