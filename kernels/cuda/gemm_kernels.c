@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/grouped.h"
+#include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/simt/register_tiled.h"

@@ -1,5 +1,5 @@
 /*
- * grouped_chain.cuh - a warp's 32 x 32 part of a tile by chains of multiply-adds, from slabs in
+ * chain.cuh - a warp's 32 x 32 part of a tile by chains of multiply-adds, from slabs in
  * shared memory.
  *
  * Lanes are 4 x 8; each computes 8 rows x 4 columns, every element one chain of fused
@@ -14,7 +14,7 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
-#include "kernels/cuda/grouped_load.cuh"
+#include "kernels/cuda/grouped/load.cuh"
 
 namespace grouped
 {

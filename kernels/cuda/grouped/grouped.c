@@ -4,7 +4,7 @@
  * travel as parameters in parts. Where there is work for many blocks, the beginning of a list is
  * launched while the rest is written.
  */
-#include "kernels/cuda/grouped.h"
+#include "kernels/cuda/grouped/grouped.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * grouped_wgmma.cuh - a tile of f32 on Hopper's tensor cores (wgmma), from slabs in shared memory.
+ * wgmma.cuh - a tile of f32 on Hopper's tensor cores (wgmma), from slabs in shared memory.
  *
- * As in grouped_tensor.cuh, f32 is multiplied in three products of TF32, 16 elements of k at a time
+ * As in tensor.cuh, f32 is multiplied in three products of TF32, 16 elements of k at a time
  * from zero; of each 16, the products of rests come first, so that only two instructions cut off
  * what counts. Here a warp has 16 rows and all columns: it takes A from its slab and splits it in
  * registers, each element once, while B is split once by all into shared memory, as the tensor core
@@ -15,8 +15,8 @@
 #ifndef KERNELS_CUDA_GROUPED_WGMMA_CUH
 #define KERNELS_CUDA_GROUPED_WGMMA_CUH
 
-#include "kernels/cuda/grouped_load.cuh"
-#include "kernels/cuda/grouped_tensor.cuh"
+#include "kernels/cuda/grouped/load.cuh"
+#include "kernels/cuda/grouped/tensor.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace grouped

@@ -1,5 +1,5 @@
 /*
- * grouped_tensor.cuh - a warp's 32 x 32 part of a tile on tensor cores (mma.sync), from slabs in
+ * tensor.cuh - a warp's 32 x 32 part of a tile on tensor cores (mma.sync), from slabs in
  * shared memory.
  *
  * Tensor cores cut off what does not fit while they add, so no more is left to them than 16
@@ -13,7 +13,7 @@
  * product remains, which from TENSOR_K_MIN on is less than what a chain's roundings come to. Where
  * an operand or a sum is infinite this gives NaN: such elements are then computed as chains.
  * Operands are multiplied by SCALE first, so that the rest of the smallest is no denormal of TF32.
- * On Hopper f32 has a way of its own (grouped_wgmma.cuh).
+ * On Hopper f32 has a way of its own (wgmma.cuh).
  *
  * f64 has instructions of its own that round like a chain of multiply-adds; their step is 4.
  *
@@ -27,7 +27,7 @@
 #include <cuda_fp16.h>
 #include <type_traits>
 
-#include "kernels/cuda/grouped_load.cuh"
+#include "kernels/cuda/grouped/load.cuh"
 
 namespace grouped
 {

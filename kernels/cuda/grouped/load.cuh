@@ -1,5 +1,5 @@
 /*
- * grouped_load.cuh - operands on their way to shared memory.
+ * load.cuh - operands on their way to shared memory.
  *
  * An operand's part of a tile arrives in slabs of 128 bytes of k. Operands that lie along k keep
  * their rows, with a pitch that spreads neighbouring rows over the banks; the others come as lines
@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "kernels/cuda/grouped.h"
+#include "kernels/cuda/grouped/grouped.h"
 
 namespace grouped
 {

@@ -1,8 +1,9 @@
 /*
- * grouped_f32 - many products of f32 in one launch, as in kernels/cuda/grouped.cu and with the same
- * bits. Without the code of other types there are registers for five blocks a multiprocessor.
+ * grouped_f32 - many products of f32 in one launch, as in kernels/cuda/grouped/grouped.cu and with
+ * the same bits. Without the code of other types there are registers for five blocks a
+ * multiprocessor.
  */
-#include "kernels/cuda/grouped_tile.cuh"
+#include "kernels/cuda/grouped/tile.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace grouped

@@ -1,5 +1,5 @@
 /*
- * grouped_tile.cuh - what a block of a grouped kernel does: it finds its tile of 64 x 64 of one
+ * tile.cuh - what a block of a grouped kernel does: it finds its tile of 64 x 64 of one
  * product of a list, by a prefix sum over the tiles, and computes it.
  *
  * A warp whose part (32 x 32, or 16 x 64) lies outside of C only helps with the others'. What
@@ -9,12 +9,12 @@
 #ifndef KERNELS_CUDA_GROUPED_TILE_CUH
 #define KERNELS_CUDA_GROUPED_TILE_CUH
 
-#include "kernels/cuda/grouped.h"
-#include "kernels/cuda/grouped_chain.cuh"
-#include "kernels/cuda/grouped_finish.cuh"
-#include "kernels/cuda/grouped_load.cuh"
-#include "kernels/cuda/grouped_tensor.cuh"
-#include "kernels/cuda/grouped_wgmma.cuh"
+#include "kernels/cuda/grouped/chain.cuh"
+#include "kernels/cuda/grouped/finish.cuh"
+#include "kernels/cuda/grouped/grouped.h"
+#include "kernels/cuda/grouped/load.cuh"
+#include "kernels/cuda/grouped/tensor.cuh"
+#include "kernels/cuda/grouped/wgmma.cuh"
 
 namespace grouped
 {

@@ -1,8 +1,8 @@
 /*
  * grouped.h - what the host tells the grouped kernel: a list of products, cut into tiles.
  */
-#ifndef KERNELS_CUDA_GROUPED_H
-#define KERNELS_CUDA_GROUPED_H
+#ifndef KERNELS_CUDA_GROUPED_GROUPED_H
+#define KERNELS_CUDA_GROUPED_GROUPED_H
 
 #include <cuda_runtime_api.h>
 

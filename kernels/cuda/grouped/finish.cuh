@@ -1,5 +1,5 @@
 /*
- * grouped_finish.cuh - from a warp's sums to C.
+ * finish.cuh - from a warp's sums to C.
  *
  * Sums are turned round in the warp's own part of shared memory such that a lane has a column, and
  * loads and stores are of whole rows.
@@ -8,7 +8,7 @@
 #define KERNELS_CUDA_GROUPED_FINISH_CUH
 
 #include "kernels/cuda/epilogue.cuh"
-#include "kernels/cuda/grouped_load.cuh"
+#include "kernels/cuda/grouped/load.cuh"
 
 namespace grouped
 {

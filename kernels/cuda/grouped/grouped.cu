@@ -2,7 +2,7 @@
  * grouped - many products of any shapes and types in one launch, straight on operands in device
  * memory or in mapped host memory.
  */
-#include "kernels/cuda/grouped_tile.cuh"
+#include "kernels/cuda/grouped/tile.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace grouped
