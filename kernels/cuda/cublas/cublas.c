@@ -1,7 +1,7 @@
 /*
  * cublas - the library's kernels for every type that API.md has.
  *
- * This half calls cublasGemmEx, for operands of f64, f32, f16 and bf16; cublas_i8.c has the other.
+ * This half calls cublasGemmEx, for operands of f64, f32, f16 and bf16; i8.c has the other.
  *
  * Results of f32 promise an error no worse than a chain of FMAs makes. Tensor cores cut off what
  * they add instead of rounding it, and the error grows with the length of a sum: on an H100,
@@ -13,7 +13,7 @@
  * Operands of f8 are widened to f16, which is exact. The tensor cores' own f8 products are added
  * with about 13 bits below the largest, which is thousands of times the error of a chain in f32.
  */
-#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cublas/cublas.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #include <stdint.h>
 
-#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cublas/cublas.h"
 #include "kernels/cuda/launch.h"
 #include "proto/dtype.h"
 #include "proto/size.h"

@@ -4,8 +4,8 @@
  * cuBLAS is column-major. A row-major matrix read by columns is its transpose, so that C = op(A) *
  * op(B) is asked for as C^T = op(B)^T * op(A)^T: the operands change places and nothing moves.
  */
-#ifndef KERNELS_CUDA_CUBLAS_H
-#define KERNELS_CUDA_CUBLAS_H
+#ifndef KERNELS_CUDA_CUBLAS_CUBLAS_H
+#define KERNELS_CUDA_CUBLAS_CUBLAS_H
 
 #include "kernels/cuda/context.h"
 
