@@ -9,7 +9,7 @@
  * (split_k.h).
  */
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/operand.h"
+#include "kernels/cuda/move/operand.h"
 #include "kernels/cuda/split_k.h"
 #include "proto/dtype.h"
 #include "proto/size.h"

@@ -4,7 +4,7 @@
 #include "kernels/cuda/mma/tensor_core.h"
 
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/operand.h"
+#include "kernels/cuda/move/operand.h"
 #include "proto/size.h"
 
 static uint64_t tiles_of(const struct gemm_problem *p, uint64_t side)

@@ -22,8 +22,8 @@
  * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs. Those
  * of small tiles also do so for each chunk of k by itself, if a launch has several (split_k.h).
  *
- * F32 operands come as three parts of bf16 each, which together are the number (split.cu). Of the
- * nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
+ * F32 operands come as three parts of bf16 each, which together are the number (move/parts.cu). Of
+ * the nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
  * product. The largest, of the first parts, makes chains of PROMOTE_SPLIT_K that are added in f32;
  * the other five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not
  * count; the two sums are added in the end. While the large sums are added up the tensor core works

@@ -1,4 +1,4 @@
-/* The kernels of f32 with precision full: operands in parts (split.cu). */
+/* The kernels of f32 with precision full: operands in parts (move/parts.cu). */
 #include "kernels/cuda/sm90/gemm_whole.cuh"
 #include "kernels/cuda/sm90/table.cuh"
 

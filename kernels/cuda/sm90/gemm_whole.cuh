@@ -4,7 +4,7 @@
  * The kernels of gemm.cuh want f32 in three parts of bf16 each in memory, which for few rows costs
  * more than the product: 10 bytes an element of B to make them, and 6 to read them, where 4 would
  * do. Here SPLITTERS warps read the operands as they are, whatever their alignment and order, split
- * them (split.cuh) and write the parts into the stages of the ring, a GROUP of warps a stage of its
+ * them (parts.cuh) and write the parts into the stages of the ring, a GROUP of warps a stage of its
  * own in turn, which keeps 32 to 64 KiB on their way into a multiprocessor. One warpgroup
  * multiplies, as gemm.cuh does, so the bits are the same. A block computes one tile.
  *
@@ -18,8 +18,8 @@
 #ifndef KERNELS_CUDA_SM90_GEMM_WHOLE_CUH
 #define KERNELS_CUDA_SM90_GEMM_WHOLE_CUH
 
+#include "kernels/cuda/move/parts.cuh"
 #include "kernels/cuda/sm90/gemm.cuh"
-#include "kernels/cuda/split.cuh"
 
 namespace sm90
 {

@@ -30,7 +30,8 @@
 namespace sm90
 {
 
-/* F32 is multiplied as three parts of bf16 (split.cu), so to the tensor core it is that type. */
+/* F32 is multiplied as three parts of bf16 (move/parts.cu), so to the tensor core it is that type.
+ */
 enum element { BF16, F16, I8, TF32, F32 };
 
 template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 ? 1 : 2;

@@ -4,7 +4,7 @@
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/move.cuh"
+#include "kernels/cuda/move/units.cuh"
 
 /* A row of blocks for each move, as wide as a row wants. */
 __global__ void __launch_bounds__(MOVE_THREADS)

@@ -1,9 +1,9 @@
 /*
- * move.cuh - bytes moved by a row of blocks, each thread with several loads on their way: host
+ * units.cuh - bytes moved by a row of blocks, each thread with several loads on their way: host
  * memory answers late.
  */
-#ifndef KERNELS_CUDA_MOVE_CUH
-#define KERNELS_CUDA_MOVE_CUH
+#ifndef KERNELS_CUDA_MOVE_UNITS_CUH
+#define KERNELS_CUDA_MOVE_UNITS_CUH
 
 #include <cstdint>
 

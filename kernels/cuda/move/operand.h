@@ -4,8 +4,8 @@
  *
  * Pure but for operand_move. A kernel decides which move an operand needs.
  */
-#ifndef KERNELS_CUDA_OPERAND_H
-#define KERNELS_CUDA_OPERAND_H
+#ifndef KERNELS_CUDA_MOVE_OPERAND_H
+#define KERNELS_CUDA_MOVE_OPERAND_H
 
 #include "kernels/cuda/launch.h"
 

@@ -1,7 +1,7 @@
-/* f32 matrices in three parts of bf16 (launch.h, split.cuh). */
+/* f32 matrices in three parts of bf16 (launch.h, parts.cuh). */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/split.cuh"
+#include "kernels/cuda/move/parts.cuh"
 
 using split_parts::PARTS;
 

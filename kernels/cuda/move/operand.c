@@ -1,4 +1,4 @@
-#include "kernels/cuda/operand.h"
+#include "kernels/cuda/move/operand.h"
 
 #include "kernels/cuda/sm90/sm90.h"
 #include "proto/dtype.h"

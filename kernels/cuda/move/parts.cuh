@@ -1,5 +1,5 @@
 /*
- * split.cuh - an f32 number in three parts of bf16.
+ * parts.cuh - an f32 number in three parts of bf16.
  *
  * Each part is what is left of the number, rounded to bf16: 8 bits and a sign each, together the 24
  * bits of an f32 exactly, and each at most 2^-9 of the one before. Numbers are multiplied by 2^16
@@ -7,8 +7,8 @@
  * no number, or too large for that makes every sum that it is in infinite or no number, which is
  * how the kernels know it.
  */
-#ifndef KERNELS_CUDA_SPLIT_CUH
-#define KERNELS_CUDA_SPLIT_CUH
+#ifndef KERNELS_CUDA_MOVE_PARTS_CUH
+#define KERNELS_CUDA_MOVE_PARTS_CUH
 
 #include <cuda_bf16.h>
 #include <stdint.h>
