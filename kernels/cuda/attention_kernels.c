@@ -1,8 +1,8 @@
 #include "kernels/backend.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_decode.h"
-#include "kernels/cuda/attention_flash_mma.h"
-#include "kernels/cuda/attention_tiled.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/decode.h"
+#include "kernels/cuda/attention/flash_mma.h"
+#include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/sm90/attention_wgmma.h"
 
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)

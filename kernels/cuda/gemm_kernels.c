@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/launch.h"

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/attention_tiled.h"
+#include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
 #include "tests/gpu/attention_company.h"

@@ -34,7 +34,7 @@
 #ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_CUH
 #define KERNELS_CUDA_SM90_ATTENTION_WGMMA_CUH
 
-#include "kernels/cuda/attention_rows.cuh"
+#include "kernels/cuda/attention/rows.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/sm90/attention_wgmma.h"

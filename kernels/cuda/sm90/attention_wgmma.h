@@ -12,8 +12,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/attention_arguments.h"
-#include "kernels/cuda/attention_group.h"
+#include "kernels/cuda/attention/arguments.h"
+#include "kernels/cuda/attention/group.h"
 #include "kernels/cuda/sm90/sm90.h"
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * attention_decode.cuh - few queries and many keys: what it takes is reading K and V once, at the
+ * decode.cuh - few queries and many keys: what it takes is reading K and V once, at the
  * speed of memory.
  *
  * The queries of all heads that share a head of K and V are the rows of one tile of 8, 16 or 32.
@@ -16,14 +16,14 @@
  * size instead of a fixed number.
  *
  * This file has what the two kernels share: their arguments and the configurations of the first,
- * attention_decode_split.cuh, whose splits attention_decode_join.cuh combines. Launched by
- * attention_decode.cu.
+ * decode_split.cuh, whose splits decode_join.cuh combines. Launched by
+ * decode.cu.
  */
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_CUH
 #define KERNELS_CUDA_ATTENTION_DECODE_CUH
 
-#include "kernels/cuda/attention_decode.h"
-#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention/decode.h"
+#include "kernels/cuda/attention/mma.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_decode

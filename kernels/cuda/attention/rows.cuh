@@ -1,5 +1,5 @@
 /*
- * attention_rows.cuh - what the fast attention kernels have in common: which keys a row sees, the
+ * rows.cuh - what the fast attention kernels have in common: which keys a row sees, the
  * online softmax of fragments of scores, and rows on their way to O.
  *
  * A fragment is how tensor cores hold 16 rows of a matrix in a warp: lane l has, of every 8
@@ -23,7 +23,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-#include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/attention/arguments.h"
 #include "kernels/cuda/epilogue.cuh"
 
 namespace flash

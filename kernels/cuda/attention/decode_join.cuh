@@ -1,11 +1,11 @@
 /*
- * attention_decode_join.cuh - what the second kernel of attention_decode.cuh does: a block combines
+ * decode_join.cuh - what the second kernel of decode.cuh does: a block combines
  * the splits of one row, in an order of their own, to a row of O and its lse.
  */
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_JOIN_CUH
 #define KERNELS_CUDA_ATTENTION_DECODE_JOIN_CUH
 
-#include "kernels/cuda/attention_decode.cuh"
+#include "kernels/cuda/attention/decode.cuh"
 
 namespace attention_decode
 {

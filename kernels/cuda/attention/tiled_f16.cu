@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention_tiled_launch.cuh"
+#include "kernels/cuda/attention/tiled_launch.cuh"
 
 enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes)
 {

@@ -1,8 +1,8 @@
-#include "kernels/cuda/attention_flash_mma.h"
+#include "kernels/cuda/attention/flash_mma.h"
 
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_arguments.h"
-#include "kernels/cuda/attention_group.h"
+#include "kernels/cuda/attention/arguments.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/group.h"
 
 static bool takes(const struct attention_problem *p)
 {

@@ -1,12 +1,12 @@
 /*
- * attention_tiled_load.cuh - lines of Q, K and V of any type and alignment on their way to a
+ * tiled_load.cuh - lines of Q, K and V of any type and alignment on their way to a
  * block's shared memory, as f32: a quad of neighbouring elements at a time, many of them under way
  * at once.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_LOAD_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_LOAD_CUH
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/epilogue.cuh"
 
 namespace attention_tiled

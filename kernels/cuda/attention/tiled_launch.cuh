@@ -1,11 +1,11 @@
 /*
- * attention_tiled_launch.cuh - the host's part of attention_tiled.cuh: which shape runs for which
- * rows and widths, and its launches. Included by attention_tiled_*.cu, one for each type.
+ * tiled_launch.cuh - the host's part of tiled.cuh: which shape runs for which
+ * rows and widths, and its launches. Included by tiled_*.cu, one for each type.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_LAUNCH_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_LAUNCH_CUH
 
-#include "kernels/cuda/attention_tiled.cuh"
+#include "kernels/cuda/attention/tiled.cuh"
 
 namespace attention_tiled
 {

@@ -1,8 +1,8 @@
-#include "kernels/cuda/attention_tiled.h"
+#include "kernels/cuda/attention/tiled.h"
 
 #include "kernels/backend.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_group.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/group.h"
 
 const uint32_t attention_tiled_rows[ATTENTION_TILED_ROWS] = {32, 128};
 

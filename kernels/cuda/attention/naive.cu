@@ -6,8 +6,8 @@
  * multiply-adds. In the third step, the weights of as many keys as there are threads go through
  * shared memory, and then each thread adds up a column of V, one chain in the order of the keys.
  */
-#include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"
 

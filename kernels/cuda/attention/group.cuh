@@ -1,5 +1,5 @@
 /*
- * attention_group.cuh - the attentions of a group as the parameters of one launch.
+ * group.cuh - the attentions of a group as the parameters of one launch.
  *
  * Parts of the work (tiles, splits, rows) are numbered through all problems: those of problem i
  * begin at first[i]. A block finds its problem, and goes on as the kernel for one problem does, by
@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "kernels/cuda/attention_group.h"
+#include "kernels/cuda/attention/group.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_group

@@ -1,5 +1,5 @@
 /*
- * attention_tiled.cuh - a tile of Q stays on chip while tiles of K and V stream past; the running
+ * tiled.cuh - a tile of Q stays on chip while tiles of K and V stream past; the running
  * maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
  * Memory-Efficient Exact Attention with IO-Awareness", 2022). Plain CUDA, all arithmetic in f32.
  *
@@ -25,9 +25,9 @@
 #ifndef KERNELS_CUDA_ATTENTION_TILED_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_CUH
 
-#include "kernels/cuda/attention_group.cuh"
-#include "kernels/cuda/attention_tiled.h"
-#include "kernels/cuda/attention_tiled_load.cuh"
+#include "kernels/cuda/attention/group.cuh"
+#include "kernels/cuda/attention/tiled.h"
+#include "kernels/cuda/attention/tiled_load.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_tiled

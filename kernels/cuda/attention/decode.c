@@ -1,8 +1,8 @@
-#include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention/decode.h"
 
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_arguments.h"
-#include "kernels/cuda/attention_group.h"
+#include "kernels/cuda/attention/arguments.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/group.h"
 #include "proto/size.h"
 
 static bool takes(const struct attention_problem *p)

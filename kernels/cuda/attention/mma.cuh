@@ -1,5 +1,5 @@
 /*
- * attention_mma.cuh - rows of Q, K and V in shared memory, and the two products of attention by
+ * mma.cuh - rows of Q, K and V in shared memory, and the two products of attention by
  * mma.sync, a warp's 16 queries at a time.
  *
  * A tile is ROWS lines of WIDTH elements; the 16-byte pieces of a line change places by its number,
@@ -9,7 +9,7 @@
 #ifndef KERNELS_CUDA_ATTENTION_MMA_CUH
 #define KERNELS_CUDA_ATTENTION_MMA_CUH
 
-#include "kernels/cuda/attention_rows.cuh"
+#include "kernels/cuda/attention/rows.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
 
 namespace flash

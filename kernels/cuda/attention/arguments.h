@@ -1,5 +1,5 @@
 /*
- * attention_arguments.h - a problem as the fast attention kernels get it: 32-bit sizes, the masks
+ * arguments.h - a problem as the fast attention kernels get it: 32-bit sizes, the masks
  * in one form, and what the exponent is multiplied with.
  *
  * Weights are powers of 2: softmax of S is 2^(S * log2 e - the row's largest), and log2 e * scale

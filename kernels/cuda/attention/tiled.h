@@ -1,5 +1,5 @@
 /*
- * attention_tiled.h - the shapes that the kernel of attention_tiled.cuh comes in, and which is
+ * tiled.h - the shapes that the kernel of tiled.cuh comes in, and which is
  * chosen.
  *
  * All go through the keys in the same tiles and share a tile out over a warp's lanes in the same

@@ -13,9 +13,9 @@
  * After T. Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning"
  * (2023). To be expected on an H100: half of what flash_wgmma reaches there.
  */
-#include "kernels/cuda/attention_flash_mma.h"
-#include "kernels/cuda/attention_group.cuh"
-#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention/flash_mma.h"
+#include "kernels/cuda/attention/group.cuh"
+#include "kernels/cuda/attention/mma.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_flash_mma

@@ -1,5 +1,5 @@
 /*
- * attention_decode.h - the kernels of attention_decode.cuh: their splits, workspace and launch.
+ * decode.h - the kernels of decode.cuh: their splits, workspace and launch.
  */
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_H
 #define KERNELS_CUDA_ATTENTION_DECODE_H

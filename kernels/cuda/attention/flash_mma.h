@@ -1,5 +1,5 @@
 /*
- * attention_flash_mma.h - the kernels of attention_flash_mma.cu, as functions that C can call.
+ * flash_mma.h - the kernels of flash_mma.cu, as functions that C can call.
  */
 #ifndef KERNELS_CUDA_ATTENTION_FLASH_MMA_H
 #define KERNELS_CUDA_ATTENTION_FLASH_MMA_H

@@ -2,8 +2,8 @@
  * attention.cuh - what the attention kernels in CUDA have in common: where rows lie, what a query
  * sees, and its score. The formulas are those of kernels/attention.c and the CPU's kernels.
  */
-#ifndef KERNELS_CUDA_ATTENTION_CUH
-#define KERNELS_CUDA_ATTENTION_CUH
+#ifndef KERNELS_CUDA_ATTENTION_ATTENTION_CUH
+#define KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
 #include <math_constants.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-/* The kernels of attention_decode.cuh, for one attention and for groups, and their launches. */
-#include "kernels/cuda/attention_decode_join.cuh"
-#include "kernels/cuda/attention_decode_split.cuh"
-#include "kernels/cuda/attention_group.cuh"
+/* The kernels of decode.cuh, for one attention and for groups, and their launches. */
+#include "kernels/cuda/attention/decode_join.cuh"
+#include "kernels/cuda/attention/decode_split.cuh"
+#include "kernels/cuda/attention/group.cuh"
 
 namespace attention_decode
 {

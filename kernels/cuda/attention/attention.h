@@ -4,8 +4,8 @@
  * Each enqueues on the stream and returns at once: GEMMD_OK, or what cuda_error_code says of the
  * launch. Lengths (lens_q, lens_kv) are in device memory, like the operands.
  */
-#ifndef KERNELS_CUDA_ATTENTION_H
-#define KERNELS_CUDA_ATTENTION_H
+#ifndef KERNELS_CUDA_ATTENTION_ATTENTION_H
+#define KERNELS_CUDA_ATTENTION_ATTENTION_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
 /*
- * attention_decode_split.cuh - what the first kernel of attention_decode.cuh does: a block takes
+ * decode_split.cuh - what the first kernel of decode.cuh does: a block takes
  * one tile of rows over one split of the keys, and leaves their sums and states in the workspace.
  *
  * Shapes of what the registers of a warp hold are those of mma.m16n8k16: keys are the 16 rows of S,
@@ -8,7 +8,7 @@
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_SPLIT_CUH
 #define KERNELS_CUDA_ATTENTION_DECODE_SPLIT_CUH
 
-#include "kernels/cuda/attention_decode.cuh"
+#include "kernels/cuda/attention/decode.cuh"
 
 namespace attention_decode
 {
