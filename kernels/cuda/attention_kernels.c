@@ -3,7 +3,7 @@
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/flash_mma.h"
 #include "kernels/cuda/attention/tiled.h"
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
 static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
 {

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
 static struct attention_problem problem_of(uint64_t heads, uint64_t kv_heads, uint64_t sq,
                                            uint64_t skv, uint64_t d)

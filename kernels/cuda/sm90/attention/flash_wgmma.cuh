@@ -1,5 +1,5 @@
 /*
- * attention_wgmma.cuh - attention of sm_90a: copy engine, mbarriers, wgmma, softmax in the shadow
+ * flash_wgmma.cuh - attention of sm_90a: copy engine, mbarriers, wgmma, softmax in the shadow
  * of the products.
  *
  * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS
@@ -31,13 +31,13 @@
  * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
  * warp specialisation, ping-pong, products overlapped with softmax.
  */
-#ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_CUH
-#define KERNELS_CUDA_SM90_ATTENTION_WGMMA_CUH
+#ifndef KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_CUH
+#define KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_CUH
 
 #include "kernels/cuda/attention/rows.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 

@@ -1,11 +1,11 @@
 /*
- * attention_wgmma_table.cuh - the kernels of attention_wgmma.cuh for one type. Those of one width
+ * table.cuh - the kernels of flash_wgmma.cuh for one type. Those of one width
  * have one TILE_N, so that they give the same bits and the faster can be taken.
  */
-#ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_TABLE_CUH
-#define KERNELS_CUDA_SM90_ATTENTION_WGMMA_TABLE_CUH
+#ifndef KERNELS_CUDA_SM90_ATTENTION_TABLE_CUH
+#define KERNELS_CUDA_SM90_ATTENTION_TABLE_CUH
 
-#include "kernels/cuda/sm90/attention_wgmma.cuh"
+#include "kernels/cuda/sm90/attention/flash_wgmma.cuh"
 
 namespace sm90
 {

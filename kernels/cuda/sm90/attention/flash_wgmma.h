@@ -1,13 +1,13 @@
 /*
- * attention_wgmma.h - attention on sm_90a: what kernels of attention_wgmma.cuh there are, which one
+ * flash_wgmma.h - attention on sm_90a: what kernels of flash_wgmma.cuh there are, which one
  * a problem gets, and its launch.
  *
  * They take f16 and bf16, d and dv up to 256, and strides of Q, K and V that are multiples of 16
  * bytes; those pointers must be too. O may have any. Heads wider than a kernel's are not its own;
  * narrower ones are filled up with zeros on chip.
  */
-#ifndef KERNELS_CUDA_SM90_ATTENTION_WGMMA_H
-#define KERNELS_CUDA_SM90_ATTENTION_WGMMA_H
+#ifndef KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_H
+#define KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_H
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 /* The host's half of attention on sm_90a: from a problem to tensor maps, arguments and a grid. */
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
 #include <string.h>
 
