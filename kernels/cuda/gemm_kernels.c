@@ -112,10 +112,10 @@ static const struct gemm_kernel double_buffered = {
 
 /* In the order in which "auto" asks them (kernels/gemm.h), by what was measured on an H100
  * (kernels/EXPERIMENTS.md, tests/bench/results; the tiles of wgmma with their commits are in
- * sm90/choose.c). There cuBLAS serves what wgmma does not take or suit: f64; tf32 with A stored
- * [k, m]; f32 with n or k under 512, where register_tiled has 1.1 of it at 256 x 256 x 256 but 0.3
- * at one row, and m may not tell. Elsewhere it serves all but small products; tensor_core's speed
- * on sm_80 itself is not known. */
+ * sm90/gemm/choose.c). There cuBLAS serves what wgmma does not take or suit: f64; tf32 with A
+ * stored [k, m]; f32 with n or k under 512, where register_tiled has 1.1 of it at 256 x 256 x 256
+ * but 0.3 at one row, and m may not tell. Elsewhere it serves all but small products; tensor_core's
+ * speed on sm_80 itself is not known. */
 static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
                                                     &gemm_cuda_cublas,
                                                     &gemm_cuda_grouped,

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/split_k.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"
 #include "tests/product/random.h"
 

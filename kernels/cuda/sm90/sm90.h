@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cuda/sm90/arguments.h"
+#include "kernels/cuda/sm90/gemm/arguments.h"
 
 #ifdef __cplusplus
 extern "C" {

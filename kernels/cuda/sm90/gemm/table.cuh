@@ -1,11 +1,11 @@
 /*
  * table.cuh - rows of the tables of kernels: the configurations of gemm.cuh, with their names.
  */
-#ifndef KERNELS_CUDA_SM90_TABLE_CUH
-#define KERNELS_CUDA_SM90_TABLE_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_TABLE_CUH
+#define KERNELS_CUDA_SM90_GEMM_TABLE_CUH
 
-#include "kernels/cuda/sm90/gemm.cuh"
-#include "kernels/cuda/sm90/gemm_turned.cuh"
+#include "kernels/cuda/sm90/gemm/gemm.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_turned.cuh"
 #include "kernels/cuda/sm90/sm90.h"
 
 namespace sm90

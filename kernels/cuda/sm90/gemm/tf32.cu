@@ -1,5 +1,5 @@
 /* The kernels of f32 with precision tf32. */
-#include "kernels/cuda/sm90/table.cuh"
+#include "kernels/cuda/sm90/gemm/table.cuh"
 
 using namespace sm90;
 

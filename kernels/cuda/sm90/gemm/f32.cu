@@ -1,6 +1,6 @@
 /* The kernels of f32 with precision full: operands in parts (move/parts.cu). */
-#include "kernels/cuda/sm90/gemm_whole.cuh"
-#include "kernels/cuda/sm90/table.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_whole.cuh"
+#include "kernels/cuda/sm90/gemm/table.cuh"
 
 using namespace sm90;
 

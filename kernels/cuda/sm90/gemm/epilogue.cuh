@@ -11,8 +11,8 @@
  * (16-byte piece c of line r at c ^ (r % 8)). 64 columns are one panel of 16-bit values or two
  * panels of 32-bit values.
  */
-#ifndef KERNELS_CUDA_SM90_EPILOGUE_CUH
-#define KERNELS_CUDA_SM90_EPILOGUE_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_EPILOGUE_CUH
+#define KERNELS_CUDA_SM90_GEMM_EPILOGUE_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -20,7 +20,7 @@
 
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/sm90/arguments.h"
+#include "kernels/cuda/sm90/gemm/arguments.h"
 #include "kernels/cuda/sm90/wgmma.cuh"
 
 namespace sm90

@@ -14,8 +14,8 @@
  *
  * Pure but for split_k_join.
  */
-#ifndef KERNELS_CUDA_SPLIT_K_H
-#define KERNELS_CUDA_SPLIT_K_H
+#ifndef KERNELS_CUDA_SM90_GEMM_SPLIT_K_H
+#define KERNELS_CUDA_SM90_GEMM_SPLIT_K_H
 
 #include <cuda_runtime_api.h>
 

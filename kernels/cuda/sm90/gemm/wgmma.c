@@ -1,5 +1,5 @@
 /*
- * wgmma - the kernels of kernels/cuda/sm90 as one kernel for any problem of the types they have.
+ * wgmma - the kernels of this folder as one kernel for any problem of the types they have.
  *
  * They want rows that start at multiples of 16 bytes, operands of i8 along k, and A of tf32. What
  * is not so is moved into the workspace first, at the speed of memory; a result goes through the
@@ -10,7 +10,7 @@
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
-#include "kernels/cuda/split_k.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 

@@ -1,5 +1,5 @@
 /* The kernels of i8: sums in 32-bit integers, exact modulo 2^32. */
-#include "kernels/cuda/sm90/table.cuh"
+#include "kernels/cuda/sm90/gemm/table.cuh"
 
 using namespace sm90;
 

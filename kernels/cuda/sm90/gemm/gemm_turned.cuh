@@ -15,15 +15,15 @@
  * One stage's numbers lie in registers while those of the next are read: registers belong to the
  * tensor core until its products are waited for.
  */
-#ifndef KERNELS_CUDA_SM90_GEMM_TURNED_CUH
-#define KERNELS_CUDA_SM90_GEMM_TURNED_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_TURNED_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_TURNED_CUH
 
 #include <stdint.h>
 
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/sm90/arguments.h"
-#include "kernels/cuda/sm90/epilogue.cuh"
-#include "kernels/cuda/sm90/gemm.cuh"
+#include "kernels/cuda/sm90/gemm/arguments.h"
+#include "kernels/cuda/sm90/gemm/epilogue.cuh"
+#include "kernels/cuda/sm90/gemm/gemm.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 

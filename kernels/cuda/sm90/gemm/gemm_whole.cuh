@@ -15,11 +15,11 @@
  * Both operands lie along k in the stages, lines of 64 bytes with 64-byte swizzle: the 16-byte
  * piece c of line i lies at c ^ (i / 2 % 4) of its 64 * i.
  */
-#ifndef KERNELS_CUDA_SM90_GEMM_WHOLE_CUH
-#define KERNELS_CUDA_SM90_GEMM_WHOLE_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_WHOLE_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_WHOLE_CUH
 
 #include "kernels/cuda/move/parts.cuh"
-#include "kernels/cuda/sm90/gemm.cuh"
+#include "kernels/cuda/sm90/gemm/gemm.cuh"
 
 namespace sm90
 {

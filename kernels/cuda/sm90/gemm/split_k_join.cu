@@ -1,7 +1,7 @@
 /* The sums of chunks of k to C (split_k.h). */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/split_k.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
 
 enum { THREADS = 256, AHEAD = 16 /* sums that a thread asks for at once */ };
 

@@ -43,15 +43,15 @@
  * ping-pong, clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM
  * (promotion).
  */
-#ifndef KERNELS_CUDA_SM90_GEMM_CUH
-#define KERNELS_CUDA_SM90_GEMM_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_CUH
 
 #include <stdint.h>
 #include <string.h>
 
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/sm90/arguments.h"
-#include "kernels/cuda/sm90/epilogue.cuh"
+#include "kernels/cuda/sm90/gemm/arguments.h"
+#include "kernels/cuda/sm90/gemm/epilogue.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 

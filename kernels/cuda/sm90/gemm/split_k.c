@@ -1,4 +1,4 @@
-#include "kernels/cuda/split_k.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
 
 #include "proto/dtype.h"
 #include "proto/size.h"

@@ -4,8 +4,8 @@
  *
  * The kernels compute C = X * Y with X = op(A) [m, k] and Y = op(B) [k, n].
  */
-#ifndef KERNELS_CUDA_SM90_ARGUMENTS_H
-#define KERNELS_CUDA_SM90_ARGUMENTS_H
+#ifndef KERNELS_CUDA_SM90_GEMM_ARGUMENTS_H
+#define KERNELS_CUDA_SM90_GEMM_ARGUMENTS_H
 
 #include <cuda.h>
 #include <stdint.h>

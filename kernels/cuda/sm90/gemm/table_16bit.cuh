@@ -1,10 +1,10 @@
 /*
- * gemm_16bit.cuh - the configurations of bf16 and f16; each type's .cu names them.
+ * table_16bit.cuh - the configurations of bf16 and f16; each type's .cu names them.
  */
-#ifndef KERNELS_CUDA_SM90_GEMM_16BIT_CUH
-#define KERNELS_CUDA_SM90_GEMM_16BIT_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_TABLE_16BIT_CUH
+#define KERNELS_CUDA_SM90_GEMM_TABLE_16BIT_CUH
 
-#include "kernels/cuda/sm90/table.cuh"
+#include "kernels/cuda/sm90/gemm/table.cuh"
 
 /* name: tile of C, then _pp for ping-pong, then the cluster. */
 /* clang-format off */
