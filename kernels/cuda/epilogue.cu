@@ -2,8 +2,8 @@
  * The epilogue as a kernel of its own, after products that a library computed.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/epilogue.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
 
 enum { THREADS = 256 };
 

@@ -5,8 +5,9 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped/grouped.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/mma/tensor_core.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/simt/register_tiled_sm90.h"
 

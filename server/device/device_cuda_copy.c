@@ -1,6 +1,6 @@
 #include "server/device/device_cuda_copy.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 

@@ -1,6 +1,6 @@
 #include "tests/bench/parts.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 
 enum { PARTS = 3 };
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "server/device/device_cuda_copy.h"
 
 enum way { AS_IT_IS, MOVED_APART, BY_ROWS, BY_KERNEL, WAYS };

@@ -1,7 +1,8 @@
 #include <stdint.h>
 
 #include "kernels/cuda/cublas/cublas.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/epilogue.h"
+#include "kernels/cuda/move/move.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 

@@ -12,8 +12,8 @@
  * transposed it is read by 128 bits and the gain is larger, 9.7 and 8.0.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx_sm80.cuh"
 
 using namespace ptx_sm80;

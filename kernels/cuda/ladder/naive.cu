@@ -7,8 +7,8 @@
  * are not coalesced.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
 
 enum { SIDE = 16 }; /* threads of a block in each direction */
 

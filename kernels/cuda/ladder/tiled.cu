@@ -8,8 +8,8 @@
  * shared memory but the stores of a transposed B, which all go to one bank: tiled_padded.cu.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
 
 enum { TILE = 32 };
 

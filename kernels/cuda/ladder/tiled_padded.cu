@@ -6,8 +6,8 @@
  * no conflict to avoid, and it gains nothing (7.9 and 7.9).
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
 
 enum { TILE = 32 };
 

@@ -7,7 +7,7 @@
 #ifndef KERNELS_CUDA_MOVE_OPERAND_H
 #define KERNELS_CUDA_MOVE_OPERAND_H
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 
 enum operand_way {
     OPERAND_STAYS,

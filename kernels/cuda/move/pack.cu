@@ -1,9 +1,9 @@
-/* Operands turned so that they lie along k, and f8 widened (launch.h). */
+/* Packs operands along k, and converts f8 to f16 (move.h). */
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 
 enum {
     THREADS = 256,

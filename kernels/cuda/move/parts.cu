@@ -1,6 +1,6 @@
-/* f32 matrices in three parts of bf16 (launch.h, parts.cuh). */
+/* Decomposes f32 matrices into three parts of bf16 (move.h, parts.cuh). */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda/move/parts.cuh"
 
 using split_parts::PARTS;

@@ -1,6 +1,6 @@
-/* Rows moved to where a kernel wants them (launch.h). */
+/* Copies matrices to other leading dimensions and strides (move.h). */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 
 enum { THREADS = 256, VECTOR = 16 /* bytes that a thread writes at once */ };
 

@@ -3,7 +3,7 @@
  * the bus: a thread has four loads on their way at once.
  */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda/move/units.cuh"
 
 /* A row of blocks for each move, as wide as a row wants. */

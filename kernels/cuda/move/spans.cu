@@ -3,7 +3,7 @@
  * bring and take away. As move_rows, for pieces that each have a length of their own.
  */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda/move/units.cuh"
 
 /* A row of blocks for each span; the bytes after the last whole unit go one by one. */
