@@ -5,7 +5,6 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped/grouped.h"
-#include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda/simt/register_tiled.h"
@@ -28,105 +27,18 @@ enum gemmd_error cuda_cublas_code(cublasStatus_t status)
     }
 }
 
-/* What the first rungs of the ladder take. */
-static bool takes(const struct gemm_problem *problem)
-{
-    return gemm_problem_offered(problem) && problem->dtype != GEMMD_F8_E4M3 &&
-           problem->dtype != GEMMD_I8;
-}
-
-static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
-static enum gemmd_error run_naive(struct gemm_context *context, const struct gemm_problem *problem,
-                                  void *workspace)
-{
-    (void)workspace;
-    return naive_launch(cuda_context_of(context)->stream, problem);
-}
-
-static enum gemmd_error run_tiled(struct gemm_context *context, const struct gemm_problem *problem,
-                                  void *workspace)
-{
-    (void)workspace;
-    return tiled_launch(cuda_context_of(context)->stream, problem);
-}
-
-static bool takes_f32(const struct gemm_problem *problem)
-{
-    return gemm_problem_offered(problem) && problem->dtype == GEMMD_F32;
-}
-
-static enum gemmd_error run_tiled_padded(struct gemm_context *context,
-                                         const struct gemm_problem *problem, void *workspace)
-{
-    (void)workspace;
-    return tiled_padded_launch(cuda_context_of(context)->stream, problem);
-}
-
-static enum gemmd_error run_double_buffered(struct gemm_context *context,
-                                            const struct gemm_problem *problem, void *workspace)
-{
-    (void)workspace;
-    return double_buffered_launch(cuda_context_of(context)->stream, problem);
-}
-
-static const struct gemm_kernel naive = {
-    .name = "naive",
-    .description = "one thread an element, operands from device memory each time",
-    .rows_independent = true,
-    .any_leading = true,
-    .takes = takes,
-    .workspace_bytes = no_workspace,
-    .run = run_naive,
-};
-
-static const struct gemm_kernel tiled = {
-    .name = "tiled",
-    .description = "tiles of 32 x 32 in shared memory",
-    .rows_independent = true,
-    .any_leading = true,
-    .takes = takes,
-    .workspace_bytes = no_workspace,
-    .run = run_tiled,
-};
-
-static const struct gemm_kernel tiled_padded = {
-    .name = "tiled_padded",
-    .description = "tiled without bank conflicts where B is transposed",
-    .takes = takes_f32,
-    .workspace_bytes = no_workspace,
-    .run = run_tiled_padded,
-};
-
-static const struct gemm_kernel double_buffered = {
-    .name = "double_buffered",
-    .description = "tiled_padded with the next tiles on their way by cp.async",
-    .takes = takes_f32,
-    .workspace_bytes = no_workspace,
-    .run = run_double_buffered,
-};
-
 /* In the order in which "auto" asks them (kernels/gemm.h), by what was measured on an H100
  * (kernels/EXPERIMENTS.md, tests/bench/results; the tiles of wgmma with their commits are in
  * sm90/gemm/choose.c). There cuBLAS serves what wgmma does not take or suit: f64; tf32 with A
  * stored [k, m]; f32 with n or k under 512, where register_tiled has 1.1 of it at 256 x 256 x 256
  * but 0.3 at one row, and m may not tell. Elsewhere it serves all but small products; tensor_core's
  * speed on sm_80 itself is not known. */
-static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
-                                                    &gemm_cuda_cublas,
-                                                    &gemm_cuda_grouped,
-                                                    &gemm_cuda_register_tiled,
-                                                    &gemm_cuda_tensor_core,
-                                                    &double_buffered,
-                                                    &tiled_padded,
-                                                    &tiled,
-                                                    &naive,
-                                                    NULL};
+static const struct gemm_kernel *const kernels[] = {
+    &gemm_cuda_wgmma,        &gemm_cuda_cublas,
+    &gemm_cuda_grouped,      &gemm_cuda_register_tiled,
+    &gemm_cuda_tensor_core,  &gemm_cuda_double_buffered,
+    &gemm_cuda_tiled_padded, &gemm_cuda_tiled,
+    &gemm_cuda_naive,        NULL};
 
 static void destroy(struct gemm_context *base)
 {
