@@ -12,6 +12,7 @@
  * transposed it is read by 128 bits and the gain is larger, 9.7 and 8.0.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/dispatch.cuh"
 #include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
@@ -100,23 +101,17 @@ static bool is_wide(const void *data, uint64_t ld, uint64_t stride, uint64_t bat
     return (uintptr_t)data % 16 == 0 && ld % 4 == 0 && (batch == 1 || stride % 4 == 0);
 }
 
-template <typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
-{
-    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
-    const auto kernel = p.transa ? (p.transb ? double_buffered_kernel<Out, true, true>
-                                             : double_buffered_kernel<Out, true, false>)
-                                 : (p.transb ? double_buffered_kernel<Out, false, true>
-                                             : double_buffered_kernel<Out, false, false>);
-    return launch(kernel, grid, dim3(TILE, TILE), stream, p, epilogue<Out>(p),
-                  is_wide(p.a, p.lda, p.stride_a, p.batch),
-                  is_wide(p.b, p.ldb, p.stride_b, p.batch));
-}
-
 enum gemmd_error double_buffered_launch(cudaStream_t stream, const struct gemm_problem *problem)
 {
     const struct gemm_problem &p = *problem;
-    return p.out == GEMMD_F16    ? run<__half>(stream, p)
-           : p.out == GEMMD_BF16 ? run<__nv_bfloat16>(stream, p)
-                                 : run<float>(stream, p);
+    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
+    const bool a_wide = is_wide(p.a, p.lda, p.stride_a, p.batch);
+    const bool b_wide = is_wide(p.b, p.ldb, p.stride_b, p.batch);
+    return ladder::with_out_of_f32(p, [&](auto out) {
+        using Out = typename decltype(out)::type;
+        return ladder::with_transposes(p, [&](auto transa, auto transb) {
+            return launch(double_buffered_kernel<Out, transa, transb>, grid, dim3(TILE, TILE),
+                          stream, p, epilogue<Out>(p), a_wide, b_wide);
+        });
+    });
 }

@@ -7,6 +7,7 @@
  * are not coalesced.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/dispatch.cuh"
 #include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
 
@@ -44,29 +45,13 @@ __global__ void __launch_bounds__(SIDE *SIDE)
     }
 }
 
-template <typename In, typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
-{
-    const dim3 grid(grid_blocks_x(p.n, SIDE), grid_blocks(p.m, SIDE), grid_blocks(p.batch, 1));
-    return launch(naive_kernel<In, Out>, grid, dim3(SIDE, SIDE), stream, p, epilogue<Out>(p));
-}
-
 enum gemmd_error naive_launch(cudaStream_t stream, const struct gemm_problem *problem)
 {
     const struct gemm_problem &p = *problem;
-    switch (p.dtype) {
-    case GEMMD_F64:
-        return run<double, double>(stream, p);
-    case GEMMD_F32:
-        return p.out == GEMMD_F16    ? run<float, __half>(stream, p)
-               : p.out == GEMMD_BF16 ? run<float, __nv_bfloat16>(stream, p)
-                                     : run<float, float>(stream, p);
-    case GEMMD_F16:
-        return p.out == GEMMD_F16 ? run<__half, __half>(stream, p) : run<__half, float>(stream, p);
-    case GEMMD_BF16:
-        return p.out == GEMMD_BF16 ? run<__nv_bfloat16, __nv_bfloat16>(stream, p)
-                                   : run<__nv_bfloat16, float>(stream, p);
-    default:
-        return GEMMD_ERR_UNSUPPORTED;
-    }
+    const dim3 grid(grid_blocks_x(p.n, SIDE), grid_blocks(p.m, SIDE), grid_blocks(p.batch, 1));
+    return ladder::with_types(p, [&](auto in, auto out) {
+        using In = typename decltype(in)::type;
+        using Out = typename decltype(out)::type;
+        return launch(naive_kernel<In, Out>, grid, dim3(SIDE, SIDE), stream, p, epilogue<Out>(p));
+    });
 }

@@ -8,6 +8,7 @@
  * shared memory but the stores of a transposed B, which all go to one bank: tiled_padded.cu.
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/dispatch.cuh"
 #include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
 
@@ -58,33 +59,16 @@ __global__ void __launch_bounds__(TILE *TILE)
     }
 }
 
-template <typename In, typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
-{
-    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
-    const auto kernel =
-        p.transa
-            ? (p.transb ? tiled_kernel<In, Out, true, true> : tiled_kernel<In, Out, true, false>)
-            : (p.transb ? tiled_kernel<In, Out, false, true> : tiled_kernel<In, Out, false, false>);
-    return launch(kernel, grid, dim3(TILE, TILE), stream, p, epilogue<Out>(p));
-}
-
 enum gemmd_error tiled_launch(cudaStream_t stream, const struct gemm_problem *problem)
 {
     const struct gemm_problem &p = *problem;
-    switch (p.dtype) {
-    case GEMMD_F64:
-        return run<double, double>(stream, p);
-    case GEMMD_F32:
-        return p.out == GEMMD_F16    ? run<float, __half>(stream, p)
-               : p.out == GEMMD_BF16 ? run<float, __nv_bfloat16>(stream, p)
-                                     : run<float, float>(stream, p);
-    case GEMMD_F16:
-        return p.out == GEMMD_F16 ? run<__half, __half>(stream, p) : run<__half, float>(stream, p);
-    case GEMMD_BF16:
-        return p.out == GEMMD_BF16 ? run<__nv_bfloat16, __nv_bfloat16>(stream, p)
-                                   : run<__nv_bfloat16, float>(stream, p);
-    default:
-        return GEMMD_ERR_UNSUPPORTED;
-    }
+    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
+    return ladder::with_types(p, [&](auto in, auto out) {
+        using In = typename decltype(in)::type;
+        using Out = typename decltype(out)::type;
+        return ladder::with_transposes(p, [&](auto transa, auto transb) {
+            return launch(tiled_kernel<In, Out, transa, transb>, grid, dim3(TILE, TILE), stream, p,
+                          epilogue<Out>(p));
+        });
+    });
 }

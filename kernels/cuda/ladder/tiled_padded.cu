@@ -6,6 +6,7 @@
  * no conflict to avoid, and it gains nothing (7.9 and 7.9).
  */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ladder/dispatch.cuh"
 #include "kernels/cuda/ladder/ladder.h"
 #include "kernels/cuda/launch.cuh"
 
@@ -55,21 +56,15 @@ __global__ void __launch_bounds__(TILE *TILE)
     }
 }
 
-template <typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p)
-{
-    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
-    const auto kernel = p.transa ? (p.transb ? tiled_padded_kernel<Out, true, true>
-                                             : tiled_padded_kernel<Out, true, false>)
-                                 : (p.transb ? tiled_padded_kernel<Out, false, true>
-                                             : tiled_padded_kernel<Out, false, false>);
-    return launch(kernel, grid, dim3(TILE, TILE), stream, p, epilogue<Out>(p));
-}
-
 enum gemmd_error tiled_padded_launch(cudaStream_t stream, const struct gemm_problem *problem)
 {
     const struct gemm_problem &p = *problem;
-    return p.out == GEMMD_F16    ? run<__half>(stream, p)
-           : p.out == GEMMD_BF16 ? run<__nv_bfloat16>(stream, p)
-                                 : run<float>(stream, p);
+    const dim3 grid(grid_blocks_x(p.n, TILE), grid_blocks(p.m, TILE), grid_blocks(p.batch, 1));
+    return ladder::with_out_of_f32(p, [&](auto out) {
+        using Out = typename decltype(out)::type;
+        return ladder::with_transposes(p, [&](auto transa, auto transb) {
+            return launch(tiled_padded_kernel<Out, transa, transb>, grid, dim3(TILE, TILE), stream,
+                          p, epilogue<Out>(p));
+        });
+    });
 }
