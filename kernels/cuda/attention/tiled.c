@@ -62,10 +62,9 @@ enum attention_tiled_rows attention_tiled_choose_group(const struct attention_me
                : ATTENTION_TILED_FEW;
 }
 
-static enum gemmd_error run_rows(struct gemm_context *base, const struct attention_problem *problem,
-                                 enum attention_tiled_rows rows)
+enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
+                                        const struct attention_problem *problem)
 {
-    const cudaStream_t stream = cuda_context_of(base)->stream;
     switch (problem->dtype) {
     case GEMMD_F32:
         return attention_tiled_launch_f32(stream, rows, problem);
@@ -83,23 +82,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct attention_pr
 {
     (void)workspace;
     const struct cuda_context *context = cuda_context_of(base);
-    return run_rows(
-        base, problem,
-        attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes));
-}
-
-static enum gemmd_error run_few(struct gemm_context *base, const struct attention_problem *problem,
-                                void *workspace)
-{
-    (void)workspace;
-    return run_rows(base, problem, ATTENTION_TILED_FEW);
-}
-
-static enum gemmd_error run_many(struct gemm_context *base, const struct attention_problem *problem,
-                                 void *workspace)
-{
-    (void)workspace;
-    return run_rows(base, problem, ATTENTION_TILED_MANY);
+    const enum attention_tiled_rows rows =
+        attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes);
+    return attention_tiled_launch(context->stream, rows, problem);
 }
 
 static enum gemmd_error run_group(struct gemm_context *base,
@@ -135,17 +120,4 @@ const struct attention_kernel attention_cuda_tiled = {
     .run = run,
     .run_group = run_group,
     .group_units = ATTENTION_GROUP_UNITS_PLAIN,
-};
-
-const struct attention_kernel attention_tiled_kernels[ATTENTION_TILED_ROWS] = {
-    {.name = "tiled_32",
-     .description = "tiled, by 32 rows",
-     .takes = attention_problem_offered,
-     .workspace_bytes = no_workspace,
-     .run = run_few},
-    {.name = "tiled_128",
-     .description = "tiled, by 128 rows",
-     .takes = attention_problem_offered,
-     .workspace_bytes = no_workspace,
-     .run = run_many},
 };

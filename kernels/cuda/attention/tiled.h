@@ -44,7 +44,11 @@ enum gemmd_error attention_tiled_prepare_f32(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_bf16(uint64_t shared_bytes);
 
-/* Enqueue the whole problem, whose operands are of that type. */
+/* Enqueues the whole problem. */
+enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
+                                        const struct attention_problem *problem);
+
+/* The same for operands of one type. */
 enum gemmd_error attention_tiled_launch_f32(cudaStream_t stream, enum attention_tiled_rows rows,
                                             const struct attention_problem *problem);
 enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_tiled_rows rows,
@@ -57,9 +61,6 @@ enum gemmd_error attention_tiled_launch_group_f32(cudaStream_t stream,
                                                   enum attention_tiled_rows rows,
                                                   const struct attention_member members[],
                                                   uint32_t count);
-
-/* One kernel for each number of rows, for measuring and checking; not among attention_kernels(). */
-extern const struct attention_kernel attention_tiled_kernels[ATTENTION_TILED_ROWS];
 
 #ifdef __cplusplus
 }

@@ -98,8 +98,8 @@ static enum gemmd_error launch(cudaStream_t stream, enum tensor_core_tile tile,
     }
 }
 
-static enum gemmd_error run_tile(struct gemm_context *base, const struct gemm_problem *p,
-                                 void *workspace, enum tensor_core_tile tile)
+enum gemmd_error tensor_core_run_tile(struct gemm_context *base, const struct gemm_problem *p,
+                                      void *workspace, enum tensor_core_tile tile)
 {
     cudaStream_t stream = cuda_context_of(base)->stream;
     struct plan plan;
@@ -116,26 +116,9 @@ static enum gemmd_error run_tile(struct gemm_context *base, const struct gemm_pr
 static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
                             void *workspace)
 {
-    return run_tile(base, problem, workspace,
-                    tensor_core_choose(problem, cuda_context_of(base)->multiprocessors));
-}
-
-static enum gemmd_error run_256x128(struct gemm_context *base, const struct gemm_problem *problem,
-                                    void *workspace)
-{
-    return run_tile(base, problem, workspace, TENSOR_CORE_256X128);
-}
-
-static enum gemmd_error run_128x128(struct gemm_context *base, const struct gemm_problem *problem,
-                                    void *workspace)
-{
-    return run_tile(base, problem, workspace, TENSOR_CORE_128X128);
-}
-
-static enum gemmd_error run_64x64(struct gemm_context *base, const struct gemm_problem *problem,
-                                  void *workspace)
-{
-    return run_tile(base, problem, workspace, TENSOR_CORE_64X64);
+    return tensor_core_run_tile(
+        base, problem, workspace,
+        tensor_core_choose(problem, cuda_context_of(base)->multiprocessors));
 }
 
 const struct gemm_kernel gemm_cuda_tensor_core = {
@@ -145,22 +128,4 @@ const struct gemm_kernel gemm_cuda_tensor_core = {
     .takes = takes,
     .workspace_bytes = workspace_bytes,
     .run = run,
-};
-
-const struct gemm_kernel tensor_core_kernels[TENSOR_CORE_TILES] = {
-    [TENSOR_CORE_256X128] = {.name = "tensor_core_256x128",
-                             .description = "one tile of tensor_core",
-                             .takes = takes,
-                             .workspace_bytes = workspace_bytes,
-                             .run = run_256x128},
-    [TENSOR_CORE_128X128] = {.name = "tensor_core_128x128",
-                             .description = "one tile of tensor_core",
-                             .takes = takes,
-                             .workspace_bytes = workspace_bytes,
-                             .run = run_128x128},
-    [TENSOR_CORE_64X64] = {.name = "tensor_core_64x64",
-                           .description = "one tile of tensor_core",
-                           .takes = takes,
-                           .workspace_bytes = workspace_bytes,
-                           .run = run_64x64},
 };

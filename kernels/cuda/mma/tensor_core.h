@@ -45,8 +45,11 @@ enum gemmd_error tensor_core_launch_tf32(cudaStream_t stream, enum tensor_core_t
 enum gemmd_error tensor_core_launch_i8(cudaStream_t stream, enum tensor_core_tile tile,
                                        const struct gemm_problem *problem);
 
-/* One kernel for each tile, for checking; not among gemm_kernels(). */
-extern const struct gemm_kernel tensor_core_kernels[TENSOR_CORE_TILES];
+/* Computes a problem that the kernel takes with the given tile, whatever the layout of its
+ * operands: `run` of the kernel, without the choice of a tile. */
+enum gemmd_error tensor_core_run_tile(struct gemm_context *context,
+                                      const struct gemm_problem *problem, void *workspace,
+                                      enum tensor_core_tile tile);
 
 #ifdef __cplusplus
 }

@@ -106,34 +106,3 @@ const struct gemm_kernel gemm_cuda_register_tiled = {
     .workspace_bytes = no_workspace,
     .run = run,
 };
-
-#define TILE_KERNEL(tile, lower)                                                                   \
-    static enum gemmd_error run_##lower(struct gemm_context *context,                              \
-                                        const struct gemm_problem *problem, void *workspace)       \
-    {                                                                                              \
-        (void)workspace;                                                                           \
-        return register_tiled_launch(cuda_context_of(context)->stream, tile, problem);             \
-    }
-TILE_KERNEL(REGISTER_TILE_256X128, 256x128)
-TILE_KERNEL(REGISTER_TILE_128X128, 128x128)
-TILE_KERNEL(REGISTER_TILE_128X64, 128x64)
-TILE_KERNEL(REGISTER_TILE_64X64, 64x64)
-TILE_KERNEL(REGISTER_TILE_32X32, 32x32)
-TILE_KERNEL(REGISTER_TILE_16X32, 16x32)
-TILE_KERNEL(REGISTER_TILE_128X256, 128x256)
-#undef TILE_KERNEL
-
-#define TILE_ENTRY(tile, lower, capability)                                                        \
-    [tile] = {.name = "register_tiled_" #lower,                                                    \
-              .description = "one tile of register_tiled",                                         \
-              .compute_capability = capability,                                                    \
-              .takes = takes,                                                                      \
-              .workspace_bytes = no_workspace,                                                     \
-              .run = run_##lower}
-const struct gemm_kernel register_tiled_kernels[REGISTER_TILES] = {
-    TILE_ENTRY(REGISTER_TILE_256X128, 256x128, 0),  TILE_ENTRY(REGISTER_TILE_128X128, 128x128, 0),
-    TILE_ENTRY(REGISTER_TILE_128X64, 128x64, 0),    TILE_ENTRY(REGISTER_TILE_64X64, 64x64, 0),
-    TILE_ENTRY(REGISTER_TILE_32X32, 32x32, 0),      TILE_ENTRY(REGISTER_TILE_16X32, 16x32, 0),
-    TILE_ENTRY(REGISTER_TILE_128X256, 128x256, 90),
-};
-#undef TILE_ENTRY

@@ -45,9 +45,6 @@ enum gemmd_error register_tiled_prepare(void);
 enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile tile,
                                        const struct gemm_problem *problem);
 
-/* One kernel for each tile, for measuring and checking; not among gemm_kernels(). */
-extern const struct gemm_kernel register_tiled_kernels[REGISTER_TILES];
-
 #ifdef __cplusplus
 }
 #endif
