@@ -4,7 +4,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/group.h"
 
-const uint32_t attention_tiled_rows[ATTENTION_TILED_ROWS] = {32, 128};
+static const uint32_t row_counts[ATTENTION_TILED_ROWS] = {32, 128};
 
 /* Columns of O that there is a kernel for. */
 static uint64_t columns(enum attention_tiled_rows rows, uint64_t dv)
@@ -19,7 +19,7 @@ static uint64_t columns(enum attention_tiled_rows rows, uint64_t dv)
 
 uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv)
 {
-    const uint64_t tile = attention_tiled_rows[rows], depth = (d + 3) / 4 * 4;
+    const uint64_t tile = row_counts[rows], depth = (d + 3) / 4 * 4;
     const uint64_t q = tile * depth, k = ATTENTION_TILED_KEYS * depth;
     const uint64_t v = ATTENTION_TILED_KEYS * columns(rows, dv);
     const uint64_t weights = ATTENTION_TILED_KEYS * tile, spans = tile * 2;
@@ -30,23 +30,27 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
     return (q + keys_and_weights + v + spans) * 4;
 }
 
-enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
-                                                 uint32_t multiprocessors, uint64_t shared_bytes)
+/* Many rows if they fit in shared memory and there is a block for every multiprocessor. */
+static enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
+                                                        uint32_t multiprocessors,
+                                                        uint64_t shared_bytes)
 {
-    const uint64_t tile = attention_tiled_rows[ATTENTION_TILED_MANY];
+    const uint64_t tile = row_counts[ATTENTION_TILED_MANY];
     const uint64_t rows = p->heads / p->kv_heads * p->sq;
     const uint64_t blocks = (rows + tile - 1) / tile * p->batch * p->kv_heads;
-    return rows > attention_tiled_rows[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
+    return rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
                    attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
                ? ATTENTION_TILED_MANY
                : ATTENTION_TILED_FEW;
 }
 
-enum attention_tiled_rows attention_tiled_choose_group(const struct attention_member members[],
-                                                       uint32_t count, uint32_t multiprocessors,
-                                                       uint64_t shared_bytes)
+/* The choice for a group: many rows if they fit in shared memory, the tiles of all attentions give
+ * every multiprocessor a block, and the tiles are at least half full on average. */
+static enum attention_tiled_rows
+attention_tiled_choose_group(const struct attention_member members[], uint32_t count,
+                             uint32_t multiprocessors, uint64_t shared_bytes)
 {
-    const uint64_t tile = attention_tiled_rows[ATTENTION_TILED_MANY];
+    const uint64_t tile = row_counts[ATTENTION_TILED_MANY];
     const struct attention_problem *any = members[0].problem;
     double rows = 0, blocks = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -24,20 +24,9 @@ enum attention_tiled_rows {
     ATTENTION_TILED_MANY, /* 128 */
     ATTENTION_TILED_ROWS
 };
-extern const uint32_t attention_tiled_rows[ATTENTION_TILED_ROWS];
 
 /* Shared memory that a block needs. */
 uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv);
-
-/* Many, if they fit and there is a block for every multiprocessor. Pure. */
-enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *problem,
-                                                 uint32_t multiprocessors, uint64_t shared_bytes);
-
-/* The same for a group: many, if they fit, the tiles of all together suffice, and those are half
- * full at least. Either gives the same bits. */
-enum attention_tiled_rows attention_tiled_choose_group(const struct attention_member members[],
-                                                       uint32_t count, uint32_t multiprocessors,
-                                                       uint64_t shared_bytes);
 
 /* Allow the kernels their shared memory, at most `shared_bytes`, for the current device. */
 enum gemmd_error attention_tiled_prepare_f32(uint64_t shared_bytes);

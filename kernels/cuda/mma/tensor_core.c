@@ -12,8 +12,8 @@ static uint64_t tiles_of(const struct gemm_problem *p, uint64_t side)
     return (p->m + side - 1) / side * ((p->n + side - 1) / side);
 }
 
-enum tensor_core_tile tensor_core_choose(const struct gemm_problem *problem,
-                                         uint32_t multiprocessors)
+static enum tensor_core_tile tensor_core_choose(const struct gemm_problem *problem,
+                                                uint32_t multiprocessors)
 {
     /* Two thirds of the large tiles' speed is all that the small ones reach, on an H100. */
     return tiles_of(problem, 128) * problem->batch >= multiprocessors ? TENSOR_CORE_256X128

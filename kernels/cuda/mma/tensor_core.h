@@ -24,10 +24,6 @@ enum tensor_core_tile {
     TENSOR_CORE_TILES
 };
 
-/* Pure: a function of the problem's shape. */
-enum tensor_core_tile tensor_core_choose(const struct gemm_problem *problem,
-                                         uint32_t multiprocessors);
-
 /* Allows the kernels their shared memory, for the current device; of all types, and of one. */
 enum gemmd_error tensor_core_prepare(void);
 enum gemmd_error tensor_core_prepare_f16(void);

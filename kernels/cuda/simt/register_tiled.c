@@ -47,8 +47,8 @@ static double round_us(enum register_tile tile, double blocks, uint64_t k)
     return fmax(busy, figures[tile].step_cycles) * (double)k / CYCLES_PER_US + BLOCK_US;
 }
 
-double register_tile_estimate_us(enum register_tile tile, const struct gemm_problem *p,
-                                 uint32_t multiprocessors)
+static double register_tile_estimate_us(enum register_tile tile, const struct gemm_problem *p,
+                                        uint32_t multiprocessors)
 {
     const double blocks = ceil((double)(tiles_of(tile, p) * p->batch) / multiprocessors);
     const double rounds = floor(blocks / figures[tile].resident);

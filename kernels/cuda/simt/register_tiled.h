@@ -32,10 +32,8 @@ struct register_tile_shape {
 };
 extern const struct register_tile_shape register_tile_shapes[REGISTER_TILES];
 
-/* How long a tile should need, and the one that should need least, on a device of so many
- * multiprocessors; `sm90`: that runs code of sm_90a. Pure functions of the problem's shape. */
-double register_tile_estimate_us(enum register_tile tile, const struct gemm_problem *problem,
-                                 uint32_t multiprocessors);
+/* The tile with the lowest estimated time on a device of `multiprocessors` multiprocessors. `sm90`
+ * says whether the device can run code of sm_90a. A pure function of the problem's shape. */
 enum register_tile register_tile_choose(const struct gemm_problem *problem,
                                         uint32_t multiprocessors, bool sm90);
 
