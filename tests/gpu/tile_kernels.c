@@ -47,7 +47,6 @@ REGISTER_RUN(REGISTER_TILE_128X256, 128x256)
         return tensor_core_run_tile(context, problem, space, tile);                                \
     }
 TENSOR_RUN(TENSOR_CORE_256X128, 256x128)
-TENSOR_RUN(TENSOR_CORE_128X128, 128x128)
 TENSOR_RUN(TENSOR_CORE_64X64, 64x64)
 
 #define REGISTER_TILE(lower, capability)                                                           \
@@ -62,6 +61,7 @@ TENSOR_RUN(TENSOR_CORE_64X64, 64x64)
         .workspace_bytes = tensor_workspace_bytes, .run = tensor_run_##lower                       \
     }
 
+/* clang-format off */
 const struct gemm_kernel tile_kernels[] = {
     REGISTER_TILE(256x128, 0),
     REGISTER_TILE(128x128, 0),
@@ -71,10 +71,10 @@ const struct gemm_kernel tile_kernels[] = {
     REGISTER_TILE(16x32, 0),
     REGISTER_TILE(128x256, 90),
     TENSOR_TILE(256x128),
-    TENSOR_TILE(128x128),
     TENSOR_TILE(64x64),
     {.name = NULL},
 };
+/* clang-format on */
 
 const char *tile_kernel_family(const struct gemm_kernel *tile)
 {

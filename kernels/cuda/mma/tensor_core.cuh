@@ -423,34 +423,22 @@ template <class S, typename Element, typename Out> struct family {
  * sums a thread. */
 template <typename Element, typename Out, bool EXACT> struct tiles {
     using large_shape =
-        std::conditional_t<EXACT, shape<2, 4, 4, 4, true, 1, 128>, shape<2, 2, 4, 8, false, 2, 64>>;
-    using huge_shape = std::conditional_t<EXACT, large_shape, shape<4, 2, 4, 8, false, 1, 64>>;
+        std::conditional_t<EXACT, shape<2, 4, 4, 4, true, 1, 128>, shape<4, 2, 4, 8, false, 1, 64>>;
     using small_shape = shape<2, 2, 2, 4, EXACT, 3, 128>;
     static_assert(small_shape::SHARED_BYTES <= 48 << 10, "which needs no leave");
 
     using large = family<large_shape, Element, Out>;
-    using huge = family<huge_shape, Element, Out>;
     using small = family<small_shape, Element, Out>;
 
     static enum gemmd_error prepare()
     {
-        cudaError_t error = huge::prepare();
-        if (error == cudaSuccess)
-            error = large::prepare();
-        return cuda_error_code((int)error);
+        return cuda_error_code((int)large::prepare());
     }
 
     static enum gemmd_error run(cudaStream_t stream, enum tensor_core_tile tile,
                                 const struct gemm_problem &p)
     {
-        switch (tile) {
-        case TENSOR_CORE_256X128:
-            return huge::run(stream, p);
-        case TENSOR_CORE_128X128:
-            return large::run(stream, p);
-        default:
-            return small::run(stream, p);
-        }
+        return tile == TENSOR_CORE_256X128 ? large::run(stream, p) : small::run(stream, p);
     }
 };
 

@@ -18,10 +18,8 @@ extern "C" {
 #endif
 
 enum tensor_core_tile {
-    TENSOR_CORE_256X128, /* of 128x128 for results of f32, but from i8 */
-    TENSOR_CORE_128X128,
+    TENSOR_CORE_256X128, /* 128x128 for results of f32, except from i8 */
     TENSOR_CORE_64X64,
-    TENSOR_CORE_TILES
 };
 
 /* Allows the kernels their shared memory, for the current device; of all types, and of one. */
