@@ -72,6 +72,13 @@ bool attention_problem_offered(const struct attention_problem *p)
            size_mul(rows, p->sq, &rows);
 }
 
+bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
 static bool is_left_out(const struct attention_kernel *kernel, const struct gemm_device *device)
 {
     const struct attention_kernel *const *kernels = attention_kernels(device->backend);

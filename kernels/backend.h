@@ -51,4 +51,8 @@ bool gemm_problem_offered(const struct gemm_problem *problem);
 /* Likewise for attention; f8_e4m3 is for kernels that say so themselves. */
 bool attention_problem_offered(const struct attention_problem *problem);
 
+/* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */
+bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out);
+bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out);
+
 #endif

@@ -324,13 +324,6 @@ static void compute_tile(void *argument, uint64_t part, uint32_t thread)
     store(&tile);
 }
 
-static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0; /* the context has the scratch, which depends on the number of threads */
-    return true;
-}
-
 static int by_keys_then_queries(const void *one, const void *other)
 {
     const struct attention_problem *a = ((const struct member *)one)->problem;
@@ -369,7 +362,7 @@ const struct attention_kernel attention_cpu_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
     .takes = attention_problem_offered,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = attention_no_workspace, /* the context has the scratch */
     .run = run,
     .run_group = run_group,
     .group_units = 250, /* some 10 ms on two cores */

@@ -95,13 +95,6 @@ static void sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *
     }
 }
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 struct naive_job {
     const struct gemm_problem *problem;
     uint64_t index;
@@ -154,6 +147,6 @@ const struct gemm_kernel gemm_cpu_naive = {
     .rows_independent = true,
     .any_leading = true,
     .takes = gemm_problem_offered,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = gemm_no_workspace,
     .run = run,
 };

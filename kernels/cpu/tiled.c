@@ -153,13 +153,6 @@ static bool takes(const struct gemm_problem *problem)
                     problem->batch, &parts);
 }
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0; /* the context has the scratch, which depends on the number of threads */
-    return true;
-}
-
 static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
                             void *workspace)
 {
@@ -181,6 +174,6 @@ const struct gemm_kernel gemm_cpu_tiled = {
     .rows_independent = true,
     .any_leading = true,
     .takes = takes,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = gemm_no_workspace, /* the context has the scratch */
     .run = run,
 };

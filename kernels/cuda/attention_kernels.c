@@ -5,13 +5,6 @@
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
-static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 static enum gemmd_error run_naive(struct gemm_context *context,
                                   const struct attention_problem *problem, void *workspace)
 {
@@ -23,7 +16,7 @@ static const struct attention_kernel naive = {
     .name = "naive",
     .description = "one block a row, the scores computed anew for each of the three steps",
     .takes = attention_problem_offered,
-    .workspace_bytes = no_workspace,
+    .workspace_bytes = attention_no_workspace,
     .run = run_naive,
 };
 

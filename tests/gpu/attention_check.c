@@ -71,22 +71,15 @@ static enum gemmd_error run_many(struct gemm_context *context,
     return attention_tiled_launch(cuda_context_of(context)->stream, ATTENTION_TILED_MANY, problem);
 }
 
-static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 /* Each tile of the kernel "tiled" as a kernel of its own, whose bits must be the same. */
 static const struct attention_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
     [ATTENTION_TILED_FEW] = {.name = "tiled_32",
                              .takes = attention_problem_offered,
-                             .workspace_bytes = no_workspace,
+                             .workspace_bytes = attention_no_workspace,
                              .run = run_few},
     [ATTENTION_TILED_MANY] = {.name = "tiled_128",
                               .takes = attention_problem_offered,
-                              .workspace_bytes = no_workspace,
+                              .workspace_bytes = attention_no_workspace,
                               .run = run_many},
 };
 

@@ -9,11 +9,6 @@ static bool register_takes(const struct gemm_problem *problem)
     return gemm_cuda_register_tiled.takes(problem);
 }
 
-static bool register_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    return gemm_cuda_register_tiled.workspace_bytes(problem, out);
-}
-
 static bool tensor_takes(const struct gemm_problem *problem)
 {
     return gemm_cuda_tensor_core.takes(problem);
@@ -52,8 +47,7 @@ TENSOR_RUN(TENSOR_CORE_64X64, 64x64)
 #define REGISTER_TILE(lower, capability)                                                           \
     {                                                                                              \
         .name = "register_tiled_" #lower, .compute_capability = (capability),                      \
-        .takes = register_takes, .workspace_bytes = register_workspace_bytes,                      \
-        .run = register_run_##lower                                                                \
+        .takes = register_takes, .workspace_bytes = gemm_no_workspace, .run = register_run_##lower \
     }
 #define TENSOR_TILE(lower)                                                                         \
     {                                                                                              \

@@ -12,13 +12,6 @@ static bool takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
 }
 
-static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
-{
-    (void)p;
-    *out = 0;
-    return true;
-}
-
 static enum gemmd_error run(struct gemm_context *context, const struct attention_problem *problem,
                             void *workspace)
 {
@@ -38,7 +31,7 @@ const struct attention_kernel attention_cuda_flash_mma = {
     .name = "flash_mma",
     .description = "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 on",
     .takes = takes,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = attention_no_workspace,
     .run = run,
     .run_group = run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,

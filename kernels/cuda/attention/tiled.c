@@ -109,18 +109,11 @@ static enum gemmd_error run_group(struct gemm_context *base,
     return code;
 }
 
-static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 const struct attention_kernel attention_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
     .takes = attention_problem_offered,
-    .workspace_bytes = no_workspace,
+    .workspace_bytes = attention_no_workspace,
     .run = run,
     .run_group = run_group,
     .group_units = ATTENTION_GROUP_UNITS_PLAIN,

@@ -23,13 +23,6 @@ static bool takes(const struct gemm_problem *p)
            p->ldc0 <= UINT32_MAX && p->ldc <= UINT32_MAX && tiles_of(p->m, p->n) <= INT32_MAX;
 }
 
-static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 /* Field by field, in place: what is put together first and copied then waits for its own stores. */
 static void write_entry(struct grouped_entry *e, const struct gemm_problem *p, uint64_t index)
 {
@@ -345,7 +338,7 @@ const struct gemm_kernel gemm_cuda_grouped = {
     .rows_independent = true,
     .any_leading = true,
     .takes = takes,
-    .workspace_bytes = no_workspace,
+    .workspace_bytes = gemm_no_workspace,
     .run = run,
     .run_group = run_group,
 };

@@ -15,13 +15,6 @@ static bool ladder_takes_f32(const struct gemm_problem *problem)
     return gemm_problem_offered(problem) && problem->dtype == GEMMD_F32;
 }
 
-static bool ladder_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 static enum gemmd_error naive_run(struct gemm_context *context, const struct gemm_problem *problem,
                                   void *workspace)
 {
@@ -56,7 +49,7 @@ const struct gemm_kernel gemm_cuda_naive = {
     .rows_independent = true,
     .any_leading = true,
     .takes = ladder_takes,
-    .workspace_bytes = ladder_workspace_bytes,
+    .workspace_bytes = gemm_no_workspace,
     .run = naive_run,
 };
 
@@ -66,7 +59,7 @@ const struct gemm_kernel gemm_cuda_tiled = {
     .rows_independent = true,
     .any_leading = true,
     .takes = ladder_takes,
-    .workspace_bytes = ladder_workspace_bytes,
+    .workspace_bytes = gemm_no_workspace,
     .run = tiled_run,
 };
 
@@ -74,7 +67,7 @@ const struct gemm_kernel gemm_cuda_tiled_padded = {
     .name = "tiled_padded",
     .description = "tiled without bank conflicts where B is transposed",
     .takes = ladder_takes_f32,
-    .workspace_bytes = ladder_workspace_bytes,
+    .workspace_bytes = gemm_no_workspace,
     .run = tiled_padded_run,
 };
 
@@ -82,6 +75,6 @@ const struct gemm_kernel gemm_cuda_double_buffered = {
     .name = "double_buffered",
     .description = "tiled_padded with the next tiles on their way by cp.async",
     .takes = ladder_takes_f32,
-    .workspace_bytes = ladder_workspace_bytes,
+    .workspace_bytes = gemm_no_workspace,
     .run = double_buffered_run,
 };

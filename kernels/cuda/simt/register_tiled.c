@@ -82,13 +82,6 @@ static bool takes(const struct gemm_problem *p)
            tiles_of(REGISTER_TILE_16X32, p) <= INT32_MAX;
 }
 
-static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
                             void *workspace)
 {
@@ -103,6 +96,6 @@ const struct gemm_kernel gemm_cuda_register_tiled = {
     .name = "register_tiled",
     .description = "CUDA cores, up to 16 x 8 sums a thread in registers, tiles chosen by shape",
     .takes = takes,
-    .workspace_bytes = no_workspace,
+    .workspace_bytes = gemm_no_workspace,
     .run = run,
 };

@@ -8,13 +8,6 @@ static bool takes(const struct attention_problem *problem)
     return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
 }
 
-static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
                             void *workspace)
 {
@@ -46,7 +39,7 @@ const struct attention_kernel attention_cuda_wgmma = {
     .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
     .compute_capability = 90,
     .takes = takes,
-    .workspace_bytes = no_workspace,
+    .workspace_bytes = attention_no_workspace,
     .run = run,
     .run_group = run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,
