@@ -71,7 +71,8 @@ union chunk {
     uint32_t u32[CHUNK];
 };
 
-static void sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *sums, uint64_t j)
+static void cpu_naive_sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *sums,
+                          uint64_t j)
 {
     switch (dtype) {
     case GEMMD_F64:
@@ -100,7 +101,7 @@ struct naive_job {
     uint64_t index;
 };
 
-static void compute_row(void *argument, uint64_t row, uint32_t member)
+static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
 {
     (void)member;
     const struct naive_job *job = argument;
@@ -119,14 +120,14 @@ static void compute_row(void *argument, uint64_t row, uint32_t member)
         uint64_t count = p->n - column < CHUNK ? p->n - column : CHUNK;
         for (uint64_t j = 0; j < count; j++) {
             chain.b = b + (column + j) * (p->transb ? p->ldb : 1) * size;
-            sum(p->dtype, &chain, &sums, j);
+            cpu_naive_sum(p->dtype, &chain, &sums, j);
         }
         epilogue_row(p, job->index, row, column, count, &sums);
     }
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
-                            void *workspace)
+static enum gemmd_error cpu_naive_run(struct gemm_context *base, const struct gemm_problem *problem,
+                                      void *workspace)
 {
     (void)workspace;
     struct team *team = cpu_context_of(base)->team;
@@ -134,9 +135,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
     for (; job.index < problem->batch; job.index++) {
         if (cpu_is_small(problem->m, problem->n, problem->k))
             for (uint64_t row = 0; row < problem->m; row++)
-                compute_row(&job, row, 0);
+                cpu_naive_compute_row(&job, row, 0);
         else
-            team_run(team, compute_row, &job, problem->m);
+            team_run(team, cpu_naive_compute_row, &job, problem->m);
     }
     return GEMMD_OK;
 }
@@ -148,5 +149,5 @@ const struct gemm_kernel gemm_cpu_naive = {
     .any_leading = true,
     .takes = gemm_problem_offered,
     .workspace_bytes = gemm_no_workspace,
-    .run = run,
+    .run = cpu_naive_run,
 };

@@ -40,7 +40,7 @@ static const struct gemm_kernel *const kernels[] = {
     &gemm_cuda_tiled_padded, &gemm_cuda_tiled,
     &gemm_cuda_naive,        NULL};
 
-static void destroy(struct gemm_context *base)
+static void cuda_destroy(struct gemm_context *base)
 {
     struct cuda_context *context = cuda_context_of(base);
     if (context->blas_lt != NULL)
@@ -135,8 +135,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }
 
-static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
-                               struct fault *fault)
+static enum gemmd_error cuda_create(void *stream, uint32_t threads, struct gemm_context **out,
+                                    struct fault *fault)
 {
     (void)threads;
     struct cuda_context *context = calloc(1, sizeof *context);
@@ -153,14 +153,14 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     if (code == GEMMD_OK)
         code = prepare_kernels(context, fault);
     if (code != GEMMD_OK) {
-        destroy(&context->base);
+        cuda_destroy(&context->base);
         return code;
     }
     *out = &context->base;
     return GEMMD_OK;
 }
 
-static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+static enum gemmd_error cuda_move_rows(struct gemm_context *context, const struct gemm_moves *moves)
 {
     return move_rows_launch(cuda_context_of(context)->stream, moves);
 }
@@ -178,7 +178,7 @@ static void name_library(void)
     snprintf(library_name, sizeof library_name, "cuBLAS %d.%d.%d", major, minor, patch);
 }
 
-static const char *library(void)
+static const char *cuda_library(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, name_library);
@@ -203,8 +203,8 @@ static bool wants_padding(const struct gemm_device *device, enum gemmd_dtype dty
     }
 }
 
-static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
-                        bool stays)
+static uint64_t cuda_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays)
 {
     const uint64_t width_max = UINT64_C(1) << 28; /* copies of rows want pitches below 2 GiB */
     return width <= width_max && wants_padding(device, dtype, stays) ? sm90_leading(width, dtype)
@@ -215,9 +215,9 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
     .attention = attention_cuda_kernels,
-    .context_create = create,
-    .context_destroy = destroy,
-    .move_rows = move_rows,
-    .library = library,
-    .leading = leading,
+    .context_create = cuda_create,
+    .context_destroy = cuda_destroy,
+    .move_rows = cuda_move_rows,
+    .library = cuda_library,
+    .leading = cuda_leading,
 };

@@ -5,7 +5,7 @@
 #include "kernels/cuda/attention/group.h"
 #include "proto/size.h"
 
-static bool takes(const struct attention_problem *p)
+static bool attention_decode_takes(const struct attention_problem *p)
 {
     const uint64_t rows_max = ATTENTION_DECODE_ROWS_MAX;
     if (!attention_problem_offered(p) || (p->dtype != GEMMD_F16 && p->dtype != GEMMD_BF16) ||
@@ -20,7 +20,7 @@ static bool takes(const struct attention_problem *p)
  * flash_wgmma reads their K and V as fast as it goes once there are heads for much of the card:
  * 32 heads lose a quarter at most where they are alone and win up to 2.6 times where they are not.
  * Fewer heads would wait for their long rows of keys with most of the card idle. */
-static const struct attention_kernel *yields(const struct attention_problem *p)
+static const struct attention_kernel *attention_decode_yields(const struct attention_problem *p)
 {
     const uint64_t queries_max = 16, keys_max = p->heads >= 32 ? 8192 : 32 * p->heads;
     return p->heads == p->kv_heads && p->sq > queries_max && p->skv <= keys_max
@@ -28,7 +28,7 @@ static const struct attention_kernel *yields(const struct attention_problem *p)
                : NULL;
 }
 
-static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
+static bool attention_decode_workspace_bytes(const struct attention_problem *p, uint64_t *out)
 {
     uint64_t rows;
     return size_mul(p->batch * p->heads, p->sq, &rows) &&
@@ -36,14 +36,16 @@ static bool workspace_bytes(const struct attention_problem *p, uint64_t *out)
            size_mul(rows, ((p->dv + 3) / 4 * 4 + 2) * sizeof(float), out);
 }
 
-static enum gemmd_error run(struct gemm_context *context, const struct attention_problem *problem,
-                            void *workspace)
+static enum gemmd_error attention_decode_run(struct gemm_context *context,
+                                             const struct attention_problem *problem,
+                                             void *workspace)
 {
     return attention_decode_launch(cuda_context_of(context)->stream, problem, workspace);
 }
 
-static enum gemmd_error run_group(struct gemm_context *context,
-                                  const struct attention_member members[], uint32_t count)
+static enum gemmd_error attention_decode_run_group(struct gemm_context *context,
+                                                   const struct attention_member members[],
+                                                   uint32_t count)
 {
     struct attention_member ordered[ATTENTION_GROUP_MAX];
     attention_group_order(members, count, ordered);
@@ -53,10 +55,10 @@ static enum gemmd_error run_group(struct gemm_context *context,
 const struct attention_kernel attention_cuda_decode = {
     .name = "decode",
     .description = "few queries and many keys: keys in splits of a fixed size, combined in order",
-    .takes = takes,
-    .yields = yields,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
-    .run_group = run_group,
+    .takes = attention_decode_takes,
+    .yields = attention_decode_yields,
+    .workspace_bytes = attention_decode_workspace_bytes,
+    .run = attention_decode_run,
+    .run_group = attention_decode_run_group,
     .group_units = ATTENTION_GROUP_UNITS_DECODE,
 };

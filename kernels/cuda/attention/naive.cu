@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T>
-static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &p)
+static enum gemmd_error attention_naive_run(cudaStream_t stream, const struct attention_problem &p)
 {
     const uint64_t rows = p.batch * p.heads * p.sq, limit = INT32_MAX;
     return launch(attention_naive_kernel<T>, dim3((unsigned)(rows < limit ? rows : limit)),
@@ -143,11 +143,11 @@ enum gemmd_error attention_naive_launch(cudaStream_t stream,
     using namespace attention_naive;
     switch (problem->dtype) {
     case GEMMD_F32:
-        return run<float>(stream, *problem);
+        return attention_naive_run<float>(stream, *problem);
     case GEMMD_F16:
-        return run<__half>(stream, *problem);
+        return attention_naive_run<__half>(stream, *problem);
     case GEMMD_BF16:
-        return run<__nv_bfloat16>(stream, *problem);
+        return attention_naive_run<__nv_bfloat16>(stream, *problem);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }

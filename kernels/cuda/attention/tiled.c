@@ -7,7 +7,7 @@
 static const uint32_t row_counts[ATTENTION_TILED_ROWS] = {32, 128};
 
 /* Columns of O that there is a kernel for. */
-static uint64_t columns(enum attention_tiled_rows rows, uint64_t dv)
+static uint64_t attention_tiled_columns(enum attention_tiled_rows rows, uint64_t dv)
 {
     static const uint64_t widths[ATTENTION_TILED_ROWS][5] = {{64, 128, 256},
                                                              {64, 96, 128, 192, 256}};
@@ -21,7 +21,7 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
 {
     const uint64_t tile = row_counts[rows], depth = (d + 3) / 4 * 4;
     const uint64_t q = tile * depth, k = ATTENTION_TILED_KEYS * depth;
-    const uint64_t v = ATTENTION_TILED_KEYS * columns(rows, dv);
+    const uint64_t v = ATTENTION_TILED_KEYS * attention_tiled_columns(rows, dv);
     const uint64_t weights = ATTENTION_TILED_KEYS * tile, spans = tile * 2;
     /* With few rows the weights take the place of the keys. */
     const uint64_t keys_and_weights = rows == ATTENTION_TILED_MANY ? k + weights
@@ -81,8 +81,9 @@ enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tile
     }
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
-                            void *workspace)
+static enum gemmd_error attention_tiled_run(struct gemm_context *base,
+                                            const struct attention_problem *problem,
+                                            void *workspace)
 {
     (void)workspace;
     const struct cuda_context *context = cuda_context_of(base);
@@ -91,8 +92,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct attention_pr
     return attention_tiled_launch(context->stream, rows, problem);
 }
 
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct attention_member members[], uint32_t count)
+static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
+                                                  const struct attention_member members[],
+                                                  uint32_t count)
 {
     const struct cuda_context *context = cuda_context_of(base);
     struct attention_member ordered[ATTENTION_GROUP_MAX];
@@ -105,7 +107,7 @@ static enum gemmd_error run_group(struct gemm_context *base,
                                          context->shared_bytes),
             ordered, count);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = run(base, ordered[i].problem, NULL);
+        code = attention_tiled_run(base, ordered[i].problem, NULL);
     return code;
 }
 
@@ -114,7 +116,7 @@ const struct attention_kernel attention_cuda_tiled = {
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
     .takes = attention_problem_offered,
     .workspace_bytes = attention_no_workspace,
-    .run = run,
-    .run_group = run_group,
+    .run = attention_tiled_run,
+    .run_group = attention_tiled_run_group,
     .group_units = ATTENTION_GROUP_UNITS_PLAIN,
 };

@@ -99,9 +99,9 @@ static const void *offset(const void *start, uint64_t elements, enum gemmd_dtype
 }
 
 /* Adds the products of `k` elements from `first` on to what is in `to`, or begins with them. */
-static cublasStatus_t multiply(struct cuda_context *context, const struct gemm_problem *p,
-                               const struct cublas_sums *sums, void *to, uint64_t first,
-                               uint64_t k_count)
+static cublasStatus_t cublas_multiply(struct cuda_context *context, const struct gemm_problem *p,
+                                      const struct cublas_sums *sums, void *to, uint64_t first,
+                                      uint64_t k_count)
 {
     const cublasOperation_t op_a = p->transa ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_b = p->transb ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -143,7 +143,7 @@ static enum gemmd_error gemm_ex_run(struct cuda_context *context, const struct g
     for (uint64_t first = 0; first < p->k && code == GEMMD_OK; first += sums.k_step) {
         const uint64_t left = p->k - first;
         code = cuda_cublas_code(
-            multiply(context, p, &sums, to, first, left < sums.k_step ? left : sums.k_step));
+            cublas_multiply(context, p, &sums, to, first, left < sums.k_step ? left : sums.k_step));
     }
     if (code != GEMMD_OK || sums.finished)
         return code;
@@ -223,7 +223,7 @@ static enum gemmd_error widened_run(struct cuda_context *context, const struct g
     return gemm_ex_run(context, &w.problem, (char *)w.b.to + w.b_bytes);
 }
 
-static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+static bool cublas_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
 {
     if (p->dtype == GEMMD_I8)
         return cublas_i8_workspace_bytes(p, out);
@@ -232,8 +232,8 @@ static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
     return gemm_ex_workspace_bytes(p, out);
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
-                            void *workspace)
+static enum gemmd_error cublas_run(struct gemm_context *base, const struct gemm_problem *p,
+                                   void *workspace)
 {
     struct cuda_context *context = cuda_context_of(base);
     if (p->dtype == GEMMD_I8)
@@ -247,6 +247,6 @@ const struct gemm_kernel gemm_cuda_cublas = {
     .name = "cublas",
     .description = "cuBLAS, with what it cannot do fused added after it",
     .takes = gemm_problem_offered,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .workspace_bytes = cublas_workspace_bytes,
+    .run = cublas_run,
 };

@@ -41,7 +41,7 @@ static bool plan_operand(struct operand *o)
            size_mul(o->stride, job->batch, &o->bytes) && size_align(o->bytes, 256, &o->bytes);
 }
 
-static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+static bool cublas_i8_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     *plan = (struct plan){.m = p->m < ROWS_MIN ? ROWS_MIN : p->m};
     if (!size_align(p->n, ALIGNMENT, &plan->n) || !size_align(p->k, ALIGNMENT, &plan->k))
@@ -74,7 +74,7 @@ bool cublas_i8_workspace_bytes(const struct gemm_problem *problem, uint64_t *out
 {
     struct plan plan;
     uint64_t bytes;
-    return plan_make(problem, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
+    return cublas_i8_plan_make(problem, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
            size_add(bytes, plan.sums.bytes, out);
 }
 
@@ -128,8 +128,8 @@ static cublasStatus_t set_preference(cublasLtMatmulPreferenceOpaque_t *preferenc
 }
 
 /* `count` problems of the batch, whose operands and sums begin at a, b and d. */
-static cublasStatus_t multiply(struct cuda_context *context, const struct plan *plan, const void *a,
-                               const void *b, void *d, uint64_t count)
+static cublasStatus_t cublas_i8_multiply(struct cuda_context *context, const struct plan *plan,
+                                         const void *a, const void *b, void *d, uint64_t count)
 {
     const int32_t alpha = 1, beta = 0;
     cublasLtMatmulDescOpaque_t description;
@@ -170,7 +170,7 @@ enum gemmd_error cublas_i8_run(struct cuda_context *context, const struct gemm_p
 {
     struct plan plan;
     enum gemmd_error code = GEMMD_OK;
-    if (!plan_make(p, &plan))
+    if (!cublas_i8_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
 
     char *free_space = workspace;
@@ -189,8 +189,8 @@ enum gemmd_error cublas_i8_run(struct cuda_context *context, const struct gemm_p
     for (uint64_t i = 0; i < p->batch && code == GEMMD_OK; i += CUBLAS_BATCH_MAX) {
         const uint64_t count = p->batch - i < CUBLAS_BATCH_MAX ? p->batch - i : CUBLAS_BATCH_MAX;
         code = cuda_cublas_code(
-            multiply(context, &plan, a + i * plan.a.stride, b + i * plan.b.stride,
-                     d + i * plan.sums.stride * dtype_size(plan.sums.type), count));
+            cublas_i8_multiply(context, &plan, a + i * plan.a.stride, b + i * plan.b.stride,
+                               d + i * plan.sums.stride * dtype_size(plan.sums.type), count));
     }
     if (code != GEMMD_OK || plan.sums.finished)
         return code;

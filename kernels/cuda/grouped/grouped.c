@@ -12,15 +12,16 @@
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
 
-static uint64_t tiles_of(uint64_t m, uint64_t n)
+static uint64_t grouped_tiles_of(uint64_t m, uint64_t n)
 {
     return (m + GROUPED_TILE - 1) / GROUPED_TILE * ((n + GROUPED_TILE - 1) / GROUPED_TILE);
 }
 
-static bool takes(const struct gemm_problem *p)
+static bool grouped_takes(const struct gemm_problem *p)
 {
     return gemm_problem_offered(p) && p->lda <= UINT32_MAX && p->ldb <= UINT32_MAX &&
-           p->ldc0 <= UINT32_MAX && p->ldc <= UINT32_MAX && tiles_of(p->m, p->n) <= INT32_MAX;
+           p->ldc0 <= UINT32_MAX && p->ldc <= UINT32_MAX &&
+           grouped_tiles_of(p->m, p->n) <= INT32_MAX;
 }
 
 /* Field by field, in place: what is put together first and copied then waits for its own stores. */
@@ -69,7 +70,7 @@ struct plan {
 };
 
 /* From the longest k to the shortest. */
-static uint32_t length_class(uint64_t k_bytes)
+static uint32_t grouped_length_class(uint64_t k_bytes)
 {
     const uint64_t length = k_bytes / GROUPED_CLASS_BYTES;
     return length < GROUPED_CLASSES ? GROUPED_CLASSES - 1 - (uint32_t)length : 0;
@@ -126,10 +127,10 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
         expect_problem(problems, count, at.problem);
         plan->f32 = plan->f32 && p->dtype == GEMMD_F32;
         const uint32_t most = plan->f32 ? GROUPED_F32_MAX : GROUPED_MAX;
-        const uint64_t tiles = tiles_of(p->m, p->n);
+        const uint64_t tiles = grouped_tiles_of(p->m, p->n);
         const uint64_t k_bytes = p->k * element_size(&element, p->dtype);
         const uint64_t slabs = tiles * ((k_bytes + GROUPED_SLAB_DEPTH - 1) / GROUPED_SLAB_DEPTH);
-        const uint32_t bytes = bytes_of(p->dtype, k_bytes), class = length_class(k_bytes);
+        const uint32_t bytes = bytes_of(p->dtype, k_bytes), class = grouped_length_class(k_bytes);
         for (; at.index < p->batch; at.index++) {
             if (plan->count >= most || plan->tiles + tiles > INT32_MAX)
                 return at;
@@ -149,8 +150,8 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
  * device has done one sooner than the host has launched the next. */
 enum { LONG_LIST = 256, HEAD_PART = 4, HEAD_TILES = 512, PART_SLABS = 1024 };
 
-static struct plan make_plan(const struct gemm_problem *const problems[], uint32_t count,
-                             struct cursor begin, bool f32)
+static struct plan grouped_make_plan(const struct gemm_problem *const problems[], uint32_t count,
+                                     struct cursor begin, bool f32)
 {
     struct plan plan = {.problems = problems, .begin = begin, .end = begin, .f32 = f32};
     if (begin.problem == 0 && count >= LONG_LIST)
@@ -176,8 +177,8 @@ static void write_list(struct plan *plan, struct grouped_entry *entries, uint32_
     for (uint32_t i = 0; i < plan->count; at = (struct cursor){at.problem + 1, 0}) {
         const struct gemm_problem *p = plan->problems[at.problem];
         expect_problem(plan->problems, plan->end.problem, at.problem);
-        const uint32_t own_tiles = (uint32_t)tiles_of(p->m, p->n);
-        const uint32_t class = length_class(p->k * element_size(&element, p->dtype));
+        const uint32_t own_tiles = (uint32_t)grouped_tiles_of(p->m, p->n);
+        const uint32_t class = grouped_length_class(p->k * element_size(&element, p->dtype));
         for (; at.index < p->batch && i < plan->count; at.index++, i++) {
             const uint32_t place = plan->places[class]++;
             write_entry(&entries[place], p, at.index);
@@ -258,7 +259,8 @@ void grouped_space_destroy(struct grouped_space *space)
     free(space);
 }
 
-static enum gemmd_error launch(struct grouped_space *space, cudaStream_t stream, struct plan *plan)
+static enum gemmd_error grouped_launch(struct grouped_space *space, cudaStream_t stream,
+                                       struct plan *plan)
 {
     struct grouped_parameters parameters;
     parameters.table = (struct grouped_list){NULL, NULL};
@@ -280,7 +282,7 @@ static enum gemmd_error launch_beside(struct cuda_context *context, struct plan 
     cudaError_t error = cudaStreamWaitEvent(space->beside, space->begun, 0);
     if (error != cudaSuccess)
         return cuda_error_code((int)error);
-    const enum gemmd_error code = launch(space, space->beside, plan);
+    const enum gemmd_error code = grouped_launch(space, space->beside, plan);
     error = cudaEventRecord(space->ended, space->beside);
     if (error == cudaSuccess)
         error = cudaStreamWaitEvent(context->stream, space->ended, 0);
@@ -297,13 +299,14 @@ static enum gemmd_error launch_f32(cudaStream_t stream, struct plan *plan, bool 
 
 /* Of what one launch does not take, the second launch runs beside the first: blocks of one begin
  * where those of the other leave room. Parts of f32 do so one after the other. */
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct gemm_problem *const problems[], uint32_t count)
+static enum gemmd_error grouped_run_group(struct gemm_context *base,
+                                          const struct gemm_problem *const problems[],
+                                          uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct grouped_space *space = context->grouped;
     const bool f32 = count > GROUPED_INLINE && context->sm90.encode != NULL;
-    struct plan plan = make_plan(problems, count, (struct cursor){0, 0}, f32);
+    struct plan plan = grouped_make_plan(problems, count, (struct cursor){0, 0}, f32);
     const bool beside = plan.end.problem < count && !plan.f32;
     if (beside) {
         const cudaError_t error = cudaEventRecord(space->begun, context->stream);
@@ -318,18 +321,18 @@ static enum gemmd_error run_group(struct gemm_context *base,
         else if (beside && i == 1)
             code = launch_beside(context, &plan);
         else
-            code = launch(space, context->stream, &plan);
+            code = grouped_launch(space, context->stream, &plan);
         overlapped = plan.f32;
-        plan = make_plan(problems, count, plan.end, f32);
+        plan = grouped_make_plan(problems, count, plan.end, f32);
     }
     return code;
 }
 
-static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,
-                            void *workspace)
+static enum gemmd_error grouped_run(struct gemm_context *context,
+                                    const struct gemm_problem *problem, void *workspace)
 {
     (void)workspace;
-    return run_group(context, &problem, 1);
+    return grouped_run_group(context, &problem, 1);
 }
 
 const struct gemm_kernel gemm_cuda_grouped = {
@@ -337,8 +340,8 @@ const struct gemm_kernel gemm_cuda_grouped = {
     .description = "many products of any shapes and types in one launch, operands where they lie",
     .rows_independent = true,
     .any_leading = true,
-    .takes = takes,
+    .takes = grouped_takes,
     .workspace_bytes = gemm_no_workspace,
-    .run = run,
-    .run_group = run_group,
+    .run = grouped_run,
+    .run_group = grouped_run_group,
 };

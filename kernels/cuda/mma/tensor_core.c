@@ -7,7 +7,7 @@
 #include "kernels/cuda/move/operand.h"
 #include "proto/size.h"
 
-static uint64_t tiles_of(const struct gemm_problem *p, uint64_t side)
+static uint64_t tensor_core_tiles_of(const struct gemm_problem *p, uint64_t side)
 {
     return (p->m + side - 1) / side * ((p->n + side - 1) / side);
 }
@@ -16,8 +16,9 @@ static enum tensor_core_tile tensor_core_choose(const struct gemm_problem *probl
                                                 uint32_t multiprocessors)
 {
     /* Two thirds of the large tiles' speed is all that the small ones reach, on an H100. */
-    return tiles_of(problem, 128) * problem->batch >= multiprocessors ? TENSOR_CORE_256X128
-                                                                      : TENSOR_CORE_64X64;
+    return tensor_core_tiles_of(problem, 128) * problem->batch >= multiprocessors
+               ? TENSOR_CORE_256X128
+               : TENSOR_CORE_64X64;
 }
 
 struct plan {
@@ -30,20 +31,20 @@ static bool wants_along_k(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 || p->dtype == GEMMD_I8;
 }
 
-static enum operand_way way_of(const struct gemm_problem *p, bool along_k, uint64_t ld,
-                               uint64_t stride)
+static enum operand_way tensor_core_way_of(const struct gemm_problem *p, bool along_k, uint64_t ld,
+                                           uint64_t stride)
 {
     if (!along_k && wants_along_k(p))
         return OPERAND_TRANSPOSED;
     return operand_is_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
 }
 
-static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+static bool tensor_core_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     *plan = (struct plan){
         .problem = *p,
-        .a.way = way_of(p, !p->transa, p->lda, p->stride_a),
-        .b.way = way_of(p, p->transb, p->ldb, p->stride_b),
+        .a.way = tensor_core_way_of(p, !p->transa, p->lda, p->stride_a),
+        .b.way = tensor_core_way_of(p, p->transb, p->ldb, p->stride_b),
     };
     return operands_plan(p, &plan->problem, &plan->a, &plan->b);
 }
@@ -60,15 +61,15 @@ static bool takes_types(const struct gemm_problem *p)
     }
 }
 
-static bool takes(const struct gemm_problem *p)
+static bool tensor_core_takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && takes_types(p) && tiles_of(p, 64) <= INT32_MAX;
+    return gemm_problem_offered(p) && takes_types(p) && tensor_core_tiles_of(p, 64) <= INT32_MAX;
 }
 
-static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+static bool tensor_core_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
 {
     struct plan plan;
-    return plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, out);
+    return tensor_core_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, out);
 }
 
 enum gemmd_error tensor_core_prepare(void)
@@ -81,8 +82,8 @@ enum gemmd_error tensor_core_prepare(void)
     return code == GEMMD_OK ? tensor_core_prepare_i8() : code;
 }
 
-static enum gemmd_error launch(cudaStream_t stream, enum tensor_core_tile tile,
-                               const struct gemm_problem *p)
+static enum gemmd_error tensor_core_launch(cudaStream_t stream, enum tensor_core_tile tile,
+                                           const struct gemm_problem *p)
 {
     switch (p->dtype) {
     case GEMMD_F16:
@@ -103,18 +104,18 @@ enum gemmd_error tensor_core_run_tile(struct gemm_context *base, const struct ge
 {
     cudaStream_t stream = cuda_context_of(base)->stream;
     struct plan plan;
-    if (!plan_make(p, &plan))
+    if (!tensor_core_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
     (void)operand_settle(&plan.b, space, &plan.problem.b);
     enum gemmd_error code = operand_move(stream, &plan.a);
     if (code == GEMMD_OK)
         code = operand_move(stream, &plan.b);
-    return code == GEMMD_OK ? launch(stream, tile, &plan.problem) : code;
+    return code == GEMMD_OK ? tensor_core_launch(stream, tile, &plan.problem) : code;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
-                            void *workspace)
+static enum gemmd_error tensor_core_run(struct gemm_context *base,
+                                        const struct gemm_problem *problem, void *workspace)
 {
     return tensor_core_run_tile(
         base, problem, workspace,
@@ -125,7 +126,7 @@ const struct gemm_kernel gemm_cuda_tensor_core = {
     .name = "tensor_core",
     .description = "tensor cores by mma.sync, operands by cp.async; sm_80 and newer",
     .any_leading = true, /* what it does not like is moved first */
-    .takes = takes,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .takes = tensor_core_takes,
+    .workspace_bytes = tensor_core_workspace_bytes,
+    .run = tensor_core_run,
 };

@@ -33,7 +33,7 @@ static const double LAUNCH_US = 3;
 static const double BLOCK_US = 1.5; /* a block's first loads and its stores */
 static const double DRAM_BYTES_PER_US = 3.0e6;
 
-static uint64_t tiles_of(enum register_tile tile, const struct gemm_problem *p)
+static uint64_t register_tiled_tiles_of(enum register_tile tile, const struct gemm_problem *p)
 {
     const struct register_tile_shape *shape = &register_tile_shapes[tile];
     return (p->m + shape->rows - 1) / shape->rows * ((p->n + shape->columns - 1) / shape->columns);
@@ -50,7 +50,8 @@ static double round_us(enum register_tile tile, double blocks, uint64_t k)
 static double register_tile_estimate_us(enum register_tile tile, const struct gemm_problem *p,
                                         uint32_t multiprocessors)
 {
-    const double blocks = ceil((double)(tiles_of(tile, p) * p->batch) / multiprocessors);
+    const double blocks =
+        ceil((double)(register_tiled_tiles_of(tile, p) * p->batch) / multiprocessors);
     const double rounds = floor(blocks / figures[tile].resident);
     const double rest = blocks - rounds * figures[tile].resident;
     double us = rounds * round_us(tile, figures[tile].resident, p->k);
@@ -76,14 +77,14 @@ enum register_tile register_tile_choose(const struct gemm_problem *problem,
     return best;
 }
 
-static bool takes(const struct gemm_problem *p)
+static bool register_tiled_takes(const struct gemm_problem *p)
 {
     return gemm_problem_offered(p) && p->dtype == GEMMD_F32 &&
-           tiles_of(REGISTER_TILE_16X32, p) <= INT32_MAX;
+           register_tiled_tiles_of(REGISTER_TILE_16X32, p) <= INT32_MAX;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
-                            void *workspace)
+static enum gemmd_error register_tiled_run(struct gemm_context *base,
+                                           const struct gemm_problem *problem, void *workspace)
 {
     (void)workspace;
     const struct cuda_context *context = cuda_context_of(base);
@@ -95,7 +96,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 const struct gemm_kernel gemm_cuda_register_tiled = {
     .name = "register_tiled",
     .description = "CUDA cores, up to 16 x 8 sums a thread in registers, tiles chosen by shape",
-    .takes = takes,
+    .takes = register_tiled_takes,
     .workspace_bytes = gemm_no_workspace,
-    .run = run,
+    .run = register_tiled_run,
 };

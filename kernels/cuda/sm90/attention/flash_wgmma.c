@@ -3,13 +3,13 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 
-static bool takes(const struct attention_problem *problem)
+static bool flash_wgmma_takes(const struct attention_problem *problem)
 {
     return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
-                            void *workspace)
+static enum gemmd_error flash_wgmma_run(struct gemm_context *base,
+                                        const struct attention_problem *problem, void *workspace)
 {
     struct cuda_context *context = cuda_context_of(base);
     (void)workspace;
@@ -21,8 +21,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct attention_pr
 }
 
 /* One kernel for all, that of the longest; each gets the same from any that suits its widths. */
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct attention_member members[], uint32_t count)
+static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
+                                              const struct attention_member members[],
+                                              uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct attention_member ordered[ATTENTION_GROUP_MAX];
@@ -38,9 +39,9 @@ const struct attention_kernel attention_cuda_wgmma = {
     .name = "flash_wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
     .compute_capability = 90,
-    .takes = takes,
+    .takes = flash_wgmma_takes,
     .workspace_bytes = attention_no_workspace,
-    .run = run,
-    .run_group = run_group,
+    .run = flash_wgmma_run,
+    .run_group = flash_wgmma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,
 };

@@ -22,8 +22,8 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 }
 
 /* Whether rows start at multiples of 16 bytes; strides that nothing takes don't matter. */
-static bool aligned(const struct attention_strides *strides, uint64_t batch, uint64_t heads,
-                    uint64_t length)
+static bool attention_wgmma_aligned(const struct attention_strides *strides, uint64_t batch,
+                                    uint64_t heads, uint64_t length)
 {
     const uint64_t stride_max = UINT64_C(1) << 38; /* elements; the copy engine's is 2^40 bytes */
     const struct attention_strides taken = {.batch = batch > 1 ? strides->batch : 0,
@@ -37,9 +37,10 @@ static bool aligned(const struct attention_strides *strides, uint64_t batch, uin
 bool attention_wgmma_takes(const struct attention_problem *p)
 {
     return attention_problem_offered(p) && attention_wgmma_kernels(p->dtype) != NULL &&
-           attention_arguments_fit(p) && aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
-           aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
-           aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) &&
+           attention_arguments_fit(p) &&
+           attention_wgmma_aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
+           attention_wgmma_aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
+           attention_wgmma_aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) &&
            p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
 }
 
@@ -68,7 +69,8 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
     return best;
 }
 
-static cudaError_t allow(const struct attention_wgmma_kernel *kernel, const void *function)
+static cudaError_t attention_wgmma_allow(const struct attention_wgmma_kernel *kernel,
+                                         const void *function)
 {
     return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 (int)kernel->shared_bytes);
@@ -82,18 +84,18 @@ cudaError_t attention_wgmma_prepare(void)
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct attention_wgmma_kernel *kernel = tables[t];
              kernel->name != NULL && error == cudaSuccess; kernel++) {
-            error = allow(kernel, kernel->function);
+            error = attention_wgmma_allow(kernel, kernel->function);
             if (error == cudaSuccess)
-                error = allow(kernel, kernel->group);
+                error = attention_wgmma_allow(kernel, kernel->group);
         }
     return error;
 }
 
 /* [batch, heads, length, width] in boxes of 128 bytes by `rows`. */
-static cudaError_t encode(const struct sm90_device *device, enum gemmd_dtype dtype,
-                          const void *data, const struct attention_strides *strides, uint64_t batch,
-                          uint64_t heads, uint64_t length, uint64_t width, uint32_t rows,
-                          CUtensorMap *map)
+static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum gemmd_dtype dtype,
+                                          const void *data, const struct attention_strides *strides,
+                                          uint64_t batch, uint64_t heads, uint64_t length,
+                                          uint64_t width, uint32_t rows, CUtensorMap *map)
 {
     /* Strides that nothing takes still have to be some. */
     const uint64_t any = 2 * BOX_WIDTH * ALIGNMENT_ELEMENTS, bytes = 2;
@@ -123,10 +125,10 @@ static uint32_t heads_at_once(const struct attention_problem *p)
     return (uint32_t)(count < heads ? count : heads);
 }
 
-static cudaError_t fill(const struct sm90_device *device,
-                        const struct attention_wgmma_kernel *kernel,
-                        const struct attention_problem *p,
-                        struct attention_wgmma_arguments *arguments)
+static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
+                                        const struct attention_wgmma_kernel *kernel,
+                                        const struct attention_problem *p,
+                                        struct attention_wgmma_arguments *arguments)
 {
     const uint32_t consumer_rows = 64;
     memset(arguments, 0, sizeof *arguments);
@@ -134,14 +136,14 @@ static cudaError_t fill(const struct sm90_device *device,
     arguments->tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
     arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
     arguments->heads_at_once = heads_at_once(p);
-    cudaError_t error = encode(device, p->dtype, p->q, &p->q_strides, p->batch, p->heads, p->sq,
-                               p->d, consumer_rows, &arguments->q);
+    cudaError_t error = attention_wgmma_encode(device, p->dtype, p->q, &p->q_strides, p->batch,
+                                               p->heads, p->sq, p->d, consumer_rows, &arguments->q);
     if (error == cudaSuccess)
-        error = encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads, p->skv, p->d,
-                       kernel->tile_n, &arguments->k);
+        error = attention_wgmma_encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads,
+                                       p->skv, p->d, kernel->tile_n, &arguments->k);
     if (error == cudaSuccess)
-        error = encode(device, p->dtype, p->v, &p->v_strides, p->batch, p->kv_heads, p->skv, p->dv,
-                       kernel->tile_n, &arguments->v);
+        error = attention_wgmma_encode(device, p->dtype, p->v, &p->v_strides, p->batch, p->kv_heads,
+                                       p->skv, p->dv, kernel->tile_n, &arguments->v);
     return error;
 }
 
@@ -155,8 +157,9 @@ static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)
     return tiles < device->multiprocessors ? tiles : device->multiprocessors;
 }
 
-static cudaError_t launch(const struct attention_wgmma_kernel *kernel, const void *function,
-                          uint32_t blocks, void *arguments, cudaStream_t stream)
+static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *kernel,
+                                          const void *function, uint32_t blocks, void *arguments,
+                                          cudaStream_t stream)
 {
     cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                      .val = {.programmaticStreamSerializationAllowed = 1}};
@@ -176,12 +179,13 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     cudaStream_t stream)
 {
     struct attention_wgmma_arguments arguments;
-    cudaError_t error = fill(device, kernel, p, &arguments);
+    cudaError_t error = attention_wgmma_fill(device, kernel, p, &arguments);
     const uint32_t blocks = blocks_for(device, arguments.tiles);
     if (is_uneven(p) && arguments.tiles > blocks)
         arguments.next = next;
-    return error == cudaSuccess ? launch(kernel, kernel->function, blocks, &arguments, stream)
-                                : error;
+    return error == cudaSuccess
+               ? attention_wgmma_launch(kernel, kernel->function, blocks, &arguments, stream)
+               : error;
 }
 
 cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
@@ -197,7 +201,7 @@ cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
         for (; i < count && group.count < ATTENTION_WGMMA_GROUP && error == cudaSuccess; i++) {
             const struct attention_problem *p = members[i].problem;
             struct attention_wgmma_arguments *arguments = &group.problems[group.count];
-            error = fill(device, kernel, p, arguments);
+            error = attention_wgmma_fill(device, kernel, p, arguments);
             if (group.count > 0 && arguments->tiles > (uint32_t)INT32_MAX - group.tiles)
                 break;
             uneven = uneven || is_uneven(p) || p->skv != members[i - group.count].problem->skv;
@@ -207,7 +211,7 @@ cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
         const uint32_t blocks = blocks_for(device, group.tiles);
         group.next = uneven && group.tiles > blocks ? next : NULL;
         if (error == cudaSuccess)
-            error = launch(kernel, kernel->group, blocks, &group, stream);
+            error = attention_wgmma_launch(kernel, kernel->group, blocks, &group, stream);
     }
     return error;
 }

@@ -32,8 +32,8 @@ struct view {
     CUtensorMapSwizzle swizzle;
 };
 
-static cudaError_t encode(const struct sm90_device *device, const struct view *view,
-                          CUtensorMap *map)
+static cudaError_t sm90_encode(const struct sm90_device *device, const struct view *view,
+                               CUtensorMap *map)
 {
     const uint64_t stride = view->batch > 1 ? view->stride : view->leading;
     const struct tensor_map_view whole = {
@@ -134,7 +134,7 @@ uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
     return ceil_div(elements, multiple) * multiple;
 }
 
-static bool aligned(uint64_t elements, enum gemmd_dtype dtype)
+static bool sm90_aligned(uint64_t elements, enum gemmd_dtype dtype)
 {
     return elements * dtype_size(dtype) % 16 == 0;
 }
@@ -154,15 +154,15 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max / PARTS) {
         return false;
     }
-    if (!aligned(p->ldc, p->out) || (p->batch > 1 && !aligned(p->stride_c, p->out))) {
+    if (!sm90_aligned(p->ldc, p->out) || (p->batch > 1 && !sm90_aligned(p->stride_c, p->out))) {
         return false;
     }
-    if (!in_parts && (!aligned(p->lda, p->dtype) || !aligned(p->ldb, p->dtype))) {
+    if (!in_parts && (!sm90_aligned(p->lda, p->dtype) || !sm90_aligned(p->ldb, p->dtype))) {
         return false;
     }
     if (!in_parts && p->batch > 1 &&
-        (!aligned(p->stride_a, p->dtype) || !aligned(p->stride_b, p->dtype) || p->stride_a == 0 ||
-         p->stride_b == 0)) {
+        (!sm90_aligned(p->stride_a, p->dtype) || !sm90_aligned(p->stride_b, p->dtype) ||
+         p->stride_a == 0 || p->stride_b == 0)) {
         return false;
     }
     uint64_t rows, columns;
@@ -255,7 +255,7 @@ static cudaError_t encode_operand(const struct sm90_device *device, const struct
     const uint32_t box_bytes = view.box_lines * view.box_width * view.element_bytes;
     *bytes = o->parts *
              (o->along_k ? box_bytes * o->shares : o->tile * view.box_lines * view.element_bytes);
-    return encode(device, &view, map);
+    return sm90_encode(device, &view, map);
 }
 
 /* Lines of the last tile that are asked for; all of f32's, as above. */
@@ -413,7 +413,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
             .box_lines = 16,
             .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
         };
-        error = encode(device, &c, &arguments->c);
+        error = sm90_encode(device, &c, &arguments->c);
         if (error != cudaSuccess) {
             return error;
         }
@@ -426,8 +426,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->n = (uint32_t)p->n;
     arguments->bias = p->bias;
     arguments->c0 = p->beta != 0 ? p->c0 : NULL;
-    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && aligned(p->ldc0, p->out) &&
-                            (p->batch == 1 || aligned(p->stride_c0, p->out));
+    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && sm90_aligned(p->ldc0, p->out) &&
+                            (p->batch == 1 || sm90_aligned(p->stride_c0, p->out));
     arguments->c_data = p->c;
     arguments->ldc = (int64_t)p->ldc;
     arguments->ldc0 = (int64_t)p->ldc0;

@@ -5,12 +5,12 @@
 
 enum { THREADS = 256, AHEAD = 16 /* sums that a thread asks for at once */ };
 
-static __device__ __forceinline__ float plus(float a, float b)
+static __device__ __forceinline__ float split_k_join_plus(float a, float b)
 {
     return a + b;
 }
 
-static __device__ __forceinline__ int32_t plus(int32_t a, int32_t b) /* modulo 2^32 */
+static __device__ __forceinline__ int32_t split_k_join_plus(int32_t a, int32_t b) /* modulo 2^32 */
 {
     return (int32_t)((uint32_t)a + (uint32_t)b);
 }
@@ -38,15 +38,16 @@ __global__ void __launch_bounds__(THREADS)
                     next[i] = chunk + i < count ? from[i * hop] : 0;
 #pragma unroll
                 for (uint32_t i = 0; i < AHEAD; i++)
-                    sum = plus(sum, next[i]);
+                    sum = split_k_join_plus(sum, next[i]);
             }
             finish.store(index, row, column, (typename epilogue<Out>::compute)sum);
         }
 }
 
 template <typename Sum, typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct split_k &split,
-                            const struct gemm_problem &p, uint64_t count, const void *sums)
+static enum gemmd_error split_k_join_run(cudaStream_t stream, const struct split_k &split,
+                                         const struct gemm_problem &p, uint64_t count,
+                                         const void *sums)
 {
     /* As wide as the rows are. */
     unsigned width = 1;
@@ -64,15 +65,16 @@ enum gemmd_error split_k_join(cudaStream_t stream, const struct split_k *split,
 {
     const struct gemm_problem &p = *problem;
     if (p.dtype == GEMMD_I8)
-        return p.out == GEMMD_I32 ? run<int32_t, int32_t>(stream, *split, p, count, sums)
-                                  : run<int32_t, float>(stream, *split, p, count, sums);
+        return p.out == GEMMD_I32
+                   ? split_k_join_run<int32_t, int32_t>(stream, *split, p, count, sums)
+                   : split_k_join_run<int32_t, float>(stream, *split, p, count, sums);
     switch (p.out) {
     case GEMMD_F32:
-        return run<float, float>(stream, *split, p, count, sums);
+        return split_k_join_run<float, float>(stream, *split, p, count, sums);
     case GEMMD_F16:
-        return run<float, __half>(stream, *split, p, count, sums);
+        return split_k_join_run<float, __half>(stream, *split, p, count, sums);
     case GEMMD_BF16:
-        return run<float, __nv_bfloat16>(stream, *split, p, count, sums);
+        return split_k_join_run<float, __nv_bfloat16>(stream, *split, p, count, sums);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }

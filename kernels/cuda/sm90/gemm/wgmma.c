@@ -50,8 +50,8 @@ static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum ge
 }
 
 /* `turned`: the operand lies across k, and may not. */
-static enum operand_way way_of(const struct gemm_problem *p, bool turned, uint64_t ld,
-                               uint64_t stride)
+static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool turned, uint64_t ld,
+                                     uint64_t stride)
 {
     if (p->dtype == GEMMD_F8_E4M3)
         return OPERAND_WIDENED;
@@ -113,13 +113,13 @@ static bool needs_no_chunks(const struct plan *plan)
     return estimate_us(&whole, MULTIPROCESSORS) <= apart_us(plan, MULTIPROCESSORS);
 }
 
-static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     struct gemm_problem *q = &plan->problem;
     *plan = (struct plan){
         .problem = *p,
-        .a.way = way_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
-        .b.way = way_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
+        .a.way = wgmma_way_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
+        .b.way = wgmma_way_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
     };
     if (!operands_plan(p, q, &plan->a, &plan->b))
         return false;
@@ -139,17 +139,18 @@ static struct gemm_problem first_launch(const struct plan *plan)
                                   : plan->problem;
 }
 
-static bool takes(const struct gemm_problem *p)
+static bool wgmma_takes(const struct gemm_problem *p)
 {
     struct plan plan;
-    if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > SPLIT_K_MAX) || !plan_make(p, &plan))
+    if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > SPLIT_K_MAX) ||
+        !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
     return sm90_choose(&first, MULTIPROCESSORS) != NULL;
 }
 
 /* Never looks at m and batch: rows have the same bits in any company. */
-static bool suits(const struct gemm_problem *p)
+static bool wgmma_suits(const struct gemm_problem *p)
 {
     /* Measured at kernels/EXPERIMENTS.md: turning A costs more than tf32 gains; splitting
      * pays, and errs less than a chain on all operands, from so many columns and so much k on. */
@@ -158,18 +159,18 @@ static bool suits(const struct gemm_problem *p)
     return p->dtype != GEMMD_F32 || !p->transa;
 }
 
-static bool workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
 {
     struct plan plan;
     uint64_t bytes;
-    return plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
+    return wgmma_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
            size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
 }
 
 /* `chunk` of k, if its kernel is to add chunks, else 0. */
-static enum gemmd_error launch(struct cuda_context *context, const struct sm90_kernel *kernel,
-                               const struct gemm_problem *problem, const struct sm90_parts *parts,
-                               uint64_t chunk)
+static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct sm90_kernel *kernel,
+                                     const struct gemm_problem *problem,
+                                     const struct sm90_parts *parts, uint64_t chunk)
 {
     struct sm90_launch launch;
     cudaError_t error = sm90_prepare(&context->sm90, kernel, problem, parts, &launch);
@@ -193,7 +194,7 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
     problem.ldb = whole->ldb;
     problem.stride_a = whole->stride_a;
     problem.stride_b = whole->stride_b;
-    return launch(context, kernel, &problem, &parts, 0);
+    return wgmma_launch(context, kernel, &problem, &parts, 0);
 }
 
 /* The kernel that computes all chunks in one launch; NULL if they are faster apart. */
@@ -222,19 +223,19 @@ static enum gemmd_error launch_chunks(struct cuda_context *context, const struct
                                                 : split_k_part(split, &plan->problem, i, sums);
         const struct sm90_kernel *kernel =
             together != NULL ? together : sm90_choose(&problem, multiprocessors);
-        code = launch(context, kernel, &problem, NULL, together != NULL ? split->chunk : 0);
+        code = wgmma_launch(context, kernel, &problem, NULL, together != NULL ? split->chunk : 0);
     }
     return code == GEMMD_OK ? split_k_join(context->stream, split, &plan->problem,
                                            together != NULL ? 1 : split->count, sums)
                             : code;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
-                            void *workspace)
+static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_problem *p,
+                                  void *workspace)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct plan plan;
-    if (context->sm90.encode == NULL || !plan_make(p, &plan))
+    if (context->sm90.encode == NULL || !wgmma_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
     const bool chunks = plan.chunks.chunk > 0;
     const struct sm90_kernel *kernel =
@@ -258,7 +259,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
     if (chunks)
         return launch_chunks(context, &plan, space);
     code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
-                          : launch(context, kernel, &plan.problem, NULL, 0);
+                          : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 
@@ -268,8 +269,8 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .compute_capability = 90,
     .rows_independent = true,
     .any_leading = true, /* what it does not like is moved first */
-    .takes = takes,
-    .suits = suits,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .takes = wgmma_takes,
+    .suits = wgmma_suits,
+    .workspace_bytes = wgmma_workspace_bytes,
+    .run = wgmma_run,
 };
