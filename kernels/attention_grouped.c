@@ -19,7 +19,7 @@ bool attention_can_group(const struct attention_kernel *kernel,
     return kernel->run_group != NULL && attention_group_units(problem) <= kernel->group_units;
 }
 
-/* All that the attentions of a group have in common, for comparing and for hashing. */
+/* Everything that the attentions of a group must have in common, for comparing and hashing. */
 struct traits {
     uint64_t words[2];
 };
@@ -51,7 +51,7 @@ uint64_t attention_group_key(const struct attention_kernel *kernel,
     return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
 
-/* 0 for those whose longest row sees most keys. */
+/* A class of the number of keys that a row sees at most; the class with the most keys is 0. */
 static uint32_t attention_group_length_class(const struct attention_problem *p)
 {
     const uint64_t reach = p->windowed && p->causal ? p->window : p->skv;

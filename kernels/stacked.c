@@ -9,13 +9,13 @@
 
 enum { ALIGNMENT = 256, ROW_ALIGNMENT = 128 };
 
-/* The stack in the workspace: A, C0, C, and what the kernel needs. */
+/* The layout of the workspace: A, C0 and C of the stack, then the kernel's own workspace. */
 struct plan {
     struct gemm_problem problem; /* as the kernel gets it, without pointers */
     uint64_t a_bytes, c0_bytes, c_bytes, kernel_bytes;
 };
 
-/* m rows of `width` elements, each from a boundary that suits the fastest kernels. */
+/* m rows of `width` elements, each aligned as the fastest kernels require. */
 static bool stack_place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint64_t *ld,
                         uint64_t *bytes)
 {
@@ -40,8 +40,8 @@ static bool stack_plan_make(const struct gemm_kernel *kernel, const struct gemm_
     return kernel->workspace_bytes(p, &plan->kernel_bytes);
 }
 
-/* All that the products of a stack have in common, for comparing and for hashing. Factors by their
- * bits: -0 is not 0 to a product. */
+/* Everything that the products of a stack must have in common, for comparing and hashing. Factors
+ * are compared by their bits, since a factor of -0 can give another result than 0. */
 struct traits {
     uint64_t words[12];
 };
@@ -93,7 +93,7 @@ bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_prob
            size_add(*out, plan.c_bytes, out) && size_add(*out, plan.kernel_bytes, out);
 }
 
-/* Where a stack's rows are moved from and to. */
+/* Which rows of a stack are copied, and whether from or to the requests. */
 enum direction { A_IN, C0_IN, C_OUT };
 
 static enum gemmd_error stack_move(struct gemm_context *context, const struct gemm_problem *problem,

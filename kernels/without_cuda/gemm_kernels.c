@@ -1,6 +1,7 @@
 #include "kernels/backend.h"
 
-/* Stands where the CUDA kernels would, in a build without the CUDA toolkit. */
+/* The CUDA backend of a build without the CUDA toolkit: it has no kernels and creates no context.
+ */
 
 static enum gemmd_error no_cuda_create(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault)
