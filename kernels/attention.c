@@ -121,11 +121,12 @@ static void list_dtypes(const struct gemm_device *device, struct attention_probl
     }
 }
 
-const struct attention_kernel *attention_faster(const struct gemm_device *device,
-                                                const struct attention_kernel *kernel,
-                                                const struct attention_problem *problem)
+const struct attention_kernel *attention_preferred(const struct gemm_device *device,
+                                                   const struct attention_kernel *kernel,
+                                                   const struct attention_problem *problem)
 {
-    const struct attention_kernel *other = kernel->yields != NULL ? kernel->yields(problem) : NULL;
+    const struct attention_kernel *other =
+        kernel->preferred_kernel != NULL ? kernel->preferred_kernel(problem) : NULL;
     return other != NULL && attention_kernel_runs_on(other, device) && other->takes(problem)
                ? other
                : kernel;
@@ -148,7 +149,7 @@ enum gemmd_error attention_select(const struct gemm_device *device, const char *
         taken |= takes;
         known |= named;
         if (takes && (any || named)) {
-            *kernel = any ? attention_faster(device, *k, problem) : *k;
+            *kernel = any ? attention_preferred(device, *k, problem) : *k;
             return GEMMD_OK;
         }
     }

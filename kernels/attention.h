@@ -84,7 +84,7 @@ struct attention_kernel {
      * the faster kernel if it runs on the device and takes the problem. The bits of the two kernels
      * may differ, so the result must depend on the sizes of a batch entry only, never on the number
      * of entries. NULL: there is no faster kernel. */
-    const struct attention_kernel *(*yields)(const struct attention_problem *problem);
+    const struct attention_kernel *(*preferred_kernel)(const struct attention_problem *problem);
     bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
     enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
                             void *workspace);
@@ -106,9 +106,9 @@ bool attention_kernel_runs_on(const struct attention_kernel *kernel,
 
 /* The kernel that automatic selection chooses where `kernel` is the first of the list that takes
  * the problem: the faster kernel that `kernel` names, or else `kernel` itself. */
-const struct attention_kernel *attention_faster(const struct gemm_device *device,
-                                                const struct attention_kernel *kernel,
-                                                const struct attention_problem *problem);
+const struct attention_kernel *attention_preferred(const struct gemm_device *device,
+                                                   const struct attention_kernel *kernel,
+                                                   const struct attention_problem *problem);
 
 /* As gemm_select. If no kernel of the device takes the problem, the fault is at the dtype and lists
  * the dtypes that some kernel takes. */

@@ -113,7 +113,7 @@ static const struct gemm_kernel *first_that_takes(const struct gemm_device *devi
 {
     for (const struct gemm_kernel *const *k = entry_of(device->backend)->kernels; *k != NULL; k++)
         if ((!together || (*k)->run_group != NULL) && gemm_kernel_runs_on(*k, device) &&
-            (*k)->takes(problem) && ((*k)->suits == NULL || (*k)->suits(problem)))
+            (*k)->takes(problem) && ((*k)->preferred == NULL || (*k)->preferred(problem)))
             return *k;
     return NULL;
 }

@@ -78,7 +78,7 @@ struct gemm_kernel {
     /* Whether automatic selection may choose the kernel for a problem that it takes; false where
      * another kernel is faster. Must not depend on m and the batch if the bits of a row are not to
      * depend on the other rows. NULL: always. */
-    bool (*suits)(const struct gemm_problem *problem);
+    bool (*preferred)(const struct gemm_problem *problem);
     /* The size of the workspace that `run` needs for the problem. A pure function of the problem.
      * False: the size overflows. */
     bool (*workspace_bytes)(const struct gemm_problem *problem, uint64_t *out);

@@ -27,12 +27,16 @@ enum gemmd_error cuda_cublas_code(cublasStatus_t status)
     }
 }
 
-/* In the order in which "auto" asks them (kernels/gemm.h), by what was measured on an H100
- * (kernels/EXPERIMENTS.md, tests/bench/results; the tiles of wgmma with their commits are in
- * sm90/gemm/choose.c). There cuBLAS serves what wgmma does not take or suit: f64; tf32 with A
- * stored [k, m]; f32 with n or k under 512, where register_tiled has 1.1 of it at 256 x 256 x 256
- * but 0.3 at one row, and m may not tell. Elsewhere it serves all but small products; tensor_core's
- * speed on sm_80 itself is not known. */
+/* The kernels in the order in which "auto" tries them (kernels/gemm.h). The order follows from
+ * measurements on an H100 (kernels/EXPERIMENTS.md, tests/bench/results; sm90/gemm/choose.c has
+ * those of wgmma's tiles).
+ *
+ * On an H100 cuBLAS computes the problems for which wgmma is not preferred or which wgmma does not
+ * take: f64; tf32 with A stored [k, m]; f32 with n or k below 512. For f32, register_tiled reaches
+ * 1.1 of cuBLAS's speed at 256 x 256 x 256 but 0.3 at one row, and the choice must not depend on m.
+ *
+ * On other GPUs cuBLAS computes all but small problems. The speed of tensor_core on sm_80 has not
+ * been measured. */
 static const struct gemm_kernel *const kernels[] = {
     &gemm_cuda_wgmma,        &gemm_cuda_cublas,
     &gemm_cuda_grouped,      &gemm_cuda_register_tiled,

@@ -149,11 +149,12 @@ static bool wgmma_takes(const struct gemm_problem *p)
     return sm90_choose(&first, MULTIPROCESSORS) != NULL;
 }
 
-/* Never looks at m and batch: rows have the same bits in any company. */
-static bool wgmma_suits(const struct gemm_problem *p)
+/* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
+static bool wgmma_preferred(const struct gemm_problem *p)
 {
-    /* Measured at kernels/EXPERIMENTS.md: turning A costs more than tf32 gains; splitting
-     * pays, and errs less than a chain on all operands, from so many columns and so much k on. */
+    /* Measured (kernels/EXPERIMENTS.md): for tf32, transposing A costs more time than the kernel
+     * saves. For f32 in parts, PARTS_MIN columns and steps of k are needed for the kernel to be
+     * faster and to have a smaller error than a chain of multiply-adds on all operands. */
     if (is_in_parts(p))
         return p->n >= SPLIT_MIN && p->k >= SPLIT_MIN;
     return p->dtype != GEMMD_F32 || !p->transa;
@@ -270,7 +271,7 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .rows_independent = true,
     .any_leading = true, /* what it does not like is moved first */
     .takes = wgmma_takes,
-    .suits = wgmma_suits,
+    .preferred = wgmma_preferred,
     .workspace_bytes = wgmma_workspace_bytes,
     .run = wgmma_run,
 };
