@@ -66,7 +66,7 @@ START_TEST(every_size_and_layout_has_a_kernel)
 END_TEST
 
 /* The tensor core takes numbers of 32 bits that don't lie along k from registers only. */
-START_TEST(tf32_of_b_along_n_is_computed_turned)
+START_TEST(tf32_of_b_along_n_swaps_the_operands)
 {
     static const uint64_t SIZES[] = {1, 63, 64, 129, 1001, 4096, 100000};
     enum { COUNT = sizeof SIZES / sizeof *SIZES };
@@ -76,17 +76,17 @@ START_TEST(tf32_of_b_along_n_is_computed_turned)
                        SIZES[shape / COUNT / COUNT]);
         p.transb = false;
         const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
-        ck_assert_msg(kernel != NULL && kernel->turned, "%llu x %llu x %llu: %s",
+        ck_assert_msg(kernel != NULL && kernel->swapped, "%llu x %llu x %llu: %s",
                       (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
                       kernel != NULL ? kernel->name : "none");
     }
 }
 END_TEST
 
-START_TEST(tf32_of_other_layouts_is_not_computed_turned)
+START_TEST(tf32_of_other_layouts_does_not_swap_the_operands)
 {
     struct gemm_problem p = problem_of(TF32_TYPE, 4096, 4096, 4096);
-    ck_assert(!sm90_choose(&p, MULTIPROCESSORS)->turned);
+    ck_assert(!sm90_choose(&p, MULTIPROCESSORS)->swapped);
     p.transa = true;
     ck_assert_ptr_null(sm90_choose(&p, MULTIPROCESSORS));
     p.transb = false;
@@ -174,8 +174,8 @@ int main(void)
     TCase *tests = tcase_create("choose");
     tcase_add_loop_test(tests, every_size_and_layout_has_a_kernel, 0, TYPE_COUNT);
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
-    tcase_add_test(tests, tf32_of_b_along_n_is_computed_turned);
-    tcase_add_test(tests, tf32_of_other_layouts_is_not_computed_turned);
+    tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);
+    tcase_add_test(tests, tf32_of_other_layouts_does_not_swap_the_operands);
     tcase_add_test(tests, f32_of_few_rows_is_split_on_the_way);
     tcase_add_test(tests, f32_of_few_rows_takes_the_tiles_that_measured_best);
     tcase_add_test(tests, f32_of_many_rows_is_split_once);

@@ -6,7 +6,7 @@
  * n, k from 1 up. What lies between a row's end and the next row's start changes nothing; where
  * rows start at multiples of 128 bytes, what is left of a row's last 128 may be read. Of C's rows
  * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
- * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `turned`,
+ * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `swapped`,
  * neither is. f32 operands with precision full may lie
  * anywhere, but have to be there a second time in parts of bf16 (split_launch of move/move.h),
  * unless the kernel takes them `whole`.
@@ -40,8 +40,8 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool whole;  /* takes f32 operands as they are, and splits them itself */
-    bool turned; /* computes C turned: the tensor core's left operand is B, its right one A */
+    bool whole;   /* takes f32 operands as they are, and splits them itself */
+    bool swapped; /* computes the transpose of C: the left operand of the tensor core is B */
     /* Whether sums of 32 bits are the same as those of chunks of k that are added in order, if the
      * launch's chunk_tiles say where they end: exact sums, and kernels that add them so. */
     bool adds_chunks;

@@ -73,8 +73,8 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
                             (kernel->consumers == 1 ? MULTIPLY_ALONE : 1);
     /* Each instruction takes 32 bytes of k of 64 lines of the left operand, and all of the right.
      */
-    const uint32_t left = kernel->turned ? kernel->tile_n : kernel->tile_m;
-    const uint32_t right = kernel->turned ? kernel->tile_m : kernel->tile_n;
+    const uint32_t left = kernel->swapped ? kernel->tile_n : kernel->tile_m;
+    const uint32_t right = kernel->swapped ? kernel->tile_m : kernel->tile_n;
     const double instructions = products * left / 64 * 4;
     const double shared =
         (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / SHARED_BYTES_PER_US;

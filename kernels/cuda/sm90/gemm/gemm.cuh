@@ -84,17 +84,17 @@ struct config {
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
     static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
-    /* Whether the tensor core's left operand is Y, and the sums are those of C turned
-     * (gemm_turned.cuh): it takes numbers of 32 bits that don't lie along k from registers only,
-     * and there the left one only. */
-    static constexpr bool TURNED = E == TF32 && !YK;
+    /* Whether the operands are swapped, so that the left operand of the tensor core is Y and the
+     * sums are those of the transpose of C (gemm_swapped.cuh). Operands of 32 bits that do not lie
+     * along k can only come from registers, and only the left operand can come from registers. */
+    static constexpr bool SWAPPED = E == TF32 && !YK;
 
     /* A stage's; with more for f32 only two stages would fit, and the copies could not keep up. */
     static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
     static constexpr int TILE_K = K_BYTES / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
     static constexpr int ACROSS = 128 / element_bytes<E>; /* elements of a line not along k */
-    static constexpr int LEFT = TURNED ? TILE_N : TILE_M;
+    static constexpr int LEFT = SWAPPED ? TILE_N : TILE_M;
     static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
@@ -135,7 +135,7 @@ struct config {
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
     static_assert(YK || (TILE_N / CLUSTER_M) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
-    static_assert(!TURNED || (XK && !PINGPONG && BLOCKS_64 == 1), "what gemm_turned.cuh does");
+    static_assert(!SWAPPED || (XK && !PINGPONG && BLOCKS_64 == 1), "what gemm_swapped.cuh does");
     static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
 };
 

@@ -5,7 +5,7 @@
 #define KERNELS_CUDA_SM90_GEMM_TABLE_CUH
 
 #include "kernels/cuda/sm90/gemm/gemm.cuh"
-#include "kernels/cuda/sm90/gemm/gemm_turned.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_swapped.cuh"
 #include "kernels/cuda/sm90/sm90.h"
 
 namespace sm90
@@ -18,8 +18,8 @@ template <class C> constexpr const void *function()
 
 /* What of a configuration is compiled: the kernels whose sums are one chain, those whose sums are
  * promoted (f32 results of 16-bit types), or both. For 8-bit types and tf32 only for operands that
- * lie along k; TURNED: chains of tf32 whose Y lies along columns. */
-enum sums { NEITHER, CHAINS, PROMOTED, BOTH, TURNED };
+ * lie along k; SWAPPED: chains of tf32 whose Y lies along columns. */
+enum sums { NEITHER, CHAINS, PROMOTED, BOTH, SWAPPED };
 
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool PROMOTED>
 void functions(const void *(&lies)[2][2])
@@ -41,7 +41,7 @@ void functions(const void *(&lies)[2][2])
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, false, true, SUMS != TURNED>;
+    using K = config<E, M, N, CONSUMERS, S, CM, CN, false, true, SUMS != SWAPPED>;
     sm90_kernel kernel = {name,
                           (int)E,
                           (uint32_t)M,
@@ -55,11 +55,11 @@ sm90_kernel row(const char *name)
                           (uint32_t)K::THREADS,
                           K::SHARED_BYTES,
                           false,
-                          SUMS == TURNED,
+                          SUMS == SWAPPED,
                           E == I8, /* exact */
                           {}};
-    if constexpr (SUMS == TURNED) {
-        kernel.functions[0][1][0] = reinterpret_cast<const void *>(&sm90_gemm_turned<K>);
+    if constexpr (SUMS == SWAPPED) {
+        kernel.functions[0][1][0] = reinterpret_cast<const void *>(&sm90_gemm_swapped<K>);
     }
     if constexpr ((SUMS & CHAINS) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, false>(kernel.functions[0]);

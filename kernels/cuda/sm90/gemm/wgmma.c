@@ -49,15 +49,15 @@ static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum ge
     return operand_is_aligned(ld, stride, batch, dtype) && (batch == 1 || stride > 0);
 }
 
-/* `turned`: the operand lies across k, and may not. */
-static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool turned, uint64_t ld,
+/* `transposed`: the operand lies across k and the kernel requires it along k. */
+static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
                                      uint64_t stride)
 {
     if (p->dtype == GEMMD_F8_E4M3)
         return OPERAND_WIDENED;
     if (is_in_parts(p))
         return OPERAND_SPLIT;
-    if (turned)
+    if (transposed)
         return OPERAND_TRANSPOSED;
     return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
 }

@@ -1,5 +1,5 @@
 /*
- * gemm_turned.cuh - products of tf32 whose Y lies along columns: B as it is stored, [k, n].
+ * gemm_swapped.cuh - products of tf32 whose Y lies along columns: B as it is stored, [k, n].
  *
  * The tensor core takes numbers of 32 bits from shared memory only where they lie along k. From
  * registers it takes them as the threads give them, but only the left operand. So these kernels
@@ -15,8 +15,8 @@
  * One stage's numbers lie in registers while those of the next are read: registers belong to the
  * tensor core until its products are waited for.
  */
-#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_TURNED_CUH
-#define KERNELS_CUDA_SM90_GEMM_GEMM_TURNED_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
 
 #include <stdint.h>
 
@@ -78,9 +78,9 @@ __device__ __forceinline__ void load_left(uint32_t box, const lane_columns &colu
 
 /* Issues all products of one stage; `fresh`: they begin a sum. */
 template <class C>
-__device__ __forceinline__ void multiply_turned(const shared<C> &s, uint32_t stage,
-                                                const left_operand<C> &x, float (&d)[C::TILE_M / 2],
-                                                bool fresh)
+__device__ __forceinline__ void multiply_swapped(const shared<C> &s, uint32_t stage,
+                                                 const left_operand<C> &x,
+                                                 float (&d)[C::TILE_M / 2], bool fresh)
 {
     const uint64_t right = tile_descriptor<true, C::K_BYTES>(s.x(stage, 0));
     wgmma_fence();
@@ -102,7 +102,7 @@ multiply_next(const shared<C> &s, uint32_t box, const lane_columns &columns, uin
 {
     ptx::mbarrier_wait(s.full(at.stage), at.parity);
     load_left<C>(s.y(at.stage, 0) + box, columns, lane, x);
-    multiply_turned<C>(s, at.stage, x, d, false);
+    multiply_swapped<C>(s, at.stage, x, d, false);
     wgmma_wait<1>();
     pin(before);
     release<C>(s, previous, lane);
@@ -112,14 +112,14 @@ multiply_next(const shared<C> &s, uint32_t box, const lane_columns &columns, uin
 
 /* d = the sum over `k_tiles` stages. */
 template <class C>
-__device__ __forceinline__ void sum_turned(const shared<C> &s, uint32_t k_tiles, uint32_t box,
-                                           const lane_columns &columns, uint32_t lane,
-                                           ring<C::STAGES> &at, float (&d)[C::TILE_M / 2])
+__device__ __forceinline__ void sum_swapped(const shared<C> &s, uint32_t k_tiles, uint32_t box,
+                                            const lane_columns &columns, uint32_t lane,
+                                            ring<C::STAGES> &at, float (&d)[C::TILE_M / 2])
 {
     left_operand<C> even, odd = {};
     ptx::mbarrier_wait(s.full(at.stage), at.parity);
     load_left<C>(s.y(at.stage, 0) + box, columns, lane, even);
-    multiply_turned<C>(s, at.stage, even, d, true);
+    multiply_swapped<C>(s, at.stage, even, d, true);
     uint32_t previous = at.stage, i = 1;
     at.advance();
     for (; i + 1 < k_tiles; i += 2) {
@@ -138,8 +138,8 @@ __device__ __forceinline__ void sum_turned(const shared<C> &s, uint32_t k_tiles,
 
 /* A thread's sums of 32 rows of C, into a panel of 16 lines for each warp of the pair, which lie
  * STAGING_BYTES apart. */
-__device__ __forceinline__ void stage_turned(const uint32_t (&v)[16], uint32_t panels,
-                                             const lane_columns &columns, uint32_t lane)
+__device__ __forceinline__ void stage_swapped(const uint32_t (&v)[16], uint32_t panels,
+                                              const lane_columns &columns, uint32_t lane)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -155,9 +155,9 @@ __device__ __forceinline__ void stage_turned(const uint32_t (&v)[16], uint32_t p
  * results of 32 bits out where nothing but alpha follows the sums. */
 template <class C>
 __device__ __forceinline__ void
-store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TILE_M / 2],
-             const lane_columns &columns, uint32_t warp, uint32_t lane, uint32_t batch,
-             uint32_t row0, uint32_t column0)
+store_swapped(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TILE_M / 2],
+              const lane_columns &columns, uint32_t warp, uint32_t lane, uint32_t batch,
+              uint32_t row0, uint32_t column0)
 {
     constexpr int ROUNDS = C::TILE_M / 32;
     const uint32_t panels = s.staging(warp / 2 * 2), own = s.staging(warp);
@@ -174,7 +174,7 @@ store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TI
             }
             panel_begin<1>(lane);
             ptx::barrier_sync(barrier, PAIR_THREADS);
-            stage_turned(v, panels + panel, columns, lane);
+            stage_swapped(v, panels + panel, columns, lane);
             ptx::fence_async_proxy();
             ptx::barrier_sync(barrier, PAIR_THREADS);
             panel_send(p, own + panel, lane, column0, row + 32 * i, batch);
@@ -190,7 +190,7 @@ store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TI
                     for (int j = 0; j < 16; j++) {
                         v[j] = bits_of(d[16 * i + j]);
                     }
-                    stage_turned(v, panels, columns, lane);
+                    stage_swapped(v, panels, columns, lane);
                 }
             }
             ptx::barrier_sync(barrier, PAIR_THREADS);
@@ -203,9 +203,9 @@ store_turned(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TI
 
 /* consume of gemm.cuh: consumers share the tile's columns. */
 template <class C>
-__device__ __forceinline__ void consume_turned(const sm90_arguments &p, const shared<C> &s,
-                                               uint32_t cluster, uint32_t clusters, uint32_t rank,
-                                               uint32_t consumer)
+__device__ __forceinline__ void consume_swapped(const sm90_arguments &p, const shared<C> &s,
+                                                uint32_t cluster, uint32_t clusters, uint32_t rank,
+                                                uint32_t consumer)
 {
     const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
     const uint32_t lane = threadIdx.x % 32, warp = consumer * 4 + threadIdx.x / 32 % 4;
@@ -218,8 +218,8 @@ __device__ __forceinline__ void consume_turned(const sm90_arguments &p, const sh
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N + column_in_tile;
         ring<C::STAGES> at(uses);
         float d[C::TILE_M / 2];
-        sum_turned<C>(s, p.k_tiles, column_in_tile * C::K_BYTES, columns, lane, at, d);
-        store_turned<C>(p, s, d, columns, warp, lane, t.batch, row, column);
+        sum_swapped<C>(s, p.k_tiles, column_in_tile * C::K_BYTES, columns, lane, at, d);
+        store_swapped<C>(p, s, d, columns, warp, lane, t.batch, row, column);
     }
     if (lane == 0) {
         ptx::bulk_wait_read<0>();
@@ -228,11 +228,11 @@ __device__ __forceinline__ void consume_turned(const sm90_arguments &p, const sh
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
-    sm90_gemm_turned(const __grid_constant__ sm90_arguments p)
+    sm90_gemm_swapped(const __grid_constant__ sm90_arguments p)
 {
     produce_and_consume<C>(
         p, [&](const shared<C> &s, uint32_t cluster, uint32_t clusters, uint32_t rank,
-               uint32_t consumer) { consume_turned<C>(p, s, cluster, clusters, rank, consumer); });
+               uint32_t consumer) { consume_swapped<C>(p, s, cluster, clusters, rank, consumer); });
 }
 
 } // namespace sm90
