@@ -40,10 +40,10 @@ static struct gemm_problem problem_of(int type, uint64_t m, uint64_t n, uint64_t
     return p;
 }
 
-static bool is_whole(uint64_t m, uint64_t n, uint64_t k)
+static bool is_fused(uint64_t m, uint64_t n, uint64_t k)
 {
     const struct gemm_problem p = problem_of(TYPE_COUNT - 1, m, n, k);
-    return sm90_choose(&p, MULTIPROCESSORS)->whole;
+    return sm90_choose(&p, MULTIPROCESSORS)->fused;
 }
 
 START_TEST(every_size_and_layout_has_a_kernel)
@@ -108,8 +108,8 @@ END_TEST
 /* Measured: 38 and 56 us instead of 140, see kernels/EXPERIMENTS.md. */
 START_TEST(f32_of_few_rows_is_split_on_the_way)
 {
-    ck_assert(is_whole(1, 4096, 4096));
-    ck_assert(is_whole(64, 4096, 4096));
+    ck_assert(is_fused(1, 4096, 4096));
+    ck_assert(is_fused(64, 4096, 4096));
 }
 END_TEST
 
@@ -119,11 +119,11 @@ START_TEST(f32_of_few_rows_takes_the_tiles_that_measured_best)
     static const struct {
         uint64_t m, n;
         const char *name;
-    } CASES[] = {{1, 4096, "f32_64x32_whole"},
-                 {64, 4096, "f32_64x32_whole"},
-                 {1, 14336, "f32_16x64_whole"},
-                 {16, 14336, "f32_16x64_whole"},
-                 {64, 14336, "f32_64x64_whole"}};
+    } CASES[] = {{1, 4096, "f32_64x32_fused"},
+                 {64, 4096, "f32_64x32_fused"},
+                 {1, 14336, "f32_16x64_fused"},
+                 {16, 14336, "f32_16x64_fused"},
+                 {64, 14336, "f32_64x64_fused"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct gemm_problem p = problem_of(TYPE_COUNT - 1, CASES[i].m, CASES[i].n, 4096);
         ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, CASES[i].name);
@@ -133,8 +133,8 @@ END_TEST
 
 START_TEST(f32_of_many_rows_is_split_once)
 {
-    ck_assert(!is_whole(256, 4096, 4096));
-    ck_assert(!is_whole(4096, 4096, 4096));
+    ck_assert(!is_fused(256, 4096, 4096));
+    ck_assert(!is_fused(4096, 4096, 4096));
 }
 END_TEST
 

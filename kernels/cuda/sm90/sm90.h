@@ -9,7 +9,7 @@
  * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `swapped`,
  * neither is. f32 operands with precision full may lie
  * anywhere, but have to be there a second time in parts of bf16 (split_launch of move/move.h),
- * unless the kernel takes them `whole`.
+ * unless the kernel is `fused`.
  *
  * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
  * tensor core adds f8 products with some 13 bits.
@@ -40,7 +40,7 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool whole;   /* takes f32 operands as they are, and splits them itself */
+    bool fused;   /* takes f32 operands as they are, and makes their parts itself */
     bool swapped; /* computes the transpose of C: the left operand of the tensor core is B */
     /* Whether sums of 32 bits are the same as those of chunks of k that are added in order, if the
      * launch's chunk_tiles say where they end: exact sums, and kernels that add them so. */
@@ -104,7 +104,7 @@ struct sm90_parts {
 };
 
 /* Fills in a launch of a problem that the kernel takes; `parts` of f32 operands with precision
- * full, unless the kernel takes them `whole`, else NULL. Fails if a pointer is not aligned. */
+ * full, unless the kernel is `fused`, else NULL. Fails if a pointer is not aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch);

@@ -14,7 +14,7 @@ enum sm90_out { SM90_OUT_F32, SM90_OUT_F16, SM90_OUT_BF16, SM90_OUT_I32 };
 
 /* An operand of f32 as the caller has it, for sums that its parts cannot give. Steps in elements,
  * from row of C (column, for B) to the next, from k to the next, from problem to problem. */
-struct sm90_whole {
+struct sm90_f32_operand {
     const float *data;
     int64_t line_step, k_step, batch_step;
 };
@@ -49,7 +49,7 @@ struct sm90_arguments {
     /* Whether all that follows needs no C0 and results have 16 bits, so that sums can be finished
      * in the registers they are in. */
     uint32_t in_place;
-    struct sm90_whole a, b; /* f32 only */
+    struct sm90_f32_operand a, b; /* f32 only */
 };
 
 #endif

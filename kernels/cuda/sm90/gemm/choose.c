@@ -36,7 +36,7 @@ static const double SPLIT_BYTES_PER_US = 2.5e6;
 static const struct {
     uint32_t tile_m, tile_n;
     double us, min_us, row_us;
-} WHOLE_STEPS[] = {
+} FUSED_STEPS[] = {
     {64, 32, 0.265, 0.282, 0.0025},
     {16, 64, 0.327, 0.327, 0.0016},
     {64, 64, 0.472, 0.472, 0.0017},
@@ -94,21 +94,21 @@ static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_pro
 }
 
 /* A step of k of a kernel that splits f32 operands itself, in so many blocks. */
-static double whole_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
+static double fused_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
 {
     const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
     double us = bytes / DRAM_BYTES_PER_US;
-    for (size_t i = 0; i < sizeof WHOLE_STEPS / sizeof *WHOLE_STEPS; i++) {
-        if (WHOLE_STEPS[i].tile_m == kernel->tile_m && WHOLE_STEPS[i].tile_n == kernel->tile_n) {
+    for (size_t i = 0; i < sizeof FUSED_STEPS / sizeof *FUSED_STEPS; i++) {
+        if (FUSED_STEPS[i].tile_m == kernel->tile_m && FUSED_STEPS[i].tile_n == kernel->tile_n) {
             us = fmax(
-                us, fmax(WHOLE_STEPS[i].min_us, WHOLE_STEPS[i].us + WHOLE_STEPS[i].row_us * rows));
+                us, fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + FUSED_STEPS[i].row_us * rows));
         }
     }
     return us;
 }
 
 /* Such a kernel, a tile a block. */
-static double whole_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+static double fused_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                        uint32_t multiprocessors)
 {
     const uint64_t tiles =
@@ -116,9 +116,9 @@ static double whole_us(const struct sm90_kernel *kernel, const struct gemm_probl
     const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
-    double us = LAUNCH_US + (double)waves * steps * whole_step_us(kernel, rows, multiprocessors);
+    double us = LAUNCH_US + (double)waves * steps * fused_step_us(kernel, rows, multiprocessors);
     if (rest > 0) {
-        us += steps * whole_step_us(kernel, rows, (double)rest);
+        us += steps * fused_step_us(kernel, rows, (double)rest);
     }
     return us;
 }
@@ -127,8 +127,8 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
                         uint32_t multiprocessors)
 {
     const struct gemm_problem *p = problem;
-    if (kernel->whole) {
-        return whole_us(kernel, p, multiprocessors);
+    if (kernel->fused) {
+        return fused_us(kernel, p, multiprocessors);
     }
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n;
     const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);

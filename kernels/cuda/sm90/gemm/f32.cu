@@ -1,21 +1,21 @@
 /* The kernels of f32 with precision full: operands in parts (move/parts.cu). */
-#include "kernels/cuda/sm90/gemm/gemm_whole.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_fused.cuh"
 #include "kernels/cuda/sm90/gemm/table.cuh"
 
 using namespace sm90;
 
-/* A kernel that splits f32 operands on the way, wherever they lie. */
-template <int ROWS, int COLUMNS, uint32_t SPLITTERS, uint32_t GROUP>
-static sm90_kernel row_whole(const char *name)
+/* A kernel that makes the parts of f32 operands itself. */
+template <int ROWS, int COLUMNS, uint32_t PRODUCERS, uint32_t GROUP>
+static sm90_kernel row_fused(const char *name)
 {
-    using K = whole_config<ROWS, COLUMNS, SPLITTERS, GROUP>;
+    using K = fused_config<ROWS, COLUMNS, PRODUCERS, GROUP>;
     sm90_kernel kernel = row<F32, 64, K::TILE_N, 1, COOPERATIVE, 1, 1, NEITHER>(name);
     kernel.tile_m = ROWS;
     kernel.tile_n = COLUMNS;
-    kernel.threads = K::WHOLE_THREADS;
-    kernel.whole = true;
+    kernel.threads = K::FUSED_THREADS;
+    kernel.fused = true;
     for (int i = 0; i < 4; i++) {
-        kernel.functions[0][i / 2][i % 2] = reinterpret_cast<const void *>(&sm90_gemm_whole<K>);
+        kernel.functions[0][i / 2][i % 2] = reinterpret_cast<const void *>(&sm90_gemm_fused<K>);
     }
     return kernel;
 }
@@ -24,8 +24,8 @@ extern "C" const sm90_kernel sm90_kernels_f32[] = {
     row<F32, 128, 128, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x128"),
     row<F32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x64"),
     row<F32, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("f32_64x64"),
-    row_whole<64, 32, 16, 2>("f32_64x32_whole"),
-    row_whole<16, 64, 16, 2>("f32_16x64_whole"),
-    row_whole<64, 64, 12, 4>("f32_64x64_whole"),
+    row_fused<64, 32, 16, 2>("f32_64x32_fused"),
+    row_fused<16, 64, 16, 2>("f32_16x64_fused"),
+    row_fused<64, 64, 12, 4>("f32_64x64_fused"),
     sm90_kernel{},
 };

@@ -36,7 +36,7 @@ static cudaError_t sm90_encode(const struct sm90_device *device, const struct vi
                                CUtensorMap *map)
 {
     const uint64_t stride = view->batch > 1 ? view->stride : view->leading;
-    const struct tensor_map_view whole = {
+    const struct tensor_map_view tensor = {
         .data = view->data,
         .type = view->type,
         .dimensions = 3,
@@ -45,7 +45,7 @@ static cudaError_t sm90_encode(const struct sm90_device *device, const struct vi
         .box = {view->box_width, view->box_lines, 1},
         .swizzle = view->swizzle,
     };
-    return tensor_map_encode(device, &whole, map);
+    return tensor_map_encode(device, &tensor, map);
 }
 
 cudaError_t sm90_device_open(struct sm90_device *device)
@@ -309,7 +309,7 @@ static void plan_ahead(const struct sm90_kernel *kernel, const struct tiled_oper
     }
 }
 
-/* X and Y of a kernel that doesn't take operands `whole`. */
+/* X and Y of a kernel that is not fused. */
 static cudaError_t place_operands(const struct sm90_device *device,
                                   const struct sm90_kernel *kernel, const struct gemm_problem *p,
                                   const struct sm90_parts *parts, struct sm90_arguments *arguments)
@@ -342,13 +342,13 @@ static cudaError_t place_operands(const struct sm90_device *device,
     return encode_operands(device, &a, &b, arguments);
 }
 
-static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint64_t stride,
-                                       bool along_k)
+static struct sm90_f32_operand f32_operand(const void *data, uint64_t leading, uint64_t stride,
+                                           bool along_k)
 {
-    return (struct sm90_whole){.data = data,
-                               .line_step = along_k ? (int64_t)leading : 1,
-                               .k_step = along_k ? 1 : (int64_t)leading,
-                               .batch_step = (int64_t)stride};
+    return (struct sm90_f32_operand){.data = data,
+                                     .line_step = along_k ? (int64_t)leading : 1,
+                                     .k_step = along_k ? 1 : (int64_t)leading,
+                                     .batch_step = (int64_t)stride};
 }
 
 /* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
@@ -357,7 +357,7 @@ static struct sm90_whole whole_operand(const void *data, uint64_t leading, uint6
 static bool in_pairs(const struct sm90_kernel *kernel, const struct sm90_arguments *arguments,
                      uint32_t multiprocessors)
 {
-    return kernel->cluster_m * kernel->cluster_n == 1 && !kernel->whole &&
+    return kernel->cluster_m * kernel->cluster_n == 1 && !kernel->fused &&
            multiprocessors % 2 == 0 && arguments->tile_rows > 1 && arguments->k_tiles >= 32;
 }
 
@@ -369,7 +369,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     const bool in_parts = kernel->element == F32;
     const bool a_along_k = !p->transa, b_along_k = p->transb;
     memset(launch, 0, sizeof *launch);
-    const bool in_memory = in_parts && !kernel->whole; /* the parts */
+    const bool in_memory = in_parts && !kernel->fused; /* the parts */
     if (in_memory && parts == NULL) {
         return cudaErrorInvalidValue;
     }
@@ -385,19 +385,19 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
     arguments->band = band_rows(kernel, clusters, rows);
     cudaError_t error = cudaSuccess;
-    if (!kernel->whole) {
+    if (!kernel->fused) {
         error = place_operands(device, kernel, p, parts, arguments);
     }
     if (error != cudaSuccess) {
         return error;
     }
     if (in_parts) {
-        arguments->a = whole_operand(p->a, p->lda, p->stride_a, a_along_k);
-        arguments->b = whole_operand(p->b, p->ldb, p->stride_b, b_along_k);
+        arguments->a = f32_operand(p->a, p->lda, p->stride_a, a_along_k);
+        arguments->b = f32_operand(p->b, p->ldb, p->stride_b, b_along_k);
     }
     arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
     arguments->in_place = p->beta == 0 && dtype_size(p->out) == 2;
-    if (!kernel->whole && (arguments->plain || arguments->in_place)) {
+    if (!kernel->fused && (arguments->plain || arguments->in_place)) {
         const uint32_t out_bytes = dtype_size(p->out);
         const struct view c = {
             .data = p->c,
@@ -456,7 +456,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
     launch->function = function_for(kernel, p);
     launch->blocks =
-        cluster * (arguments->tiles < clusters || kernel->whole ? arguments->tiles : clusters);
+        cluster * (arguments->tiles < clusters || kernel->fused ? arguments->tiles : clusters);
     launch->cluster = cluster;
     if (in_pairs(kernel, arguments, device->multiprocessors)) {
         launch->blocks += launch->blocks % 2; /* one has no tile */

@@ -53,8 +53,8 @@ bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
 
 uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem *p)
 {
-    const uint64_t whole = p->k / split->chunk;
-    return p->batch > 1 ? split->count : whole == split->count ? 1 : 2;
+    const uint64_t full = p->k / split->chunk;
+    return p->batch > 1 ? split->count : full == split->count ? 1 : 2;
 }
 
 /* To sums of 32 bits, with nothing after them. */
@@ -77,26 +77,26 @@ static struct gemm_problem sums_of(const struct split_k *split, const struct gem
 struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *p,
                                  uint64_t i, void *sums)
 {
-    const uint64_t whole = p->k / split->chunk;
+    const uint64_t full = p->k / split->chunk;
     const bool alone = p->batch == 1;
-    const uint64_t first = alone ? i * whole : i; /* chunk */
+    const uint64_t first = alone ? i * full : i; /* chunk */
     const uint64_t element = dtype_size(p->dtype);
     const uint64_t step_a = split->chunk * (p->transa ? p->lda : 1);
     const uint64_t step_b = split->chunk * (p->transb ? 1 : p->ldb);
     struct gemm_problem part = sums_of(split, p, (float *)sums + first * p->batch * split->stride);
-    part.k = first < whole ? split->chunk : p->k - first * split->chunk;
+    part.k = first < full ? split->chunk : p->k - first * split->chunk;
     part.a = (const char *)p->a + first * step_a * element;
     part.b = (const char *)p->b + first * step_b * element;
     if (alone) {
-        part.batch = first < whole ? whole : 1;
+        part.batch = first < full ? full : 1;
         part.stride_a = step_a;
         part.stride_b = step_b;
     }
     return part;
 }
 
-struct gemm_problem split_k_whole(const struct split_k *split, const struct gemm_problem *p,
-                                  void *sums)
+struct gemm_problem split_k_one_launch(const struct split_k *split, const struct gemm_problem *p,
+                                       void *sums)
 {
     return sums_of(split, p, sums);
 }

@@ -47,8 +47,8 @@ struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_
 
 /* The problem of all chunks in one launch, for kernels that add them; its sums are a single chunk's
  * place. */
-struct gemm_problem split_k_whole(const struct split_k *split, const struct gemm_problem *problem,
-                                  void *sums);
+struct gemm_problem split_k_one_launch(const struct split_k *split,
+                                       const struct gemm_problem *problem, void *sums);
 
 /* How long split_k_join needs for so many chunks, on an H100. */
 double split_k_join_us(const struct split_k *split, const struct gemm_problem *problem,

@@ -109,8 +109,8 @@ static bool needs_no_chunks(const struct plan *plan)
     if (plan->chunks.chunk == 0 || plan->problem.dtype != GEMMD_I8 ||
         plan->problem.out != GEMMD_I32)
         return false;
-    const struct gemm_problem whole = split_k_whole(&plan->chunks, &plan->problem, NULL);
-    return estimate_us(&whole, MULTIPROCESSORS) <= apart_us(plan, MULTIPROCESSORS);
+    const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
+    return estimate_us(&all, MULTIPROCESSORS) <= apart_us(plan, MULTIPROCESSORS);
 }
 
 static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
@@ -184,28 +184,28 @@ static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct 
 
 /* f32 in parts, which were written where plan->problem says, besides the operands themselves. */
 static enum gemmd_error launch_parts(struct cuda_context *context, const struct sm90_kernel *kernel,
-                                     const struct gemm_problem *whole, const struct plan *plan)
+                                     const struct gemm_problem *original, const struct plan *plan)
 {
     const struct gemm_problem *q = &plan->problem;
     const struct sm90_parts parts = {{q->a, q->lda, q->stride_a}, {q->b, q->ldb, q->stride_b}};
     struct gemm_problem problem = *q;
-    problem.a = whole->a;
-    problem.b = whole->b;
-    problem.lda = whole->lda;
-    problem.ldb = whole->ldb;
-    problem.stride_a = whole->stride_a;
-    problem.stride_b = whole->stride_b;
+    problem.a = original->a;
+    problem.b = original->b;
+    problem.lda = original->lda;
+    problem.ldb = original->ldb;
+    problem.stride_a = original->stride_a;
+    problem.stride_b = original->stride_b;
     return wgmma_launch(context, kernel, &problem, &parts, 0);
 }
 
 /* The kernel that computes all chunks in one launch; NULL if they are faster apart. */
 static const struct sm90_kernel *choose_together(const struct plan *plan, uint32_t multiprocessors)
 {
-    const struct gemm_problem whole = split_k_whole(&plan->chunks, &plan->problem, NULL);
-    const struct sm90_kernel *kernel = sm90_choose_adding(&whole, multiprocessors);
+    const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
+    const struct sm90_kernel *kernel = sm90_choose_adding(&all, multiprocessors);
     if (kernel == NULL)
         return NULL;
-    const double us = sm90_estimate_us(kernel, &whole, multiprocessors) +
+    const double us = sm90_estimate_us(kernel, &all, multiprocessors) +
                       split_k_join_us(&plan->chunks, &plan->problem, 1);
     return us <= apart_us(plan, multiprocessors) ? kernel : NULL;
 }
@@ -220,7 +220,7 @@ static enum gemmd_error launch_chunks(struct cuda_context *context, const struct
     enum gemmd_error code = GEMMD_OK;
     for (uint64_t i = 0; i < launches && code == GEMMD_OK; i++) {
         const struct gemm_problem problem = together != NULL
-                                                ? split_k_whole(split, &plan->problem, sums)
+                                                ? split_k_one_launch(split, &plan->problem, sums)
                                                 : split_k_part(split, &plan->problem, i, sums);
         const struct sm90_kernel *kernel =
             together != NULL ? together : sm90_choose(&problem, multiprocessors);
@@ -250,7 +250,7 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         plan.c.job.from = space;
     }
     enum gemmd_error code = GEMMD_OK;
-    if (chunks || !kernel->whole) {
+    if (chunks || !kernel->fused) {
         code = operand_move(context->stream, &plan.a);
         if (code == GEMMD_OK)
             code = operand_move(context->stream, &plan.b);

@@ -1,22 +1,26 @@
 /*
- * gemm_whole.cuh - f32 with precision full for few rows: operands are split on the way.
+ * gemm_fused.cuh - f32 with precision full for few rows: the kernel makes the parts itself.
  *
- * The kernels of gemm.cuh want f32 in three parts of bf16 each in memory, which for few rows costs
- * more than the product: 10 bytes an element of B to make them, and 6 to read them, where 4 would
- * do. Here SPLITTERS warps read the operands as they are, whatever their alignment and order, split
- * them (parts.cuh) and write the parts into the stages of the ring, a GROUP of warps a stage of its
- * own in turn, which keeps 32 to 64 KiB on their way into a multiprocessor. One warpgroup
- * multiplies, as gemm.cuh does, so the bits are the same. A block computes one tile.
+ * The kernels of gemm.cuh read f32 operands as three parts of bf16 each from device memory. For few
+ * rows, making the parts takes longer than the product: the separate kernel reads 4 bytes and
+ * writes 6 for each element of B, and the product reads 6 again, where a fused kernel reads 4 once.
  *
- * The tensor core's left operand always has 64 lines. In tiles of 64 columns it is B, so that few
- * rows make short products (C is computed turned); in tiles of 32 columns, of which there are
- * enough for all multiprocessors where n is 4096, it is A.
+ * Here PRODUCERS warps read the operands as they are, with any alignment and order, decompose them
+ * (parts.cuh), and write the parts into the stages of the ring. A GROUP of warps fills one stage,
+ * and the groups take the stages in turn, which keeps 32 to 64 KiB of loads in flight to each
+ * multiprocessor. One warpgroup multiplies in the same way as gemm.cuh, so the bits are the same. A
+ * block computes one tile.
  *
- * Both operands lie along k in the stages, lines of 64 bytes with 64-byte swizzle: the 16-byte
- * piece c of line i lies at c ^ (i / 2 % 4) of its 64 * i.
+ * The left operand of the tensor core always has 64 lines. In tiles of 64 columns the left operand
+ * is B, so that a product of few rows is short; the sums are those of the transpose of C. In tiles
+ * of 32 columns the left operand is A; for n = 4096 there are enough of these tiles for all
+ * multiprocessors.
+ *
+ * In the stages both operands lie along k, in lines of 64 bytes with 64-byte swizzle: the 16-byte
+ * piece c of line i is at offset 64 * i + 16 * (c ^ (i / 2 % 4)).
  */
-#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_WHOLE_CUH
-#define KERNELS_CUDA_SM90_GEMM_GEMM_WHOLE_CUH
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_FUSED_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_FUSED_CUH
 
 #include "kernels/cuda/move/parts.cuh"
 #include "kernels/cuda/sm90/gemm/gemm.cuh"
@@ -26,19 +30,19 @@ namespace sm90
 
 constexpr uint32_t PIECE = 8; /* numbers that make 16 bytes of a part */
 
-/* The lines of an operand that are a tile's. */
+/* The lines of an operand that belong to one tile. */
 struct lines_of {
     const float *first; /* at k = 0 */
     int64_t line_step, k_step;
-    uint32_t count;   /* that there are */
-    bool whole_reads; /* of 16 bytes are aligned, along k */
+    uint32_t count;    /* lines that exist */
+    bool vector_reads; /* reads of 16 bytes along k are aligned */
 
-    __device__ __forceinline__ lines_of(const sm90_whole &operand, uint32_t batch, uint32_t line,
-                                        uint32_t extent, uint32_t tile)
+    __device__ __forceinline__ lines_of(const sm90_f32_operand &operand, uint32_t batch,
+                                        uint32_t line, uint32_t extent, uint32_t tile)
         : first(operand.data + batch * operand.batch_step + line * operand.line_step),
           line_step(operand.line_step), k_step(operand.k_step), count(min(extent - line, tile)),
-          whole_reads(k_step == 1 && line_step % 4 == 0 &&
-                      reinterpret_cast<uintptr_t>(first) % 16 == 0)
+          vector_reads(k_step == 1 && line_step % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(first) % 16 == 0)
     {
     }
 
@@ -66,7 +70,7 @@ struct lines_of {
         const uint32_t l = line(index, lane), ahead = PIECE * piece(index, lane);
         const uint32_t valid = l >= count || ahead >= left ? 0 : min(PIECE, left - ahead);
         const float *from = first + l * line_step + (k + ahead) * k_step;
-        if (whole_reads && valid == PIECE) {
+        if (vector_reads && valid == PIECE) {
             const float4 low = __ldg(reinterpret_cast<const float4 *>(from));
             const float4 high = __ldg(reinterpret_cast<const float4 *>(from) + 1);
             memcpy(v, &low, sizeof low);
@@ -84,8 +88,8 @@ struct lines_of {
         }
     }
 
-    /* Splits them into the stage's tile, whose parts have `part_bytes` and lie one after another.
-     */
+    /* Decomposes the numbers and stores their parts in the stage's tile. Each part has
+     * `part_bytes`, and the parts follow one another. */
     __device__ __forceinline__ void put(uint32_t index, uint32_t lane, uint32_t tile,
                                         uint32_t part_bytes, const float (&v)[PIECE]) const
     {
@@ -107,30 +111,30 @@ struct lines_of {
     }
 };
 
-template <int ROWS, int COLUMNS, uint32_t SPLITTERS_, uint32_t GROUP_>
-struct whole_config
+template <int ROWS, int COLUMNS, uint32_t PRODUCERS_, uint32_t GROUP_>
+struct fused_config
     : config<F32, 64, ROWS == 64 ? COLUMNS : ROWS, 1, COOPERATIVE, 1, 1, false, true, true> {
     static constexpr bool SWAPPED = COLUMNS == 64; /* B is the tensor core's left operand */
     static constexpr int A_LINES = ROWS, B_LINES = COLUMNS;
-    static constexpr uint32_t SPLITTERS = SPLITTERS_, GROUP = GROUP_, GROUPS = SPLITTERS / GROUP;
-    static constexpr uint32_t WHOLE_THREADS = 128 + 32 * SPLITTERS;
+    static constexpr uint32_t PRODUCERS = PRODUCERS_, GROUP = GROUP_, GROUPS = PRODUCERS / GROUP;
+    static constexpr uint32_t FUSED_THREADS = 128 + 32 * PRODUCERS;
     /* A warp's share of a stage, in 32 pieces. */
     static constexpr uint32_t A_SHARE = ((ROWS + 31) / 32 * 4 + GROUP - 1) / GROUP;
     static constexpr uint32_t B_SHARE = COLUMNS / 8 / GROUP;
 
     static_assert(ROWS == 64 || COLUMNS == 64, "lines of the left operand");
-    static_assert(whole_config::K_BYTES == 64, "a line of a stage is four pieces");
+    static_assert(fused_config::K_BYTES == 64, "a line of a stage is four pieces");
     /* A group that is a whole turn ahead has seen the stage's use before the last one end. */
-    static_assert(whole_config::STAGES >= GROUPS,
+    static_assert(fused_config::STAGES >= GROUPS,
                   "a parity tells a use only from those next to it");
 };
 
-/* One warp: splits its share of its group's stages. B's numbers of the group's next stage are asked
- * for before A's are split. */
+/* One producer warp: decomposes its share of its group's stages. The loads of B for the group's
+ * next stage are issued before A is decomposed. */
 template <class C>
-__device__ __forceinline__ void split_stages(const sm90_arguments &p, const shared<C> &s,
-                                             uint32_t warp, uint32_t lane, const lines_of &a,
-                                             const lines_of &b)
+__device__ __forceinline__ void produce_stages(const sm90_arguments &p, const shared<C> &s,
+                                               uint32_t warp, uint32_t lane, const lines_of &a,
+                                               const lines_of &b)
 {
     const uint32_t group = warp / C::GROUP, member = warp % C::GROUP;
     const uint32_t a_indices = a.indices();
@@ -177,8 +181,8 @@ __device__ __forceinline__ void split_stages(const sm90_arguments &p, const shar
     }
 }
 
-/* A thread's sums of C turned, of 64 columns and ROWS rows, into panels of 16 rows by 32 columns.
- */
+/* Stores a thread's sums of the transpose of C, of 64 columns and ROWS rows, in panels of 16 rows
+ * by 32 columns. */
 template <class C>
 __device__ __forceinline__ void stage_columns(const shared<C> &s, uint32_t warp, uint32_t lane,
                                               const float (&d)[C::TILE_N / 2])
@@ -195,7 +199,7 @@ __device__ __forceinline__ void stage_columns(const shared<C> &s, uint32_t warp,
 }
 
 template <class C>
-__device__ __forceinline__ void consume_whole(const sm90_arguments &p, const shared<C> &s,
+__device__ __forceinline__ void consume_fused(const sm90_arguments &p, const shared<C> &s,
                                               const tile &t, uint32_t warp, uint32_t lane)
 {
     ring<C::STAGES> at(0);
@@ -220,8 +224,8 @@ __device__ __forceinline__ void consume_whole(const sm90_arguments &p, const sha
 }
 
 template <class C>
-__global__ void __launch_bounds__(C::WHOLE_THREADS, 1)
-    sm90_gemm_whole(const __grid_constant__ sm90_arguments p)
+__global__ void __launch_bounds__(C::FUSED_THREADS, 1)
+    sm90_gemm_fused(const __grid_constant__ sm90_arguments p)
 {
     extern __shared__ unsigned char shared_memory[];
     const shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
@@ -238,11 +242,11 @@ __global__ void __launch_bounds__(C::WHOLE_THREADS, 1)
     ptx::later_kernels_allow();
     ptx::earlier_kernels_wait();
     if (warp < 4) {
-        consume_whole<C>(p, s, t, warp, lane);
+        consume_fused<C>(p, s, t, warp, lane);
     } else {
         const uint32_t row = t.row * C::A_LINES, column = t.column * C::B_LINES;
-        split_stages<C>(p, s, warp - 4, lane, lines_of(p.a, t.batch, row, p.m, C::A_LINES),
-                        lines_of(p.b, t.batch, column, p.n, C::B_LINES));
+        produce_stages<C>(p, s, warp - 4, lane, lines_of(p.a, t.batch, row, p.m, C::A_LINES),
+                          lines_of(p.b, t.batch, column, p.n, C::B_LINES));
     }
 }
 
