@@ -106,7 +106,7 @@ START_TEST(the_estimates_of_the_largest_products_are_numbers)
 END_TEST
 
 /* Measured: 38 and 56 us instead of 140, see kernels/EXPERIMENTS.md. */
-START_TEST(f32_of_few_rows_is_split_on_the_way)
+START_TEST(f32_of_few_rows_is_fused)
 {
     ck_assert(is_fused(1, 4096, 4096));
     ck_assert(is_fused(64, 4096, 4096));
@@ -131,7 +131,7 @@ START_TEST(f32_of_few_rows_takes_the_tiles_that_measured_best)
 }
 END_TEST
 
-START_TEST(f32_of_many_rows_is_split_once)
+START_TEST(f32_of_many_rows_reads_parts)
 {
     ck_assert(!is_fused(256, 4096, 4096));
     ck_assert(!is_fused(4096, 4096, 4096));
@@ -176,9 +176,9 @@ int main(void)
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
     tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);
     tcase_add_test(tests, tf32_of_other_layouts_does_not_swap_the_operands);
-    tcase_add_test(tests, f32_of_few_rows_is_split_on_the_way);
+    tcase_add_test(tests, f32_of_few_rows_is_fused);
     tcase_add_test(tests, f32_of_few_rows_takes_the_tiles_that_measured_best);
-    tcase_add_test(tests, f32_of_many_rows_is_split_once);
+    tcase_add_test(tests, f32_of_many_rows_reads_parts);
     tcase_add_test(tests, a_fused_product_can_take_other_tiles);
     tcase_add_test(tests, wide_products_of_short_sums_take_tiles_that_read_b_once);
     tcase_add_test(tests, wide_products_of_few_rows_take_tiles_that_read_b_once);

@@ -14,7 +14,7 @@ static_assert(sizeof(struct grouped_parameters) <= 4096, "a launch's parameters"
 __global__ void __launch_bounds__(THREADS, 4)
     grouped_kernel(const __grid_constant__ struct grouped_parameters parameters)
 {
-    extern __shared__ __align__(1024) char slabs[]; // as split parts of B have to be
+    extern __shared__ __align__(1024) char slabs[]; // the alignment of the parts of B
     __shared__ struct task task;
     find_task(&task, parameters);
     switch (task.entry.dtype) {

@@ -19,8 +19,8 @@ enum {
     GROUPED_SLAB_BYTES = 2 * GROUPED_TILE * (GROUPED_SLAB_DEPTH + 16),
     /* f32 on Hopper: both parts of the slab of B that is multiplied; these, a slab of B and two of
      * A. */
-    GROUPED_SPLIT_BYTES = 2 * GROUPED_TILE * GROUPED_SLAB_DEPTH,
-    GROUPED_F32_BYTES = GROUPED_SPLIT_BYTES + 3 * GROUPED_SLAB_BYTES / 2,
+    GROUPED_PARTS_BYTES = 2 * GROUPED_TILE * GROUPED_SLAB_DEPTH,
+    GROUPED_F32_BYTES = GROUPED_PARTS_BYTES + 3 * GROUPED_SLAB_BYTES / 2,
 };
 
 /* Slabs whose memory a product needs when its sums, of so many bytes each, are done. */

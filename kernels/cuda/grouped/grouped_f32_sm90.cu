@@ -16,7 +16,7 @@ static_assert(sizeof(struct grouped_f32_parameters) <= 32764, "a launch's parame
 __global__ void __launch_bounds__(THREADS, 5)
     grouped_f32_kernel(const __grid_constant__ struct grouped_f32_parameters parameters)
 {
-    extern __shared__ __align__(1024) char slabs[]; // as split parts of B have to be
+    extern __shared__ __align__(1024) char slabs[]; // the alignment of the parts of B
     __shared__ struct task task;
     later_kernels_allow();
     find_task(&task, parameters);

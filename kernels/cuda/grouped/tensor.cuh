@@ -135,8 +135,8 @@ constexpr float SCALE = 0x1p24f;
 /* x * SCALE rounded to TF32 (ties away from zero), and the rest. Tensor cores do not look at the
  * last 13 bits of an operand. */
 template <uint32_t COUNT>
-static __device__ __forceinline__ void split(const uint32_t (&x)[COUNT], uint32_t (&high)[COUNT],
-                                             uint32_t (&low)[COUNT])
+static __device__ __forceinline__ void decompose(const uint32_t (&x)[COUNT],
+                                                 uint32_t (&high)[COUNT], uint32_t (&low)[COUNT])
 {
 #pragma unroll
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -237,7 +237,7 @@ multiply_f32(float (&sums)[ROW_MMAS][COLUMN_MMAS][4], uint32_t slab,
             b.load(2 * pair + half, x);
 #pragma unroll
             for (uint32_t j = 0; j < COLUMN_MMAS; j++)
-                split(x[j], high_b[j], low_b[j]);
+                decompose(x[j], high_b[j], low_b[j]);
             a.load(2 * pair + half, x);
 #pragma unroll
             for (uint32_t i = 0; i < ROW_MMAS; i++) {
@@ -246,7 +246,7 @@ multiply_f32(float (&sums)[ROW_MMAS][COLUMN_MMAS][4], uint32_t slab,
                 uint32_t high[4], low[4];
                 if (i * MMA_ROWS >= part.rows)
                     break;
-                split(whole, high, low);
+                decompose(whole, high, low);
 #pragma unroll
                 for (uint32_t j = 0; j < COLUMN_MMAS; j++)
                     multiply_tf32(d[i][j], low, high_b[j]);

@@ -24,7 +24,7 @@ namespace grouped
 
 constexpr uint32_t WIDE_K_MIN = 48; // where the result is f32
 
-constexpr uint32_t STEP_BYTES = GROUPED_SPLIT_BYTES / 2; // both parts of 16 k of B
+constexpr uint32_t STEP_BYTES = GROUPED_PARTS_BYTES / 2; // both parts of 16 k of B
 constexpr uint32_t LOW = 64;                             // a line's low parts, behind the high ones
 static_assert(STEP_BYTES == TILE * 128, "16 k of 64 columns, twice");
 
@@ -123,7 +123,7 @@ template <bool along_k> struct columns {
         }
     }
 
-    __device__ __forceinline__ void split_step(uint32_t slab, uint32_t step) const
+    __device__ __forceinline__ void decompose_step(uint32_t slab, uint32_t step) const
     {
         uint32_t x[8], high[8], low[8]; // all loads before their first use
         if constexpr (along_k) {
@@ -131,7 +131,7 @@ template <bool along_k> struct columns {
             for (uint32_t i = 0; i < 8; i++)
                 x[i] = load_word_shared(slab + from[0] + step * 16 * 4 + i / 4 * 8 * PITCH +
                                         i % 4 * 16);
-            split(x, high, low);
+            decompose(x, high, low);
 #pragma unroll
             for (uint32_t i = 0; i < 8; i++) {
                 const uint32_t address = (to ^ i % 4 * 16) + i / 4 * 8 * 128 + step * STEP_BYTES;
@@ -143,7 +143,7 @@ template <bool along_k> struct columns {
             for (uint32_t i = 0; i < 8; i++)
                 x[i] = load_word_shared(slab + from[i % 4] +
                                         (step * 16 + i / 4 * 4) * LINE_PITCH<float>);
-            split(x, high, low);
+            decompose(x, high, low);
 #pragma unroll
             for (uint32_t i = 0; i < 2; i++) {
                 const uint32_t address = (to ^ i * 16) + step * STEP_BYTES;
@@ -156,13 +156,13 @@ template <bool along_k> struct columns {
 
 /* A slab of B, to be multiplied after the next barrier; all of it or the first 16 k. */
 template <bool along_k>
-static __device__ __forceinline__ void split_b(uint32_t parts, uint32_t slab,
-                                               const struct source &s, bool both_steps)
+static __device__ __forceinline__ void decompose_b(uint32_t parts, uint32_t slab,
+                                                   const struct source &s, bool both_steps)
 {
     const columns<along_k> columns(parts, s);
-    columns.split_step(slab, 0);
+    columns.decompose_step(slab, 0);
     if (both_steps)
-        columns.split_step(slab, 1);
+        columns.decompose_step(slab, 1);
     ptx::fence_async_proxy();
 }
 
@@ -182,7 +182,7 @@ struct rows16 {
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 x[i] = load_word_shared(from + (2 * half + i / 2) * on + i % 2 * down);
-            split(x, high[half], low[half]);
+            decompose(x, high[half], low[half]);
         }
         settle(high);
         settle(low);
@@ -250,7 +250,7 @@ struct wide_sums {
         constexpr uint32_t depth = DEPTH<float>;
         constexpr uint32_t step_bytes = a_along_k ? 16 * 4 : 16 * LINE_PITCH<float>;
         const uint32_t parts = (uint32_t)__cvta_generic_to_shared(memory);
-        const uint32_t slab_b = parts + GROUPED_SPLIT_BYTES, slabs_a = slab_b + OPERAND_BYTES;
+        const uint32_t slab_b = parts + GROUPED_PARTS_BYTES, slabs_a = slab_b + OPERAND_BYTES;
         const uint64_t descriptor =
             (uint64_t)(parts & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
         walk<a_along_k, true> a(operands[0]);
@@ -271,7 +271,7 @@ struct wide_sums {
             __syncthreads(); // the slabs are there, and what was before has been multiplied
             if ((uint32_t)left < k && left > (int32_t)depth)
                 a.load(other, operands[0], (uint32_t)left - depth);
-            split_b<b_along_k>(parts, slab_b, operands[1], left > 16);
+            decompose_b<b_along_k>(parts, slab_b, operands[1], left > 16);
             struct rows16 rows;
             rows.load<a_along_k>(slab + first);
             __syncthreads();

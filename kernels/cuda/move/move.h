@@ -75,7 +75,7 @@ enum gemmd_error move_spans_launch(cudaStream_t stream, const struct span_moves 
  * (parts.cuh). The sum of an element's three parts is 2^16 times the element, exactly, if its
  * magnitude is less than 2^111. `ld_to` and `stride_to` are multiples of 8 elements; a row's
  * elements up to the next multiple of 8 are zeros. element_bytes is ignored. */
-enum gemmd_error split_launch(cudaStream_t stream, const struct realign_job *job);
+enum gemmd_error parts_launch(cudaStream_t stream, const struct realign_job *job);
 
 #ifdef __cplusplus
 }

@@ -22,7 +22,7 @@ bool operand_place(uint64_t lines, uint64_t width, uint64_t count, enum gemmd_dt
 
 static enum gemmd_dtype type_after(enum operand_way way, enum gemmd_dtype dtype)
 {
-    return way == OPERAND_WIDENED ? GEMMD_F16 : way == OPERAND_SPLIT ? GEMMD_BF16 : dtype;
+    return way == OPERAND_WIDENED ? GEMMD_F16 : way == OPERAND_IN_PARTS ? GEMMD_BF16 : dtype;
 }
 
 /* An operand of `lines` lines of `width`, as stored, whose way is known. ld and stride are its own
@@ -41,7 +41,7 @@ static bool plan_one(const struct gemm_problem *p, const void *data, uint64_t li
                                   .element_bytes = dtype_size(p->dtype)};
     const bool turned = o->way == OPERAND_TRANSPOSED;
     uint64_t count = p->batch;
-    if (!size_mul(count, o->way == OPERAND_SPLIT ? PARTS : 1, &count) ||
+    if (!size_mul(count, o->way == OPERAND_IN_PARTS ? PARTS : 1, &count) ||
         !operand_place(turned ? width : lines, turned ? lines : width, count,
                        type_after(o->way, p->dtype), ld, stride, &o->bytes))
         return false;
@@ -103,8 +103,8 @@ enum gemmd_error operand_move(cudaStream_t stream, const struct operand *operand
         return widen_launch(stream, &widen);
     case OPERAND_TRANSPOSED:
         return pack_launch(stream, &pack);
-    case OPERAND_SPLIT:
-        return split_launch(stream, job);
+    case OPERAND_IN_PARTS:
+        return parts_launch(stream, job);
     }
     return GEMMD_ERR_INTERNAL;
 }

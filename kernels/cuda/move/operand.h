@@ -14,7 +14,7 @@ enum operand_way {
     OPERAND_REALIGNED,
     OPERAND_WIDENED,    /* f8 to f16 */
     OPERAND_TRANSPOSED, /* so that it lies along k; elements of 1 or 4 bytes */
-    OPERAND_SPLIT,      /* f32 to three parts of bf16 */
+    OPERAND_IN_PARTS,   /* f32 to three parts of bf16 */
 };
 
 struct operand {

@@ -3,14 +3,14 @@
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda/move/parts.cuh"
 
-using split_parts::PARTS;
+using f32_parts::PARTS;
 
-enum { THREADS = 256, COUNT = 8 /* numbers that a thread splits at once */ };
+enum { THREADS = 256, COUNT = 8 /* numbers that a thread decomposes at once */ };
 
 /* Rows begin at multiples of 16 bytes in each part; `ALIGNED`: in the operand too. */
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS)
-    split_kernel(const __grid_constant__ struct realign_job job)
+    parts_kernel(const __grid_constant__ struct realign_job job)
 {
     const uint64_t first = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * COUNT;
     if (first >= job.width)
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS)
             uint32_t pieces[COUNT / 2][PARTS];
 #pragma unroll
             for (unsigned i = 0; i < COUNT / 2; i++)
-                split_parts::split(numbers[2 * i], numbers[2 * i + 1], pieces[i]);
+                f32_parts::decompose(numbers[2 * i], numbers[2 * i + 1], pieces[i]);
 #pragma unroll
             for (unsigned part = 0; part < PARTS; part++)
                 *(uint4 *)(to + part * job.stride_to) =
@@ -41,12 +41,12 @@ __global__ void __launch_bounds__(THREADS)
         }
 }
 
-enum gemmd_error split_launch(cudaStream_t stream, const struct realign_job *job)
+enum gemmd_error parts_launch(cudaStream_t stream, const struct realign_job *job)
 {
     const dim3 grid(grid_blocks_x(job->width, THREADS * COUNT), grid_blocks(job->rows, 1),
                     grid_blocks(job->batch, 1));
     const bool aligned = (uintptr_t)job->from % 16 == 0 && job->ld_from % 4 == 0 &&
                          (job->batch == 1 || job->stride_from % 4 == 0);
-    return launch(aligned ? split_kernel<true> : split_kernel<false>, grid, dim3(THREADS), stream,
+    return launch(aligned ? parts_kernel<true> : parts_kernel<false>, grid, dim3(THREADS), stream,
                   *job);
 }

@@ -1,11 +1,11 @@
 /*
- * parts.cuh - an f32 number in three parts of bf16.
+ * parts.cuh - the decomposition of an f32 number into three parts of bf16.
  *
- * Each part is what is left of the number, rounded to bf16: 8 bits and a sign each, together the 24
- * bits of an f32 exactly, and each at most 2^-9 of the one before. Numbers are multiplied by 2^16
- * first, so that the last bit of the smallest one is one that bf16 has. A number that is infinite,
- * no number, or too large for that makes every sum that it is in infinite or no number, which is
- * how the kernels know it.
+ * Each part is the remainder of the number, rounded to bf16. A part has 8 bits and a sign, so the
+ * three parts together have the 24 bits of an f32 exactly. Each part is at most 2^-9 of the part
+ * before it. Numbers are first multiplied by 2^16, so that bf16 can represent the last bit of the
+ * smallest f32. A number that is infinite, NaN, or too large to be multiplied makes every sum that
+ * contains it infinite or NaN, and the kernels compute these sums again without parts.
  */
 #ifndef KERNELS_CUDA_MOVE_PARTS_CUH
 #define KERNELS_CUDA_MOVE_PARTS_CUH
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-namespace split_parts
+namespace f32_parts
 {
 
 constexpr int PARTS = 3;
@@ -37,8 +37,9 @@ __device__ __forceinline__ float high_of(uint32_t pair)
     return __uint_as_float(pair & 0xffff0000);
 }
 
-/* Two numbers; of each part, the first number's in the low half. */
-__device__ __forceinline__ void split(float low, float high, uint32_t (&parts)[PARTS])
+/* Decomposes two numbers. parts[i] has part i of `low` in its low half and of `high` in its high
+ * half. */
+__device__ __forceinline__ void decompose(float low, float high, uint32_t (&parts)[PARTS])
 {
     low *= 0x1p16f;
     high *= 0x1p16f;
@@ -49,6 +50,6 @@ __device__ __forceinline__ void split(float low, float high, uint32_t (&parts)[P
     parts[2] = rounded_pair(low - low_of(parts[1]), high - high_of(parts[1]));
 }
 
-} // namespace split_parts
+} // namespace f32_parts
 
 #endif

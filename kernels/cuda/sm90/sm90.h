@@ -8,7 +8,7 @@
  * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
  * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `swapped`,
  * neither is. f32 operands with precision full may lie
- * anywhere, but have to be there a second time in parts of bf16 (split_launch of move/move.h),
+ * anywhere, but have to be there a second time in parts of bf16 (parts_launch of move/move.h),
  * unless the kernel is `fused`.
  *
  * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the

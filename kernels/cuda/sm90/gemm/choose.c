@@ -31,7 +31,7 @@ static const double RESULTS_STAY = 0.62;
 
 /* f32 in parts, from what they took at a813962: bytes of operands that are split, read and
  * written. */
-static const double SPLIT_BYTES_PER_US = 2.5e6;
+static const double PARTS_BYTES_PER_US = 2.5e6;
 /* Where a kernel splits them itself, a step of k: whatever the rows, at least, and for each row. */
 static const struct {
     uint32_t tile_m, tile_n;
@@ -155,8 +155,8 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const bool once = reads_b_once(kernel, p, rows);
     const double reading = (operands * element + (once ? 1 - RESULTS_STAY : 1) * results) /
                            (once ? DRAM_ONCE_BYTES_PER_US : DRAM_BYTES_PER_US);
-    const double split_us = in_parts(p) ? operands * (4 + 6) / SPLIT_BYTES_PER_US : 0;
-    return split_us + LAUNCH_US + finish_us + fmax(busy, reading) +
+    const double parts_us = in_parts(p) ? operands * (4 + 6) / PARTS_BYTES_PER_US : 0;
+    return parts_us + LAUNCH_US + finish_us + fmax(busy, reading) +
            SHORTER_SHOWS * fmin(busy, reading);
 }
 

@@ -358,15 +358,16 @@ __device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, int32_t
                                  : __float_as_uint(p.alpha * (float)d);
 }
 
-/* f32 operands are multiplied by 2^16 before they are split, so that no part of the smallest number
- * is lost; sums are 2^32 times too large. From SPLIT_SUM_MAX on they are not taken from the tensor
- * core: an operand may be infinite or no number, or a part of it or a partial sum too large. */
-constexpr float SPLIT_SCALE = 0x1p-32f;
-constexpr float SPLIT_SUM_MAX = 0x1p94f;
+/* f32 operands are multiplied by 2^16 before they are decomposed, so that no part of the smallest
+ * number is lost; sums are 2^32 times too large. From PARTS_SUM_MAX on they are not taken from the
+ * tensor core: an operand may be infinite or no number, or a part of it or a partial sum too large.
+ */
+constexpr float PARTS_SCALE = 0x1p-32f;
+constexpr float PARTS_SUM_MAX = 0x1p94f;
 
 __device__ __forceinline__ bool is_ordinary(float sum)
 {
-    return fabsf(sum) < SPLIT_SUM_MAX;
+    return fabsf(sum) < PARTS_SUM_MAX;
 }
 
 /* The sum as a chain of multiply-adds. */

@@ -24,7 +24,7 @@
  *
  * F32 operands come as three parts of bf16 each, which together are the number (move/parts.cu). Of
  * the nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
- * product. The largest, of the first parts, makes chains of PROMOTE_SPLIT_K that are added in f32;
+ * product. The largest, of the first parts, makes chains of PROMOTE_PARTS_K that are added in f32;
  * the other five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not
  * count; the two sums are added in the end. While the large sums are added up the tensor core works
  * on the small ones.
@@ -63,7 +63,7 @@ enum schedule { COOPERATIVE, PINGPONG };
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
 constexpr int PROMOTE_K = 256;
-constexpr int PROMOTE_SPLIT_K = 64;
+constexpr int PROMOTE_PARTS_K = 64;
 
 constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 {
@@ -410,7 +410,7 @@ sum_chunks(const shared<C> &s, uint32_t k_tiles, uint32_t chunk_tiles, uint32_t 
  * has begun with these, the stage before is released. */
 template <class C, bool SWAPPED = false>
 __device__ __forceinline__ void
-multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
+multiply_parts(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
                uint32_t &previous, ring<C::STAGES> &at, float (&large)[C::BLOCKS_64][C::TILE_N / 2],
                float (&small)[C::BLOCKS_64][C::TILE_N / 2])
 {
@@ -437,11 +437,11 @@ multiply_split(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool fir
 /* d = the sum over all k of one tile, of operands in parts. True if the tensor core could give all
  * of this thread's. */
 template <class C, bool SWAPPED = false>
-__device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+__device__ __forceinline__ bool sum_parts(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                           uint32_t row_in_tile, ring<C::STAGES> &at,
                                           float (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
-    static_assert(PROMOTE_SPLIT_K == 2 * C::TILE_K, "sums of two stages are added up");
+    static_assert(PROMOTE_PARTS_K == 2 * C::TILE_K, "sums of two stages are added up");
     float large[C::BLOCKS_64][C::TILE_N / 2], small[C::BLOCKS_64][C::TILE_N / 2];
     uint32_t previous = 0;
 #pragma unroll
@@ -452,14 +452,14 @@ __device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, 
         }
     }
     for (uint32_t i = 0; i + 1 < k_tiles; i += 2) {
-        multiply_split<C, SWAPPED>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
-        multiply_split<C, SWAPPED>(s, lane, row_in_tile, false, false, previous, at, large, small);
+        multiply_parts<C, SWAPPED>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
+        multiply_parts<C, SWAPPED>(s, lane, row_in_tile, false, false, previous, at, large, small);
         wgmma_wait<1>();
         pin(large);
         add<C>(d, large);
     }
     if (k_tiles % 2 == 1) {
-        multiply_split<C, SWAPPED>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large,
+        multiply_parts<C, SWAPPED>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large,
                                    small);
         wgmma_wait<1>();
         pin(large);
@@ -474,7 +474,7 @@ __device__ __forceinline__ bool sum_split(const shared<C> &s, uint32_t k_tiles, 
     for (int b = 0; b < C::BLOCKS_64; b++) {
 #pragma unroll
         for (int j = 0; j < C::TILE_N / 2; j++) {
-            d[b][j] *= SPLIT_SCALE;
+            d[b][j] *= PARTS_SCALE;
             ordinary = ordinary && is_ordinary(d[b][j]);
         }
     }
@@ -512,7 +512,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         T d[C::BLOCKS_64][C::TILE_N / 2];
         bool plain = p.plain;
         if constexpr (C::PARTS > 1) {
-            plain = __all_sync(0xffffffff, sum_split<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
+            plain = __all_sync(0xffffffff, sum_parts<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
                     plain;
         } else if constexpr (C::PROMOTED) {
             bool chunks = false;

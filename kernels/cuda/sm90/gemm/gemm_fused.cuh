@@ -98,13 +98,13 @@ struct lines_of {
             return;
         }
         const uint32_t at = tile + 64 * l + ((piece(index, lane) ^ (l / 2 % 4)) << 4);
-        uint32_t parts[PIECE / 2][split_parts::PARTS];
+        uint32_t parts[PIECE / 2][f32_parts::PARTS];
 #pragma unroll
         for (uint32_t i = 0; i < PIECE / 2; i++) {
-            split_parts::split(v[2 * i], v[2 * i + 1], parts[i]);
+            f32_parts::decompose(v[2 * i], v[2 * i + 1], parts[i]);
         }
 #pragma unroll
-        for (uint32_t part = 0; part < split_parts::PARTS; part++) {
+        for (uint32_t part = 0; part < f32_parts::PARTS; part++) {
             ptx::store_shared_4(at + part * part_bytes, parts[0][part], parts[1][part],
                                 parts[2][part], parts[3][part]);
         }
@@ -204,7 +204,7 @@ __device__ __forceinline__ void consume_fused(const sm90_arguments &p, const sha
 {
     ring<C::STAGES> at(0);
     float d[1][C::TILE_N / 2];
-    (void)sum_split<C, C::SWAPPED>(s, p.k_tiles, lane, 0, at, d);
+    (void)sum_parts<C, C::SWAPPED>(s, p.k_tiles, lane, 0, at, d);
     if constexpr (C::SWAPPED) {
         stage_columns<C>(s, warp, lane, d[0]);
         ptx::barrier_sync(1, 128);

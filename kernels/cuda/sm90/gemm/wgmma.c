@@ -20,8 +20,8 @@ enum { MULTIPROCESSORS = 132 };
 
 /* The small products of parts are one chain of the tensor core, which cuts off what it adds: beyond
  * this its error would come near that of FMAs. */
-enum { SPLIT_K_MAX = 1 << 20 };
-enum { SPLIT_MIN = 512 };
+enum { PARTS_K_MAX = 1 << 20 };
+enum { PARTS_MIN = 512 };
 
 struct plan {
     struct gemm_problem problem; /* as it is launched; pointers only of what is not moved */
@@ -56,7 +56,7 @@ static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool transpos
     if (p->dtype == GEMMD_F8_E4M3)
         return OPERAND_WIDENED;
     if (is_in_parts(p))
-        return OPERAND_SPLIT;
+        return OPERAND_IN_PARTS;
     if (transposed)
         return OPERAND_TRANSPOSED;
     return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
@@ -142,7 +142,7 @@ static struct gemm_problem first_launch(const struct plan *plan)
 static bool wgmma_takes(const struct gemm_problem *p)
 {
     struct plan plan;
-    if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > SPLIT_K_MAX) ||
+    if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > PARTS_K_MAX) ||
         !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
@@ -156,7 +156,7 @@ static bool wgmma_preferred(const struct gemm_problem *p)
      * saves. For f32 in parts, PARTS_MIN columns and steps of k are needed for the kernel to be
      * faster and to have a smaller error than a chain of multiply-adds on all operands. */
     if (is_in_parts(p))
-        return p->n >= SPLIT_MIN && p->k >= SPLIT_MIN;
+        return p->n >= PARTS_MIN && p->k >= PARTS_MIN;
     return p->dtype != GEMMD_F32 || !p->transa;
 }
 
