@@ -12,8 +12,8 @@ static bool attention_decode_takes(const struct attention_problem *p)
         !attention_arguments_fit(p) || p->sq > rows_max ||
         p->sq * (p->heads / p->kv_heads) > rows_max)
         return false;
-    const uint64_t splits = attention_decode_splits((uint32_t)p->skv);
-    return p->batch * p->kv_heads <= INT32_MAX / (splits > rows_max ? splits : rows_max);
+    const uint64_t kv_splits = attention_decode_kv_splits((uint32_t)p->skv);
+    return p->batch * p->kv_heads <= INT32_MAX / (kv_splits > rows_max ? kv_splits : rows_max);
 }
 
 /* If every query head has K and V of its own and there are more than 16 queries, decode is bound by
@@ -34,7 +34,7 @@ static bool attention_decode_workspace_bytes(const struct attention_problem *p, 
 {
     uint64_t rows;
     return size_mul(p->batch * p->heads, p->sq, &rows) &&
-           size_mul(rows, attention_decode_splits((uint32_t)p->skv), &rows) &&
+           size_mul(rows, attention_decode_kv_splits((uint32_t)p->skv), &rows) &&
            size_mul(rows, ((p->dv + 3) / 4 * 4 + 2) * sizeof(float), out);
 }
 

@@ -1,31 +1,31 @@
 /* The kernels of decode.cuh, for one attention and for groups, and their launches. */
 #include "kernels/cuda/attention/decode_join.cuh"
-#include "kernels/cuda/attention/decode_split.cuh"
+#include "kernels/cuda/attention/decode_kv_split.cuh"
 #include "kernels/cuda/attention/group.cuh"
 
 namespace attention_decode
 {
 
-/* Grid: splits of heads of K and V of all entries; tiles of rows. */
+/* Grid: KV splits of all heads of K and V of all entries; tiles of rows. */
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
-    split_kernel(const __grid_constant__ arguments p)
+    kv_split_kernel(const __grid_constant__ arguments p)
 {
-    compute_split<C>(p, blockIdx.x, blockIdx.y);
+    compute_kv_split<C>(p, blockIdx.x, blockIdx.y);
 }
 
-/* Grid: the same of all problems, those of a tile of rows together. */
+/* Grid: the blocks of kv_split_kernel for all problems of the group, one after another. */
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
-    split_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+    kv_split_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
 {
     __shared__ arguments p;
     const uint32_t number = group.fetch<C::THREADS>(blockIdx.x, p);
-    const uint32_t all = p.a.batch * (p.a.heads / p.a.group) * p.splits;
-    compute_split<C>(p, number % all, number / all);
+    const uint32_t all = p.a.batch * (p.a.heads / p.a.group) * p.kv_splits;
+    compute_kv_split<C>(p, number % all, number / all);
 }
 
-/* A block a row. */
+/* One block for each row. */
 template <typename Element, int WIDTH>
 __global__ void __launch_bounds__(JOIN_THREADS) join_kernel(const __grid_constant__ arguments p)
 {
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(JOIN_THREADS)
 
 template <class C> static cudaError_t prepare()
 {
-    const void *const kernels[] = {(const void *)split_kernel<C>,
-                                   (const void *)split_group_kernel<C>};
+    const void *const kernels[] = {(const void *)kv_split_kernel<C>,
+                                   (const void *)kv_split_group_kernel<C>};
     cudaError_t error = cudaSuccess;
     for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
         error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -56,7 +56,7 @@ static arguments arguments_of(const struct attention_problem *problem, void *wor
 {
     arguments p = {};
     attention_arguments_fill(problem, &p.a);
-    p.splits = attention_decode_splits(p.a.skv);
+    p.kv_splits = attention_decode_kv_splits(p.a.skv);
     p.rows = p.a.sq * p.a.group;
     p.columns = (p.a.dv + 3) / 4 * 4;
     p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
@@ -64,7 +64,7 @@ static arguments arguments_of(const struct attention_problem *problem, void *wor
     p.q_pairs = attention_aligned(&problem->q_strides, 2) && (uintptr_t)p.a.q % 4 == 0;
     p.sums = static_cast<float *>(workspace);
     p.states = reinterpret_cast<float2 *>(p.sums + (uint64_t)p.a.batch * p.a.heads * p.a.sq *
-                                                       p.splits * p.columns);
+                                                       p.kv_splits * p.columns);
     return p;
 }
 
@@ -82,24 +82,24 @@ template <class C> static enum gemmd_error run(cudaStream_t stream, const argume
 {
     const unsigned units = units_of(p);
     const enum gemmd_error code =
-        launch_overlapped(split_kernel<C>, dim3(units * p.splits, tiles_of<C>(p)), dim3(C::THREADS),
-                          C::SHARED_BYTES, stream, p);
+        launch_overlapped(kv_split_kernel<C>, dim3(units * p.kv_splits, tiles_of<C>(p)),
+                          dim3(C::THREADS), C::SHARED_BYTES, stream, p);
     return code != GEMMD_OK
                ? code
                : launch_overlapped(join_kernel<typename C::Element, C::WIDTH>, dim3(units * p.rows),
                                    dim3(JOIN_THREADS), 0, stream, p);
 }
 
-/* Blocks of the split's kernel or of the join's, whichever are more. */
+/* The number of blocks of the first or of the second kernel, whichever is larger. */
 static uint64_t parts_of(const struct attention_problem &p)
 {
     const uint64_t rows = p.sq * (p.heads / p.kv_heads);
-    const uint64_t splits =
-        (uint64_t)attention_decode_splits((uint32_t)p.skv) * ((rows + ROWS_MIN - 1) / ROWS_MIN);
-    return p.batch * p.kv_heads * (splits > rows ? splits : rows);
+    const uint64_t kv_splits =
+        (uint64_t)attention_decode_kv_splits((uint32_t)p.skv) * ((rows + ROWS_MIN - 1) / ROWS_MIN);
+    return p.batch * p.kv_heads * (kv_splits > rows ? kv_splits : rows);
 }
 
-/* Numbers the parts of a list anew. */
+/* Numbers the blocks of all problems of a list, by `count` for each problem. */
 template <class Count>
 static void number_parts(attention_group::list<arguments> &group, const Count &count)
 {
@@ -113,8 +113,9 @@ static void number_parts(attention_group::list<arguments> &group, const Count &c
 template <class C>
 static enum gemmd_error run_list(cudaStream_t stream, attention_group::list<arguments> &group)
 {
-    number_parts(group, [](const arguments &p) { return units_of(p) * p.splits * tiles_of<C>(p); });
-    enum gemmd_error code = launch_overlapped(split_group_kernel<C>, dim3(group.parts),
+    number_parts(group,
+                 [](const arguments &p) { return units_of(p) * p.kv_splits * tiles_of<C>(p); });
+    enum gemmd_error code = launch_overlapped(kv_split_group_kernel<C>, dim3(group.parts),
                                               dim3(C::THREADS), C::SHARED_BYTES, stream, group);
     if (code != GEMMD_OK)
         return code;
@@ -133,8 +134,8 @@ static enum gemmd_error run_group(cudaStream_t stream, const struct attention_me
         [=](attention_group::list<arguments> &group) { return run_list<C>(stream, group); });
 }
 
-/* Calls `act` with the configuration for heads of `width` and so many rows. Which it is changes no
- * bits: a row's sums are its own. */
+/* Calls `act` with the configuration for heads of `width` columns and `rows` rows. All
+ * configurations give the same bits. */
 template <typename Element, class Act>
 static auto with_config(uint64_t width, uint64_t rows, const Act &act)
 {

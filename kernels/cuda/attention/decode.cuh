@@ -1,23 +1,24 @@
 /*
- * decode.cuh - few queries and many keys: what it takes is reading K and V once, at the
- * speed of memory.
+ * decode.cuh - attention of few queries to many keys, which is bound by reading K and V once.
  *
  * The queries of all heads that share a head of K and V are the rows of one tile of 8, 16 or 32.
- * Both products are transposed, K Q^T and V^T P^T: the 16 rows that a tensor core's left operand
- * has are keys and columns of V then, of which there are many, and the 8 columns of the right one
- * are queries. The keys are split at multiples of a size that depends on their number only: a block
- * goes over one split, each of its warps over every WARPS-th group of 16 keys with a ring of copies
- * of its own, so that nothing in the loop waits for another warp. Largest score, total and sums of
- * the warps are combined in their order, and go to the workspace. A second kernel combines the
- * splits of each row, in an order of their own too. What a row gets depends on its own keys only:
- * splits don't follow the load or the batch, and the tile that a row is in changes no bits.
+ * Both products are computed transposed, K Q^T and V^T P^T. The 16 rows of the tensor core's left
+ * operand are then keys and columns of V, of which there are many, and the 8 columns of the right
+ * operand are queries.
+ *
+ * The keys of an entry are divided into KV splits. The size of a KV split depends on the number of
+ * keys only. A block computes one KV split. Each warp of the block takes every WARPS-th group of 16
+ * keys, with a ring of copies of its own, so that no warp waits for another one in the loop. The
+ * maximum, the total and the sums of the warps are combined in the order of the warps and written
+ * to the workspace. A second kernel combines the KV splits of each row, in a fixed order. The
+ * bits of a row depend on its own keys only: KV splits do not depend on the load or the batch, and
+ * the tile of a row does not change its bits.
  *
  * After T. Dao et al., "Flash-Decoding for long-context inference" (2023), with splits of a fixed
  * size instead of a fixed number.
  *
- * This file has what the two kernels share: their arguments and the configurations of the first,
- * decode_split.cuh, whose splits decode_join.cuh combines. Launched by
- * decode.cu.
+ * This file has what both kernels need: the arguments and the configurations. decode_kv_split.cuh
+ * has the first kernel's code, decode_join.cuh the second's, and decode.cu launches them.
  */
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_CUH
 #define KERNELS_CUDA_ATTENTION_DECODE_CUH
@@ -49,11 +50,11 @@ static __device__ __forceinline__ void add_times(float4 &sum, const float4 &v, f
 
 struct arguments {
     attention_arguments a;
-    uint32_t splits, rows; /* rows: queries of all heads that share one of K and V */
-    uint32_t columns;      /* of a row of sums, a multiple of 4 */
+    uint32_t kv_splits, rows; /* rows: queries of all heads that share one of K and V */
+    uint32_t columns;         /* of a row of sums, a multiple of 4 */
     bool k_pieces, v_pieces, q_pairs;
-    float *sums;    /* [entry, head of K and V, split, row, columns] */
-    float2 *states; /* [entry, head of K and V, split, row]: largest, total */
+    float *sums;    /* [entry, head of K and V, KV split, row, columns] */
+    float2 *states; /* [entry, head of K and V, KV split, row]: maximum, total */
 };
 
 /* QUERIES: the rows of a tile. */
@@ -72,7 +73,7 @@ template <typename Element_, int WIDTH_, int QUERIES_> struct config {
                   "sums of a warp fit in its stages");
 };
 
-/* What a row of the tile is. */
+/* The query and head of a row of the tile. */
 struct query {
     uint32_t i, head;
 };

@@ -1,6 +1,6 @@
 /*
- * decode_join.cuh - what the second kernel of decode.cuh does: a block combines
- * the splits of one row, in an order of their own, to a row of O and its lse.
+ * decode_join.cuh - the second kernel of decode.cuh: a block combines the KV splits of one row, in
+ * a fixed order, and writes a row of O and its lse.
  */
 #ifndef KERNELS_CUDA_ATTENTION_DECODE_JOIN_CUH
 #define KERNELS_CUDA_ATTENTION_DECODE_JOIN_CUH
@@ -16,11 +16,12 @@ template <int PARTS> struct shared_row {
     float4 sum[PARTS];
 };
 
-/* Takes in every JOIN_WARPS-th split from `split` on, JOIN_DEPTH at a time, all of which are asked
- * for before the first is used. `line` is the place of the row in split 0. */
+/* Combines every JOIN_WARPS-th KV split from `split` on. JOIN_DEPTH of them are loaded before the
+ * first is used. `line` is the position of the row in KV split 0. */
 template <int PARTS>
-static __device__ __forceinline__ void
-take_splits(const arguments &p, uint64_t line, uint32_t split, uint32_t end, shared_row<PARTS> &row)
+static __device__ __forceinline__ void combine_kv_splits(const arguments &p, uint64_t line,
+                                                         uint32_t split, uint32_t end,
+                                                         shared_row<PARTS> &row)
 {
     const uint32_t lane = threadIdx.x % 32;
     for (; split < end; split += JOIN_WARPS * JOIN_DEPTH) {
@@ -79,11 +80,11 @@ static __device__ __forceinline__ void join(const arguments &p, uint32_t number)
     const lengths n = lengths_of(p.a, entry);
     const span keys = span_of(p.a, n, at.i);
     const bool sees = keys.first < keys.end;
-    const uint32_t split_keys = attention_decode_split_keys(n.skv);
+    const uint32_t split_keys = attention_decode_kv_split_keys(n.skv);
     const uint32_t first = (uint32_t)keys.first / split_keys;
     const uint32_t end = sees ? ((uint32_t)keys.end + split_keys - 1) / split_keys : first;
     shared_row<PARTS> mine = {{-INFINITE, 0}, {}};
-    take_splits(p, (uint64_t)unit * p.splits * p.rows + row, first + warp, end, mine);
+    combine_kv_splits(p, (uint64_t)unit * p.kv_splits * p.rows + row, first + warp, end, mine);
     if (lane == 0)
         states[warp] = make_float2(mine.state.most, mine.state.total);
 #pragma unroll

@@ -1,12 +1,12 @@
 /*
- * decode_split.cuh - what the first kernel of decode.cuh does: a block takes
- * one tile of rows over one split of the keys, and leaves their sums and states in the workspace.
+ * decode_kv_split.cuh - the first kernel of decode.cuh: a block computes one tile of rows over one
+ * KV split, and writes sums and states to the workspace.
  *
- * Shapes of what the registers of a warp hold are those of mma.m16n8k16: keys are the 16 rows of S,
- * queries its 8 columns; columns of V are the 16 rows of the sums.
+ * Registers have the shapes of mma.m16n8k16: keys are the 16 rows of S, queries are its 8 columns,
+ * and columns of V are the 16 rows of the sums.
  */
-#ifndef KERNELS_CUDA_ATTENTION_DECODE_SPLIT_CUH
-#define KERNELS_CUDA_ATTENTION_DECODE_SPLIT_CUH
+#ifndef KERNELS_CUDA_ATTENTION_DECODE_KV_SPLIT_CUH
+#define KERNELS_CUDA_ATTENTION_DECODE_KV_SPLIT_CUH
 
 #include "kernels/cuda/attention/decode.cuh"
 
@@ -249,13 +249,13 @@ static __device__ __forceinline__ void combine_warps(const arguments &p, char *s
 /* One split of a head of K and V, `number` counted through all of them, for one tile of rows. By a
  * block. */
 template <class C>
-static __device__ __forceinline__ void compute_split(const arguments &p, uint32_t number,
-                                                     uint32_t tile)
+static __device__ __forceinline__ void compute_kv_split(const arguments &p, uint32_t number,
+                                                        uint32_t tile)
 {
     extern __shared__ __align__(128) char shared[];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t kv_heads = p.a.heads / p.a.group;
-    const uint32_t unit = number / p.splits, split = number % p.splits;
+    const uint32_t unit = number / p.kv_splits, split = number % p.kv_splits;
     const uint32_t entry = unit / kv_heads, kv_head = unit % kv_heads;
     const uint32_t first_row = tile * C::QUERIES;
     later_kernels_allow();
@@ -268,7 +268,7 @@ static __device__ __forceinline__ void compute_split(const arguments &p, uint32_
         return;
     const span low = span_of(p.a, n, first_row / p.a.group);
     const span high = span_of(p.a, n, (end_row - 1) / p.a.group);
-    const uint32_t split_keys = attention_decode_split_keys(n.skv);
+    const uint32_t split_keys = attention_decode_kv_split_keys(n.skv);
     const int32_t origin = (int32_t)(split * split_keys);
     const int32_t first = max(low.first, origin);
     const int32_t end = min(high.end, origin + (int32_t)split_keys);
