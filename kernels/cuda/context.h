@@ -1,5 +1,5 @@
 /*
- * context.h - the context that CUDA kernels run in, and the kernels of products.
+ * context.h - the context that CUDA kernels run in, and the GEMM kernels of the CUDA backend.
  *
  * A context belongs to one stream, and is used by one thread at a time.
  */

@@ -1,6 +1,4 @@
-/*
- * The epilogue as a kernel of its own, after products that a library computed.
- */
+/* The epilogue as a kernel of its own, after products that a library computed (epilogue.h). */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/epilogue.h"
 #include "kernels/cuda/launch.cuh"

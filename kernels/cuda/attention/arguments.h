@@ -1,11 +1,11 @@
 /*
- * arguments.h - a problem as the fast attention kernels get it: 32-bit sizes, the masks
- * in one form, and what the exponent is multiplied with.
+ * arguments.h - a problem in the form that the fast attention kernels use: sizes of 32 bits, masks
+ * in one form, and the factor of the exponent.
  *
- * Weights are powers of 2: softmax of S is 2^(S * log2 e - the row's largest), and log2 e * scale
- * is one factor, applied in the multiply-add that subtracts the largest. That holds for scales that
- * leave the order of scores as it is; for others, and with a soft cap, scores are computed first
- * (`general`).
+ * The weights are powers of 2: the softmax of S is 2^(S * log2 e - the row's maximum). log2 e *
+ * scale is a single factor, which is applied in the multiply-add that subtracts the maximum. This
+ * is possible if the scale keeps the order of the scores. For other scales, and with a soft cap,
+ * the scores are computed first (`general`).
  */
 #ifndef KERNELS_CUDA_ATTENTION_ARGUMENTS_H
 #define KERNELS_CUDA_ATTENTION_ARGUMENTS_H

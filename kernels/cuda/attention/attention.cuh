@@ -1,6 +1,6 @@
 /*
- * attention.cuh - what the attention kernels in CUDA have in common: where rows lie, what a query
- * sees, and its score. The formulas are those of kernels/attention.c and the CPU's kernels.
+ * attention.cuh - functions that the attention kernels share: the address of a row, the keys that a
+ * query sees, and its score. The formulas are the same as in kernels/attention.c and kernels/cpu.
  */
 #ifndef KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define KERNELS_CUDA_ATTENTION_ATTENTION_CUH

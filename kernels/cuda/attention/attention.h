@@ -1,8 +1,9 @@
 /*
- * attention.h - the attention kernels that are written in CUDA, as functions that C can call.
+ * attention.h - the attention kernels of the CUDA backend.
  *
- * Each enqueues on the stream and returns at once: GEMMD_OK, or what cuda_error_code says of the
- * launch. Lengths (lens_q, lens_kv) are in device memory, like the operands.
+ * Every launch function enqueues on the stream and returns at once. The result is GEMMD_OK, or the
+ * error of the launch (cuda_error_code). Lengths (lens_q, lens_kv) are in device memory, like the
+ * operands.
  */
 #ifndef KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define KERNELS_CUDA_ATTENTION_ATTENTION_H

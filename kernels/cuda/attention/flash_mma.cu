@@ -1,17 +1,19 @@
 /*
- * attention_flash_mma - attention on any tensor cores from sm_80 on: mma.sync of 16x8x16, operands
- * of f16 or bf16, sums in f32.
+ * flash_mma - attention on the tensor cores of sm_80 and newer: mma.sync of 16x8x16, operands of
+ * f16 or bf16, sums in f32.
  *
- * A block of four warps has TILE_M queries of one head. Q stays in shared memory; tiles of TILE_N
- * keys of K and V pass through one buffer each, by cp.async: V arrives while K is multiplied, and
- * the next K during the softmax and V's product. A warp has 16 or 32 rows of its own, whose scores
- * never leave its registers: a fragment of sums becomes one of left operands as it is. Two blocks
- * fit in a multiprocessor, so that one's softmax falls together with the other's products.
+ * A block of four warps computes TILE_M queries of one head. Q stays in shared memory. Tiles of
+ * TILE_N keys of K and V pass through one buffer each, by cp.async: V is copied while K is
+ * multiplied, and the next K is copied during the softmax and the product with V. Each warp has 16
+ * or 32 rows, whose scores never leave its registers, because a fragment of sums has the layout of
+ * a fragment of left operands. Two blocks fit on a multiprocessor, so that the softmax of one
+ * overlaps with the products of the other.
  *
- * Rows may begin anywhere: those that don't at multiples of 16 bytes are read element by element.
+ * Rows may have any alignment. Rows that do not start at multiples of 16 bytes are read element by
+ * element.
  *
  * After T. Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning"
- * (2023). To be expected on an H100: half of what flash_wgmma reaches there.
+ * (2023). On an H100 the expected speed is half that of flash_wgmma.
  */
 #include "kernels/cuda/attention/flash_mma.h"
 #include "kernels/cuda/attention/group.cuh"

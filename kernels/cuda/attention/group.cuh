@@ -1,10 +1,10 @@
 /*
  * group.cuh - the attentions of a group as the parameters of one launch.
  *
- * Parts of the work (tiles, splits, rows) are numbered through all problems: those of problem i
- * begin at first[i]. A block finds its problem, and goes on as the kernel for one problem does, by
- * the same function; so that what a request gets cannot depend on its company. Parameters lie in
- * constant memory, and cost neither a copy nor memory that a launch would have to wait for.
+ * The blocks of a launch (tiles, KV splits or rows) are numbered through all problems; the blocks
+ * of problem i start at first[i]. A block finds its problem and calls the same function as the
+ * kernel for one problem, so the result of a request does not depend on the other members of its
+ * group. The parameters lie in constant memory, which needs neither a copy nor an allocation.
  */
 #ifndef KERNELS_CUDA_ATTENTION_GROUP_CUH
 #define KERNELS_CUDA_ATTENTION_GROUP_CUH

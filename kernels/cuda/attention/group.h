@@ -1,5 +1,5 @@
 /*
- * group.h - what bounds the launches of a group of attentions on CUDA.
+ * group.h - the limits of a group of attentions on CUDA.
  */
 #ifndef KERNELS_CUDA_ATTENTION_GROUP_H
 #define KERNELS_CUDA_ATTENTION_GROUP_H

@@ -1,10 +1,10 @@
 /*
- * mma.cuh - rows of Q, K and V in shared memory, and the two products of attention by
- * mma.sync, a warp's 16 queries at a time.
+ * mma.cuh - rows of Q, K and V in shared memory, and the two products of attention by mma.sync, for
+ * 16 queries of a warp at a time.
  *
- * A tile is ROWS lines of WIDTH elements; the 16-byte pieces of a line change places by its number,
- * so that the eight pieces that ldmatrix reads at once are in different banks. What a row or a tile
- * lacks is zeros, so that widths between the kernels' own cost nothing but time.
+ * A tile has ROWS lines of WIDTH elements. The 16-byte pieces of a line are permuted by the number
+ * of the line, so that the eight pieces that ldmatrix reads at once are in different banks. Missing
+ * rows and columns are zeros, so a kernel also computes narrower heads than its own width.
  */
 #ifndef KERNELS_CUDA_ATTENTION_MMA_CUH
 #define KERNELS_CUDA_ATTENTION_MMA_CUH

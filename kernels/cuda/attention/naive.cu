@@ -1,10 +1,12 @@
 /*
- * attention_naive - the three steps as they are written, one block of threads a row of Q: the
- * largest score, the sum of the weights, their product with V. What the others are measured by.
+ * attention_naive - the three steps of the definition, with one block of threads for each row of Q:
+ * the maximum of the scores, the sum of the weights, and the product of the weights with V. The
+ * other kernels are compared with this one.
  *
- * No score is kept: each step computes them anew, a thread a key, each score one chain of fused
- * multiply-adds. In the third step, the weights of as many keys as there are threads go through
- * shared memory, and then each thread adds up a column of V, one chain in the order of the keys.
+ * No score is stored: each step computes the scores again, one thread for each key, and each score
+ * is one chain of fused multiply-adds. In the third step the weights of as many keys as there are
+ * threads go through shared memory; each thread then sums a column of V, in one chain in the order
+ * of the keys.
  */
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/attention.h"

@@ -1,19 +1,19 @@
 /*
- * rows.cuh - what the fast attention kernels have in common: which keys a row sees, the
- * online softmax of fragments of scores, and rows on their way to O.
+ * rows.cuh - functions that the fast attention kernels share: the keys that a row sees, the online
+ * softmax of fragments of scores, and the output of rows of O.
  *
- * A fragment is how tensor cores hold 16 rows of a matrix in a warp: lane l has, of every 8
- * columns, columns 2 * (l % 4) and the next of row l / 4 (values 0 and 1) and of row l / 4 + 8
- * (values 2 and 3). The four lanes of a row are a quad.
+ * A fragment is the layout in which tensor cores hold 16 rows of a matrix in a warp. Of every 8
+ * columns, lane l has columns 2 * (l % 4) and the next one, of row l / 4 (values 0 and 1) and of
+ * row l / 4 + 8 (values 2 and 3). The four lanes of a row are a quad.
  *
- * Tensor cores multiply a whole tile of V, and 0 times a NaN or an infinity is NaN: where V is not
- * finite, keys that a row does not see would reach it. Rows that come out with such values though
- * their sum of weights is a number are therefore computed again, each by a warp, by plain
- * multiply-adds over the keys that it does see (exact_row). It costs as much as naive does and
- * happens for no other reason.
+ * Tensor cores multiply a complete tile of V, and 0 times a NaN or an infinity is NaN. Where V is
+ * not finite, masked keys would change a row. A row whose sums are not finite although the total of
+ * its weights is a number is therefore computed again, by one warp, with plain multiply-adds over
+ * the keys that the row sees (exact_row). This is as slow as the naive kernel and happens in no
+ * other case.
  *
- * The online softmax is that of M. Milakov and N. Gimelshein, "Online normalizer calculation for
- * softmax" (2018), as T. Dao, "FlashAttention-2" (2023) arranges it: sums are divided by the total
+ * The online softmax is from M. Milakov and N. Gimelshein, "Online normalizer calculation for
+ * softmax" (2018), in the form of T. Dao, "FlashAttention-2" (2023): sums are divided by the total
  * once, at the end.
  */
 #ifndef KERNELS_CUDA_ATTENTION_ROWS_CUH

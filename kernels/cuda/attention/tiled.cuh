@@ -1,25 +1,26 @@
 /*
- * tiled.cuh - a tile of Q stays on chip while tiles of K and V stream past; the running
- * maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
- * Memory-Efficient Exact Attention with IO-Awareness", 2022). Plain CUDA, all arithmetic in f32.
+ * tiled.cuh - attention with a tile of Q on chip, past which tiles of K and V are streamed. The
+ * running maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast
+ * and Memory-Efficient Exact Attention with IO-Awareness", 2022). Plain CUDA, all arithmetic in
+ * f32.
  *
- * Both products are register tiles, as in register_tiled. A warp owns rows of Q, 4 or 8 a lane,
- * so that a row's maximum and sum and its weights on their way from the first product to the second
- * stay within the warp:
- *   - its 32 lanes are 4 x 8; a lane has 4 of the tile's 32 keys, and 4 neighbouring columns of O
- *     out of every 32, in registers from the first key to the last;
- *   - Q and K lie in shared memory with d down the rows, turned on the way there. Their quads of
- *     rows are swapped about by an exclusive or with the number of the quad of d, so that neither
- *     turning nor reading 128 bits at a time meets a bank conflict; the same goes for the weights;
- *   - 2 or more blocks on a multiprocessor hide each other's copies.
+ * Both products are register tiles, as in register_tiled. A warp owns rows of Q, 4 or 8 for each
+ * lane, so that the maximum, the sum and the weights of a row stay within the warp:
+ *   - The 32 lanes are 4 x 8. A lane has 4 of the tile's 32 keys, and 4 neighbouring columns of O
+ *     out of every 32, in registers from the first key to the last.
+ *   - Q and K lie in shared memory with d down the rows; they are transposed as they are copied.
+ *     The quads of a row are permuted by an exclusive or with the number of the quad of d, so that
+ *     neither the transposition nor the reads of 128 bits have bank conflicts. The weights are
+ *     permuted too.
+ *   - Two or more blocks on a multiprocessor hide each other's copies.
  *
- * The rows of a tile are query by query those of all heads that share one of K and V, so that
- * neighbouring rows see much the same keys, which are read once for all of them. Tiles of keys
- * begin at multiples of KEYS; those that no row of the tile sees are not read, those that no row of
- * a warp sees are not multiplied by it. A row's result is one chain over its own keys, the same
- * whatever the other rows are.
+ * The rows of a tile are, query by query, those of all heads that share a head of K and V, so that
+ * neighbouring rows see nearly the same keys, which are read once for all of them. Tiles of keys
+ * start at multiples of KEYS. A tile of keys that no row of the tile sees is not read, and one that
+ * no row of a warp sees is not multiplied by that warp. The result of a row is one chain over its
+ * own keys, whatever the other rows are.
  *
- * Columns of V and O beyond dv are not copied: what lies in their places is multiplied, and never
+ * Columns of V and O beyond dv are not copied. The values in their places are multiplied but never
  * stored.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_CUH

@@ -1,9 +1,8 @@
 /*
- * tiled.h - the shapes that the kernel of tiled.cuh comes in, and which is
- * chosen.
+ * tiled.h - the shapes of the kernel of tiled.cuh, as functions that C can call.
  *
- * All go through the keys in the same tiles and share a tile out over a warp's lanes in the same
- * way: a row's bits are the same in all of them.
+ * All shapes go through the keys in the same tiles and distribute a tile over the lanes of a warp
+ * in the same way, so the bits of a row are the same in all of them.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_H
 #define KERNELS_CUDA_ATTENTION_TILED_H

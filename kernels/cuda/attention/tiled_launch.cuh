@@ -1,6 +1,6 @@
 /*
- * tiled_launch.cuh - the host's part of tiled.cuh: which shape runs for which
- * rows and widths, and its launches. Included by tiled_*.cu, one for each type.
+ * tiled_launch.cuh - the host code of tiled.cuh: the shape for a number of rows and a width, and
+ * the launches. Included by tiled_*.cu, one file for each type.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_LAUNCH_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_LAUNCH_CUH

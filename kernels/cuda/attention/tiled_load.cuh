@@ -1,7 +1,6 @@
 /*
- * tiled_load.cuh - lines of Q, K and V of any type and alignment on their way to a
- * block's shared memory, as f32: a quad of neighbouring elements at a time, many of them under way
- * at once.
+ * tiled_load.cuh - loads of Q, K and V, of any type and alignment, into shared memory as f32. A
+ * thread loads quads of neighbouring elements and has several loads in flight.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_LOAD_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_LOAD_CUH

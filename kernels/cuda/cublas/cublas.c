@@ -1,17 +1,17 @@
 /*
- * cublas - the library's kernels for every type that API.md has.
+ * cublas - cuBLAS as one kernel for every type of the protocol.
  *
- * This half calls cublasGemmEx, for operands of f64, f32, f16 and bf16; i8.c has the other.
+ * This file calls cublasGemmEx, for operands of f64, f32, f16 and bf16; i8.c calls cublasLt.
  *
- * Results of f32 promise an error no worse than a chain of FMAs makes. Tensor cores cut off what
- * they add instead of rounding it, and the error grows with the length of a sum: on an H100,
- * against a chain on the same operands of [-1, 1], the largest error of bf16 sums is 1.3 times the
- * chain's at k = 256, 1.8 at 512, 2.4 at 1000 and 2.8 at 2048 (of f16, half of that). So sums
- * that stay in f32 are made of steps of 256, added in f32. Results of 16 bits are rounded a
- * thousand times coarser and need no steps.
+ * The error of f32 results must not be larger than that of a chain of FMAs. Tensor cores truncate
+ * when they add, and their error grows with the length of a sum. On an H100, for operands in [-1,
+ * 1], the largest error of bf16 sums is 1.3 times that of a chain at k = 256, 1.8 times at 512, 2.4
+ * at 1000 and 2.8 at 2048 (for f16, half of that). Sums that stay in f32 are therefore computed in
+ * steps of 256, which are added in f32. Results of 16 bits are rounded a thousand times coarser and
+ * need no steps.
  *
- * Operands of f8 are widened to f16, which is exact. The tensor cores' own f8 products are added
- * with about 13 bits below the largest, which is thousands of times the error of a chain in f32.
+ * Operands of f8 are converted to f16, which is exact. The tensor cores' own f8 products are added
+ * with about 13 bits below the largest one, an error thousands of times that of a chain in f32.
  */
 #include "kernels/cuda/cublas/cublas.h"
 

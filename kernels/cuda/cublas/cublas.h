@@ -1,8 +1,8 @@
 /*
- * cublas.h - what the two halves of the cuBLAS wrapper share.
+ * cublas.h - functions that cublas.c and i8.c share.
  *
- * cuBLAS is column-major. A row-major matrix read by columns is its transpose, so that C = op(A) *
- * op(B) is asked for as C^T = op(B)^T * op(A)^T: the operands change places and nothing moves.
+ * cuBLAS is column-major. A row-major matrix read by columns is its transpose, so C = op(A) * op(B)
+ * is computed as C^T = op(B)^T * op(A)^T: the operands are swapped and nothing is copied.
  */
 #ifndef KERNELS_CUDA_CUBLAS_CUBLAS_H
 #define KERNELS_CUDA_CUBLAS_CUBLAS_H

@@ -1,11 +1,11 @@
 /*
- * chain.cuh - a warp's 32 x 32 part of a tile by chains of multiply-adds, from slabs in
- * shared memory.
+ * chain.cuh - a warp's 32 x 32 part of a tile by chains of multiply-adds, from slabs in shared
+ * memory.
  *
- * Lanes are 4 x 8; each computes 8 rows x 4 columns, every element one chain of fused
- * multiply-adds in the order of k, whatever the tile, its neighbours and the slabs are. Which rows
- * and columns are a lane's depends on how the operands lie, such that its loads are of 16 bytes
- * (of 4 elements where those are shorter) and without bank conflicts.
+ * The lanes are 4 x 8, and each computes 8 rows x 4 columns. Every element is one chain of fused
+ * multiply-adds in the order of k, whatever the tile, its neighbours and the slabs. The rows and
+ * columns of a lane depend on the layout of the operands, such that loads have 16 bytes (4 elements
+ * where those are shorter) and no bank conflicts.
  */
 #ifndef KERNELS_CUDA_GROUPED_CHAIN_CUH
 #define KERNELS_CUDA_GROUPED_CHAIN_CUH

@@ -1,8 +1,8 @@
 /*
  * finish.cuh - from a warp's sums to C.
  *
- * Sums are turned round in the warp's own part of shared memory such that a lane has a column, and
- * loads and stores are of whole rows.
+ * The sums are transposed in the warp's own part of shared memory such that a lane has a column,
+ * and loads and stores are of full rows.
  */
 #ifndef KERNELS_CUDA_GROUPED_FINISH_CUH
 #define KERNELS_CUDA_GROUPED_FINISH_CUH

@@ -1,8 +1,10 @@
 /*
- * The lists of the grouped kernels. Short ones travel as the launch's parameters, which costs the
- * host least; longer ones are written to pinned memory and copied before it, or, if all are f32,
- * travel as parameters in parts. Where there is work for many blocks, the beginning of a list is
- * launched while the rest is written.
+ * The host code of the grouped kernels: lists of products.
+ *
+ * A short list is passed as the parameters of the launch, which costs the host least. A longer list
+ * is written to pinned memory and copied to the device before the launch, or, if all products are
+ * f32, passed as parameters of several launches. If a list has work for many blocks, the first part
+ * is launched while the rest is written.
  */
 #include "kernels/cuda/grouped/grouped.h"
 

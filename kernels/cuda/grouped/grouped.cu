@@ -1,6 +1,6 @@
 /*
- * grouped - many products of any shapes and types in one launch, straight on operands in device
- * memory or in mapped host memory.
+ * grouped - many products of any shapes and types in one launch. Operands are read from device
+ * memory or from mapped host memory, without copies.
  */
 #include "kernels/cuda/grouped/tile.cuh"
 #include "kernels/cuda/launch.cuh"

@@ -1,5 +1,5 @@
 /*
- * grouped.h - what the host tells the grouped kernel: a list of products, cut into tiles.
+ * grouped.h - the parameters of the grouped kernels: a list of products, divided into tiles.
  */
 #ifndef KERNELS_CUDA_GROUPED_GROUPED_H
 #define KERNELS_CUDA_GROUPED_GROUPED_H

@@ -1,7 +1,7 @@
 /*
- * grouped_f32 - many products of f32 in one launch, as in kernels/cuda/grouped/grouped.cu and with
- * the same bits. Without the code of other types there are registers for five blocks a
- * multiprocessor.
+ * grouped_f32 - many products of f32 in one launch, with the same bits as
+ * kernels/cuda/grouped/grouped.cu. Without the code of other types a thread needs few enough
+ * registers for five blocks on a multiprocessor.
  */
 #include "kernels/cuda/grouped/tile.cuh"
 #include "kernels/cuda/launch.cuh"

@@ -1,14 +1,15 @@
 /*
- * load.cuh - operands on their way to shared memory.
+ * load.cuh - loads of operands into shared memory.
  *
- * An operand's part of a tile arrives in slabs of 128 bytes of k. Operands that lie along k keep
- * their rows, with a pitch that spreads neighbouring rows over the banks; the others come as lines
- * of the tile's width, one for each k. Elements are not converted on the way, so that copies are
- * asynchronous, all slabs are on their way before the first is used, and host memory may be far.
+ * An operand's part of a tile is loaded in slabs of 128 bytes of k. An operand that lies along k
+ * keeps its rows, with a pitch that spreads neighbouring rows over the banks. An operand across k
+ * is loaded as lines of the tile's width, one for each k. Elements are not converted by the load,
+ * so copies are asynchronous and all slabs are in flight before the first is used, which hides the
+ * latency of host memory.
  *
- * Lines start anywhere that suits an element: copies are of 16, 8 or 4 bytes, whatever all lines
- * are aligned to. Lines of 8- and 16-bit elements that are not even aligned to 4 bytes are read in
- * aligned words and shifted into place.
+ * Lines are aligned to elements only. Copies have 16, 8 or 4 bytes, the largest to which all lines
+ * are aligned. Lines of 8- and 16-bit elements that are not aligned to 4 bytes are read in aligned
+ * words and shifted.
  */
 #ifndef KERNELS_CUDA_GROUPED_LOAD_CUH
 #define KERNELS_CUDA_GROUPED_LOAD_CUH

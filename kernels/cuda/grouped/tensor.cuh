@@ -1,24 +1,24 @@
 /*
- * tensor.cuh - a warp's 32 x 32 part of a tile on tensor cores (mma.sync), from slabs in
- * shared memory.
+ * tensor.cuh - a warp's 32 x 32 part of a tile on tensor cores (mma.sync), from slabs in shared
+ * memory.
  *
- * Tensor cores cut off what does not fit while they add, so no more is left to them than 16
- * elements of k. Their sum starts from zero and is added to the sum so far in f32, rounded to
- * nearest, which makes fewer roundings than a chain has.
+ * Tensor cores truncate when they add. They therefore sum only 16 elements of k at a time, starting
+ * from zero. Each of these sums is added to the previous ones in f32, rounded to nearest, which
+ * makes fewer roundings than a chain.
  *
  * f32 is multiplied in three products of TF32 (A. Markidis et al., "NVIDIA Tensor Core
  * Programmability, Performance & Precision", 2018; H. Ootomo and R. Yokota, "Recovering single
- * precision accuracy from Tensor Cores", 2022): x = high + low, high being x rounded to TF32 and
- * low the rest, of which TF32 keeps all but a bit; low * low is left out. An error of 2^-23 of each
- * product remains, which from TENSOR_K_MIN on is less than what a chain's roundings come to. Where
- * an operand or a sum is infinite this gives NaN: such elements are then computed as chains.
- * Operands are multiplied by SCALE first, so that the rest of the smallest is no denormal of TF32.
- * On Hopper f32 has a way of its own (wgmma.cuh).
+ * precision accuracy from Tensor Cores", 2022): x = high + low, where high is x rounded to TF32 and
+ * low is the remainder, of which TF32 keeps all but one bit; low * low is omitted. Each product has
+ * an error of 2^-23, which from TENSOR_K_MIN on is less than the roundings of a chain. Where an
+ * operand or a sum is infinite, this gives NaN; these elements are then computed as chains.
+ * Operands are multiplied by SCALE first, so that the remainder of the smallest number is not a
+ * denormal of TF32. On Hopper f32 has a kernel of its own (wgmma.cuh).
  *
- * f64 has instructions of its own that round like a chain of multiply-adds; their step is 4.
+ * f64 has instructions of its own, which round like a chain of multiply-adds; their step is 4.
  *
- * f16 and bf16 products are exact. Their sums of few are cut off more coarsely than a chain rounds,
- * which shows only if the result is f32.
+ * f16 and bf16 products are exact. Their sums of a few products are truncated more coarsely than a
+ * chain rounds, which is visible only if the result is f32.
  */
 #ifndef KERNELS_CUDA_GROUPED_TENSOR_CUH
 #define KERNELS_CUDA_GROUPED_TENSOR_CUH

@@ -1,10 +1,10 @@
 /*
- * tile.cuh - what a block of a grouped kernel does: it finds its tile of 64 x 64 of one
- * product of a list, by a prefix sum over the tiles, and computes it.
+ * tile.cuh - the code of one block of a grouped kernel: finds the block's tile of 64 x 64 of one
+ * product of the list, by a prefix sum over the tiles, and computes the tile.
  *
- * A warp whose part (32 x 32, or 16 x 64) lies outside of C only helps with the others'. What
- * bounds small products is not arithmetic but the way there and back: copies of as many slabs as
- * there are places for are started at once, and results leave by whole rows of a warp's part.
+ * A warp whose part (32 x 32, or 16 x 64) lies outside of C only helps with the loads. Small
+ * products are bound by latency, not by arithmetic: copies of as many slabs as fit are started at
+ * once, and results are stored in full rows of a warp's part.
  */
 #ifndef KERNELS_CUDA_GROUPED_TILE_CUH
 #define KERNELS_CUDA_GROUPED_TILE_CUH

@@ -2,15 +2,15 @@
  * wgmma.cuh - a tile of f32 on Hopper's tensor cores (wgmma), from slabs in shared memory.
  *
  * As in tensor.cuh, f32 is multiplied in three products of TF32, 16 elements of k at a time
- * from zero; of each 16, the products of rests come first, so that only two instructions cut off
- * what counts. Here a warp has 16 rows and all columns: it takes A from its slab and splits it in
- * registers, each element once, while B is split once by all into shared memory, as the tensor core
- * reads it: for each column lines of 16 k, high parts and then low ones, in swizzled pieces of 16
- * bytes.
+ * starting from zero. Of each 16, the products of the low parts come first, so that only two
+ * instructions truncate the large sums. A warp has 16 rows and all columns. The warp decomposes its
+ * rows of A in registers, each element once. All warps together decompose B once, into shared
+ * memory, in the layout that the tensor core reads: for each column lines of 16 k, the high parts
+ * and then the low ones, in swizzled pieces of 16 bytes.
  *
- * What is left of a block's time is waits, not instructions, which blocks beside it fill. Five fit
- * on a multiprocessor if a thread has no more than 96 registers, so little is kept from slab to
- * slab. A copy whose bytes are all there is not asked how many.
+ * A block spends most of its time waiting, which other blocks on the same multiprocessor fill. Five
+ * blocks fit if a thread has at most 96 registers, so few values are kept from slab to slab. A copy
+ * that is known to be complete is issued without the number of its bytes.
  */
 #ifndef KERNELS_CUDA_GROUPED_WGMMA_CUH
 #define KERNELS_CUDA_GROUPED_WGMMA_CUH

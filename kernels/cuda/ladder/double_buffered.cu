@@ -1,15 +1,15 @@
 /*
- * double_buffered - tiled_padded.cu with the tiles of later steps of k on their way while one is
+ * double_buffered - tiled_padded with the tiles of later steps of k copied while one tile is
  * multiplied.
  *
- * Copies go from device to shared memory by cp.async, 16 bytes each where the operand's rows allow
- * it, up to three tiles ahead and with one barrier a step instead of two. Tiles keep the order in
- * which they are stored; rows are 4 elements longer than they need be, so that reads of 128 bits
- * down a column of an operand that lies along k go to all banks.
+ * Copies go from device to shared memory by cp.async, 16 bytes each where the alignment of the
+ * operand's rows allows it, up to three tiles ahead and with one barrier for each step instead of
+ * two. Tiles keep the order in which they are stored. Rows are padded by 4 elements, so that reads
+ * of 128 bits down a column, for an operand that lies along k, use all banks.
  *
- * On an H100 it gains most where few blocks hide each other's waiting: 2.77 TFLOP/s at N = 256
- * where tiled_padded has 2.12. At N = 4096 shared memory bounds both, 8.8 and 7.9; where B is
- * transposed it is read by 128 bits and the gain is larger, 9.7 and 8.0.
+ * On an H100 the gain is largest where few blocks hide each other's latency: 2.77 TFLOP/s at N =
+ * 256, where tiled_padded has 2.12. At N = 4096 shared memory bounds both, 8.8 and 7.9. If B is
+ * transposed the kernel reads B by 128 bits, and the gain is larger: 9.7 and 8.0.
  */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/ladder/dispatch.cuh"

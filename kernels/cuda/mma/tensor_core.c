@@ -1,6 +1,8 @@
-/* tensor_core.cuh as one kernel for any problem of f16, bf16, tf32 and i8: operands whose rows do
- * not start at multiples of 16 bytes, and those of tf32 and i8 that do not lie along k, are moved
- * into the workspace first, at the speed of memory. */
+/*
+ * tensor_core as one kernel for any problem of f16, bf16, tf32 and i8. Operands whose rows do not
+ * start at multiples of 16 bytes are copied into the workspace first; operands of tf32 and i8 that
+ * do not lie along k are transposed into the workspace.
+ */
 #include "kernels/cuda/mma/tensor_core.h"
 
 #include "kernels/cuda/context.h"

@@ -1,21 +1,22 @@
 /*
- * tensor_core - register_tiled with the multiply-adds done by tensor cores: mma.sync of 16
- * x 8 by 32 bytes of k, operands of f16, bf16 or tf32 with sums in f32, of i8 with sums in i32.
+ * tensor_core - register_tiled with the multiply-adds on tensor cores: mma.sync of 16 x 8 by 32
+ * bytes of k; operands of f16, bf16 or tf32 with sums in f32, and of i8 with sums in i32.
  *
- * A warp computes 64 x 64 of a tile of 256 x 128 (32 x 32 of 64 x 64, where large tiles would leave
- * multiprocessors idle). Operands lie in shared memory as they are stored, those of 16 bits
- * whichever way round: ldmatrix reads both, one of them transposed. Others lie along k; a piece of
- * 4 bytes, which is two elements of 16 bits to ldmatrix, is one of tf32 or four of i8, and comes to
- * the thread that the product wants it from. Lines are not padded; the 16-byte pieces of a line
- * change places by its number instead, so that the eight pieces that ldmatrix reads at once are in
- * different banks. Slabs of 64 or 128 bytes of k arrive by cp.async, 384 bytes in all. Between two
- * barriers there is no branch but for a last slab that is not whole, so that copies, reads of the
- * next step's operands and their rounding are scheduled among the products.
+ * A warp computes 64 x 64 of a tile of 256 x 128, or 32 x 32 of a tile of 64 x 64 where large tiles
+ * would leave multiprocessors idle. Operands lie in shared memory as they are stored. 16-bit
+ * operands may lie along k or across k: ldmatrix reads both, one of them transposed. Other operands
+ * lie along k. To ldmatrix a piece of 4 bytes is two elements of 16 bits; it is one element of tf32
+ * or four of i8, and ldmatrix delivers it to the thread that the instruction expects to have it.
+ * Lines are not padded. Instead the 16-byte pieces of a line are permuted by the number of the
+ * line, so that the eight pieces that ldmatrix reads at once are in different banks. Slabs of 64 or
+ * 128 bytes of k are copied by cp.async, with 384 bytes in flight. Between two barriers the only
+ * branch is for a partial last slab, so that copies, reads of the next step's operands and their
+ * rounding are scheduled among the products.
  *
- * Tensor cores cut off what does not fit their sums instead of rounding it. Results of f32 are to
- * be as exact as a chain of multiply-adds: there, 256 steps of k at a time are summed, and those
- * sums are added in f32. Operands of f32 are rounded to tf32, ties away from zero, in registers.
- * Sums of i8 are exact, modulo 2^32.
+ * Tensor cores truncate sums instead of rounding them. Results of f32 must be as exact as a chain
+ * of multiply-adds: for them, 256 steps of k at a time are summed, and these sums are added in f32.
+ * Operands of f32 are rounded to tf32, ties away from zero, in registers. Sums of i8 are exact,
+ * modulo 2^32.
  *
  * On an H100, N = 4096, TFLOP/s: bf16 401 (to f32 352), tf32 180 (159), i8 794; about half of what
  * cuBLAS reaches with wgmma (mma.sync is held to about 0.62 of the tensor cores there). 64 x 64

@@ -1,10 +1,10 @@
 /*
- * tensor_core.h - the kernels of tensor_core.cuh, and which is chosen.
+ * tensor_core.h - the kernels of tensor_core.cuh, as functions that C can call.
  *
- * They ask for rows of operands that start at multiples of 16 bytes, and for operands of tf32 and
- * i8 that lie along k; tensor_core.c moves those that don't. The tile is chosen by the shape, and
- * every element is summed by the same instructions in the same order in all of them: results have
- * the same bits.
+ * The kernels require rows of operands that start at multiples of 16 bytes, and operands of tf32
+ * and i8 that lie along k; tensor_core.c converts other operands first. The tile is chosen by the
+ * shape of the problem. All tiles sum every element by the same instructions in the same order, so
+ * results have the same bits.
  */
 #ifndef KERNELS_CUDA_MMA_TENSOR_CORE_H
 #define KERNELS_CUDA_MMA_TENSOR_CORE_H

@@ -1,8 +1,8 @@
 /*
- * operand.h - operands (and results) on their way between where they lie and where kernels of
- * tensor cores want them: planned from a problem's sizes, then run at the speed of memory.
+ * operand.h - the layout of operands (and results) for the kernels of tensor cores: planned from
+ * the sizes of a problem, then copied or converted at the speed of memory.
  *
- * Pure but for operand_move. A kernel decides which move an operand needs.
+ * All functions but operand_move are pure. A kernel decides which form an operand needs.
  */
 #ifndef KERNELS_CUDA_MOVE_OPERAND_H
 #define KERNELS_CUDA_MOVE_OPERAND_H

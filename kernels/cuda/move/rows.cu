@@ -1,6 +1,6 @@
 /*
- * Blocks of rows moved between host memory and device memory, all of one launch. What bounds it is
- * the bus: a thread has four loads on their way at once.
+ * Copies of blocks of rows between host memory and device memory, all in one launch. The copies are
+ * bound by the bus: a thread has four loads in flight.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/move/move.h"

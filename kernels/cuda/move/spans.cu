@@ -1,6 +1,6 @@
 /*
- * Spans of bytes moved between host memory and device memory, many of one launch: what small works
- * bring and take away. As move_rows, for pieces that each have a length of their own.
+ * Copies of spans of bytes between host memory and device memory, many in one launch: the operands
+ * and results of small problems. As rows.cu, for spans of different lengths.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/move/move.h"

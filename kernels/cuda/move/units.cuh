@@ -1,6 +1,6 @@
 /*
- * units.cuh - bytes moved by a row of blocks, each thread with several loads on their way: host
- * memory answers late.
+ * units.cuh - a copy of bytes by a row of blocks. Each thread has several loads in flight, which
+ * hides the latency of host memory.
  */
 #ifndef KERNELS_CUDA_MOVE_UNITS_CUH
 #define KERNELS_CUDA_MOVE_UNITS_CUH

@@ -1,5 +1,4 @@
-/* Which tile of register_tiled computes a problem: the one that a model of the chip says is the
- * fastest. */
+/* The choice of a tile of register_tiled: the tile with the lowest time by a model of the GPU. */
 #include "kernels/cuda/simt/register_tiled.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /*
- * register_tiled.cuh - what the kernels of register_tiled share: which tile a block computes, how
- * its operands lie, and how its sums reach C.
+ * register_tiled.cuh - functions that the kernels of register_tiled share: the tile of a block, the
+ * layout of its operands, and the way from its sums to C.
  *
- * S is a shape: TILE_M x TILE_N of WARPS_N warps a row, each WARP_M x WARP_N of LANES_M x LANES_N
- * lanes of ROWS x COLUMNS elements.
+ * S is a shape: a tile of TILE_M x TILE_N with WARPS_N warps in a row, each warp WARP_M x WARP_N of
+ * LANES_M x LANES_N lanes, each lane ROWS x COLUMNS elements.
  */
 #ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_CUH
 #define KERNELS_CUDA_SIMT_REGISTER_TILED_CUH

@@ -1,8 +1,8 @@
 /*
- * register_tiled.h - the tiles that register_tiled comes in, and which is chosen.
+ * register_tiled.h - the tiles of register_tiled, and the choice among them.
  *
- * Every element of C is one chain of fused multiply-adds in the order of k, whatever the tile: all
- * give the same bits, which are those of the grouped kernel too.
+ * Every element of C is one chain of fused multiply-adds in the order of k in all tiles, so all
+ * tiles give the same bits.
  */
 #ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_H
 #define KERNELS_CUDA_SIMT_REGISTER_TILED_H

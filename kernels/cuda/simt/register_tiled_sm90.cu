@@ -1,21 +1,20 @@
 /*
- * register_tiled on sm_90a: some warps copy, the others multiply.
+ * register_tiled on sm_90a - some warps copy, the others multiply.
  *
- * A tile is 128 x 256. Eight warps of 64 x 64 have 8 x 16 sums a thread and do nothing but read
- * fragments and multiply; four more bring slabs of 32 steps of k to a ring of 3 stages by cp.async,
- * whose completion arrives at the stage's barrier. That is the warp specialisation of CUTLASS's
- * kernels for Hopper ("efficient GEMM", producers and consumers with setmaxnreg), with cp.async in
- * place of the copy engine, which cannot turn an operand that lies along k. What it keeps out of
- * the multiplying warps' way are the copies' instructions and a barrier of the whole block each 8
- * steps of k. It needs the registers moved from one kind of warps to the other: three warps on a
- * quarter of a multiprocessor have 168 each.
+ * A tile is 128 x 256. Eight warps of 64 x 64 have 8 x 16 sums for each thread; these warps only
+ * read fragments and multiply. Four more warps copy slabs of 32 steps of k to a ring of 3 stages by
+ * cp.async, whose completion arrives at the barrier of the stage. This is the warp specialisation
+ * of CUTLASS's kernels for Hopper ("efficient GEMM", producers and consumers with setmaxnreg), with
+ * cp.async in place of TMA, which cannot transpose an operand that lies along k. The multiplying
+ * warps are relieved of the copy instructions and of a barrier of all warps every 8 steps of k.
+ * Registers have to be reassigned from the copying to the multiplying warps: the three warps on a
+ * quarter of a multiprocessor start with 168 each.
  *
- * Both operands lie in shared memory with k down the rows, as in
- * kernels/cuda/simt/register_tiled.cu. The sums are the same chains in the order of k, filled up
- * with zeros to the same multiple of 8.
+ * Both operands lie in shared memory with k down the rows, as in register_tiled.cu. The sums are
+ * the same chains in the order of k, padded with zeros to the same multiple of 8.
  *
- * A prototype of it, on an H100, A·B at N = 2048, 4096 and 8192: 51.2, 52.3 and 52.9 TFLOP/s, 1.03
- * to 1.06 of cuBLAS, where the tile of 256 x 128 has 46.4 at 4096 (kernels/EXPERIMENTS.md).
+ * A prototype on an H100 has 51.2, 52.3 and 52.9 TFLOP/s for A * B at N = 2048, 4096 and 8192, 1.03
+ * to 1.06 of cuBLAS; the tile of 256 x 128 has 46.4 at 4096 (kernels/EXPERIMENTS.md).
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"

@@ -1,4 +1,4 @@
-/* flash_wgmma.cuh as one kernel for any problem of f16 and bf16 whose rows are aligned. */
+/* flash_wgmma as one kernel for any problem of f16 and bf16 whose rows are aligned. */
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"

@@ -1,32 +1,33 @@
 /*
- * flash_wgmma.cuh - attention of sm_90a: copy engine, mbarriers, wgmma, softmax in the shadow
- * of the products.
+ * flash_wgmma.cuh - attention on sm_90a: TMA, mbarriers, wgmma, and the softmax overlapped with the
+ * products.
  *
- * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS
- * warpgroups with 64 queries each. It walks over tiles of 64 * CONSUMERS queries of one head until
- * none is left. Q of a tile comes to shared memory, and stays there or goes to registers; tiles of
+ * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
+ * with 64 queries each. The block computes tiles of 64 * CONSUMERS queries of one head until none
+ * is left. Q of a tile is copied to shared memory and stays there or goes to registers. Tiles of
  * TILE_N keys of K and V stream through a ring of SLOTS buffers, from the last keys that the tile
- * sees to the first, in the order in which they are used: K, then K and V by turns (V of the keys
- * that K was one step ahead of), then V. Tiles of keys that no query of the tile sees are not
- * loaded, and only those at the edges are masked.
+ * sees to the first, in the order in which they are used: K, then K and V alternately (V of the
+ * keys whose K was used one step before), then V. Tiles of keys that no query of the tile sees are
+ * not loaded, and only tiles at the edges are masked.
  *
- * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T comes from shared
- * memory; its weights become the register operand of O += P V, since a fragment of sums and one of
- * operands lie the same way. Two things keep the tensor core busy:
- *   - consumers take turns in issuing products (named barriers), so that one's softmax falls
- *     together with the other's products;
- *   - a consumer's turn is two products without a gap: K's of the next step, V's of this one. (The
- *     softmax could begin once the first is there; ptxas has it wait for both, and where it is made
- *     not to, that is slower: EXPERIMENTS.md.)
+ * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T is computed from
+ * shared memory. The weights are the register operand of O += P V, because a fragment of sums has
+ * the layout of a fragment of operands. Two things keep the tensor core busy:
+ *   - The consumers take turns in issuing products (named barriers), so that the softmax of one
+ *     overlaps with the products of the other.
+ *   - In its turn a consumer issues two products without a gap: K of the next step and V of this
+ *     step. (The softmax could begin after the first product. ptxas makes it wait for both, and
+ *     code that prevents this is slower: EXPERIMENTS.md.)
  *
- * Blocks are as many as multiprocessors. Where there are masks the tiles that see most keys come
- * first and blocks take the next as they get ready, from a counter in memory; else in turn. Heads
- * are walked in sections whose K and V fit in the L2. The producer works out what a tile is while
- * the consumers are at the one before, and hands it to them in shared memory.
+ * There is one block for each multiprocessor. With masks, the tiles that see the most keys come
+ * first, and a block takes its next tile from a counter in memory; without masks the tiles are
+ * assigned statically. Heads are processed in sections whose K and V fit in the L2. The producer
+ * computes the properties of a tile while the consumers compute the previous one, and passes them
+ * through shared memory.
  *
- * What a row gets depends on its head's Q, K and V, the lengths and the kernel only: the steps over
- * keys begin at multiples of TILE_N, whatever else is computed with it. Kernels of one width and
- * TILE_N give the same bits, since nothing else tells their sums apart.
+ * The bits of a row depend only on Q, K and V of its head, the lengths, and the kernel: the steps
+ * over keys start at multiples of TILE_N, whatever else the launch computes. Kernels with the same
+ * width and TILE_N give the same bits.
  *
  * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
  * warp specialisation, ping-pong, products overlapped with softmax.

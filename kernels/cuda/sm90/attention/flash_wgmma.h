@@ -1,10 +1,11 @@
 /*
- * flash_wgmma.h - attention on sm_90a: what kernels of flash_wgmma.cuh there are, which one
- * a problem gets, and its launch.
+ * flash_wgmma.h - attention on sm_90a: the kernels of flash_wgmma.cuh, the choice of one for a
+ * problem, and its launch.
  *
- * They take f16 and bf16, d and dv up to 256, and strides of Q, K and V that are multiples of 16
- * bytes; those pointers must be too. O may have any. Heads wider than a kernel's are not its own;
- * narrower ones are filled up with zeros on chip.
+ * The kernels take f16 and bf16, d and dv up to 256, and strides of Q, K and V that are multiples
+ * of 16 bytes. The pointers of Q, K and V must be multiples of 16 bytes too. O may have any stride
+ * and alignment. A kernel computes heads up to its own width; narrower heads are padded with zeros
+ * on chip.
  */
 #ifndef KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_H
 #define KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_H

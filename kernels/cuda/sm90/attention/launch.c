@@ -1,4 +1,4 @@
-/* The host's half of attention on sm_90a: from a problem to tensor maps, arguments and a grid. */
+/* The host code of attention on sm_90a: from a problem to tensor maps, arguments and a grid. */
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 static bool attention_wgmma_aligned(const struct attention_strides *strides, uint64_t batch,
                                     uint64_t heads, uint64_t length)
 {
-    const uint64_t stride_max = UINT64_C(1) << 38; /* elements; the copy engine's is 2^40 bytes */
+    const uint64_t stride_max = UINT64_C(1) << 38; /* elements; TMA's is 2^40 bytes */
     const struct attention_strides taken = {.batch = batch > 1 ? strides->batch : 0,
                                             .head = heads > 1 ? strides->head : 0,
                                             .row = length > 1 ? strides->row : 0};

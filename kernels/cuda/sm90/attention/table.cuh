@@ -1,6 +1,6 @@
 /*
- * table.cuh - the kernels of flash_wgmma.cuh for one type. Those of one width
- * have one TILE_N, so that they give the same bits and the faster can be taken.
+ * table.cuh - the table of the kernels of flash_wgmma.cuh for one type. Kernels of the same width
+ * have the same TILE_N, so that they give the same bits and the faster one can be chosen.
  */
 #ifndef KERNELS_CUDA_SM90_ATTENTION_TABLE_CUH
 #define KERNELS_CUDA_SM90_ATTENTION_TABLE_CUH

@@ -1,6 +1,6 @@
 /*
- * arguments.h - what a kernel of this folder is launched with: one struct for all of them, filled
- * in by launch.c, read by gemm.cuh.
+ * arguments.h - the parameters of the GEMM kernels of sm_90a. launch.c fills the struct in, and
+ * gemm.cuh reads it.
  *
  * The kernels compute C = X * Y with X = op(A) [m, k] and Y = op(B) [k, n].
  */
@@ -44,7 +44,7 @@ struct sm90_arguments {
     int32_t alpha_int, beta_int;
     uint32_t out; /* enum sm90_out */
     uint32_t act; /* as enum gemm_act of proto/gemm_request.h */
-    /* Whether nothing but alpha follows the sum, so that tiles can leave by the copy engine. */
+    /* Whether nothing but alpha follows the sum, so that tiles can leave by TMA. */
     uint32_t plain;
     /* Whether all that follows needs no C0 and results have 16 bits, so that sums can be finished
      * in the registers they are in. */

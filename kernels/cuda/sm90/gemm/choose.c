@@ -1,4 +1,6 @@
-/* Which configuration computes a problem: the one that a model of the chip says is the fastest. */
+/*
+ * The choice of a configuration for a problem: the one with the lowest time by a model of the GPU.
+ */
 #include "kernels/cuda/sm90/sm90.h"
 
 #include <math.h>

@@ -1,13 +1,13 @@
 /*
  * epilogue.cuh - from accumulators to C: act(alpha * d + beta * C0 + bias), rounded once.
  *
- * Each warp deals with its own 16 rows of a tile, 64 columns at a time, through 4 KiB of shared
- * memory that is its own: no barrier wider than a warp. What follows the sums of 16-bit results
- * without C0 is done where the tensor core left them, in registers; then, as where nothing but
- * alpha follows, the copy engine carries the result out while the warp goes on. Else the warp reads
- * its chunk back line by line, so that C0 is read and C written in whole lines.
+ * Each warp stores its own 16 rows of a tile, 64 columns at a time, through 4 KiB of shared memory
+ * of its own, so that no barrier is wider than a warp. For 16-bit results without C0 the epilogue
+ * is computed in the registers in which the tensor core left the sums. In this case, and if the
+ * epilogue is alpha alone, TMA stores the result while the warp goes on. Otherwise the warp reads
+ * its chunk back line by line, so that C0 is read and C is written in full lines.
  *
- * Shared memory of a warp: panels of 16 lines of 128 bytes, swizzled as the copy engine does it
+ * The shared memory of a warp has panels of 16 lines of 128 bytes, swizzled as TMA swizzles them
  * (16-byte piece c of line r at c ^ (r % 8)). 64 columns are one panel of 16-bit values or two
  * panels of 32-bit values.
  */

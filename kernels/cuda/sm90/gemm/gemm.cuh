@@ -1,47 +1,47 @@
 /*
- * gemm.cuh - the GEMM of sm_90a: copy engine, mbarriers, wgmma, one block a multiprocessor.
+ * gemm.cuh - the GEMM of sm_90a: TMA, mbarriers, wgmma, one block on each multiprocessor.
  *
- * A block is a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
- * that multiply. Between them lies a ring of STAGES buffers, each TILE_M x 128 bytes of X and
- * TILE_N x 128 bytes of Y (f32: three times 64 bytes). A stage has two barriers: "full" (the copy
- * engine has written it) and "empty" (all who read it have finished). Blocks walk over tiles of D
- * until none is left (persistent grid), and the producer runs ahead across tiles, so that the ring
- * is full when a tile begins.
+ * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
+ * that multiply. Between them is a ring of STAGES buffers, each TILE_M x 128 bytes of X and TILE_N
+ * x 128 bytes of Y (f32: three times 64 bytes). A stage has two barriers: "full" (TMA has written
+ * the stage) and "empty" (all readers have finished). Blocks compute tiles of D until none is left
+ * (persistent grid). The producer runs ahead across tiles, so that the ring is full when a tile
+ * begins.
  *
- * Consumers work on one tile together, a share of its rows each; or, PINGPONG, each on tiles of its
- * own in turn, so that one stores its tile while the other multiplies. Each waits for its turn: a
- * barrier's parity tells a use of a stage only from the ones next to it, so nobody may look at a
- * stage whose last use the ring has not reached.
+ * The consumers share one tile, each with a part of its rows. With PINGPONG each consumer has tiles
+ * of its own in turn, so that one stores its tile while the other multiplies. A consumer waits for
+ * its turn: the parity of a barrier distinguishes a use of a stage only from the next and the
+ * previous use, so no consumer may wait for a stage whose previous use the ring has not reached.
  *
- * Clusters of CLUSTER_M x CLUSTER_N blocks work on neighbouring tiles; what two of them need is
- * loaded once, half by each, into both (multicast). A stage is then empty when the readers in all
- * blocks have finished.
+ * Clusters of CLUSTER_M x CLUSTER_N blocks compute neighbouring tiles. Data that two of them need
+ * is loaded once, half by each, into both (multicast). A stage is then empty when the readers in
+ * all blocks have finished.
  *
- * Every element of D is one chain of wgmma's over k in ascending order, in steps of 128 bytes of k
- * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32: the
- * tensor core cuts off what it adds, and over longer chains loses more than a chain of FMAs. Those
- * of small tiles also do so for each chunk of k by itself, if a launch has several (split_k.h).
+ * Every element of D is one chain of wgmmas over k in ascending order, in steps of 128 bytes of k
+ * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32,
+ * because the tensor core truncates when it adds, and over longer chains its error is larger than
+ * that of a chain of FMAs. PROMOTED kernels with small tiles also do so for each chunk of k
+ * separately if a launch has several chunks (split_k.h).
  *
- * F32 operands come as three parts of bf16 each, which together are the number (move/parts.cu). Of
- * the nine products of parts the six largest are taken: what is left out is less than 2^-25 of the
- * product. The largest, of the first parts, makes chains of PROMOTE_PARTS_K that are added in f32;
- * the other five, 2^-9 of it and less, are a chain of their own, so that what it cuts off does not
- * count; the two sums are added in the end. While the large sums are added up the tensor core works
- * on the small ones.
+ * F32 operands are three parts of bf16 each, whose sum is the number (move/parts.cu). Of the nine
+ * products of parts the six largest are computed; the others are less than 2^-25 of the product.
+ * The largest, of the first parts, makes chains of PROMOTE_PARTS_K that are added in f32. The other
+ * five, 2^-9 of the largest and less, are a chain of their own, whose truncation is negligible. The
+ * two sums are added at the end. While the large sums are added, the tensor core works on the small
+ * ones.
  *
- * Kernels of one stream overlap: all that does not touch global memory is done while the one before
- * still runs (griddepcontrol), the first reads of the kernel's own arguments too. Kernels of 16-bit
- * types without a cluster also ask for the operands' first bytes into the L2, each block for its
- * share.
+ * Kernels of one stream overlap: everything that does not access global memory is done while the
+ * previous kernel still runs (griddepcontrol), and so are the first reads of the kernel's own
+ * arguments. Kernels of 16-bit types without a cluster also prefetch the first bytes of the
+ * operands into the L2, each block a share.
  *
- * The copy engine fills what lies outside an operand with zeros, more slowly than it copies. So the
- * last tile of rows or columns has boxes of its own where lines run along k, no higher than what is
- * there; the other way a line's last 128 bytes are copied whole. What then lies in a stage besides
- * is anything, and reaches only sums that are not stored.
+ * TMA fills elements outside an operand with zeros, more slowly than it copies. The last tile of
+ * rows or columns therefore has boxes of its own where lines run along k, no higher than the lines
+ * that exist. Across k, the last 128 bytes of a line are copied completely. The remaining bytes of
+ * a stage are undefined, and only affect sums that are not stored.
  *
- * What the design rests on: NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation,
- * ping-pong, clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM
- * (promotion).
+ * The design follows NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation, ping-pong,
+ * clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM (promotion).
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_CUH

@@ -1,19 +1,19 @@
 /*
- * gemm_swapped.cuh - products of tf32 whose Y lies along columns: B as it is stored, [k, n].
+ * gemm_swapped.cuh - products of tf32 with swapped operands, for B as it is stored, [k, n].
  *
- * The tensor core takes numbers of 32 bits from shared memory only where they lie along k. From
- * registers it takes them as the threads give them, but only the left operand. So these kernels
- * compute C turned, columns * rows: left is Y, which threads read from its tile as the copy engine
- * brought it, right is X by descriptor. Ring, walk and producer are gemm.cuh's, and so are the
- * steps of k and the chain of each sum; the bits are too.
+ * The tensor core takes 32-bit operands from shared memory only if they lie along k. From registers
+ * it takes any layout, but only for the left operand. These kernels therefore compute the transpose
+ * of C, columns * rows: the left operand is Y, which threads read from the tile that TMA wrote, and
+ * the right operand is X by descriptor. The ring, the order of tiles and the producer are those of
+ * gemm.cuh. The steps of k and the chain of each sum are the same too, and so are the bits.
  *
- * A line of Y's tile is one k of 32 columns; two warps share them. Which of the tensor core's rows
- * a column is does not matter, so a lane takes two neighbouring columns, 8 bytes at once, and a
- * warp those which let 16 lanes reach all banks, when it reads Y (4 lines, 4 pairs of columns) and
- * when it writes sums (4 lines, every other one, 4 pairs): `lane_columns`.
+ * A line of Y's tile is one k of 32 columns, which two warps share. The order of the columns in the
+ * tensor core's rows does not matter. A lane takes two neighbouring columns, 8 bytes at once. A
+ * warp takes columns such that 16 lanes use all banks, both when it reads Y (4 lines, 4 pairs of
+ * columns) and when it writes sums (4 lines, every other one, 4 pairs): `lane_columns`.
  *
- * One stage's numbers lie in registers while those of the next are read: registers belong to the
- * tensor core until its products are waited for.
+ * The values of one stage are in registers while those of the next stage are read, because the
+ * tensor core uses the registers until its products have completed.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
@@ -151,7 +151,7 @@ __device__ __forceinline__ void stage_swapped(const uint32_t (&v)[16], uint32_t 
 }
 
 /* A pair of warps' 32 columns of a tile, from `column0` on, of rows from `row0` on: 32 rows at a
- * time, of which each warp stages its columns and then deals with 16. The copy engine carries
+ * time, of which each warp stages its columns and then deals with 16. TMA carries
  * results of 32 bits out where nothing but alpha follows the sums. */
 template <class C>
 __device__ __forceinline__ void

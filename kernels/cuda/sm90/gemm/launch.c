@@ -1,4 +1,6 @@
-/* The host's half of the sm_90a kernels: from a problem to tensor maps, arguments and a grid. */
+/*
+ * The host code of the GEMM kernels of sm_90a: from a problem to tensor maps, arguments and a grid.
+ */
 #include "kernels/cuda/sm90/sm90.h"
 
 #include <string.h>
@@ -22,7 +24,7 @@ static const struct {
 
 enum { PARTS = 3 }; /* of an f32 number */
 
-/* A matrix as the copy engine sees it: `lines` lines of `width` elements, `batch` times. */
+/* A matrix as TMA sees it: `lines` lines of `width` elements, `batch` times. */
 struct view {
     const void *data;
     CUtensorMapDataType type;
@@ -210,7 +212,7 @@ struct tiled_operand {
 
 /* Elements of a line that does not lie along k. If lines start at multiples of 128 bytes, what is
  * left of their last 128 counts too: it reaches only rows or columns that don't exist, and filling
- * it up with zeros would take the copy engine longer than copying it. (Not of f32, where all sums
+ * it up with zeros would take TMA longer than copying it. (Not of f32, where all sums
  * of a tile have a say in what follows them.) */
 static uint64_t across_width(const struct tiled_operand *o)
 {

@@ -1,18 +1,19 @@
 /*
- * split_k.h - deep products with few columns: k in chunks, whose sums are added in order.
+ * split_k.h - split-k for products with few columns and a large k: k is computed in chunks, whose
+ * sums are added in ascending order.
  *
- * A product of 16 rows, 64 columns and 14336 of k has one tile, which one multiprocessor of 132
- * computes in 29 microseconds. In chunks of k it has as many tiles as chunks, and takes 9. Each
- * chunk is a product of its own to sums of 32 bits in the workspace; one more launch adds them, in
- * ascending order, and does what follows the sum.
+ * A product of 16 rows, 64 columns and k = 14336 has one tile, which one of 132 multiprocessors
+ * computes in 29 microseconds. In chunks of k the product has as many tiles as chunks, and takes 9.
+ * Each chunk is a product of its own, with sums of 32 bits in the workspace. One more launch adds
+ * the sums and computes the epilogue.
  *
- * Where k is cut follows from n, k and the type alone, never from m or the batch: rows keep their
- * bits in any company. (Sums of i8 that stay i32 are exact, so the caller may leave them whole.)
- * Where m alone makes tiles enough, the chunks' sums of a tile are added in registers instead, by
- * kernels that can; the bits are the same. Other kernels pay for the sums' way through memory, up
- * to a quarter of the bytes of A, which is why k is cut for few columns only.
+ * The chunks depend on n, k and the type only, never on m or the batch, so that the bits of a row
+ * do not depend on the other rows. (Sums of i8 that stay i32 are exact, so the caller may compute
+ * them without chunks.) If m is large enough for many tiles, a kernel that can do so adds the sums
+ * of the chunks in registers instead, with the same bits. Otherwise the sums are written to memory
+ * and read again, up to a quarter of the bytes of A, which is why k is split for few columns only.
  *
- * Pure but for split_k_join.
+ * All functions but split_k_join are pure.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_SPLIT_K_H
 #define KERNELS_CUDA_SM90_GEMM_SPLIT_K_H

@@ -1,4 +1,4 @@
-/* The sums of chunks of k to C (split_k.h). */
+/* Adds the sums of the chunks of k and computes the epilogue (split_k.h). */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/gemm/split_k.h"

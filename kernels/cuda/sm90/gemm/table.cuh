@@ -1,5 +1,5 @@
 /*
- * table.cuh - rows of the tables of kernels: the configurations of gemm.cuh, with their names.
+ * table.cuh - the rows of the tables of kernels: configurations of gemm.cuh and their names.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_TABLE_CUH
 #define KERNELS_CUDA_SM90_GEMM_TABLE_CUH

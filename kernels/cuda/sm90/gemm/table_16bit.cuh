@@ -1,5 +1,5 @@
 /*
- * table_16bit.cuh - the configurations of bf16 and f16; each type's .cu names them.
+ * table_16bit.cuh - the configurations for bf16 and f16, which bf16.cu and f16.cu name.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_TABLE_16BIT_CUH
 #define KERNELS_CUDA_SM90_GEMM_TABLE_16BIT_CUH

@@ -1,11 +1,11 @@
 /*
- * wgmma - the kernels of this folder as one kernel for any problem of the types they have.
+ * wgmma - the kernels of this folder as one kernel for any problem of their types.
  *
- * They want rows that start at multiples of 16 bytes, operands of i8 along k, and A of tf32. What
- * is not so is moved into the workspace first, at the speed of memory; a result goes through the
- * workspace if the bytes between its rows are not all its own. f8 is widened to f16, which is
- * exact; f32 is split into three parts, which together are as exact, except where the kernel that
- * is chosen splits it itself. Deep products with few columns are computed in chunks of k
+ * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
+ * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
+ * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 is
+ * converted to f16, which is exact. f32 is decomposed into three parts, unless the chosen kernel is
+ * fused and does so itself. Products with few columns and a large k are computed in chunks of k
  * (split_k.h).
  */
 #include "kernels/cuda/context.h"
