@@ -1,6 +1,6 @@
 /*
- * openapi.h - the bytes of openapi.json, compiled in: the body of the answer to GET /openapi.json.
- * Static storage, read-only, any thread.
+ * openapi.h - openapi.json with the version of this build filled in: the body of the answer to
+ * GET /openapi.json. Static storage, read-only, any thread.
  */
 #ifndef PROTO_OPENAPI_H
 #define PROTO_OPENAPI_H

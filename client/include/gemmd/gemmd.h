@@ -102,7 +102,7 @@ GEMMD_API const char *gemmd_dtype_name(enum gemmd_dtype dtype);
 /* Finds a type by its name. Returns 1 and sets `*dtype`, or returns 0. */
 GEMMD_API int gemmd_dtype_from_name(const char *name, enum gemmd_dtype *dtype);
 
-/* The version of the library that is running, "0.1.0". */
+/* The version of the library that the program runs with: "MAJOR.MINOR.PATCH". */
 GEMMD_API const char *gemmd_version(void);
 
 /* Releases what the library allocated for its caller. NULL is allowed. */
