@@ -122,7 +122,7 @@ def test_list_and_remove(run, name, weights, tmp_path):
     (["put", "w", "W.bin", "--shape", "5,0"], "5,0"),
     (["put", "w", "W.bin", "--shape", "1,1,1,1,1,1,1,1,35"], "1 to 8"),
     (["put", "w", "W.bin", "--shape", "5,8"], "140 bytes"),
-    (["put", "w", "W.npy", "--shape", "5,7"], "raw files"),
+    (["put", "w", "W.npy", "--shape", "5,7"], "files of raw bytes"),
     (["put", "w", "W.npy", "--dtype", "f99"], "f99"),
     (["put", "w", "W.npy", "--dtype", "f64"], "f64"),
     (["put", "w", "scalar.npy"], "scalar"),
