@@ -60,7 +60,8 @@ static enum gemmd_error ask(struct run *run, struct gemmd_error_info *error)
     if (json_is_array(run->kernels) && name != NULL)
         return GEMMD_OK;
     *error = (struct gemmd_error_info){
-        .code = GEMMD_ERR_PROTOCOL, .message = "the daemon's answer to GET /info lists no kernels"};
+        .code = GEMMD_ERR_PROTOCOL,
+        .message = "the daemon's answer to GET /info lists no device or no kernels"};
     return GEMMD_ERR_PROTOCOL;
 }
 

@@ -1,6 +1,6 @@
 /*
- * options.h - gemmctl's command line: one table that makes parsing and --help, and that the man
- * page and the completions are tested against.
+ * options.h - gemmctl's command line. One table of options drives the parser and --help, and a test
+ * compares the manual page and the completions with the table.
  */
 #ifndef GEMMCTL_OPTIONS_H
 #define GEMMCTL_OPTIONS_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bits of the commands that take an option. */
+/* Bits of the commands that have an option. */
 enum {
     FOR_GEMM = 1,
     FOR_BENCH = 2,
@@ -37,9 +37,10 @@ enum {
     FOR_ALL = 32767
 };
 
-/* X(ID, name, letter, argument, takers, parameter, help): `argument` NULL for a flag; `parameter`
- * 1 if it is one of POST /gemm or /attention, under the same name with underscores for dashes.
- * Arguments with a "|" are the choices. */
+/* X(ID, name, letter, argument, takers, parameter, help). `argument` names the option's value, NULL
+ * for a flag; an argument with a "|" lists the values that can be chosen. `takers` are the commands
+ * that have the option. `parameter` is 1 if the option is a parameter of POST /gemm or /attention,
+ * of the same name with underscores for dashes. */
 #define OPTION_MAP(X)                                                                              \
     X(OUTPUT, "output", 'o', "FILE", FOR_WRITERS, 0,                                               \
       "file to write the result to; default -, standard output")                                   \
@@ -193,39 +194,44 @@ extern const struct option options[OPTION_COUNT];
 struct context;
 struct command {
     const char *name; /* one word, or two: "tensor put" */
-    unsigned taker;   /* its bit */
+    unsigned taker;   /* the command's bit, FOR_... */
     uint32_t operands_min, operands_max;
-    const char *usage; /* after "gemmctl NAME " */
+    const char *usage; /* the operands, for the line "usage: gemmctl NAME ..." */
     const char *summary;
-    const char *examples; /* lines, the comment first */
+    const char *examples; /* lines of the help's section "Examples" */
     int (*run)(const struct context *context);
 };
 
 enum { OPERANDS_MAX = 4, PROBLEM_MAX = 256 };
 
-/* A command line taken apart; all strings are borrowed from argv. */
+/* A parsed command line. All strings are borrowed from argv. */
 struct arguments {
-    const struct command *command;      /* NULL: none was given */
-    const char *group;                  /* its first word, where there are two; else NULL */
-    const char *values[OPTION_COUNT];   /* NULL: not given; "1" or "0" for flags */
-    const char *operands[OPERANDS_MAX]; /* what is neither command nor option */
+    const struct command *command;      /* NULL: the command line names none */
+    const char *group;                  /* first word of a command of two words; else NULL */
+    const char *values[OPTION_COUNT];   /* NULL: the option is not given; "1" or "0" for flags */
+    const char *operands[OPERANDS_MAX]; /* the words that are neither command nor option */
     uint32_t operand_count;
 };
 
-/* `commands` ends with an entry without a name. False, with a sentence in `problem`, if the command
- * line is wrong. --help and --version count before anything else is missed. */
+/* Parses a command line. `commands` ends with an entry without a name. False, with a sentence in
+ * `problem`, if the command line is wrong. With --help or --version, a missing command or operand
+ * is no error. */
 bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
                      const struct command *commands, char problem[PROBLEM_MAX]);
 
-/* Whether the command's first word of two is `group`. */
+/* Whether the command's name has two words of which the first is `group`. */
 bool command_is_of(const struct command *command, const char *group);
 
-/* Values of options; `otherwise` if not given. False with a sentence if they cannot be read. */
+/* Reads the value of an option as a whole number; `otherwise` if the option is not given. False,
+ * with a sentence in `problem`, if the value is malformed. */
 bool option_count(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
                   uint32_t *out, char problem[PROBLEM_MAX]);
-/* "30", "30s", "1.5s", "500ms", "2m" in milliseconds, at least 1. */
+/* Reads the value of an option as a time, such as "30", "30s", "1.5s", "500ms" or "2m", in
+ * milliseconds, at least 1; `otherwise` if the option is not given. False, with a sentence in
+ * `problem`, if the value is malformed. */
 bool option_time_ms(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
                     uint32_t *out, char problem[PROBLEM_MAX]);
+/* Whether a flag is given. */
 bool option_flag(const struct arguments *arguments, enum option_id id);
 
 #endif
