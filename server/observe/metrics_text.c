@@ -92,9 +92,9 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
 
 static void write_rejected(struct metrics_writer *writer, const struct metrics *metrics)
 {
-    metrics_family(
-        writer, "gemmd_rejected", METRICS_COUNTER,
-        "Requests answered with an error, by reason, and connections refused over the limit.");
+    metrics_family(writer, "gemmd_rejected", METRICS_COUNTER,
+                   "Requests answered with an error, by reason, and connections refused because "
+                   "too many were open.");
     for (int code = GEMMD_OK + 1; code < GEMMD_ERR_COUNT; code++) {
         if (error_status((enum gemmd_error)code) == 0)
             continue;
@@ -242,7 +242,8 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_device_memory_used_bytes",
          "Bytes in use of the device memory for accepted requests.", gauges->device_used_bytes},
         {"gemmd_device_memory_capacity_bytes",
-         "Bytes of device memory for accepted requests (--device-bytes).",
+         "Bytes of --device-bytes that accepted requests can use, without what is set aside for "
+         "stacks.",
          gauges->device_capacity_bytes},
         {"gemmd_kernels_left_out",
          "Kernels that are not used because they failed the self-test or --without-kernels names "
@@ -273,7 +274,8 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_connections", "Open connections.", gauges->connections},
         {"gemmd_connections_capacity", "Limit of open connections (--max-connections).",
          gauges->connections_capacity},
-        {"gemmd_ready", "1 while the daemon accepts requests and its device is not lost, else 0.",
+        {"gemmd_ready",
+         "1 while the daemon is not shutting down and its device is not lost, else 0.",
          gauges->ready},
         {"gemmd_draining", "1 while the daemon is shutting down, else 0.", gauges->draining},
     };
