@@ -109,10 +109,10 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
                                           config->tenant_tensor_bytes);
     if (daemon->tensors == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
-    const struct shared_limits shared_limits = {config->shm_bytes, config->shm_regions};
-    daemon->shared = shared_create(&shared_limits, daemon->device);
+    const struct shm_limits shared_limits = {config->shm_bytes, config->shm_regions};
+    daemon->shm_store = shm_store_create(&shared_limits, daemon->device);
     daemon->regions = regions_create(config->shm_regions);
-    if (daemon->shared == NULL || daemon->regions == NULL)
+    if (daemon->shm_store == NULL || daemon->regions == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for clients' memory");
     const struct admission_limits limits = {
         .requests = config->queue_requests,
@@ -269,7 +269,7 @@ bool daemon_stop(struct daemon *daemon)
         dispatch_leave(daemon->dispatch);
     if (daemon->jobs != NULL)
         jobs_close(daemon->jobs);
-    shared_stop(daemon->shared);
+    shm_store_stop(daemon->shm_store);
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_stop(daemon->io_threads[i]);
     if (!idle)
@@ -285,7 +285,7 @@ bool daemon_stop(struct daemon *daemon)
     early_copy_destroy(daemon->intake);
     queue_destroy(daemon->queue);
     regions_destroy(daemon->regions);
-    shared_destroy(daemon->shared);
+    shm_store_destroy(daemon->shm_store);
     tensor_store_destroy(daemon->tensors);
     pool_destroy(daemon->pool);
     host_memory_free(daemon->host_memory);
@@ -333,7 +333,7 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
     enum daemon_stage stage = atomic_load(&daemon->stage);
     struct tensor_store_state tensors = tensor_store_state(daemon->tensors);
     struct jobs_counts jobs = jobs_counts(daemon->jobs);
-    struct shared_counts shared = shared_counts(daemon->shared);
+    struct shm_counts shared = shm_store_counts(daemon->shm_store);
     struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(daemon->device),
@@ -366,8 +366,8 @@ struct metrics_gauges daemon_gauges(struct daemon *daemon)
         .jobs_cancelled = jobs.cancelled,
         .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(daemon->log),
-        .shared_memories = shared.memories,
-        .shared_capacity_memories = shared.capacity_memories,
+        .shared_memories = shared.mappings,
+        .shared_capacity_memories = shared.capacity_mappings,
         .shared_bytes = shared.bytes,
         .shared_capacity_bytes = shared.capacity_bytes,
         .shared_regions = regions_count(daemon->regions),

@@ -46,7 +46,7 @@ struct daemon {
     void *pinned; /* of that: the pool's memory */
     struct pool *pool;
     struct tensor_store *tensors;
-    struct shared *shared;                               /* clients' memory, */
+    struct shm_store *shm_store;                         /* clients' memory, */
     struct regions *regions;                             /* and the names they have for it */
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in server/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];

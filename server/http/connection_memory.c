@@ -50,7 +50,7 @@ static bool receive(int socket, struct received *received)
     return true;
 }
 
-static void mapped(struct shared_offer *offer)
+static void mapped(struct shm_offer *offer)
 {
     io_thread_arrive_again(offer->user_data);
 }
@@ -61,14 +61,14 @@ bool connection_memory_take(struct connection *connection)
     struct received received = {.count = 0};
     if (connection->memory != NULL || !receive(connection->fd, &received) || received.count == 0)
         return false;
-    struct shared_offer *offer = daemon->config.shm_memfd ? calloc(1, sizeof *offer) : NULL;
+    struct shm_offer *offer = daemon->config.shm_memfd ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
-        offer->kind = SHARED_MEMFD;
+        offer->kind = SHM_MEMFD;
         offer->fd = received.fds[0];
         offer->done = mapped;
         offer->user_data = connection;
-        shared_take(daemon->shared, offer);
+        shm_store_map(daemon->shm_store, offer);
         return true;
     }
     for (uint32_t i = 0; i < received.count; i++)
@@ -82,7 +82,7 @@ bool connection_memory_take(struct connection *connection)
 void connection_memory_close(struct connection *connection)
 {
     if (connection->memory != NULL)
-        shared_release(connection->memory->memory);
+        shm_mapping_release(connection->memory->mapping);
     free(connection->memory);
     connection->memory = NULL;
 }

@@ -20,16 +20,15 @@ struct region_call {
     struct request *request;
     struct region_owner owner;
     struct region region;
-    struct shared_offer offer;
+    struct shm_offer offer;
     uint64_t bytes;
     char body[BODY_MAX];
 };
 
-static enum shared_kind kind_of(const struct request *request)
+static enum shm_kind kind_of(const struct request *request)
 {
     static const char cuda[] = "/v2/cuda";
-    return strncmp(request->endpoint->path, cuda, sizeof cuda - 1) == 0 ? SHARED_CUDA
-                                                                        : SHARED_SYSTEM;
+    return strncmp(request->endpoint->path, cuda, sizeof cuda - 1) == 0 ? SHM_CUDA : SHM_SYSTEM;
 }
 
 enum gemmd_error region_owner_of(struct request *request, struct region_owner *owner)
@@ -46,7 +45,7 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
 static enum gemmd_error check_served(struct request *request)
 {
     const struct config *config = &request->daemon->config;
-    const bool cuda = kind_of(request) == SHARED_CUDA;
+    const bool cuda = kind_of(request) == SHM_CUDA;
     if (cuda ? config->shm_cuda : config->shm_system)
         return GEMMD_OK;
     return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
@@ -71,7 +70,7 @@ static const char *name_or_all(const struct request *request)
 static void describe(void *context, const struct region *region)
 {
     json_t *entry =
-        region->kind == SHARED_CUDA
+        region->kind == SHM_CUDA
             ? json_pack("{s:s, s:i, s:I}", "name", region->name, "device_id", (int)region->device,
                         "byte_size", (json_int_t)region->bytes)
             : json_pack("{s:s, s:s, s:I, s:I}", "name", region->name, "key", region->key, "offset",
@@ -174,9 +173,9 @@ static bool take_whole(const json_t *object, const char *name, bool optional, ui
 
 static enum gemmd_error read_system(struct region_call *call, const json_t *root)
 {
-    struct shared_offer *offer = &call->offer;
+    struct shm_offer *offer = &call->offer;
     const json_t *key = json_object_get(root, "key");
-    if (!json_is_string(key) || json_string_length(key) > SHARED_KEY_MAX ||
+    if (!json_is_string(key) || json_string_length(key) > SHM_KEY_MAX ||
         !take_whole(root, "offset", true, &offer->offset) ||
         !take_whole(root, "byte_size", false, &offer->bytes) || offer->bytes == 0)
         return fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, NULL,
@@ -191,7 +190,7 @@ static enum gemmd_error read_system(struct region_call *call, const json_t *root
 
 static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
 {
-    struct shared_offer *offer = &call->offer;
+    struct shm_offer *offer = &call->offer;
     const json_t *b64 = json_object_get(json_object_get(root, "raw_handle"), "b64");
     uint64_t device;
     if (!json_is_string(b64) || !take_whole(root, "device_id", false, &device) ||
@@ -203,12 +202,12 @@ static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
     if (!base64_read(json_string_value(b64), json_string_length(b64), offer->handle.bytes,
                      sizeof offer->handle.bytes))
         return fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "raw_handle is not the base64 of %d bytes", DEVICE_SHARE_HANDLE_BYTES);
+                         "raw_handle is not the base64 of %d bytes", DEVICE_SHM_HANDLE_BYTES);
     offer->device = call->region.device = (int32_t)device;
     return GEMMD_OK;
 }
 
-static void taken(struct shared_offer *offer)
+static void taken(struct shm_offer *offer)
 {
     struct region_call *call =
         (struct region_call *)((char *)offer - offsetof(struct region_call, offer));
@@ -220,7 +219,7 @@ void region_register_submit(struct request *request)
     struct region_call *call = request->region;
     json_t *root = json_loadb(call->body, call->bytes, JSON_REJECT_DUPLICATES, NULL);
     enum gemmd_error code =
-        kind_of(request) == SHARED_CUDA ? read_cuda(call, root) : read_system(call, root);
+        kind_of(request) == SHM_CUDA ? read_cuda(call, root) : read_system(call, root);
     json_decref(root);
     if (code != GEMMD_OK) {
         respond_fault(request, &request->fault);
@@ -229,15 +228,15 @@ void region_register_submit(struct request *request)
     call->region.bytes = call->offer.bytes;
     call->offer.done = taken;
     request_hand_over(request);
-    shared_take(request->daemon->shared, &call->offer);
+    shm_store_map(request->daemon->shm_store, &call->offer);
 }
 
 void region_register_answer(struct request *request)
 {
     struct region_call *call = request->region;
-    call->region.memory = call->offer.memory;
-    call->offer.memory = NULL; /* the name's now */
-    if (call->region.memory == NULL)
+    call->region.mapping = call->offer.mapping;
+    call->offer.mapping = NULL; /* the name's now */
+    if (call->region.mapping == NULL)
         request->fault = call->offer.fault;
     else
         regions_add(request->daemon->regions, call->owner, &call->region, &request->fault);
@@ -250,6 +249,7 @@ void region_register_answer(struct request *request)
 void region_register_release(struct request *request)
 {
     if (request->region != NULL)
-        shared_release(request->region->offer.memory); /* the client left before it had its name */
+        shm_mapping_release(
+            request->region->offer.mapping); /* the client left before it had its name */
     free(request->region);
 }
