@@ -56,7 +56,7 @@ static void log_left_out(const struct daemon *daemon)
     const uint32_t count = device_left_out(daemon->device, &list);
     for (uint32_t i = 0; i < count; i++)
         log_event(daemon->log, CONFIG_LOG_ERROR, "the %skernel %s is not served: %s",
-                  list[i].attends ? "attention " : "", list[i].kernel, list[i].reason);
+                  list[i].is_attention ? "attention " : "", list[i].kernel, list[i].reason);
 }
 
 /* Memory is taken as it is used: too much of it shows only when the system ends the process. */
@@ -126,9 +126,9 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
 
     if (device_copies_early(daemon->device)) {
-        daemon->intake = early_copy_create(daemon->device, daemon->queue, daemon->pool);
-        if (daemon->intake == NULL)
-            return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the intake");
+        daemon->early_copy = early_copy_create(daemon->device, daemon->queue, daemon->pool);
+        if (daemon->early_copy == NULL)
+            return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for early copies");
     }
 
     const struct device_info *info = device_info(daemon->device);
@@ -143,7 +143,7 @@ static enum gemmd_error start_device(struct daemon *daemon, struct fault *fault)
     daemon->metrics = metrics_create(daemon->io_thread_count + 2, &identity);
     if (daemon->metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
-    daemon->dispatch = dispatch_start(daemon->device, daemon->queue, daemon->intake,
+    daemon->dispatch = dispatch_start(daemon->device, daemon->queue, daemon->early_copy,
                                       metrics_shard(daemon->metrics, daemon_shard_dispatch(daemon)),
                                       config->max_batch, config->busy_poll_us);
     if (daemon->dispatch == NULL)
@@ -168,9 +168,9 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
     daemon->jobs = jobs_create(&limits);
     if (daemon->jobs == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for jobs");
-    daemon->keeper = job_thread_start(daemon->jobs, daemon->pool);
-    if (daemon->keeper == NULL)
-        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the keeper of jobs did not start");
+    daemon->job_thread = job_thread_start(daemon->jobs, daemon->pool);
+    if (daemon->job_thread == NULL)
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the job thread did not start");
     return GEMMD_OK;
 }
 
@@ -264,7 +264,7 @@ bool daemon_stop(struct daemon *daemon)
     }
     bool idle = dispatch_stop(daemon->dispatch, LAST_WORK_NS);
     if (idle)
-        job_thread_stop(daemon->keeper);
+        job_thread_stop(daemon->job_thread);
     else
         dispatch_leave(daemon->dispatch);
     if (daemon->jobs != NULL)
@@ -277,12 +277,12 @@ bool daemon_stop(struct daemon *daemon)
     for (uint32_t i = 0; i < daemon->io_thread_count && daemon->io_threads != NULL; i++)
         io_thread_destroy(daemon->io_threads[i]);
     free(daemon->io_threads);
-    job_thread_destroy(daemon->keeper);
+    job_thread_destroy(daemon->job_thread);
     jobs_destroy(daemon->jobs);
     acceptor_destroy(daemon->acceptor);
     peer_counts_destroy(daemon->peers);
     metrics_destroy(daemon->metrics);
-    early_copy_destroy(daemon->intake);
+    early_copy_destroy(daemon->early_copy);
     queue_destroy(daemon->queue);
     regions_destroy(daemon->regions);
     shm_store_destroy(daemon->shm_store);

@@ -51,10 +51,10 @@ struct daemon {
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in server/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
     struct queue *queue;
-    struct early_copy *intake; /* NULL: the device copies nothing early */
+    struct early_copy *early_copy; /* NULL: the device copies nothing early */
     struct dispatch *dispatch;
     struct jobs *jobs;
-    struct job_thread *keeper;
+    struct job_thread *job_thread;
 
     struct io_thread **io_threads;
     uint32_t io_thread_count;

@@ -63,7 +63,7 @@ static void log_request(const struct request *request, bool work_ended, uint64_t
         entry.kernel = work_kernel_name(work);
     }
     if (entry.op != NULL && work_ended) {
-        entry.shared = work->batch;
+        entry.shared = work->launch_works;
         entry.queue_ns = work->started_ns - work->queued_ns;
         entry.h2d_ns = work->h2d_ns;
         entry.kernel_ns = work->kernel_ns;

@@ -180,7 +180,7 @@ static void on_tick(uv_timer_t *timer)
 
     queue_expire(daemon->queue, now_ns);
     dispatch_expire_probes(daemon->dispatch, now_ns);
-    job_thread_check(daemon->keeper, now_ns);
+    job_thread_check(daemon->job_thread, now_ns);
     /* A lost context cannot be mended in this process: end it, and let its supervisor start
      * another. */
     if (stage == DAEMON_SERVING && device_lost(daemon->device))

@@ -24,7 +24,7 @@ void model_stats_success(struct model_stats *stats, const struct work *work, uin
     add(&stats->input_ns, work->h2d_ns);
     add(&stats->infer_ns, work->kernel_ns);
     add(&stats->output_ns, work->d2h_ns);
-    add(&stats->launches, LAUNCH / (work->batch > 0 ? work->batch : 1));
+    add(&stats->launches, LAUNCH / (work->launch_works > 0 ? work->launch_works : 1));
     atomic_store_explicit(&stats->last_ms, now_ms(), memory_order_relaxed);
 }
 

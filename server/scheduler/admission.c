@@ -43,40 +43,40 @@ static void *alloc_lines(uint64_t bytes)
 
 struct admission *admission_create(const struct admission_limits *limits)
 {
-    struct admission *places = alloc_lines(sizeof *places);
-    if (places == NULL)
+    struct admission *admission = alloc_lines(sizeof *admission);
+    if (admission == NULL)
         return NULL;
-    places->limits = *limits;
+    admission->limits = *limits;
     if (limits->tenants > 1 || limits->tenant_requests > 0 || limits->tenant_bytes > 0) {
-        places->count = limits->tenants > 0 ? limits->tenants : 1;
-        places->of_tenant = alloc_lines(places->count * sizeof *places->of_tenant);
-        if (places->of_tenant == NULL)
+        admission->count = limits->tenants > 0 ? limits->tenants : 1;
+        admission->of_tenant = alloc_lines(admission->count * sizeof *admission->of_tenant);
+        if (admission->of_tenant == NULL)
             goto no_accounts;
     }
-    if (pthread_mutex_init(&places->lock, NULL) != 0)
+    if (pthread_mutex_init(&admission->lock, NULL) != 0)
         goto no_lock;
-    return places;
+    return admission;
 
 no_lock:
-    free(places->of_tenant);
+    free(admission->of_tenant);
 no_accounts:
-    free(places);
+    free(admission);
     return NULL;
 }
 
-void admission_destroy(struct admission *places)
+void admission_destroy(struct admission *admission)
 {
-    if (places == NULL)
+    if (admission == NULL)
         return;
-    pthread_mutex_destroy(&places->lock);
-    free(places->of_tenant);
-    free(places);
+    pthread_mutex_destroy(&admission->lock);
+    free(admission->of_tenant);
+    free(admission);
 }
 
-static struct account *account_of(const struct admission *places, uint32_t tenant)
+static struct account *account_of(const struct admission *admission, uint32_t tenant)
 {
-    assert(places->count == 0 || tenant < places->count);
-    return places->count == 0 ? NULL : &places->of_tenant[tenant];
+    assert(admission->count == 0 || tenant < admission->count);
+    return admission->count == 0 ? NULL : &admission->of_tenant[tenant];
 }
 
 /* `given` is read first: it is never more than `taken` was then. */
@@ -109,13 +109,13 @@ static void take_back(struct tally *tally, uint64_t amount)
     atomic_fetch_sub(&tally->taken, amount);
 }
 
-static enum gemmd_error refuse(struct admission *places, enum admission_limit limit,
+static enum gemmd_error refuse(struct admission *admission, enum admission_limit limit,
                                uint64_t holding, uint64_t most, uint64_t bytes, struct fault *fault)
 {
     const bool own =
         limit == ADMISSION_LIMIT_TENANT_REQUESTS || limit == ADMISSION_LIMIT_TENANT_BYTES;
     const char *full = own ? "this tenant's part of the queue is full" : "the queue is full";
-    atomic_fetch_add_explicit(&places->refused[limit], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&admission->refused[limit], 1, memory_order_relaxed);
     if (limit == ADMISSION_LIMIT_REQUESTS || limit == ADMISSION_LIMIT_TENANT_REQUESTS)
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "%s: %" PRIu64 " requests, which is the limit (%s)", full, holding,
@@ -132,34 +132,35 @@ static uint64_t or_none(uint64_t limit)
 }
 
 /* `more` bytes of one request that needs `bytes` in all. */
-static enum gemmd_error take_bytes(struct admission *places, struct account *account, bool own,
+static enum gemmd_error take_bytes(struct admission *admission, struct account *account, bool own,
                                    uint64_t bytes, uint64_t more, struct fault *fault)
 {
-    uint64_t most = own ? or_none(places->limits.tenant_bytes) : places->limits.bytes, holding;
+    uint64_t most = own ? or_none(admission->limits.tenant_bytes) : admission->limits.bytes,
+             holding;
     if (take_within(&account->bytes, more, most, &holding))
         return GEMMD_OK;
-    return refuse(places, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
+    return refuse(admission, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
                   holding - (bytes - more), most, bytes, fault);
 }
 
-static enum gemmd_error take_from(struct admission *places, struct account *account, bool own,
+static enum gemmd_error take_from(struct admission *admission, struct account *account, bool own,
                                   uint64_t bytes, struct fault *fault)
 {
-    uint64_t most = own ? or_none(places->limits.tenant_requests) : places->limits.requests;
+    uint64_t most = own ? or_none(admission->limits.tenant_requests) : admission->limits.requests;
     uint64_t holding;
     if (!take_within(&account->requests, 1, most, &holding))
-        return refuse(places, own ? ADMISSION_LIMIT_TENANT_REQUESTS : ADMISSION_LIMIT_REQUESTS,
+        return refuse(admission, own ? ADMISSION_LIMIT_TENANT_REQUESTS : ADMISSION_LIMIT_REQUESTS,
                       holding, most, bytes, fault);
-    enum gemmd_error code = take_bytes(places, account, own, bytes, bytes, fault);
+    enum gemmd_error code = take_bytes(admission, account, own, bytes, bytes, fault);
     if (code != GEMMD_OK)
         take_back(&account->requests, 1);
     return code;
 }
 
-static enum gemmd_error check_fits(const struct admission *places, uint64_t bytes,
+static enum gemmd_error check_fits(const struct admission *admission, uint64_t bytes,
                                    struct fault *fault)
 {
-    const struct admission_limits *limits = &places->limits;
+    const struct admission_limits *limits = &admission->limits;
     if (bytes > limits->bytes)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
@@ -173,17 +174,17 @@ static enum gemmd_error check_fits(const struct admission *places, uint64_t byte
     return GEMMD_OK;
 }
 
-enum gemmd_error admission_reserve(struct admission *places, uint32_t tenant, uint64_t bytes,
+enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                    struct fault *fault)
 {
-    struct account *own = account_of(places, tenant);
-    enum gemmd_error code = check_fits(places, bytes, fault);
+    struct account *own = account_of(admission, tenant);
+    enum gemmd_error code = check_fits(admission, bytes, fault);
     /* The tenant's first: who is over his own limit does not even shortly hold what others want. */
     if (code == GEMMD_OK && own != NULL)
-        code = take_from(places, own, true, bytes, fault);
+        code = take_from(admission, own, true, bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    code = take_from(places, &places->whole, false, bytes, fault);
+    code = take_from(admission, &admission->whole, false, bytes, fault);
     if (code != GEMMD_OK && own != NULL) {
         take_back(&own->bytes, bytes);
         take_back(&own->requests, 1);
@@ -191,19 +192,19 @@ enum gemmd_error admission_reserve(struct admission *places, uint32_t tenant, ui
     return code;
 }
 
-enum gemmd_error admission_grow(struct admission *places, uint32_t tenant, uint64_t bytes,
+enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                 uint64_t more, struct fault *fault)
 {
-    struct account *own = account_of(places, tenant);
+    struct account *own = account_of(admission, tenant);
     uint64_t total;
     if (!size_add(bytes, more, &total))
         total = UINT64_MAX;
-    enum gemmd_error code = check_fits(places, total, fault);
+    enum gemmd_error code = check_fits(admission, total, fault);
     if (code == GEMMD_OK && own != NULL)
-        code = take_bytes(places, own, true, total, more, fault);
+        code = take_bytes(admission, own, true, total, more, fault);
     if (code != GEMMD_OK)
         return code;
-    code = take_bytes(places, &places->whole, false, total, more, fault);
+    code = take_bytes(admission, &admission->whole, false, total, more, fault);
     if (code != GEMMD_OK && own != NULL)
         take_back(&own->bytes, more);
     return code;
@@ -216,10 +217,10 @@ static void give_to(struct account *account, uint64_t bytes)
     atomic_fetch_add(&account->requests.given, 1);
 }
 
-void admission_release(struct admission *places, uint32_t tenant, uint64_t bytes)
+void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes)
 {
-    struct account *own = account_of(places, tenant);
-    give_to(&places->whole, bytes);
+    struct account *own = account_of(admission, tenant);
+    give_to(&admission->whole, bytes);
     if (own != NULL)
         give_to(own, bytes);
 }
@@ -230,13 +231,13 @@ static void sample(struct account *account, uint64_t now_ns)
                       atomic_load(&account->bytes.given), held(&account->requests) > 0);
 }
 
-void admission_sample(struct admission *places, uint64_t now_ns)
+void admission_sample(struct admission *admission, uint64_t now_ns)
 {
-    pthread_mutex_lock(&places->lock);
-    sample(&places->whole, now_ns);
-    for (uint32_t i = 0; i < places->count; i++)
-        sample(&places->of_tenant[i], now_ns);
-    pthread_mutex_unlock(&places->lock);
+    pthread_mutex_lock(&admission->lock);
+    sample(&admission->whole, now_ns);
+    for (uint32_t i = 0; i < admission->count; i++)
+        sample(&admission->of_tenant[i], now_ns);
+    pthread_mutex_unlock(&admission->lock);
 }
 
 /* How much more than `limit` would be held with `amount` more. */
@@ -261,44 +262,44 @@ static uint32_t wait_for(const struct account *account, uint64_t bytes, uint64_t
     return seconds;
 }
 
-uint32_t admission_wait_s(struct admission *places, uint32_t tenant, uint64_t bytes)
+uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t bytes)
 {
-    const struct admission_limits *limits = &places->limits;
-    const struct account *own = account_of(places, tenant);
+    const struct admission_limits *limits = &admission->limits;
+    const struct account *own = account_of(admission, tenant);
     if (bytes > limits->bytes || bytes > or_none(limits->tenant_bytes))
         return DRAIN_SECONDS_MAX; /* never */
-    pthread_mutex_lock(&places->lock);
-    uint32_t seconds = wait_for(&places->whole, bytes, limits->requests, limits->bytes);
+    pthread_mutex_lock(&admission->lock);
+    uint32_t seconds = wait_for(&admission->whole, bytes, limits->requests, limits->bytes);
     uint32_t for_own = own == NULL ? 0
                                    : wait_for(own, bytes, or_none(limits->tenant_requests),
                                               or_none(limits->tenant_bytes));
-    pthread_mutex_unlock(&places->lock);
+    pthread_mutex_unlock(&admission->lock);
     return for_own > seconds ? for_own : seconds;
 }
 
-uint32_t admission_drain_s(struct admission *places, uint64_t bytes)
+uint32_t admission_drain_s(struct admission *admission, uint64_t bytes)
 {
-    pthread_mutex_lock(&places->lock);
-    uint32_t seconds = drain_rate_seconds_bytes(&places->whole.rate, bytes);
-    pthread_mutex_unlock(&places->lock);
+    pthread_mutex_lock(&admission->lock);
+    uint32_t seconds = drain_rate_seconds_bytes(&admission->whole.rate, bytes);
+    pthread_mutex_unlock(&admission->lock);
     return seconds;
 }
 
-struct admission_held admission_held(const struct admission *places)
+struct admission_held admission_held(const struct admission *admission)
 {
-    return (struct admission_held){held(&places->whole.requests), held(&places->whole.bytes)};
+    return (struct admission_held){held(&admission->whole.requests), held(&admission->whole.bytes)};
 }
 
-struct admission_held admission_held_by(const struct admission *places, uint32_t tenant)
+struct admission_held admission_held_by(const struct admission *admission, uint32_t tenant)
 {
-    const struct account *own = account_of(places, tenant);
-    return own == NULL ? admission_held(places)
+    const struct account *own = account_of(admission, tenant);
+    return own == NULL ? admission_held(admission)
                        : (struct admission_held){held(&own->requests), held(&own->bytes)};
 }
 
-uint64_t admission_refused(const struct admission *places, enum admission_limit limit)
+uint64_t admission_refused(const struct admission *admission, enum admission_limit limit)
 {
-    return atomic_load_explicit(&places->refused[limit], memory_order_relaxed);
+    return atomic_load_explicit(&admission->refused[limit], memory_order_relaxed);
 }
 
 const char *admission_limit_name(enum admission_limit limit)

@@ -1,5 +1,5 @@
 /*
- * admission.h - who may come in: places by count and by bytes, in total and for each tenant.
+ * admission.h - who may come in: admission by count and by bytes, in total and for each tenant.
  *
  * A place is taken at a request's headers and given back when the request is over. The limits are
  * exact: no more is ever held, and nobody is refused while there is room. No lock is taken but for
@@ -35,32 +35,32 @@ struct admission_held {
 };
 
 struct admission *admission_create(const struct admission_limits *limits); /* NULL: out of memory */
-void admission_destroy(struct admission *places);                          /* NULL is allowed */
+void admission_destroy(struct admission *admission);                       /* NULL is allowed */
 
 /* Takes a place. GEMMD_ERR_QUEUE_FULL names the limit that it would exceed, GEMMD_ERR_TOO_LARGE one
  * that it would exceed if nothing else were held. */
-enum gemmd_error admission_reserve(struct admission *places, uint32_t tenant, uint64_t bytes,
+enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                    struct fault *fault);
 /* Adds `more` to the bytes of a place that has `bytes`; refused as above, the place is as it was.
  */
-enum gemmd_error admission_grow(struct admission *places, uint32_t tenant, uint64_t bytes,
+enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                 uint64_t more, struct fault *fault);
 /* Gives one back that was taken with the same tenant and bytes. */
-void admission_release(struct admission *places, uint32_t tenant, uint64_t bytes);
+void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes);
 
 /* Looks at how much has ended; called by a timer, some times a second, from one thread. */
-void admission_sample(struct admission *places, uint64_t now_ns);
-/* Seconds until admission_reserve with these arguments may succeed, at the rate at which places
+void admission_sample(struct admission *admission, uint64_t now_ns);
+/* Seconds until admission_reserve with these arguments may succeed, at the rate at which admission
  * came free lately: 1 ... DRAIN_SECONDS_MAX, as Retry-After wants it. */
-uint32_t admission_wait_s(struct admission *places, uint32_t tenant, uint64_t bytes);
+uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t bytes);
 /* Seconds until so many bytes of anyone's requests have ended, likewise. */
-uint32_t admission_drain_s(struct admission *places, uint64_t bytes);
+uint32_t admission_drain_s(struct admission *admission, uint64_t bytes);
 
 /* For metrics. */
-struct admission_held admission_held(const struct admission *places);
-struct admission_held admission_held_by(const struct admission *places, uint32_t tenant);
+struct admission_held admission_held(const struct admission *admission);
+struct admission_held admission_held_by(const struct admission *admission, uint32_t tenant);
 /* How many were refused for a limit so far. */
-uint64_t admission_refused(const struct admission *places, enum admission_limit limit);
+uint64_t admission_refused(const struct admission *admission, enum admission_limit limit);
 const char *
 admission_limit_name(enum admission_limit limit); /* "tenant-bytes", as the option is called */
 

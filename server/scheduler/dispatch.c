@@ -30,10 +30,10 @@ static const uint64_t BATCH_BYTES = 4 << 20;
 enum { STOP_STEP_NS = 1000000 };
 
 struct dispatch {
-    struct device *device;       /* borrowed */
-    struct queue *queue;         /* borrowed */
-    struct early_copy *intake;   /* borrowed; may be NULL */
-    struct metrics_shard *shard; /* borrowed */
+    struct device *device;         /* borrowed */
+    struct queue *queue;           /* borrowed */
+    struct early_copy *early_copy; /* borrowed; may be NULL */
+    struct metrics_shard *shard;   /* borrowed */
     uint32_t max_batch;
     uint64_t busy_poll_ns;
     struct verifier *verifier;
@@ -51,8 +51,8 @@ static void wake(void *queue)
 static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 {
     struct queue_room room = {
-        .alone = device_has_room(dispatch->device) ? dispatch->max_batch : 0,
-        .shared = device_has_group_room(dispatch->device) ? dispatch->max_batch : 0,
+        .exclusive = device_has_room(dispatch->device) ? dispatch->max_batch : 0,
+        .shared = device_has_shared_room(dispatch->device) ? dispatch->max_batch : 0,
         .shared_bytes = BATCH_BYTES,
     };
     return queue_pop(dispatch->queue, room, wait_ns);
@@ -60,7 +60,7 @@ static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 
 static bool take_in(struct dispatch *dispatch)
 {
-    const uint64_t bytes = early_copy_feed(dispatch->intake);
+    const uint64_t bytes = early_copy_feed(dispatch->early_copy);
     if (bytes > 0)
         metrics_early_copy(dispatch->shard, bytes);
     return bytes > 0;
@@ -109,7 +109,7 @@ static void count(struct dispatch *dispatch, const struct work *works)
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
         metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);
     }
-    metrics_batch(shard, works->batch, flops, works->kernel_ns);
+    metrics_launch(shard, works->launch_works, flops, works->kernel_ns);
 }
 
 static void end(struct dispatch *dispatch, struct work *works)
@@ -171,7 +171,7 @@ static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_n
         interval_ns = INTERVAL_MIN_NS;
     if (interval_ns > INTERVAL_MAX_NS)
         interval_ns = INTERVAL_MAX_NS;
-    if (device_has_room(dispatch->device) || device_has_group_room(dispatch->device))
+    if (device_has_room(dispatch->device) || device_has_shared_room(dispatch->device))
         return next_work(dispatch, interval_ns);
     sleep_for(interval_ns);
     return NULL;
@@ -196,7 +196,7 @@ static void *run(void *argument)
             if (is_crowded(dispatch))
                 sleep_for(CROWD_NS);
         } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe) ||
-                   early_copy_is_closing(dispatch->intake)) {
+                   early_copy_is_closing(dispatch->early_copy)) {
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);
@@ -207,13 +207,13 @@ static void *run(void *argument)
         }
     }
     queue_fail_all(dispatch->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
-    early_copy_stop(dispatch->intake);
+    early_copy_stop(dispatch->early_copy);
     atomic_store(&dispatch->stopped, true);
     return NULL;
 }
 
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct early_copy *intake, struct metrics_shard *shard,
+                                struct early_copy *early_copy, struct metrics_shard *shard,
                                 uint32_t max_batch, uint32_t busy_poll_us)
 {
     struct dispatch *dispatch = malloc(sizeof *dispatch);
@@ -221,7 +221,7 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
         return NULL;
     *dispatch = (struct dispatch){.device = device,
                                   .queue = queue,
-                                  .intake = intake,
+                                  .early_copy = early_copy,
                                   .shard = shard,
                                   .max_batch = max_batch,
                                   .busy_poll_ns = busy_poll_us * UINT64_C(1000)};

@@ -22,11 +22,11 @@
 struct dispatch;
 
 /* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
- * by this thread alone. `intake` is the device's, NULL for one that copies nothing early. At most
- * `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. Before it sleeps, the thread looks for
- * work for busy_poll_us. NULL if a thread can't start or there is no memory. */
+ * by this thread alone. `early_copy` is the device's, NULL for one that copies nothing early. At
+ * most `max_batch` works (1 ... DEVICE_LAUNCH_WORKS_MAX) share a launch. Before it sleeps, the
+ * thread looks for work for busy_poll_us. NULL if a thread can't start or there is no memory. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct early_copy *intake, struct metrics_shard *shard,
+                                struct early_copy *early_copy, struct metrics_shard *shard,
                                 uint32_t max_batch, uint32_t busy_poll_us);
 /* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
  * with GEMMD_ERR_DRAINING. False if that takes longer than `patience_ns` (UINT64_MAX: any time):

@@ -25,11 +25,11 @@ struct edf_queue {
 bool edf_queue_before(const struct work *one, const struct work *other);
 
 /* `work->order`, its number in order of arrival, is set. The work stays the caller's. */
-void edf_queue_add(struct edf_queue *agenda, struct work *work);
-void edf_queue_remove(struct edf_queue *agenda, struct work *work);
+void edf_queue_add(struct edf_queue *edf, struct work *work);
+void edf_queue_remove(struct edf_queue *edf, struct work *work);
 /* The one to run next, which stays where it is; NULL if there is none. */
-struct work *edf_queue_first(const struct edf_queue *agenda);
+struct work *edf_queue_first(const struct edf_queue *edf);
 /* No work has a deadline before this; UINT64_MAX if none has one. */
-uint64_t edf_queue_earliest_ns(const struct edf_queue *agenda);
+uint64_t edf_queue_earliest_ns(const struct edf_queue *edf);
 
 #endif

@@ -13,7 +13,7 @@
 #include "server/scheduler/stack_index.h"
 
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
-enum lane { LANE_ALONE, LANE_SHARED, LANES };
+enum lane { LANE_EXCLUSIVE, LANE_SHARED, LANES };
 
 /* What a work counts besides its bytes, so that small ones are not free. */
 static const uint64_t WORK_BYTES = 4096;
@@ -28,7 +28,7 @@ enum { LINE_BYTES = 64 };
 
 /* What waits of one tenant, lane and priority. */
 struct flow {
-    _Alignas(LINE_BYTES) struct edf_queue agenda;
+    _Alignas(LINE_BYTES) struct edf_queue edf;
     struct heap_node node; /* in its level, while something waits */
     uint64_t start;        /* its tag: bytes of work */
 };
@@ -60,10 +60,10 @@ struct queue {
     _Alignas(LINE_BYTES) struct level levels[LANES][PRIORITIES];
     struct flow *flows; /* [tenants][LANES][PRIORITIES] */
     uint32_t flow_count;
-    struct stack_index *shelves;
+    struct stack_index *stacks;
     pthread_cond_t changed;
     struct fault failure; /* once it has failed */
-    struct admission *places;
+    struct admission *admission;
     atomic_bool refusing; /* closed, or failed */
 };
 
@@ -105,7 +105,7 @@ struct spot {
 static struct spot spot_of(struct queue *queue, const struct work *work)
 {
     uint32_t priority = work->priority < PRIORITIES ? work->priority : PRIORITIES - 1;
-    enum lane lane = work->shares ? LANE_SHARED : LANE_ALONE;
+    enum lane lane = work->shared_launch ? LANE_SHARED : LANE_EXCLUSIVE;
     return (struct spot){lane, priority, &queue->levels[lane][priority],
                          &queue->flows[(work->tenant * LANES + lane) * PRIORITIES + priority]};
 }
@@ -141,14 +141,14 @@ static void count_waiting(struct queue *queue, enum lane lane, int change)
 static void put(struct queue *queue, struct work *work)
 {
     const struct spot spot = spot_of(queue, work);
-    if (edf_queue_first(&spot.flow->agenda) == NULL)
+    if (edf_queue_first(&spot.flow->edf) == NULL)
         activate(queue, &spot);
     work->order = queue->pushed++;
     work->waiting = true;
-    edf_queue_add(&spot.flow->agenda, work);
-    work->shelf = NULL;
+    edf_queue_add(&spot.flow->edf, work);
+    work->bucket = NULL;
     if (work->stack_key != 0)
-        stack_index_add(queue->shelves, work, spot.flow);
+        stack_index_add(queue->stacks, work, spot.flow);
     queue->waiting_bytes += work->bytes;
     count_waiting(queue, spot.lane, 1);
 }
@@ -180,9 +180,9 @@ static void sort_in(struct queue *queue)
 
 static void take_out(struct queue *queue, const struct spot *spot, struct work *work)
 {
-    edf_queue_remove(&spot->flow->agenda, work);
-    if (work->shelf != NULL)
-        stack_index_remove(queue->shelves, work);
+    edf_queue_remove(&spot->flow->edf, work);
+    if (work->bucket != NULL)
+        stack_index_remove(queue->stacks, work);
     work->waiting = false;
     queue->waiting_bytes -= work->bytes;
     count_waiting(queue, spot->lane, -1);
@@ -193,7 +193,7 @@ static void drop(struct queue *queue, struct work *work)
 {
     const struct spot spot = spot_of(queue, work);
     take_out(queue, &spot, work);
-    if (edf_queue_first(&spot.flow->agenda) != NULL)
+    if (edf_queue_first(&spot.flow->edf) != NULL)
         return;
     heap_remove(&spot.level->flows, &spot.flow->node, flow_before);
     deactivate(queue, &spot);
@@ -210,7 +210,7 @@ static void serve(struct queue *queue, struct work *work, uint64_t bytes)
     spot.flow->start += bytes + WORK_BYTES;
     if (spot.flow->start > spot.level->last_start)
         spot.level->last_start = spot.flow->start;
-    if (edf_queue_first(&spot.flow->agenda) != NULL)
+    if (edf_queue_first(&spot.flow->edf) != NULL)
         heap_add(&spot.level->flows, &spot.flow->node, flow_before);
     else
         deactivate(queue, &spot);
@@ -228,7 +228,7 @@ static struct work *front(struct queue *queue, enum lane lane, uint64_t now_ns,
     while (queue->occupied[lane] != 0) {
         int priority = 31 - __builtin_clz(queue->occupied[lane]);
         struct heap_node *first = queue->levels[lane][priority].flows;
-        struct work *work = edf_queue_first(&HEAP_OWNER(first, struct flow, node)->agenda);
+        struct work *work = edf_queue_first(&HEAP_OWNER(first, struct flow, node)->edf);
         if (!has_expired(work, now_ns))
             return work;
         drop(queue, work);
@@ -253,7 +253,7 @@ struct launch {
 /* Whether one more fits. A first one always does. */
 static bool fits(const struct launch *launch, struct queue_room room, const struct work *work)
 {
-    const uint32_t most = work->shares ? room.shared : room.alone;
+    const uint32_t most = work->shared_launch ? room.shared : room.exclusive;
     return launch->count < most &&
            (launch->count == 0 || (launch->bytes <= room.shared_bytes &&
                                    work->bytes <= room.shared_bytes - launch->bytes));
@@ -262,7 +262,7 @@ static bool fits(const struct launch *launch, struct queue_room room, const stru
 /* Rows on one B have it from the first of their stack. */
 static bool brings_its_own(const struct launch *launch, const struct work *work)
 {
-    return launch->count == 0 || work->stack_key == 0 || work->attends != NULL;
+    return launch->count == 0 || work->stack_key == 0 || work->attention_kernel != NULL;
 }
 
 static void take(struct queue *queue, struct launch *launch, struct work *work)
@@ -289,7 +289,7 @@ static struct work *take_group(struct queue *queue, struct queue_room room, uint
 }
 
 /* As the queue's order has it: priority, then the tenants' tags. */
-static bool shelf_before(const struct heap_node *one, const struct heap_node *other)
+static bool bucket_before(const struct heap_node *one, const struct heap_node *other)
 {
     const struct stack_bucket *a = HEAP_OWNER(one, const struct stack_bucket, node);
     const struct stack_bucket *b = HEAP_OWNER(other, const struct stack_bucket, node);
@@ -304,21 +304,21 @@ static struct work *take_stack(struct queue *queue, struct queue_room room, stru
                                uint64_t now_ns, struct list *expired)
 {
     struct launch launch = {.count = 0};
-    struct heap_node *waiting = NULL; /* shelves */
-    struct stack_bucket *shelf = stack_index_find(queue->shelves, first);
-    if (first->shelf == NULL)
+    struct heap_node *waiting = NULL; /* stacks */
+    struct stack_bucket *bucket = stack_index_find(queue->stacks, first);
+    if (first->bucket == NULL)
         take(queue, &launch, first);
-    for (; shelf != NULL; shelf = stack_index_find_next(shelf, first))
-        heap_add(&waiting, &shelf->node, shelf_before);
+    for (; bucket != NULL; bucket = stack_index_find_next(bucket, first))
+        heap_add(&waiting, &bucket->node, bucket_before);
     while (waiting != NULL) {
-        shelf = HEAP_OWNER(waiting, struct stack_bucket, node);
-        struct work *work = stack_bucket_first(shelf);
-        const bool last = stack_bucket_has_one(shelf), is_late = has_expired(work, now_ns);
+        bucket = HEAP_OWNER(waiting, struct stack_bucket, node);
+        struct work *work = stack_bucket_first(bucket);
+        const bool last = stack_bucket_has_one(bucket), is_late = has_expired(work, now_ns);
         if (!is_late &&
             (!fits(&launch, room, work) ||
              (launch.count > 0 && launch.rows + work_stack_rows(work) > work->stack_rows)))
             break;
-        heap_remove(&waiting, &shelf->node, shelf_before);
+        heap_remove(&waiting, &bucket->node, bucket_before);
         if (is_late) {
             drop(queue, work);
             list_append(expired, work);
@@ -326,7 +326,7 @@ static struct work *take_stack(struct queue *queue, struct queue_room room, stru
             take(queue, &launch, work);
         }
         if (!last)
-            heap_add(&waiting, &shelf->node, shelf_before);
+            heap_add(&waiting, &bucket->node, bucket_before);
     }
     return launch.works.first;
 }
@@ -335,10 +335,11 @@ static struct work *take_stack(struct queue *queue, struct queue_room room, stru
 static struct work *next_alive(struct queue *queue, struct queue_room room, struct list *expired)
 {
     uint64_t now_ns = queue->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
-    struct work *alone = room.alone > 0 ? front(queue, LANE_ALONE, now_ns, expired) : NULL;
+    struct work *exclusive =
+        room.exclusive > 0 ? front(queue, LANE_EXCLUSIVE, now_ns, expired) : NULL;
     struct work *shared = room.shared > 0 ? front(queue, LANE_SHARED, now_ns, expired) : NULL;
-    const bool shares = shared != NULL && (alone == NULL || is_before(shared, alone));
-    struct work *first = shares ? shared : alone;
+    const bool shares = shared != NULL && (exclusive == NULL || is_before(shared, exclusive));
+    struct work *first = shares ? shared : exclusive;
     if (first == NULL)
         return NULL;
     if (first->stack_key != 0)
@@ -415,21 +416,21 @@ struct queue *queue_create(const struct admission_limits *limits)
     queue->flows = alloc_lines(queue->flow_count * sizeof *queue->flows);
     if (queue->flows == NULL)
         goto no_flows;
-    queue->shelves = stack_index_create();
-    if (queue->shelves == NULL)
-        goto no_shelves;
-    queue->places = admission_create(limits);
-    if (queue->places == NULL)
-        goto no_places;
+    queue->stacks = stack_index_create();
+    if (queue->stacks == NULL)
+        goto no_stacks;
+    queue->admission = admission_create(limits);
+    if (queue->admission == NULL)
+        goto no_admission;
     if (!init_lock(queue))
         goto no_lock;
     return queue;
 
 no_lock:
-    admission_destroy(queue->places);
-no_places:
-    stack_index_destroy(queue->shelves);
-no_shelves:
+    admission_destroy(queue->admission);
+no_admission:
+    stack_index_destroy(queue->stacks);
+no_stacks:
     free(queue->flows);
 no_flows:
     free(queue);
@@ -440,11 +441,11 @@ void queue_destroy(struct queue *queue)
 {
     if (queue == NULL)
         return;
-    assert(queue->occupied[LANE_ALONE] == 0 && queue->occupied[LANE_SHARED] == 0);
+    assert(queue->occupied[LANE_EXCLUSIVE] == 0 && queue->occupied[LANE_SHARED] == 0);
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
-    admission_destroy(queue->places);
-    stack_index_destroy(queue->shelves);
+    admission_destroy(queue->admission);
+    stack_index_destroy(queue->stacks);
     free(queue->flows);
     free(queue);
 }
@@ -464,23 +465,23 @@ enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t by
 {
     if (atomic_load(&queue->refusing))
         return refuse(queue, fault);
-    return admission_reserve(queue->places, tenant, bytes, fault);
+    return admission_reserve(queue->admission, tenant, bytes, fault);
 }
 
 enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
                                     uint64_t more, struct fault *fault)
 {
-    return admission_grow(queue->places, tenant, bytes, more, fault);
+    return admission_grow(queue->admission, tenant, bytes, more, fault);
 }
 
 void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes)
 {
-    admission_release(queue->places, tenant, bytes);
+    admission_release(queue->admission, tenant, bytes);
 }
 
 struct admission *queue_admission(struct queue *queue)
 {
-    return queue->places;
+    return queue->admission;
 }
 
 /* Takes no lock unless somebody sleeps: all I/O threads push, and the dispatch thread, which sorts
@@ -521,8 +522,8 @@ bool queue_cancel(struct queue *queue, struct work *work)
 static bool has_some(struct queue *queue, struct queue_room room)
 {
     return has_arrived(queue) ||
-           (room.alone > 0 &&
-            atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) > 0) ||
+           (room.exclusive > 0 &&
+            atomic_load_explicit(&queue->waiting[LANE_EXCLUSIVE], memory_order_relaxed) > 0) ||
            (room.shared > 0 &&
             atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed) > 0);
 }
@@ -593,12 +594,12 @@ void queue_expire(struct queue *queue, uint64_t now_ns)
     if (due)
         queue->earliest_ns = UINT64_MAX;
     for (uint32_t i = 0; due && i < queue->flow_count; i++) {
-        struct edf_queue *agenda = &queue->flows[i].agenda;
-        while ((work = edf_queue_first(agenda)) != NULL && has_expired(work, now_ns)) {
+        struct edf_queue *edf = &queue->flows[i].edf;
+        while ((work = edf_queue_first(edf)) != NULL && has_expired(work, now_ns)) {
             drop(queue, work);
             list_append(&expired, work);
         }
-        uint64_t earliest_ns = edf_queue_earliest_ns(agenda);
+        uint64_t earliest_ns = edf_queue_earliest_ns(edf);
         if (earliest_ns < queue->earliest_ns)
             queue->earliest_ns = earliest_ns;
     }
@@ -619,7 +620,7 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
     if (work != &closed)
         put_arrived(queue, work);
     for (uint32_t i = 0; i < queue->flow_count; i++)
-        while ((work = edf_queue_first(&queue->flows[i].agenda)) != NULL) {
+        while ((work = edf_queue_first(&queue->flows[i].edf)) != NULL) {
             drop(queue, work);
             list_append(&failed, work);
         }
@@ -634,11 +635,11 @@ void queue_close(struct queue *queue)
 
 struct queue_state queue_state(struct queue *queue)
 {
-    struct admission_held held = admission_held(queue->places);
+    struct admission_held held = admission_held(queue->admission);
     struct queue_state state = {.reserved = (uint32_t)held.requests, .reserved_bytes = held.bytes};
     pthread_mutex_lock(&queue->lock);
     sort_in(queue);
-    state.waiting = atomic_load_explicit(&queue->waiting[LANE_ALONE], memory_order_relaxed) +
+    state.waiting = atomic_load_explicit(&queue->waiting[LANE_EXCLUSIVE], memory_order_relaxed) +
                     atomic_load_explicit(&queue->waiting[LANE_SHARED], memory_order_relaxed);
     state.waiting_bytes = queue->waiting_bytes;
     pthread_mutex_unlock(&queue->lock);

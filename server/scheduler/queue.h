@@ -2,7 +2,7 @@
  * queue.h - the bounded queue between the I/O threads and a device's dispatch thread.
  *
  * The order is that of priority; within one, tenants share fairly; within a tenant, the earliest
- * deadline comes first, then those without one by arrival (agenda.h). Fairness stands before
+ * deadline comes first, then those without one by arrival (edf.h). Fairness stands before
  * deadlines, because a deadline is what a client says it is: if it counted across tenants, whoever
  * sends `timeout_ms=1` would pass all others for ever.
  *
@@ -70,7 +70,7 @@ bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What a taker has room for. */
 struct queue_room {
-    uint32_t alone;        /* a launch on a stream of its own: one work, or a stack of so many */
+    uint32_t exclusive;    /* a launch on a stream of its own: one work, or a stack of so many */
     uint32_t shared;       /* a shared launch of so many works; */
     uint64_t shared_bytes; /* if of more than one, of so many bytes together */
 };

@@ -19,9 +19,9 @@ void call_stage_start(struct call_stage *stage, uint64_t memory_bytes)
     daemon->queue = queue_create(&limits);
     daemon->pinned = aligned_alloc(ARENA_ALIGNMENT, memory_bytes);
     daemon->pool = pool_create(daemon->pinned, memory_bytes);
-    daemon->intake = early_copy_create(daemon->device, daemon->queue, daemon->pool);
+    daemon->early_copy = early_copy_create(daemon->device, daemon->queue, daemon->pool);
     stage->memory = pool_cache_create(daemon->pool);
-    ck_assert(daemon->intake != NULL && stage->memory != NULL);
+    ck_assert(daemon->early_copy != NULL && stage->memory != NULL);
 }
 
 void call_stage_assert_all_given_back(struct call_stage *stage)
@@ -36,7 +36,7 @@ void call_stage_stop(struct call_stage *stage)
     struct daemon *daemon = &stage->daemon;
     call_stage_assert_all_given_back(stage);
     pool_cache_destroy(stage->memory);
-    early_copy_destroy(daemon->intake);
+    early_copy_destroy(daemon->early_copy);
     pool_destroy(daemon->pool);
     free(daemon->pinned);
     queue_destroy(daemon->queue);

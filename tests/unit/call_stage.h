@@ -9,7 +9,7 @@
 #include "simulated_device.h"
 
 struct call_stage {
-    struct daemon daemon; /* device, limits, queue, pool and intake */
+    struct daemon daemon; /* device, limits, queue, pool and early_copy */
     struct simulated_device *device;
     struct pool_cache *memory; /* of the calls */
 };

@@ -273,7 +273,7 @@ static uint64_t hash_operands(const struct work *work, bool arrived)
 
 static void run(struct work *work)
 {
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     device_submit(stage.daemon.device, work);
     ck_assert_ptr_eq(device_poll(stage.daemon.device), work);
     ck_assert_int_eq(work->status, GEMMD_OK);
@@ -304,8 +304,8 @@ static void receive(const struct body *body, uint64_t seed,
             count = body->length - at;
         if (!take(context, body->bytes + at, count))
             return;
-        if (stage.daemon.intake != NULL && next_random(&state) % 4 == 0)
-            early_copy_feed(stage.daemon.intake);
+        if (stage.daemon.early_copy != NULL && next_random(&state) % 4 == 0)
+            early_copy_feed(stage.daemon.early_copy);
     }
 }
 
@@ -405,14 +405,14 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
 static struct outcome send_once(const struct spelled *spelling, enum travel travel,
                                 const struct body *body, bool early, uint64_t seed)
 {
-    struct early_copy *intake = stage.daemon.intake;
+    struct early_copy *early_copy = stage.daemon.early_copy;
     const uint64_t before = atomic_load(&stage.device->early_bytes);
     if (!early)
-        stage.daemon.intake = NULL;
+        stage.daemon.early_copy = NULL;
     struct outcome outcome = travel == V2 ? send_infer(spelling, body, early, seed)
                                           : send_call(spelling, travel, body, early, seed);
-    stage.daemon.intake = intake;
-    early_copy_feed(intake);
+    stage.daemon.early_copy = early_copy;
+    early_copy_feed(early_copy);
     outcome.early_bytes = atomic_load(&stage.device->early_bytes) - before;
     call_stage_assert_all_given_back(&stage);
     return outcome;
@@ -508,17 +508,17 @@ START_TEST(the_memory_of_a_bad_body_waits_for_its_copies)
     ck_assert_int_eq(open_call(&receiver.call, spelling, travel, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 3, take, &receiver);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     ck_assert_uint_gt(stage.device->under_way_count, 0);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault),
                      GEMMD_ERR_MALFORMED);
     ck_assert_str_eq(outcome.fault.field, "lens");
     compute_call_close(&receiver.call, &stage.daemon);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), body.length);
     ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), body.length);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     stop(&body);
 }
 END_TEST
@@ -540,7 +540,7 @@ START_TEST(memory_that_is_short_early_is_asked_for_again)
     ck_assert_int_eq(open_call(&receiver.call, spelling, SAFETENSORS, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 5, take, &receiver);
-    ck_assert_ptr_null(receiver.call.intake);
+    ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_ptr_null(receiver.call.result);
     arena_free(arena, held);
     outcome.code = compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault);
@@ -569,7 +569,7 @@ START_TEST(a_body_of_unknown_length_goes_late)
                                        (struct body_length){.known = false}, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 7, take, &receiver);
-    ck_assert_ptr_null(receiver.call.intake);
+    ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault), GEMMD_OK);
     compute_call_close(&receiver.call, &stage.daemon);
     stop(&body);

@@ -70,7 +70,7 @@ static void compute(struct compute_call *call)
 {
     ck_assert_int_eq(compute_call_bind(call, &stage.daemon, NULL), GEMMD_OK);
     ck_assert_ptr_nonnull(call->work.copy_in);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     device_submit(stage.daemon.device, &call->work);
     ck_assert_ptr_eq(device_poll(stage.daemon.device), &call->work);
     ck_assert_int_eq(call->work.status, GEMMD_OK);
@@ -87,9 +87,9 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     struct compute_call call;
     start();
     open_call(&call, "1100", "1");
-    ck_assert_ptr_nonnull(call.intake);
+    ck_assert_ptr_nonnull(call.early_copy);
     append(&call, 0, BODY_BYTES / PART * PART);
-    ck_assert_uint_ge(early_copy_feed(stage.daemon.intake), EARLY_COPY_STEP_BYTES);
+    ck_assert_uint_ge(early_copy_feed(stage.daemon.early_copy), EARLY_COPY_STEP_BYTES);
     append(&call, BODY_BYTES / PART * PART, BODY_BYTES);
     compute(&call);
     assert_part_is(&call, 0, body, A_BYTES);
@@ -108,11 +108,11 @@ START_TEST(a_call_that_is_moved_takes_its_copies_along)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES + B_BYTES);
-    ck_assert_uint_gt(early_copy_feed(stage.daemon.intake), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.daemon.early_copy), 0);
     ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     compute_call_move(&job, &call);
     compute_call_close(&call, &stage.daemon);
-    ck_assert_ptr_null(call.intake);
+    ck_assert_ptr_null(call.early_copy);
     compute(&job);
     assert_part_is(&job, 0, body, A_BYTES);
     compute_call_close(&job, &stage.daemon);
@@ -128,16 +128,16 @@ START_TEST(what_copies_use_outlives_the_call)
     open_call(&call, "1100", "0");
     atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     append(&call, 0, _i == 0 ? A_BYTES - 1 : A_BYTES + B_BYTES);
-    ck_assert_uint_gt(early_copy_feed(stage.daemon.intake), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.daemon.early_copy), 0);
     if (_i == 1)
         ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     compute_call_close(&call, &stage.daemon);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), A_BYTES + B_BYTES);
     ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), A_BYTES);
     ck_assert_uint_eq(admission_held(queue_admission(stage.daemon.queue)).requests, 0);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     stop();
 }
 END_TEST
@@ -148,10 +148,10 @@ START_TEST(a_body_that_is_cut_short_gives_all_back)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_ERR_MALFORMED);
     compute_call_close(&call, &stage.daemon);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.daemon.early_copy);
     stop();
 }
 END_TEST
@@ -161,7 +161,7 @@ START_TEST(small_bodies_do_not_go_early)
     struct compute_call call;
     start();
     open_call(&call, "900", "0");
-    ck_assert_ptr_null(call.intake);
+    ck_assert_ptr_null(call.early_copy);
     append(&call, 0, (900 * K + K * N) * 4);
     ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
     ck_assert_ptr_null(call.work.copy_in);

@@ -7,7 +7,7 @@ START_TEST(phases_add_up)
 {
     struct model_stats stats = {0};
     const struct work work = {
-        .batch = 1, .queued_ns = 100, .started_ns = 130, .h2d_ns = 4, .kernel_ns = 5, .d2h_ns = 6};
+        .launch_works = 1, .queued_ns = 100, .started_ns = 130, .h2d_ns = 4, .kernel_ns = 5, .d2h_ns = 6};
     model_stats_success(&stats, &work, 1000);
     model_stats_success(&stats, &work, 2000);
     model_stats_fail(&stats, 7);
@@ -29,7 +29,7 @@ START_TEST(shared_launches_count_once)
 {
     struct model_stats stats = {0};
     const uint32_t batch = (uint32_t)_i;
-    const struct work work = {.batch = batch};
+    const struct work work = {.launch_works = batch};
     ck_assert_uint_eq(model_stats_executions(&stats), 0);
     for (uint32_t launch = 0; launch < 100; launch++)
         for (uint32_t i = 0; i < batch; i++)
@@ -41,7 +41,7 @@ END_TEST
 START_TEST(a_part_of_a_launch_is_one)
 {
     struct model_stats stats = {0};
-    const struct work work = {.batch = 1024};
+    const struct work work = {.launch_works = 1024};
     model_stats_success(&stats, &work, 1);
     ck_assert_uint_eq(model_stats_executions(&stats), 1);
 }

@@ -5,7 +5,7 @@
 
 bool call_lookahead_pays(const struct compute_call *call, const struct daemon *daemon)
 {
-    return daemon->intake != NULL && call->body_sized &&
+    return daemon->early_copy != NULL && call->body_sized &&
            call->body_capacity >= EARLY_COPY_BODY_BYTES;
 }
 
@@ -37,8 +37,9 @@ void call_lookahead_start(struct compute_call *call, struct daemon *daemon,
         return;
     leave_out_copies(call, daemon, &there);
     call->operation->point(call, &there);
-    call->intake = early_copy_open(daemon->intake, &call->work, call->body, call->body_capacity);
-    early_copy_landed(call->intake, call->body_bytes);
+    call->early_copy =
+        early_copy_open(daemon->early_copy, &call->work, call->body, call->body_capacity);
+    early_copy_received(call->early_copy, call->body_bytes);
 }
 
 void call_lookahead(struct compute_call *call, struct daemon *daemon)

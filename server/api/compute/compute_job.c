@@ -13,14 +13,14 @@
 #include "server/jobs/job_view.h"
 #include "server/tensors/tensor_describe.h"
 
-/* Belongs to the queue and the dispatch thread, then to the keeper, who frees it. */
+/* Belongs to the queue and the dispatch thread, then to the job thread, which frees it. */
 struct compute_job {
     struct daemon *daemon; /* borrowed */
     struct job *job;
     struct job_task task;
     struct compute_call call;
     struct compute_times times;
-    struct inbox_message ended; /* to the keeper */
+    struct inbox_message ended; /* to the job thread */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
@@ -43,7 +43,7 @@ static bool has_shapes(const struct compute_call *call)
 static void note_full(struct request *request, enum gemmd_error code)
 {
     if (code == GEMMD_ERR_QUEUE_FULL)
-        request->retry_after_s = jobs_place_wait_s(request->daemon->jobs, clock_now_ns());
+        request->retry_after_s = jobs_open_wait_s(request->daemon->jobs, clock_now_ns());
 }
 
 static enum gemmd_error reserve_bytes(struct request *request)
@@ -96,13 +96,13 @@ static void finish_stored(struct compute_job *job, struct job_answer *answer)
     answer->status = 201;
 }
 
-/* On the keeper's thread. */
+/* On the job thread. */
 static void finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);
     struct compute_call *call = &job->call;
     struct job_answer *answer = job_answer(job->job);
-    call->memory = job_thread_memory(job->daemon->keeper);
+    call->memory = job_thread_memory(job->daemon->job_thread);
     if (call->work.status != GEMMD_OK) {
         job_answer_fail(answer, &call->work.fault);
     } else if (!job_is_cancelled(job->job)) {
@@ -128,7 +128,7 @@ static void work_started(struct work *work)
 static void work_done(struct work *work)
 {
     struct compute_job *job = JOB_OF(work, call.work);
-    job_thread_post(job->daemon->keeper, &job->ended);
+    job_thread_post(job->daemon->job_thread, &job->ended);
 }
 
 static void cancel(struct job_task *task)

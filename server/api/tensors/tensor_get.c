@@ -77,8 +77,8 @@ static struct MHD_Response *block_response(struct tensor_call *call)
 static void answer(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const enum tensor_verdict verdict =
-        tensor_condition_judge(&call->condition, true, resident_etag(call->resident));
+    const enum tensor_condition_result verdict =
+        tensor_condition_evaluate(&call->condition, true, resident_etag(call->resident));
     struct MHD_Response *response;
     int status;
     uint64_t length = 0;
@@ -112,7 +112,7 @@ static bool needs_no_bytes(const struct tensor_call *call)
     const char *etag = resident_etag(call->resident);
     return etag != NULL &&
            (is_head(call->request) ||
-            tensor_condition_judge(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
+            tensor_condition_evaluate(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
 }
 
 static enum gemmd_error measure(struct tensor_call *call)
