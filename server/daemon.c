@@ -15,7 +15,7 @@
 #include "server/main_loop.h"
 #include "server/net/descriptors.h"
 #include "server/scheduler/warm_up.h"
-#include "server/shm/shared.h"
+#include "server/shm/shm_store.h"
 
 /* How long daemon_stop waits for the device when everything else has ended. */
 static const uint64_t LAST_WORK_NS = 200000000;
@@ -79,7 +79,7 @@ static void log_left_out(const struct daemon *daemon)
     const uint32_t count = device_left_out(daemon->services.device, &list);
     for (uint32_t i = 0; i < count; i++)
         log_event(daemon->log, CONFIG_LOG_ERROR, "the %skernel %s is not served: %s",
-                  list[i].attends ? "attention " : "", list[i].kernel, list[i].reason);
+                  list[i].is_attention ? "attention " : "", list[i].kernel, list[i].reason);
 }
 
 /* Memory is taken as it is used: too much of it shows only when the system ends the process. */
@@ -141,10 +141,10 @@ static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
                                             config->tenant_tensor_bytes);
     if (services->tensors == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
-    const struct shared_limits limits = {config->shm_bytes, config->shm_regions};
-    services->shared = shared_create(&limits, services->device);
+    const struct shm_limits limits = {config->shm_bytes, config->shm_regions};
+    services->shm_store = shm_store_create(&limits, services->device);
     services->regions = regions_create(config->shm_regions);
-    if (services->shared == NULL || services->regions == NULL)
+    if (services->shm_store == NULL || services->regions == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for clients' memory");
     return GEMMD_OK;
 }
@@ -284,7 +284,7 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
         code = start_compute(daemon, fault);
     if (code == GEMMD_OK)
         code = start_jobs(daemon, fault);
-    daemon->http.shared = daemon->services.shared;
+    daemon->http.shm_store = daemon->services.shm_store;
     if (code == GEMMD_OK)
         code = http_server_start(&daemon->http, fault);
     return code;
@@ -317,7 +317,7 @@ static bool stop_threads(struct daemon *daemon)
         dispatch_leave(services->dispatch);
     if (services->jobs != NULL)
         jobs_close(services->jobs);
-    shared_stop(services->shared);
+    shm_store_stop(services->shm_store);
     http_server_stop(&daemon->http);
     return idle;
 }
@@ -335,7 +335,7 @@ bool daemon_stop(struct daemon *daemon)
     early_copy_destroy(services->early_copy);
     queue_destroy(services->queue);
     regions_destroy(services->regions);
-    shared_destroy(services->shared);
+    shm_store_destroy(services->shm_store);
     tensor_store_destroy(services->tensors);
     pool_destroy(services->pool);
     host_memory_free(daemon->host_memory);

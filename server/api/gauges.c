@@ -3,7 +3,7 @@
 #include "server/api/services.h"
 #include "server/http/tokens.h"
 #include "server/jobs/jobs.h"
-#include "server/shm/shared.h"
+#include "server/shm/shm_store.h"
 
 static void add_tenants(struct services *services, struct metrics_gauges *gauges)
 {
@@ -31,7 +31,7 @@ struct metrics_gauges gauges_read(struct services *services)
     enum http_stage stage = atomic_load(&services->http->stage);
     struct tensor_store_state tensors = tensor_store_state(services->tensors);
     struct jobs_counts jobs = jobs_counts(services->jobs);
-    struct shared_counts shared = shared_counts(services->shared);
+    struct shm_counts shared = shm_store_counts(services->shm_store);
     struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(services->device),
@@ -64,8 +64,8 @@ struct metrics_gauges gauges_read(struct services *services)
         .jobs_cancelled = jobs.cancelled,
         .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(services->log),
-        .shared_memories = shared.memories,
-        .shared_capacity_memories = shared.capacity_memories,
+        .shared_memories = shared.mappings,
+        .shared_capacity_memories = shared.capacity_mappings,
         .shared_bytes = shared.bytes,
         .shared_capacity_bytes = shared.capacity_bytes,
         .shared_regions = regions_count(services->regions),

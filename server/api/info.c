@@ -101,8 +101,8 @@ static json_t *left_out_json(const struct device *device)
     const uint32_t count = device_left_out(device, &list);
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "name", list[i].kernel, "op",
-                                                  list[i].attends ? "attention" : "gemm", "reason",
-                                                  list[i].reason));
+                                                  list[i].is_attention ? "attention" : "gemm",
+                                                  "reason", list[i].reason));
     return left_out;
 }
 

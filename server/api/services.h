@@ -23,7 +23,7 @@
 
 struct job_thread;
 struct jobs;
-struct shared;
+struct shm_store;
 
 struct services {
     const struct config *config;
@@ -34,7 +34,7 @@ struct services {
     struct device *device;
     struct pool *pool; /* pinned memory */
     struct tensor_store *tensors;
-    struct shared *shared;                               /* clients' shared memory */
+    struct shm_store *shm_store;                         /* clients' shared memory */
     struct regions *regions;                             /* the names that clients gave to it */
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in api/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];

@@ -20,7 +20,7 @@
 struct http_server;
 struct io_thread;
 struct request;
-struct shared_offer;
+struct shm_offer;
 
 enum connection_phase {
     CONNECTION_IDLE,    /* between requests */
@@ -52,8 +52,8 @@ struct connection {
     struct request *request;   /* what it is in the middle of; NULL: nothing that is known yet */
     enum gemmd_error ended_by; /* why the daemon ended it in the middle; GEMMD_OK: it did not */
 
-    struct shared_offer *memory; /* that its client shares with it, or why not; NULL: none */
-    bool bulk;                   /* has one of --bulk-connections */
+    struct shm_offer *memory; /* that its client shares with it, or why not; NULL: none */
+    bool bulk;                /* has one of --bulk-connections */
     bool linger; /* refused with the body unread: keep reading for a while after the close */
 };
 

@@ -24,7 +24,7 @@ struct log;
 struct metrics;
 struct metrics_shard;
 struct peer_counts;
-struct shared;
+struct shm_store;
 struct tokens;
 
 /* How far the end of the process has come. Stages only ever advance. */
@@ -41,7 +41,7 @@ struct http_server {
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
     const struct tokens *tokens;      /* NULL: requests need no token */
-    struct shared *shared;            /* the shared memory of connections over Unix sockets */
+    struct shm_store *shm_store;      /* the shared memory of connections over Unix sockets */
     struct lingering *lingering;      /* closes refused connections late */
     /* Lists of endpoints, tried in this order. An endpoint without a path ends a list, NULL ends
      * the table. */

@@ -99,7 +99,7 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
                      uint64_t response_bytes);
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
 /* One launch that `requests` requests shared, computing `flops` operations in `busy_ns`. */
-void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
+void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
 /* A compressed body became `bytes` long. */
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
 void metrics_connection_refused(struct metrics_shard *shard); /* over the connection limit */

@@ -550,7 +550,7 @@ START_TEST(memory_that_is_short_early_is_asked_for_again)
     ck_assert_int_eq(open_call(&receiver.call, spelling, SAFETENSORS, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 5, take, &receiver);
-    ck_assert_ptr_null(receiver.call.intake);
+    ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_ptr_null(receiver.call.result);
     arena_free(arena, held);
     outcome.code = compute_call_bind(&receiver.call, &stage.services, &outcome.fault);
@@ -580,7 +580,7 @@ START_TEST(a_body_of_unknown_length_goes_late)
                      GEMMD_OK);
     call_lookahead_open(&receiver.call, &stage.services);
     receive(&body, 7, take, &receiver);
-    ck_assert_ptr_null(receiver.call.intake);
+    ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.services, &outcome.fault), GEMMD_OK);
     compute_call_close(&receiver.call, &stage.services);
     stop(&body);

@@ -91,7 +91,7 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     struct compute_call call;
     start();
     open_call(&call, "1100", "1");
-    ck_assert_ptr_nonnull(call.intake);
+    ck_assert_ptr_nonnull(call.early_copy);
     append(&call, 0, BODY_BYTES / PART * PART);
     ck_assert_uint_ge(early_copy_feed(stage.services.early_copy), EARLY_COPY_STEP_BYTES);
     append(&call, BODY_BYTES / PART * PART, BODY_BYTES);
@@ -116,7 +116,7 @@ START_TEST(a_call_that_is_moved_takes_its_copies_along)
     ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
     compute_call_move(&job, &call);
     compute_call_close(&call, &stage.services);
-    ck_assert_ptr_null(call.intake);
+    ck_assert_ptr_null(call.early_copy);
     compute(&job);
     assert_part_is(&job, 0, body, A_BYTES);
     compute_call_close(&job, &stage.services);
@@ -165,7 +165,7 @@ START_TEST(small_bodies_do_not_go_early)
     struct compute_call call;
     start();
     open_call(&call, "900", "0");
-    ck_assert_ptr_null(call.intake);
+    ck_assert_ptr_null(call.early_copy);
     append(&call, 0, (900 * K + K * N) * 4);
     ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
     ck_assert_ptr_null(call.work.copy_in);

@@ -133,8 +133,8 @@ static enum gemmd_error choose(struct compute_call *call, struct services *servi
     /* Each head of K and V sees the queries of so many heads of Q. */
     const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
     work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
-    enum gemmd_error code =
-        attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
+    enum gemmd_error code = attention_select(&device, call->attention.kernel, &work->attention,
+                                             &work->attention_kernel, fault);
     if (code != GEMMD_OK)
         return code;
     if (!device_plan_attention(services->device, work))

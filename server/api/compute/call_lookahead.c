@@ -30,9 +30,9 @@ void call_lookahead_start(struct compute_call *call, struct services *services,
         return;
     leave_out_copies(call, services, &there);
     call->operation->point(call, &there);
-    call->intake =
+    call->early_copy =
         early_copy_open(services->early_copy, &call->work, call->body, call->body_capacity);
-    early_copy_landed(call->intake, call->body_bytes);
+    early_copy_received(call->early_copy, call->body_bytes);
 }
 
 static void look(struct compute_call *call, struct services *services)

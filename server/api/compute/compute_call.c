@@ -149,7 +149,7 @@ static enum gemmd_error check_length(const struct compute_call *call, const stru
 /* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
 static bool is_read_in_place(const struct compute_call *call, const struct services *services)
 {
-    return call->work.shares || device_info(services->device)->backend == GEMM_BACKEND_CPU;
+    return call->work.shared_launch || device_info(services->device)->backend == GEMM_BACKEND_CPU;
 }
 
 /* Memory for the copies of operands, if there is not as much already. */
@@ -248,7 +248,7 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     }
     memcpy(call->body + call->body_bytes, bytes, length);
     call->body_bytes = needed;
-    early_copy_landed(call->intake, needed);
+    early_copy_received(call->early_copy, needed);
     return GEMMD_OK;
 }
 
@@ -327,10 +327,10 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
     if (code != GEMMD_OK)
         return code;
     /* All that the queue looks at. */
-    if (call->intake != NULL) {
-        call->work.copy_in = early_copy_copies(call->intake);
+    if (call->early_copy != NULL) {
+        call->work.copy_in = early_copy_copies(call->early_copy);
         /* What attentions that share a launch are copied by is not what has begun. */
-        if (call->work.attends != NULL)
+        if (call->work.attention_kernel != NULL)
             call->work.stack_key = 0;
     }
     call->work.priority = call->priority;
@@ -354,23 +354,23 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .deadline_ns = to->deadline_ns,
                                   .memory = to->memory,
                                   .work.kernel = to->work.kernel,
-                                  .work.attends = to->work.attends};
+                                  .work.attention_kernel = to->work.attention_kernel};
 }
 
-/* What copies of the body may still use is the intake's from here on. */
-static void close_intake(struct compute_call *call)
+/* What copies of the body may still use is the early_copy's from here on. */
+static void close_early_copy(struct compute_call *call)
 {
-    if (!early_copy_close(call->intake)) {
+    if (!early_copy_close(call->early_copy)) {
         call->has_device_memory = false;
         call->body = NULL;
     }
-    call->intake = NULL;
+    call->early_copy = NULL;
     call->work.copy_in = NULL;
 }
 
 void compute_call_finish(struct compute_call *call, struct services *services)
 {
-    close_intake(call);
+    close_early_copy(call);
     if (call->has_device_memory)
         arena_free(device_arena(services->device), call->work.device_offset);
     call->has_device_memory = false;
@@ -421,7 +421,7 @@ enum gemmd_dtype compute_call_describe(const struct compute_call *call,
     const struct work *work = &call->work;
     entry->kernel = work_kernel_name(work);
     if (work_ended) {
-        entry->shared = work->batch;
+        entry->shared = work->launch_works;
         entry->queue_ns = work->started_ns - work->queued_ns;
         entry->h2d_ns = work->h2d_ns;
         entry->kernel_ns = work->kernel_ns;

@@ -114,10 +114,11 @@ struct compute_call {
     struct pool_cache *memory; /* the I/O thread's; borrowed */
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
-    bool body_sized;                /* body_capacity is what there will be */
-    bool prepared;                  /* compute_call_prepare has been done */
-    uint64_t look_at_bytes;         /* call_lookahead.h's: once so many are there */
-    struct early_copy_body *intake; /* copies the body's operands while it is received; NULL: not */
+    bool body_sized;        /* body_capacity is what there will be */
+    bool prepared;          /* compute_call_prepare has been done */
+    uint64_t look_at_bytes; /* call_lookahead.h's: once so many are there */
+    struct early_copy_body
+        *early_copy;       /* copies the body's operands while it is received; NULL: not */
     unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
     uint64_t header_bytes;
     uint64_t result_bytes;  /* of what is stored or sent: not what goes to call->places */

@@ -14,14 +14,14 @@
 #include "server/jobs/job_view.h"
 #include "server/tensors/tensor_describe.h"
 
-/* Belongs to the queue and the dispatch thread, then to the keeper, who frees it. */
+/* Belongs to the queue and the dispatch thread, then to the job_thread, who frees it. */
 struct compute_job {
     struct services *services; /* borrowed */
     struct job *job;
     struct job_task task;
     struct compute_call call;
     struct compute_times times;
-    struct inbox_message ended; /* to the keeper */
+    struct inbox_message ended; /* to the job_thread */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
@@ -49,7 +49,7 @@ static bool has_shapes(const struct compute_call *call)
 static void note_full(struct request *request, enum gemmd_error code)
 {
     if (code == GEMMD_ERR_QUEUE_FULL)
-        request->retry_after_s = jobs_place_wait_s(services_of(request)->jobs, clock_now_ns());
+        request->retry_after_s = jobs_open_wait_s(services_of(request)->jobs, clock_now_ns());
 }
 
 static enum gemmd_error reserve_bytes(struct request *request)
@@ -102,7 +102,7 @@ static void finish_stored(struct compute_job *job, struct job_answer *answer)
     answer->status = 201;
 }
 
-/* On the keeper's thread. */
+/* On the job_thread's thread. */
 static void finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);

@@ -11,8 +11,9 @@ static int status_of(struct request *request)
     const struct tensor_condition condition = {
         .if_none_match = request_header(request, "If-None-Match"),
     };
-    return tensor_condition_judge(&condition, true, dashboard_etag) == TENSOR_CONDITION_SAME ? 304
-                                                                                             : 200;
+    return tensor_condition_evaluate(&condition, true, dashboard_etag) == TENSOR_CONDITION_SAME
+               ? 304
+               : 200;
 }
 
 static void dashboard_begin(struct request *request)

@@ -70,8 +70,8 @@ static void send_block(struct tensor_call *call, const struct headers *headers)
 static void answer(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const enum tensor_verdict verdict =
-        tensor_condition_judge(&call->condition, true, resident_etag(call->resident));
+    const enum tensor_condition_result verdict =
+        tensor_condition_evaluate(&call->condition, true, resident_etag(call->resident));
     struct headers headers;
     if (verdict == TENSOR_CONDITION_OTHER) {
         (void)tensor_condition_require(&call->condition, true, resident_etag(call->resident),
@@ -98,7 +98,7 @@ static bool needs_no_bytes(const struct tensor_call *call)
     const char *etag = resident_etag(call->resident);
     return etag != NULL &&
            (is_head(call->request) ||
-            tensor_condition_judge(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
+            tensor_condition_evaluate(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
 }
 
 static enum gemmd_error measure(struct tensor_call *call)

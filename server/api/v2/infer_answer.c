@@ -98,7 +98,7 @@ static void count_success(struct infer_call *call, const struct compute_times *t
         .infer_ns = work->kernel_ns,
         .output_ns = work->d2h_ns,
         .total_ns = times->answered_ns - times->started_ns,
-        .launch_requests = work->batch,
+        .launch_requests = work->launch_works,
     };
     call->counted = true;
     model_stats_success(call->model.stats, &stages);

@@ -10,7 +10,7 @@ static enum gemmd_error find(struct request *request, const char *what,
                              bool on_device, unsigned char **at)
 {
     struct region_owner owner;
-    struct shared_memory *memory;
+    struct shm_mapping *memory;
     struct fault *fault = &request->fault;
     const struct config *config = services_of(request)->config;
     if (!config->shm_system && !config->shm_cuda)
@@ -25,12 +25,12 @@ static enum gemmd_error find(struct request *request, const char *what,
     code = client_memory_hold(&infer_of(request)->compute.places, memory, fault);
     if (code != GEMMD_OK)
         return code;
-    if (shared_is_on_device(memory) && !on_device)
+    if (shm_mapping_is_on_device(memory) && !on_device)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
                          "input '%s' can't be in the GPU's memory, since the host has to read it; "
                          "send it in the body or in a system region",
                          what);
-    const uint64_t alignment = as_it_is || shared_is_on_device(memory) ? dtype_size(dtype) : 1;
+    const uint64_t alignment = as_it_is || shm_mapping_is_on_device(memory) ? dtype_size(dtype) : 1;
     return client_memory_find(memory, what, part->offset, part->bytes, alignment, at, fault);
 }
 

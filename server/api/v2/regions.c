@@ -12,11 +12,10 @@
 #include "server/http/request.h"
 #include "server/http/respond.h"
 
-static enum shared_kind kind_of(const struct request *request)
+static enum shm_kind kind_of(const struct request *request)
 {
     static const char cuda[] = "/v2/cuda";
-    return strncmp(request->endpoint->path, cuda, sizeof cuda - 1) == 0 ? SHARED_CUDA
-                                                                        : SHARED_SYSTEM;
+    return strncmp(request->endpoint->path, cuda, sizeof cuda - 1) == 0 ? SHM_CUDA : SHM_SYSTEM;
 }
 
 enum gemmd_error region_owner_of(struct request *request, struct region_owner *owner)
@@ -33,7 +32,7 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
 static enum gemmd_error check_served(struct request *request)
 {
     const struct config *config = services_of(request)->config;
-    const bool cuda = kind_of(request) == SHARED_CUDA;
+    const bool cuda = kind_of(request) == SHM_CUDA;
     if (cuda ? config->shm_cuda : config->shm_system)
         return GEMMD_OK;
     return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
@@ -58,7 +57,7 @@ static const char *name_or_all(const struct request *request)
 static void describe(void *context, const struct region *region)
 {
     json_t *entry =
-        region->kind == SHARED_CUDA
+        region->kind == SHM_CUDA
             ? json_pack("{s:s, s:i, s:I}", "name", region->name, "device_id", (int)region->device,
                         "byte_size", (json_int_t)region->bytes)
             : json_pack("{s:s, s:s, s:I, s:I}", "name", region->name, "key", region->key, "offset",
@@ -150,9 +149,9 @@ static bool take_whole(const json_t *object, const char *name, bool optional, ui
 
 static enum gemmd_error read_system(struct region_call *call, const json_t *root)
 {
-    struct shared_offer *offer = &call->offer;
+    struct shm_offer *offer = &call->offer;
     const json_t *key = json_object_get(root, "key");
-    if (!json_is_string(key) || json_string_length(key) > SHARED_KEY_MAX ||
+    if (!json_is_string(key) || json_string_length(key) > SHM_KEY_MAX ||
         !take_whole(root, "offset", true, &offer->offset) ||
         !take_whole(root, "byte_size", false, &offer->bytes) || offer->bytes == 0)
         return fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, NULL,
@@ -167,7 +166,7 @@ static enum gemmd_error read_system(struct region_call *call, const json_t *root
 
 static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
 {
-    struct shared_offer *offer = &call->offer;
+    struct shm_offer *offer = &call->offer;
     const json_t *b64 = json_object_get(json_object_get(root, "raw_handle"), "b64");
     uint64_t device;
     if (!json_is_string(b64) || !take_whole(root, "device_id", false, &device) ||
@@ -179,12 +178,12 @@ static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
     if (!base64_read(json_string_value(b64), json_string_length(b64), offer->handle.bytes,
                      sizeof offer->handle.bytes))
         return fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "raw_handle is not the base64 of %d bytes", DEVICE_SHARE_HANDLE_BYTES);
+                         "raw_handle is not the base64 of %d bytes", DEVICE_SHM_HANDLE_BYTES);
     offer->device = call->region.device = (int32_t)device;
     return GEMMD_OK;
 }
 
-static void taken(struct shared_offer *offer)
+static void taken(struct shm_offer *offer)
 {
     struct region_call *call =
         (struct region_call *)((char *)offer - offsetof(struct region_call, offer));
@@ -196,7 +195,7 @@ void region_register_submit(struct request *request)
     struct region_call *call = request->call;
     json_t *root = json_loadb(call->body, call->bytes, JSON_REJECT_DUPLICATES, NULL);
     enum gemmd_error code =
-        kind_of(request) == SHARED_CUDA ? read_cuda(call, root) : read_system(call, root);
+        kind_of(request) == SHM_CUDA ? read_cuda(call, root) : read_system(call, root);
     json_decref(root);
     if (code != GEMMD_OK) {
         respond_fault(request, &request->fault);
@@ -205,15 +204,15 @@ void region_register_submit(struct request *request)
     call->region.bytes = call->offer.bytes;
     call->offer.done = taken;
     request_hand_over(request);
-    shared_take(services_of(request)->shared, &call->offer);
+    shm_store_map(services_of(request)->shm_store, &call->offer);
 }
 
 void region_register_answer(struct request *request)
 {
     struct region_call *call = request->call;
-    call->region.memory = call->offer.memory;
-    call->offer.memory = NULL; /* the name's now */
-    if (call->region.memory == NULL)
+    call->region.mapping = call->offer.mapping;
+    call->offer.mapping = NULL; /* the name's now */
+    if (call->region.mapping == NULL)
         request->fault = call->offer.fault;
     else
         regions_add(services_of(request)->regions, call->owner, &call->region, &request->fault);
@@ -226,5 +225,6 @@ void region_register_answer(struct request *request)
 void region_register_release(struct request *request)
 {
     struct region_call *call = request->call;
-    shared_release(call->offer.memory); /* the client disconnected before the memory had a name */
+    shm_mapping_release(
+        call->offer.mapping); /* the client disconnected before the memory had a name */
 }

@@ -10,7 +10,7 @@
 
 #include "proto/error.h"
 #include "server/shm/regions.h"
-#include "server/shm/shared.h"
+#include "server/shm/shm_store.h"
 
 struct request;
 
@@ -22,7 +22,7 @@ struct region_call {
     struct request *request; /* the one that this is the state of */
     struct region_owner owner;
     struct region region;
-    struct shared_offer offer;
+    struct shm_offer offer;
     uint64_t bytes; /* of `body`, so far */
     char body[REGION_BODY_MAX];
 };

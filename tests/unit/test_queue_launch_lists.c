@@ -1,4 +1,4 @@
-/* server/scheduler/queue.c: works that share a launch come as one chain. */
+/* server/scheduler/queue.c: works that share a launch come as one launch list. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "server/base/clock.h"
 #include "tests/unit/queue_stage.h"
 
-/* The numbers of a chain, as text: "2 4 5". */
+/* The numbers of a launch list, as text: "2 4 5". */
 static const char *numbers_of(const struct work *works, char text[64])
 {
     size_t length = 0;
@@ -22,7 +22,7 @@ static void push_mixed(struct queue *queue, struct item *items, uint32_t count, 
 {
     for (uint32_t i = 0; i < count; i++) {
         item_init(&items[i], i, 4, 0);
-        items[i].work.shares = sharing >> i & 1;
+        items[i].work.shared_launch = sharing >> i & 1;
         push_item(queue, &items[i]);
     }
 }
@@ -31,7 +31,7 @@ START_TEST(those_that_share_come_together)
 {
     struct item items[6];
     char text[64];
-    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue_room room = {.exclusive = true, .shared = 8, .shared_bytes = 1000};
     struct queue *queue = queue_of_one(8, 80);
     push_mixed(queue, items, 6, 0x2a); /* 1, 3 and 5 */
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "0");
@@ -45,7 +45,7 @@ START_TEST(those_that_share_come_together)
 }
 END_TEST
 
-START_TEST(a_chain_is_bounded_by_count_and_by_bytes)
+START_TEST(a_launch_list_is_bounded_by_count_and_by_bytes)
 {
     struct item items[6];
     char text[64];
@@ -61,16 +61,16 @@ START_TEST(a_chain_is_bounded_by_count_and_by_bytes)
 }
 END_TEST
 
-START_TEST(the_more_urgent_come_first_in_a_chain)
+START_TEST(the_more_urgent_come_first_in_a_launch_list)
 {
     static const uint32_t priorities[] = {4, 9, 0, 9, 4, 1};
     struct item items[6];
     char text[64];
-    struct queue_room room = {.alone = true, .shared = 5, .shared_bytes = 1000};
+    struct queue_room room = {.exclusive = true, .shared = 5, .shared_bytes = 1000};
     struct queue *queue = queue_of_one(8, 80);
     for (uint32_t i = 0; i < 6; i++) {
         item_init(&items[i], i, priorities[i], 0);
-        items[i].work.shares = true;
+        items[i].work.shared_launch = true;
         push_item(queue, &items[i]);
     }
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3 0 4 5");
@@ -84,28 +84,28 @@ START_TEST(a_lane_without_room_holds_up_only_itself)
     struct item items[4];
     char text[64];
     struct queue_room only_shared = {.shared = 8, .shared_bytes = 1000};
-    struct queue_room only_alone = {.alone = true}, none = {.alone = false};
+    struct queue_room only_exclusive = {.exclusive = true}, none = {.exclusive = false};
     struct queue *queue = queue_of_one(8, 80);
     push_mixed(queue, items, 4, 0xc); /* 2 and 3 share, and came last */
     ck_assert_ptr_null(queue_pop(queue, none, 0));
     ck_assert_str_eq(numbers_of(queue_pop(queue, only_shared, 0), text), "2 3");
     ck_assert_ptr_null(queue_pop(queue, only_shared, 0));
     ck_assert_ptr_null(queue_pop(queue, only_shared, 1000));
-    ck_assert_str_eq(numbers_of(queue_pop(queue, only_alone, 0), text), "0");
-    ck_assert_str_eq(numbers_of(queue_pop(queue, only_alone, 0), text), "1");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, only_exclusive, 0), text), "0");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, only_exclusive, 0), text), "1");
     queue_destroy(queue);
 }
 END_TEST
 
-START_TEST(what_expired_is_in_no_chain)
+START_TEST(what_expired_is_in_no_launch_list)
 {
     struct item items[5];
     char text[64];
-    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue_room room = {.exclusive = true, .shared = 8, .shared_bytes = 1000};
     struct queue *queue = queue_of_one(8, 80);
     for (uint32_t i = 0; i < 5; i++) {
         item_init(&items[i], i, 4, i % 2 == 0 ? clock_now_ns() : UINT64_MAX);
-        items[i].work.shares = true;
+        items[i].work.shared_launch = true;
         push_item(queue, &items[i]);
     }
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3");
@@ -122,7 +122,7 @@ START_TEST(only_what_waits_can_be_taken_back)
 {
     struct item items[3];
     char text[64];
-    struct queue_room room = {.alone = true, .shared = 8, .shared_bytes = 1000};
+    struct queue_room room = {.exclusive = true, .shared = 8, .shared_bytes = 1000};
     struct queue *queue = queue_of_one(8, 80);
     item_init(&items[0], 0, 4, 0);
     ck_assert(!queue_cancel(queue, &items[0].work)); /* it was never pushed */
@@ -144,14 +144,14 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("queue chains");
+    Suite *suite = suite_create("queue launch lists");
     TCase *tests = tcase_create("queue");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, those_that_share_come_together);
-    tcase_add_test(tests, a_chain_is_bounded_by_count_and_by_bytes);
-    tcase_add_test(tests, the_more_urgent_come_first_in_a_chain);
+    tcase_add_test(tests, a_launch_list_is_bounded_by_count_and_by_bytes);
+    tcase_add_test(tests, the_more_urgent_come_first_in_a_launch_list);
     tcase_add_test(tests, a_lane_without_room_holds_up_only_itself);
-    tcase_add_test(tests, what_expired_is_in_no_chain);
+    tcase_add_test(tests, what_expired_is_in_no_launch_list);
     tcase_add_loop_test(tests, only_what_waits_can_be_taken_back, 0, 2); /* alone, sharing */
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

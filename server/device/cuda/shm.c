@@ -1,12 +1,12 @@
-/* The CUDA backend's part of device_share.h. Calls here fail without harm to the context. */
+/* The CUDA backend's part of device_shm.h. Calls here fail without harm to the context. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "server/device/device_share.h"
+#include "server/device/device_shm.h"
 
-_Static_assert(sizeof(cudaIpcMemHandle_t) == DEVICE_SHARE_HANDLE_BYTES, "the handle's size");
+_Static_assert(sizeof(cudaIpcMemHandle_t) == DEVICE_SHM_HANDLE_BYTES, "the handle's size");
 
 static enum gemmd_error failed(struct fault *fault, enum gemmd_error code, const char *call,
                                cudaError_t error)
@@ -62,8 +62,8 @@ static uint64_t bytes_from(void *start)
     return base + size - at;
 }
 
-enum gemmd_error device_cuda_open_shared(const struct device_share_handle *handle, uint64_t bytes,
-                                         void **memory, struct fault *fault)
+enum gemmd_error device_cuda_shm_open(const struct device_shm_handle *handle, uint64_t bytes,
+                                      void **memory, struct fault *fault)
 {
     cudaIpcMemHandle_t ipc;
     void *start = NULL;
@@ -87,7 +87,7 @@ enum gemmd_error device_cuda_open_shared(const struct device_share_handle *handl
                      bytes, there);
 }
 
-void device_cuda_close_shared(void *memory)
+void device_cuda_shm_close(void *memory)
 {
     (void)cudaIpcCloseMemHandle(memory);
     (void)cudaGetLastError();

@@ -1,4 +1,4 @@
-#include "server/shm/mapping.h"
+#include "server/shm/mapped_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ struct span {
     atomic_size_t bytes;
     atomic_bool broken;
 };
-static struct span spans[MAPPING_COUNT_MAX];
+static struct span spans[MAPPED_FILE_MAX];
 static atomic_uint spans_used; /* the first so many have ever been used */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next two, and of taking a span */
@@ -73,7 +73,7 @@ static bool take_span(uint32_t *slot)
     pthread_mutex_lock(&lock);
     if (open_count == 0 && !catch_bus_errors())
         goto out;
-    for (uint32_t i = 0; i < MAPPING_COUNT_MAX && !taken; i++) {
+    for (uint32_t i = 0; i < MAPPED_FILE_MAX && !taken; i++) {
         if (atomic_load(&spans[i].bytes) != 0)
             continue;
         atomic_store(&spans[i].bytes, 1); /* taken; found by nobody while `start` is 0 */
@@ -101,17 +101,17 @@ static void give_span(uint32_t slot)
     pthread_mutex_unlock(&lock);
 }
 
-bool mapping_is_sealed(int fd)
+bool mapped_file_is_sealed(int fd)
 {
     const int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
-enum gemmd_error mapping_open(struct mapping *mapping, int fd, uint64_t offset, uint64_t bytes,
-                              struct fault *fault)
+enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t offset,
+                                  uint64_t bytes, struct fault *fault)
 {
     const uint64_t skipped = offset % (uint64_t)sysconf(_SC_PAGESIZE);
-    struct mapping made = {.bytes = bytes, .fd = -1};
+    struct mapped_file made = {.bytes = bytes, .fd = -1};
     struct stat file;
     if (fstat(fd, &file) != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the memory is not a file");
@@ -123,8 +123,8 @@ enum gemmd_error mapping_open(struct mapping *mapping, int fd, uint64_t offset, 
     if (!take_span(&made.slot))
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "there are %d mappings of clients' memory, as many as can be",
-                         MAPPING_COUNT_MAX);
-    if (!mapping_is_sealed(fd)) {
+                         MAPPED_FILE_MAX);
+    if (!mapped_file_is_sealed(fd)) {
         made.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         if (made.fd < 0)
             goto failed;
@@ -138,7 +138,7 @@ enum gemmd_error mapping_open(struct mapping *mapping, int fd, uint64_t offset, 
     made.start = page + skipped;
     made.page = page;
     made.mapped_bytes = bytes + skipped;
-    *mapping = made;
+    *mapped = made;
     return GEMMD_OK;
 
 failed:
@@ -151,19 +151,19 @@ failed:
     return GEMMD_ERR_OUT_OF_MEMORY;
 }
 
-void mapping_close(struct mapping *mapping)
+void mapped_file_close(struct mapped_file *mapped)
 {
-    munmap(mapping->page, mapping->mapped_bytes);
-    give_span(mapping->slot);
-    if (mapping->fd >= 0)
-        close(mapping->fd);
+    munmap(mapped->page, mapped->mapped_bytes);
+    give_span(mapped->slot);
+    if (mapped->fd >= 0)
+        close(mapped->fd);
 }
 
-bool mapping_is_whole(const struct mapping *mapping)
+bool mapped_file_is_whole(const struct mapped_file *mapped)
 {
     struct stat file;
-    if (atomic_load(&spans[mapping->slot].broken))
+    if (atomic_load(&spans[mapped->slot].broken))
         return false;
-    return mapping->fd < 0 ||
-           (fstat(mapping->fd, &file) == 0 && (uint64_t)file.st_size >= mapping->end);
+    return mapped->fd < 0 ||
+           (fstat(mapped->fd, &file) == 0 && (uint64_t)file.st_size >= mapped->end);
 }

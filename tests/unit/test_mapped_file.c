@@ -1,4 +1,4 @@
-/* server/shm/mapping.c: a client's file, also while it is cut short. */
+/* server/shm/mapped_file.c: a client's file, also while it is cut short. */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/shm/mapping.h"
+#include "server/shm/mapped_file.h"
 
 enum { PAGE = 4096, SIZE = 16 * PAGE };
 
 static int fd;
-static struct mapping mapping;
+static struct mapped_file mapped;
 static struct fault fault;
 
 static void open_file(void)
@@ -32,14 +32,15 @@ static void close_file(void)
 START_TEST(both_see_the_same_bytes)
 {
     char bytes[4] = "";
-    ck_assert_int_eq(mapping_open(&mapping, fd, PAGE + 100, SIZE - PAGE - 100, &fault), GEMMD_OK);
-    memcpy(mapping.start, "abc", 4);
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, PAGE + 100, SIZE - PAGE - 100, &fault),
+                     GEMMD_OK);
+    memcpy(mapped.start, "abc", 4);
     ck_assert_int_eq(pread(fd, bytes, sizeof bytes, PAGE + 100), 4);
     ck_assert_str_eq(bytes, "abc");
     ck_assert_int_eq(pwrite(fd, "z", 1, SIZE - 1), 1);
-    ck_assert_int_eq(mapping.start[mapping.bytes - 1], 'z');
-    ck_assert(mapping_is_whole(&mapping));
-    mapping_close(&mapping);
+    ck_assert_int_eq(mapped.start[mapped.bytes - 1], 'z');
+    ck_assert(mapped_file_is_whole(&mapped));
+    mapped_file_close(&mapped);
 }
 END_TEST
 
@@ -49,7 +50,7 @@ START_TEST(what_is_not_in_the_file_is_refused)
                                         {SIZE, 1},      {UINT64_MAX, 1},         {1, UINT64_MAX},
                                         {INT64_MAX, 1}, {UINT64_MAX, UINT64_MAX}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        ck_assert_int_eq(mapping_open(&mapping, fd, wrong[i][0], wrong[i][1], &fault),
+        ck_assert_int_eq(mapped_file_open(&mapped, fd, wrong[i][0], wrong[i][1], &fault),
                          GEMMD_ERR_MALFORMED);
 }
 END_TEST
@@ -57,9 +58,9 @@ END_TEST
 /* What a thread reads of its own bytes is 0 or what it wrote; what it writes goes nowhere. */
 static void *touch_all(void *own)
 {
-    volatile unsigned char *start = mapping.start + *(const int *)own;
+    volatile unsigned char *start = mapped.start + *(const int *)own;
     for (int turn = 0; turn < 2; turn++)
-        for (uint64_t i = 0; i < mapping.bytes; i += 512) {
+        for (uint64_t i = 0; i < mapped.bytes; i += 512) {
             if (start[i] != 0 && start[i] != 7)
                 return own;
             start[i] = 7;
@@ -72,10 +73,10 @@ START_TEST(a_file_that_is_cut_short_kills_nobody)
     pthread_t threads[4];
     void *wrong[4];
     int own[] = {8, 16, 24, 32};
-    ck_assert_int_eq(mapping_open(&mapping, fd, 0, SIZE, &fault), GEMMD_OK);
-    ck_assert(mapping_is_whole(&mapping));
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, 0, SIZE, &fault), GEMMD_OK);
+    ck_assert(mapped_file_is_whole(&mapped));
     ck_assert_int_eq(ftruncate(fd, PAGE), 0);
-    ck_assert(!mapping_is_whole(&mapping));
+    ck_assert(!mapped_file_is_whole(&mapped));
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, touch_all, &own[i]), 0);
     for (int i = 0; i < 4; i++) {
@@ -84,20 +85,20 @@ START_TEST(a_file_that_is_cut_short_kills_nobody)
     }
     /* And grown again: what was computed with it is void all the same. */
     ck_assert_int_eq(ftruncate(fd, SIZE), 0);
-    ck_assert(!mapping_is_whole(&mapping));
-    mapping_close(&mapping);
+    ck_assert(!mapped_file_is_whole(&mapped));
+    mapped_file_close(&mapped);
 }
 END_TEST
 
 START_TEST(a_sealed_file_needs_no_descriptor)
 {
-    ck_assert(!mapping_is_sealed(fd));
+    ck_assert(!mapped_file_is_sealed(fd));
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    ck_assert(mapping_is_sealed(fd));
-    ck_assert_int_eq(mapping_open(&mapping, fd, 0, SIZE, &fault), GEMMD_OK);
-    ck_assert_int_eq(mapping.fd, -1);
-    ck_assert(mapping_is_whole(&mapping));
-    mapping_close(&mapping);
+    ck_assert(mapped_file_is_sealed(fd));
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, 0, SIZE, &fault), GEMMD_OK);
+    ck_assert_int_eq(mapped.fd, -1);
+    ck_assert(mapped_file_is_whole(&mapped));
+    mapped_file_close(&mapped);
 }
 END_TEST
 
@@ -119,14 +120,14 @@ static void touch_another(void)
 {
     int other = memfd_create("other", 0);
     volatile char *start = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, other, 0);
-    if (mapping_open(&mapping, fd, 0, SIZE, &fault) == GEMMD_OK)
+    if (mapped_file_open(&mapped, fd, 0, SIZE, &fault) == GEMMD_OK)
         (void)start[0];
 }
 
 static void touch_after_the_last(void)
 {
-    if (mapping_open(&mapping, fd, 0, SIZE, &fault) == GEMMD_OK)
-        mapping_close(&mapping);
+    if (mapped_file_open(&mapped, fd, 0, SIZE, &fault) == GEMMD_OK)
+        mapped_file_close(&mapped);
     raise(SIGBUS);
 }
 
@@ -139,8 +140,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("mapping");
-    TCase *tests = tcase_create("mapping");
+    Suite *suite = suite_create("mapped_file");
+    TCase *tests = tcase_create("mapped_file");
     tcase_add_checked_fixture(tests, open_file, close_file);
     tcase_add_test(tests, both_see_the_same_bytes);
     tcase_add_test(tests, what_is_not_in_the_file_is_refused);
