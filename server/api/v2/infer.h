@@ -52,7 +52,9 @@ struct infer_call {
 
     struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
     uint32_t output_count;
-    char *text;          /* pinned: an answer's JSON, if there are numbers in it */
+    /* Pinned: the answer's JSON, if there are numbers in it or nothing but the JSON is sent. Else
+     * the JSON goes in front of the result (compute_call's front_bytes). */
+    char *text;
     uint64_t text_bytes; /* room */
     bool counted;        /* in the model's statistics */
 };

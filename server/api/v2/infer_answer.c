@@ -1,8 +1,8 @@
 /* The answer of an inference. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "proto/decimal.h"
 #include "proto/dtype.h"
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
@@ -16,9 +16,8 @@
 /* What libmicrohttpd sends from, until the last byte has gone. */
 struct sent_answer {
     struct pool_cache *memory;
-    void *result, *text; /* text: NULL if there are no numbers in the JSON */
+    void *result, *text; /* as in struct infer_call */
     uint64_t result_bytes, text_bytes;
-    char head[OIP_ANSWER_TEXT_MAX]; /* the JSON then */
 };
 
 static void answer_sent(void *cls)
@@ -90,31 +89,41 @@ static void succeed(struct request *request, struct MHD_Response *response, uint
     respond(request, 200, response, length);
 }
 
+/* Puts an output behind what is sent so far: into the last part if it lies there already. */
+static void add_part(struct payload *payload, const struct tensor *output)
+{
+    struct MHD_IoVec *last = &payload->parts[payload->count - 1];
+    if ((const char *)last->iov_base + last->iov_len == output->data)
+        last->iov_len += (size_t)output->bytes;
+    else
+        payload->parts[payload->count++] = (struct MHD_IoVec){output->data, (size_t)output->bytes};
+}
+
 static void answer(struct request *request)
 {
     struct infer_call *call = request->infer;
     struct compute_call *compute = &request->call;
     _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
+    const bool in_front = call->text == NULL;
+    char *json = in_front ? (char *)compute->result : call->text;
+    const uint64_t room = in_front ? compute->header_bytes : call->text_bytes;
     uint64_t json_length;
-    char header[24];
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
         out_of_memory(request);
         return;
     }
-    char *json = call->text != NULL ? call->text : sent->head;
-    if (!write_json(request, json, call->text != NULL ? call->text_bytes : sizeof sent->head,
-                    &json_length)) {
+    if (!write_json(request, json, room, &json_length)) {
         free(sent);
         return;
     }
+    /* Next to the payload: one part is one system call and, in most cases, one segment. */
+    if (in_front)
+        json = memmove(json + room - json_length, json, json_length);
     struct payload payload = {{{json, (size_t)json_length}}, 1, answer_sent, sent};
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        const struct tensor *result = infer_result(request, &call->outputs[i]);
-        if (!call->outputs[i].binary)
-            continue;
-        payload.parts[payload.count++] = (struct MHD_IoVec){result->data, (size_t)result->bytes};
-    }
+    for (uint32_t i = 0; i < call->output_count; i++)
+        if (call->outputs[i].binary)
+            add_part(&payload, infer_result(request, &call->outputs[i]));
     struct MHD_Response *response = payload_response(request, &payload);
     if (response == NULL) {
         free(sent);
@@ -128,8 +137,9 @@ static void answer(struct request *request)
     sent->text_bytes = call->text_bytes;
     compute->result = NULL; /* the response's now */
     call->text = NULL;
-    if (payload.count > 1) {
-        snprintf(header, sizeof header, "%" PRIu64, json_length);
+    if (is_binary(call)) {
+        char header[DECIMAL_MAX + 1];
+        *decimal_u64(header, json_length) = '\0';
         MHD_add_response_header(response, "Inference-Header-Content-Length", header);
     }
     succeed(request, response, payload_bytes(&payload));

@@ -12,7 +12,7 @@
 #include "server/api/v2/infer.h"
 #include "server/daemon.h"
 
-enum { ALIGNMENT = 64 }; /* of inputs that came as JSON */
+enum { ALIGNMENT = 64 }; /* of inputs that came as JSON, and of results */
 
 /* ---- options ---- */
 
@@ -290,6 +290,19 @@ static enum gemmd_error take_outputs(struct request *request)
     return GEMMD_OK;
 }
 
+/* Leaves room for the answer's JSON before the result, if that is all that is sent. */
+static void take_front(struct request *request)
+{
+    const struct infer_call *call = request->infer;
+    bool binary = false, numbers = false;
+    _Static_assert((int)OIP_ANSWER_TEXT_MAX % ALIGNMENT == 0, "what follows is aligned");
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        binary |= call->outputs[i].binary;
+        numbers |= !call->outputs[i].binary && !call->outputs[i].elsewhere;
+    }
+    request->call.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
+}
+
 /* An answer in JSON is longer than the result, which goes through the same limits first. */
 static enum gemmd_error take_text(struct request *request)
 {
@@ -309,7 +322,7 @@ static enum gemmd_error take_text(struct request *request)
                              " bytes; ask for binary data",
                              limit);
     }
-    if (total == 0)
+    if (request->call.front_bytes > 0)
         return GEMMD_OK;
     call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
     call->text = pool_alloc(request->call.memory, call->text_bytes, &request->fault);
@@ -381,6 +394,7 @@ static enum gemmd_error read_request(struct request *request)
         code = take_schedule(request);
     if (code == GEMMD_OK)
         code = take_outputs(request);
+    take_front(request);
     if (code == GEMMD_OK)
         code = take_inputs(request, &call->operands);
     if (code == GEMMD_OK)
