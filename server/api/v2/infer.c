@@ -2,7 +2,9 @@
 #include "server/api/v2/infer.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/number.h"
 #include "server/api/compute/call_lookahead.h"
@@ -82,7 +84,7 @@ static enum gemmd_error find_model(struct request *request)
 
 void infer_begin(struct request *request)
 {
-    struct infer_call *call = calloc(1, sizeof *call);
+    struct infer_call *call = malloc(sizeof *call);
     gemm_operation.init(&request->call); /* for the log, should there be no such model */
     request->call.memory = request->thread->memory;
     request->call.work.tenant = request->tenant_number;
@@ -92,6 +94,7 @@ void infer_begin(struct request *request)
         request_refuse(request);
         return;
     }
+    memset(call, 0, offsetof(struct infer_call, asked));
     if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
         request_check_daemon(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);

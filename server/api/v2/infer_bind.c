@@ -351,12 +351,10 @@ static enum gemmd_error ask_raw(struct request *request)
                          "input or its shape does not follow from the body's length");
     const uint64_t k = (uint64_t)x->dims[1];
     const uint64_t row_bytes = k * dtype_size(x->dtype); /* of a tensor that is there */
+    oip_request_init(&call->asked);
+    *input = (struct oip_input){.rank = 2, .dims = {bytes / row_bytes, k}, .binary = true};
     snprintf(input->name, sizeof input->name, "%s", x->name);
     snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
-    input->rank = 2;
-    input->dims[0] = bytes / row_bytes;
-    input->dims[1] = k;
-    input->binary = true;
     input->data = compute->body;
     input->bytes = bytes;
     call->asked.input_count = 1;
