@@ -55,17 +55,32 @@ static enum gemmd_error read_header(struct request *request)
     return GEMMD_OK;
 }
 
+/* What struct infer_call's lead_bytes are. A body of the largest size has none. */
+static uint64_t lead_bytes(const struct request *request)
+{
+    enum { ALIGNMENT = 64 };
+    const struct infer_call *call = request->infer;
+    const uint64_t lead = (ALIGNMENT - call->json_bytes % ALIGNMENT) % ALIGNMENT;
+    const bool has_room = call->has_header && request->sized &&
+                          request->body_bytes + lead <= request->daemon->config.max_body_bytes;
+    return has_room ? lead : 0;
+}
+
 /* A deadline for the body; the request's own timeout is in there. */
 static enum gemmd_error open_call(struct request *request)
 {
     struct compute_call *compute = &request->call;
-    const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    const uint64_t lead = lead_bytes(request);
+    const struct body_length length = {.known = request->sized,
+                                       .bytes = request->body_bytes + lead};
     const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
     compute->shapes_inside = compute->sends_lse = true;
     compute->body_format = compute->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
         compute->deadline_ns = request->started_ns + timeout_ms * 1000000u;
-    return compute_call_open(compute, request->daemon, length, &request->fault);
+    enum gemmd_error code = compute_call_open(compute, request->daemon, length, &request->fault);
+    request->infer->lead_bytes = compute->body_bytes = lead;
+    return code;
 }
 
 static enum gemmd_error find_model(struct request *request)
@@ -120,7 +135,7 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
         GEMMD_OK)
         return false;
     if (request->infer->has_header && !request->infer->is_read &&
-        request->call.body_bytes >= request->infer->json_bytes &&
+        request->call.body_bytes - request->infer->lead_bytes >= request->infer->json_bytes &&
         call_lookahead_pays(&request->call, request->daemon))
         infer_look(request);
     return true;

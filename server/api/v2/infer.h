@@ -42,6 +42,9 @@ struct infer_call {
     struct model model; /* in use until the request is over */
     bool has_header;    /* Inference-Header-Content-Length: */
     uint64_t json_bytes;
+    /* Bytes that are left free before the body in its memory, so that what follows the JSON is
+     * aligned: where a kernel reads operands in place, others would be copied first. */
+    uint64_t lead_bytes;
     bool is_read;                  /* `asked`, and all that follows from it: */
     enum gemmd_error read_code;    /* whether it could be, */
     struct call_operands operands; /* ... with what */

@@ -332,17 +332,17 @@ static enum gemmd_error take_text(struct request *request)
 /* ---- all of it ---- */
 
 /* Of the whole body, which may still be on its way. */
-static uint64_t body_bytes(const struct compute_call *call)
+static uint64_t body_bytes(const struct request *request)
 {
-    return call->body_sized ? call->body_capacity : call->body_bytes;
+    const struct compute_call *call = &request->call;
+    return (call->body_sized ? call->body_capacity : call->body_bytes) - request->infer->lead_bytes;
 }
 
 /* A raw binary request: the body is the model's single input. */
 static enum gemmd_error ask_raw(struct request *request)
 {
     struct infer_call *call = request->infer;
-    const struct compute_call *compute = &request->call;
-    const uint64_t bytes = body_bytes(compute);
+    const uint64_t bytes = body_bytes(request);
     const struct model_tensor *x = &call->model.inputs[0];
     struct oip_input *input = &call->asked.inputs[0];
     if (call->model.weight == NULL || x->rank != 2)
@@ -355,7 +355,7 @@ static enum gemmd_error ask_raw(struct request *request)
     *input = (struct oip_input){.rank = 2, .dims = {bytes / row_bytes, k}, .binary = true};
     snprintf(input->name, sizeof input->name, "%s", x->name);
     snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
-    input->data = compute->body;
+    input->data = request->call.body + call->lead_bytes;
     input->bytes = bytes;
     call->asked.input_count = 1;
     call->asked.binary_output = true;
@@ -373,9 +373,9 @@ static enum gemmd_error ask(struct request *request)
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
-        call->json_bytes = body_bytes(compute);
-    return oip_request_decode(compute->body, body_bytes(compute), call->json_bytes, &call->asked,
-                              &request->fault);
+        call->json_bytes = body_bytes(request);
+    return oip_request_decode(compute->body + call->lead_bytes, body_bytes(request),
+                              call->json_bytes, &call->asked, &request->fault);
 }
 
 /* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
