@@ -33,20 +33,21 @@ static bool wants_along_k(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 || p->dtype == GEMMD_I8;
 }
 
-static enum operand_way tensor_core_way_of(const struct gemm_problem *p, bool along_k, uint64_t ld,
-                                           uint64_t stride)
+static enum operand_form tensor_core_form_of(const struct gemm_problem *p, bool along_k,
+                                             uint64_t ld, uint64_t stride)
 {
     if (!along_k && wants_along_k(p))
         return OPERAND_TRANSPOSED;
-    return operand_is_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
+    return operand_is_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_IN_PLACE
+                                                              : OPERAND_REALIGNED;
 }
 
 static bool tensor_core_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     *plan = (struct plan){
         .problem = *p,
-        .a.way = tensor_core_way_of(p, !p->transa, p->lda, p->stride_a),
-        .b.way = tensor_core_way_of(p, p->transb, p->ldb, p->stride_b),
+        .a.form = tensor_core_form_of(p, !p->transa, p->lda, p->stride_a),
+        .b.form = tensor_core_form_of(p, p->transb, p->ldb, p->stride_b),
     };
     return operands_plan(p, &plan->problem, &plan->a, &plan->b);
 }

@@ -50,8 +50,8 @@ static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum ge
 }
 
 /* `transposed`: the operand lies across k and the kernel requires it along k. */
-static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
-                                     uint64_t stride)
+static enum operand_form wgmma_form_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
+                                       uint64_t stride)
 {
     if (p->dtype == GEMMD_F8_E4M3)
         return OPERAND_WIDENED;
@@ -59,7 +59,7 @@ static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool transpos
         return OPERAND_IN_PARTS;
     if (transposed)
         return OPERAND_TRANSPOSED;
-    return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
+    return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_IN_PLACE : OPERAND_REALIGNED;
 }
 
 static bool plan_result(const struct gemm_problem *p, struct plan *plan)
@@ -69,7 +69,7 @@ static bool plan_result(const struct gemm_problem *p, struct plan *plan)
     if (starts_aligned(p->ldc, p->stride_c, p->batch, p->out) &&
         p->n * dtype_size(p->out) % 16 == 0)
         return true;
-    plan->c.way = OPERAND_REALIGNED;
+    plan->c.form = OPERAND_REALIGNED;
     plan->c.job = (struct realign_job){.to = p->c,
                                        .rows = p->m,
                                        .width = p->n,
@@ -118,8 +118,8 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
     struct gemm_problem *q = &plan->problem;
     *plan = (struct plan){
         .problem = *p,
-        .a.way = wgmma_way_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
-        .b.way = wgmma_way_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
+        .a.form = wgmma_form_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
+        .b.form = wgmma_form_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
     };
     if (!operands_plan(p, q, &plan->a, &plan->b))
         return false;
@@ -245,7 +245,7 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
     space = operand_settle(&plan.b, space, &plan.problem.b);
-    if (plan.c.way != OPERAND_STAYS) {
+    if (plan.c.form != OPERAND_IN_PLACE) {
         plan.problem.c = space;
         plan.c.job.from = space;
     }
