@@ -1,13 +1,13 @@
 /*
- * tiled - a tile of Q stays in scratch while tiles of K and V stream past; the running maximum and
- * sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
- * Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products are the GEMM's
+ * tiled - a tile of Q stays in scratch memory while tiles of K and V are streamed past it; the
+ * running maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast
+ * and Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products use the GEMM's
  * microkernel on packed panels.
  *
- * The rows of a tile of Q are those of all heads that share one of K and V, one head after another,
- * so that K and V are packed once for all of them and a single query makes a full tile. Tiles of
- * keys begin at multiples of KEYS. A row's result is one chain over its own tiles: threads, other
- * rows and tiles that it sees nothing of change nothing in it.
+ * The rows of a tile of Q are those of all heads that share a head of K and V, one head after
+ * another, so that K and V are packed once for all of them and a single query fills a tile. Tiles
+ * of keys start at multiples of KEYS. The result of a row is one chain over its own tiles: it does
+ * not depend on the threads, on other rows, or on tiles that the row does not see.
  */
 #include <math.h>
 #include <stdlib.h>
