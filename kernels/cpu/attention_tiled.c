@@ -61,8 +61,8 @@ struct attention_job {
     struct member members[ATTENTION_GROUP_MAX]; /* by `first` */
 };
 
-/* What one part computes: rows first ... first + rows - 1 of the `group` heads of Q that share a
- * head of K and V, sq rows each. */
+/* The rows that one part computes: `rows` rows from `first` on, of the `group` heads of Q that
+ * share a head of K and V. Each head has sq rows. */
 struct tile {
     const struct attention_problem *problem;
     const struct microkernel *micro;
@@ -262,7 +262,7 @@ static void cpu_attention_tiled_store(const struct tile *tile)
         const uint64_t head = head_of(tile, i), query = query_of(tile, i);
         const bool sees = s->spans[i].first < s->spans[i].end;
         float *sums = s->sums + i * WIDTH, lse = -INFINITY;
-        /* All weights are 0 only if all scores were minus infinity; 0 / 0 is NaN then. */
+        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
         for (uint64_t c = 0; c < p->dv && sees; c++)
             sums[c] /= row->total;
         if (sees)

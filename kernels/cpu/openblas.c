@@ -135,7 +135,7 @@ static void openblas_multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t
                     (const float *)(const void *)b.data, (int)b.ld, 0, c, (int)ldc);
 }
 
-/* Rows first ... first + rows - 1 of op(A), widened into `to` where the plan says so. */
+/* `rows` rows of op(A) from `first` on, widened into `to` if the plan says so. */
 static struct blas_operand rows_of_a(struct team *team, const struct gemm_problem *p,
                                      uint64_t index, uint64_t first, uint64_t rows, char *to)
 {
