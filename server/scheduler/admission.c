@@ -10,26 +10,26 @@
 #include "proto/size.h"
 #include "server/base/drain_rate.h"
 
-/* What is held is what was taken less what was given back. Two counts that only grow, but for a
- * place that is handed back at once because another limit refused it, tell in the same breath how
- * much has ended. */
+/* An amount that is held: `taken` minus `given`. Both counters only grow, except that `taken`
+ * shrinks again when another limit refuses the same reservation. `given` is therefore also the
+ * amount that has ended so far. */
 struct tally {
     _Atomic uint64_t taken, given;
 };
 
-/* Of the whole, or of a tenant; on lines of its own. */
+/* The reservations of all tenants, or of one tenant. An account has cache lines of its own. */
 struct account {
     _Alignas(128) struct tally requests;
     struct tally bytes;
-    struct drain_rate rate; /* under the lock */
+    struct drain_rate rate; /* under the admission's lock */
 };
 
 struct admission {
     struct admission_limits limits;
-    pthread_mutex_t lock; /* of the rates */
+    pthread_mutex_t lock; /* of the drain rates */
     _Atomic uint64_t refused[ADMISSION_LIMIT_COUNT];
     struct account whole;
-    uint32_t count;            /* 0: all is one tenant's, who has no limits of its own */
+    uint32_t count;            /* of `of_tenant`; 0: one tenant, without limits of its own */
     struct account *of_tenant; /* [count] */
 };
 
@@ -79,15 +79,16 @@ static struct account *account_of(const struct admission *admission, uint32_t te
     return admission->count == 0 ? NULL : &admission->of_tenant[tenant];
 }
 
-/* `given` is read first: it is never more than `taken` was then. */
-static uint64_t held(const struct tally *tally)
+/* `given` is read first: `given` is never more than `taken`, and `taken` may grow in between. */
+static uint64_t tally_held(const struct tally *tally)
 {
     uint64_t given = atomic_load(&tally->given);
     return atomic_load(&tally->taken) - given;
 }
 
-/* Takes `amount` unless more than `limit` were held then; `*holding` is what is held without it. */
-static bool take_within(struct tally *tally, uint64_t amount, uint64_t limit, uint64_t *holding)
+/* Takes `amount` unless more than `limit` would be held with it. `*holding` becomes what is held
+ * without `amount`. */
+static bool tally_take(struct tally *tally, uint64_t amount, uint64_t limit, uint64_t *holding)
 {
     uint64_t given = atomic_load(&tally->given), taken = atomic_load(&tally->taken);
     for (;;) {
@@ -96,7 +97,7 @@ static bool take_within(struct tally *tally, uint64_t amount, uint64_t limit, ui
             uint64_t given_now = atomic_load(&tally->given);
             if (given_now == given)
                 return false;
-            given = given_now; /* some came back meanwhile */
+            given = given_now; /* something was given back in the meantime */
             taken = atomic_load(&tally->taken);
         } else if (atomic_compare_exchange_weak(&tally->taken, &taken, taken + amount)) {
             return true;
@@ -104,13 +105,14 @@ static bool take_within(struct tally *tally, uint64_t amount, uint64_t limit, ui
     }
 }
 
-static void take_back(struct tally *tally, uint64_t amount)
+static void tally_undo(struct tally *tally, uint64_t amount)
 {
     atomic_fetch_sub(&tally->taken, amount);
 }
 
-static enum gemmd_error refuse(struct admission *admission, enum admission_limit limit,
-                               uint64_t holding, uint64_t most, uint64_t bytes, struct fault *fault)
+static enum gemmd_error admission_refuse(struct admission *admission, enum admission_limit limit,
+                                         uint64_t holding, uint64_t most, uint64_t bytes,
+                                         struct fault *fault)
 {
     const bool own =
         limit == ADMISSION_LIMIT_TENANT_REQUESTS || limit == ADMISSION_LIMIT_TENANT_BYTES;
@@ -131,29 +133,32 @@ static uint64_t or_none(uint64_t limit)
     return limit == 0 ? UINT64_MAX : limit;
 }
 
-/* `more` bytes of one request that needs `bytes` in all. */
-static enum gemmd_error take_bytes(struct admission *admission, struct account *account, bool own,
-                                   uint64_t bytes, uint64_t more, struct fault *fault)
+/* Takes `more` bytes for one request that needs `bytes` in all. `own`: the account is a tenant's.
+ */
+static enum gemmd_error account_take_bytes(struct admission *admission, struct account *account,
+                                           bool own, uint64_t bytes, uint64_t more,
+                                           struct fault *fault)
 {
     uint64_t most = own ? or_none(admission->limits.tenant_bytes) : admission->limits.bytes,
              holding;
-    if (take_within(&account->bytes, more, most, &holding))
+    if (tally_take(&account->bytes, more, most, &holding))
         return GEMMD_OK;
-    return refuse(admission, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
-                  holding - (bytes - more), most, bytes, fault);
+    return admission_refuse(admission, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
+                            holding - (bytes - more), most, bytes, fault);
 }
 
-static enum gemmd_error take_from(struct admission *admission, struct account *account, bool own,
-                                  uint64_t bytes, struct fault *fault)
+static enum gemmd_error account_take(struct admission *admission, struct account *account, bool own,
+                                     uint64_t bytes, struct fault *fault)
 {
     uint64_t most = own ? or_none(admission->limits.tenant_requests) : admission->limits.requests;
     uint64_t holding;
-    if (!take_within(&account->requests, 1, most, &holding))
-        return refuse(admission, own ? ADMISSION_LIMIT_TENANT_REQUESTS : ADMISSION_LIMIT_REQUESTS,
-                      holding, most, bytes, fault);
-    enum gemmd_error code = take_bytes(admission, account, own, bytes, bytes, fault);
+    if (!tally_take(&account->requests, 1, most, &holding))
+        return admission_refuse(admission,
+                                own ? ADMISSION_LIMIT_TENANT_REQUESTS : ADMISSION_LIMIT_REQUESTS,
+                                holding, most, bytes, fault);
+    enum gemmd_error code = account_take_bytes(admission, account, own, bytes, bytes, fault);
     if (code != GEMMD_OK)
-        take_back(&account->requests, 1);
+        tally_undo(&account->requests, 1);
     return code;
 }
 
@@ -179,15 +184,16 @@ enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant,
 {
     struct account *own = account_of(admission, tenant);
     enum gemmd_error code = check_fits(admission, bytes, fault);
-    /* The tenant's first: who is over his own limit does not even shortly hold what others want. */
+    /* The tenant's own account comes first: a tenant that is over its own limit takes nothing from
+     * the other tenants, not even for a moment. */
     if (code == GEMMD_OK && own != NULL)
-        code = take_from(admission, own, true, bytes, fault);
+        code = account_take(admission, own, true, bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    code = take_from(admission, &admission->whole, false, bytes, fault);
+    code = account_take(admission, &admission->whole, false, bytes, fault);
     if (code != GEMMD_OK && own != NULL) {
-        take_back(&own->bytes, bytes);
-        take_back(&own->requests, 1);
+        tally_undo(&own->bytes, bytes);
+        tally_undo(&own->requests, 1);
     }
     return code;
 }
@@ -201,18 +207,18 @@ enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, ui
         total = UINT64_MAX;
     enum gemmd_error code = check_fits(admission, total, fault);
     if (code == GEMMD_OK && own != NULL)
-        code = take_bytes(admission, own, true, total, more, fault);
+        code = account_take_bytes(admission, own, true, total, more, fault);
     if (code != GEMMD_OK)
         return code;
-    code = take_bytes(admission, &admission->whole, false, total, more, fault);
+    code = account_take_bytes(admission, &admission->whole, false, total, more, fault);
     if (code != GEMMD_OK && own != NULL)
-        take_back(&own->bytes, more);
+        tally_undo(&own->bytes, more);
     return code;
 }
 
-static void give_to(struct account *account, uint64_t bytes)
+static void account_give_back(struct account *account, uint64_t bytes)
 {
-    assert(held(&account->requests) > 0 && held(&account->bytes) >= bytes);
+    assert(tally_held(&account->requests) > 0 && tally_held(&account->bytes) >= bytes);
     atomic_fetch_add(&account->bytes.given, bytes);
     atomic_fetch_add(&account->requests.given, 1);
 }
@@ -220,38 +226,38 @@ static void give_to(struct account *account, uint64_t bytes)
 void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes)
 {
     struct account *own = account_of(admission, tenant);
-    give_to(&admission->whole, bytes);
+    account_give_back(&admission->whole, bytes);
     if (own != NULL)
-        give_to(own, bytes);
+        account_give_back(own, bytes);
 }
 
-static void sample(struct account *account, uint64_t now_ns)
+static void account_sample(struct account *account, uint64_t now_ns)
 {
     drain_rate_sample(&account->rate, now_ns, atomic_load(&account->requests.given),
-                      atomic_load(&account->bytes.given), held(&account->requests) > 0);
+                      atomic_load(&account->bytes.given), tally_held(&account->requests) > 0);
 }
 
 void admission_sample(struct admission *admission, uint64_t now_ns)
 {
     pthread_mutex_lock(&admission->lock);
-    sample(&admission->whole, now_ns);
+    account_sample(&admission->whole, now_ns);
     for (uint32_t i = 0; i < admission->count; i++)
-        sample(&admission->of_tenant[i], now_ns);
+        account_sample(&admission->of_tenant[i], now_ns);
     pthread_mutex_unlock(&admission->lock);
 }
 
-/* How much more than `limit` would be held with `amount` more. */
-static uint64_t excess(const struct tally *tally, uint64_t amount, uint64_t limit)
+/* By how much the limit would be exceeded with `amount` more. */
+static uint64_t tally_excess(const struct tally *tally, uint64_t amount, uint64_t limit)
 {
-    uint64_t room = limit - amount, holding = held(tally); /* amount <= limit */
+    uint64_t room = limit - amount, holding = tally_held(tally); /* amount <= limit */
     return holding > room ? holding - room : 0;
 }
 
-static uint32_t wait_for(const struct account *account, uint64_t bytes, uint64_t requests_most,
-                         uint64_t bytes_most)
+static uint32_t account_wait_s(const struct account *account, uint64_t bytes,
+                               uint64_t requests_most, uint64_t bytes_most)
 {
-    uint64_t requests_over = excess(&account->requests, 1, requests_most);
-    uint64_t bytes_over = excess(&account->bytes, bytes, bytes_most);
+    uint64_t requests_over = tally_excess(&account->requests, 1, requests_most);
+    uint64_t bytes_over = tally_excess(&account->bytes, bytes, bytes_most);
     uint32_t seconds = DRAIN_SECONDS_MIN;
     if (requests_over > 0)
         seconds = drain_rate_seconds(&account->rate, requests_over);
@@ -269,10 +275,10 @@ uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t
     if (bytes > limits->bytes || bytes > or_none(limits->tenant_bytes))
         return DRAIN_SECONDS_MAX; /* never */
     pthread_mutex_lock(&admission->lock);
-    uint32_t seconds = wait_for(&admission->whole, bytes, limits->requests, limits->bytes);
+    uint32_t seconds = account_wait_s(&admission->whole, bytes, limits->requests, limits->bytes);
     uint32_t for_own = own == NULL ? 0
-                                   : wait_for(own, bytes, or_none(limits->tenant_requests),
-                                              or_none(limits->tenant_bytes));
+                                   : account_wait_s(own, bytes, or_none(limits->tenant_requests),
+                                                    or_none(limits->tenant_bytes));
     pthread_mutex_unlock(&admission->lock);
     return for_own > seconds ? for_own : seconds;
 }
@@ -287,14 +293,16 @@ uint32_t admission_drain_s(struct admission *admission, uint64_t bytes)
 
 struct admission_held admission_held(const struct admission *admission)
 {
-    return (struct admission_held){held(&admission->whole.requests), held(&admission->whole.bytes)};
+    return (struct admission_held){tally_held(&admission->whole.requests),
+                                   tally_held(&admission->whole.bytes)};
 }
 
 struct admission_held admission_held_by(const struct admission *admission, uint32_t tenant)
 {
     const struct account *own = account_of(admission, tenant);
-    return own == NULL ? admission_held(admission)
-                       : (struct admission_held){held(&own->requests), held(&own->bytes)};
+    return own == NULL
+               ? admission_held(admission)
+               : (struct admission_held){tally_held(&own->requests), tally_held(&own->bytes)};
 }
 
 uint64_t admission_refused(const struct admission *admission, enum admission_limit limit)

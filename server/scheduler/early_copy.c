@@ -1,5 +1,6 @@
-/* Bodies are in the list `news` when the dispatch thread has to look at them, under the lock, and
- * then in its own list `closing` until their copies are over. */
+/* A body that the dispatch thread has to look at is in the list `changed`, under the lock. A body
+ * that was closed then moves to the dispatch thread's own list `closing` until its copies have
+ * ended. */
 #include "server/scheduler/early_copy.h"
 
 #include <pthread.h>
@@ -12,26 +13,29 @@
 enum { STOP_STEP_NS = 50000 };
 
 struct early_copy_body {
-    struct copy_in copies; /* first; the dispatch thread's until the body is closed */
+    struct copy_in copies; /* used by the dispatch thread until the body is closed */
     struct early_copy *early_copy;
-    struct early_copy_body *next; /* in one of the lists */
-    void *block;                  /* of the pool */
+    struct early_copy_body *next; /* in `changed` or in `closing` */
+    void *block;                  /* the body's memory, of the pool */
     uint64_t block_bytes, device_offset;
-    uint64_t announced_bytes; /* the receiver's */
+    uint64_t announced_bytes; /* used by the receiving thread: bytes that it has announced */
 
     /* Under the lock. */
-    uint64_t landed_bytes;
-    bool listed, closed;
+    uint64_t received_bytes;
+    bool listed; /* in `changed` */
+    bool closed;
 };
 
 struct early_copy {
     struct device *device;
     struct queue *queue;
-    pthread_mutex_t lock;
-    struct early_copy_body *news, **news_end;
-    bool ending;  /* no more copies begin; */
-    bool stopped; /* none is under way */
-    /* The dispatch thread's. */
+
+    pthread_mutex_t lock; /* of the next three */
+    struct early_copy_body *changed, **changed_end;
+    bool ending;  /* no more copies start */
+    bool stopped; /* no copy is in flight either */
+
+    /* Used by the dispatch thread. */
     struct pool_cache *memory;
     struct early_copy_body *closing;
 };
@@ -42,7 +46,7 @@ struct early_copy *early_copy_create(struct device *device, struct queue *queue,
     if (early_copy == NULL)
         return NULL;
     *early_copy = (struct early_copy){.device = device, .queue = queue};
-    early_copy->news_end = &early_copy->news;
+    early_copy->changed_end = &early_copy->changed;
     early_copy->memory = pool_cache_create(pool);
     if (early_copy->memory == NULL || pthread_mutex_init(&early_copy->lock, NULL) != 0) {
         pool_cache_destroy(early_copy->memory);
@@ -87,14 +91,14 @@ struct copy_in *early_copy_copies(struct early_copy_body *body)
 }
 
 /* Under the lock. */
-static void list(struct early_copy *early_copy, struct early_copy_body *body)
+static void early_copy_list(struct early_copy *early_copy, struct early_copy_body *body)
 {
     if (body->listed)
         return;
     body->listed = true;
     body->next = NULL;
-    *early_copy->news_end = body;
-    early_copy->news_end = &body->next;
+    *early_copy->changed_end = body;
+    early_copy->changed_end = &body->next;
 }
 
 void early_copy_received(struct early_copy_body *body, uint64_t bytes)
@@ -106,16 +110,16 @@ void early_copy_received(struct early_copy_body *body, uint64_t bytes)
     body->announced_bytes = bytes;
     pthread_mutex_lock(&early_copy->lock);
     const bool ending = early_copy->ending;
-    body->landed_bytes = bytes;
+    body->received_bytes = bytes;
     if (!ending)
-        list(early_copy, body);
+        early_copy_list(early_copy, body);
     pthread_mutex_unlock(&early_copy->lock);
     if (!ending)
         queue_wake(early_copy->queue);
 }
 
-/* Nothing uses its memory any more. */
-static void give_back(struct early_copy *early_copy, struct early_copy_body *body)
+/* Frees a body and its memory, which the device does not use any more. */
+static void free_body(struct early_copy *early_copy, struct early_copy_body *body)
 {
     arena_free(device_arena(early_copy->device), body->device_offset);
     pool_free(early_copy->memory, body->block, body->block_bytes);
@@ -135,7 +139,7 @@ bool early_copy_close(struct early_copy_body *body)
     const bool stopped = early_copy->stopped;
     body->closed = true;
     if (!stopped)
-        list(early_copy, body);
+        early_copy_list(early_copy, body);
     pthread_mutex_unlock(&early_copy->lock);
     if (!stopped)
         queue_wake(early_copy->queue);
@@ -144,33 +148,33 @@ bool early_copy_close(struct early_copy_body *body)
     return stopped;
 }
 
-/* The next body to look at, or NULL. */
-static struct early_copy_body *take(struct early_copy *early_copy, uint64_t *landed_bytes,
-                                    bool *closed)
+/* Takes the next body out of `changed`; NULL: there is none. */
+static struct early_copy_body *take_changed(struct early_copy *early_copy, uint64_t *received_bytes,
+                                            bool *closed)
 {
     pthread_mutex_lock(&early_copy->lock);
-    struct early_copy_body *body = early_copy->news;
+    struct early_copy_body *body = early_copy->changed;
     if (body != NULL) {
         body->listed = false;
-        early_copy->news = body->next;
-        if (early_copy->news == NULL)
-            early_copy->news_end = &early_copy->news;
-        *landed_bytes = body->landed_bytes;
+        early_copy->changed = body->next;
+        if (early_copy->changed == NULL)
+            early_copy->changed_end = &early_copy->changed;
+        *received_bytes = body->received_bytes;
         *closed = body->closed;
     }
     pthread_mutex_unlock(&early_copy->lock);
     return body;
 }
 
-/* Lets go of those closed bodies whose copies are over. */
-static void let_go(struct early_copy *early_copy)
+/* Frees the closed bodies whose copies have ended. */
+static void free_closed(struct early_copy *early_copy)
 {
     struct early_copy_body **link = &early_copy->closing;
     while (*link != NULL) {
         struct early_copy_body *body = *link;
         if (device_copied_in(early_copy->device, &body->copies)) {
             *link = body->next;
-            give_back(early_copy, body);
+            free_body(early_copy, body);
         } else {
             link = &body->next;
         }
@@ -180,19 +184,19 @@ static void let_go(struct early_copy *early_copy)
 uint64_t early_copy_feed(struct early_copy *early_copy)
 {
     struct early_copy_body *body;
-    uint64_t landed_bytes, bytes = 0;
+    uint64_t received_bytes, bytes = 0;
     bool closed;
     if (early_copy == NULL)
         return 0;
-    while ((body = take(early_copy, &landed_bytes, &closed)) != NULL) {
+    while ((body = take_changed(early_copy, &received_bytes, &closed)) != NULL) {
         if (!closed) {
-            bytes += device_copy_in(early_copy->device, &body->copies, landed_bytes);
+            bytes += device_copy_in(early_copy->device, &body->copies, received_bytes);
             continue;
         }
         body->next = early_copy->closing;
         early_copy->closing = body;
     }
-    let_go(early_copy);
+    free_closed(early_copy);
     return bytes;
 }
 
@@ -201,14 +205,15 @@ bool early_copy_is_closing(struct early_copy *early_copy)
     return early_copy != NULL && early_copy->closing != NULL;
 }
 
-/* Bodies may be open, with copies under way, when there is nothing more to close. */
-static bool ends(struct early_copy *early_copy)
+/* Stops unless bodies are being closed or copies are in flight. Open bodies may have copies in
+ * flight too. */
+static bool early_copy_try_stop(struct early_copy *early_copy)
 {
     (void)early_copy_feed(early_copy);
     if (early_copy->closing != NULL || !device_copies_are_over(early_copy->device))
         return false;
     pthread_mutex_lock(&early_copy->lock);
-    early_copy->stopped = early_copy->news == NULL;
+    early_copy->stopped = early_copy->changed == NULL;
     pthread_mutex_unlock(&early_copy->lock);
     return early_copy->stopped;
 }
@@ -220,6 +225,6 @@ void early_copy_stop(struct early_copy *early_copy)
     pthread_mutex_lock(&early_copy->lock);
     early_copy->ending = true;
     pthread_mutex_unlock(&early_copy->lock);
-    while (!ends(early_copy))
+    while (!early_copy_try_stop(early_copy))
         nanosleep(&(struct timespec){.tv_nsec = STOP_STEP_NS}, NULL);
 }

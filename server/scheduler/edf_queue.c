@@ -2,14 +2,14 @@
 
 enum { STEP_BITS = 20 };
 
-static uint64_t step(const struct work *work)
+static uint64_t deadline_step(const struct work *work)
 {
     return work->deadline_ns == 0 ? UINT64_MAX : work->deadline_ns >> STEP_BITS;
 }
 
 bool edf_queue_before(const struct work *one, const struct work *other)
 {
-    uint64_t step_of_one = step(one), step_of_other = step(other);
+    uint64_t step_of_one = deadline_step(one), step_of_other = deadline_step(other);
     return step_of_one != step_of_other ? step_of_one < step_of_other : one->order < other->order;
 }
 
@@ -62,5 +62,6 @@ struct work *edf_queue_first(const struct edf_queue *edf)
 uint64_t edf_queue_earliest_ns(const struct edf_queue *edf)
 {
     const struct work *first = edf_queue_first(edf);
-    return first == NULL || first->deadline_ns == 0 ? UINT64_MAX : step(first) << STEP_BITS;
+    return first == NULL || first->deadline_ns == 0 ? UINT64_MAX
+                                                    : deadline_step(first) << STEP_BITS;
 }

@@ -5,7 +5,7 @@
 #include "server/scheduler/edf_queue.h"
 
 struct stack_index {
-    struct stack_bucket *chains[STACK_BUCKETS]; /* of buckets, by hash_of */
+    struct stack_bucket *chains[STACK_BUCKETS]; /* lists of the buckets in use, by hash_of */
     struct stack_bucket *free;
     struct stack_bucket all[STACK_BUCKETS];
 };
@@ -31,14 +31,15 @@ void stack_index_destroy(struct stack_index *index)
     free(index);
 }
 
-/* The high bits of a key are the better ones. */
+/* The high bits of a stack_key are spread more evenly than the low bits. */
 static uint32_t hash_of(const struct work *work)
 {
     return (uint32_t)(work->stack_key >> 32) % STACK_BUCKETS;
 }
 
-/* The first from `bucket` on that holds works of the same stack. */
-static struct stack_bucket *match(struct stack_bucket *bucket, const struct work *work)
+/* The first bucket from `bucket` on in a hash chain that holds works of the same stack as `work`.
+ */
+static struct stack_bucket *first_match(struct stack_bucket *bucket, const struct work *work)
 {
     for (; bucket != NULL; bucket = bucket->next) {
         const struct work *other = stack_bucket_first(bucket);
@@ -50,13 +51,13 @@ static struct stack_bucket *match(struct stack_bucket *bucket, const struct work
 
 struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work)
 {
-    return match(index->chains[hash_of(work)], work);
+    return first_match(index->chains[hash_of(work)], work);
 }
 
 struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
                                            const struct work *work)
 {
-    return match(bucket->next, work);
+    return first_match(bucket->next, work);
 }
 
 void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow)
