@@ -38,7 +38,7 @@ static enum gemmd_error write_body(struct gemmd_request *request, const struct g
         return code;
     if (asked->beta != 0 && gemm->c0 == NULL)
         return failure_set(error, GEMMD_ERR_USAGE, "c0",
-                           "c0 is NULL; it must be an operand, as beta is not 0");
+                           "c0 is NULL; it must point to a matrix, since beta is not 0");
     body_init(body);
     if ((gemm->a != NULL && !compute_append(body, "a", gemm->a, asked->dtype, a, 3)) ||
         (gemm->b != NULL && !compute_append(body, "b", gemm->b, asked->dtype, b, 3)) ||
@@ -105,7 +105,7 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
     gemmd_gemm_init(&gemm, sizeof gemm);
     if (!record_read(&gemm, sizeof gemm, given, given->size, GEMMD_GEMM_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the product is not described as in this library (%s); use "
+                    "the size of struct gemmd_gemm is not one that libgemmd %s knows; use "
                     "gemmd_gemm_init(&gemm, sizeof gemm)",
                     gemmd_version());
         return NULL;

@@ -1,8 +1,8 @@
 /*
  * query.h - the path and query of a request, written one parameter after another.
  *
- * Each parameter goes through proto's reading of it, so that what the daemon would refuse is
- * refused here, in the same words. The first fault stays and ends the writing.
+ * Each parameter is also parsed by proto/, so that a parameter that the daemon would refuse is
+ * refused here with the same sentence. After the first fault nothing more is written.
  */
 #ifndef CLIENT_QUERY_H
 #define CLIENT_QUERY_H
@@ -13,7 +13,7 @@
 
 #include "proto/error.h"
 
-/* gemm_request_set and its like. */
+/* Parses one parameter into `request`: gemm_request_set or attention_request_set. */
 typedef enum gemmd_error query_set(void *request, const char *name, const char *value,
                                    struct fault *fault);
 
@@ -21,20 +21,21 @@ struct query {
     char *text;
     size_t length, room;
     query_set *set;
-    void *request;       /* what `set` sets */
-    struct fault *fault; /* the first */
+    void *request;       /* the first argument of `set` */
+    struct fault *fault; /* the first fault */
 };
 
-/* Writes `path` to `out` of `room` bytes, which has room for it. All is borrowed; `fault` is
- * cleared. */
+/* Begins a query with `path`, which has to fit in the `room` bytes of `out`. All pointers are
+ * borrowed; `fault` is cleared. */
 void query_begin(struct query *query, const char *path, char *out, size_t room, query_set *set,
                  void *request, struct fault *fault);
 void query_add(struct query *query, const char *name, const char *value);
 void query_add_u64(struct query *query, const char *name, uint64_t value);
 void query_add_f64(struct query *query, const char *name, double value);
-/* What is no type is written as one that there is not. */
+/* An invalid dtype is written as an invalid name, which proto/ refuses. */
 void query_add_dtype(struct query *query, const char *name, int32_t dtype);
-/* One of `count` names. */
+/* Writes names[value]. A value of `count` or more is written as an invalid name, which proto/
+ * refuses. */
 void query_add_choice(struct query *query, const char *name, const char *const *names,
                       uint32_t count, uint32_t value);
 

@@ -200,7 +200,7 @@ static void cap_scores(const struct attention_problem *p, float *scores, struct 
 
 /* Scores become weights, and the sums so far are brought to the new maximum. Returns whether all
  * rows see all keys. */
-static bool weigh(const struct tile *tile, uint64_t first, uint64_t keys)
+static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, uint64_t keys)
 {
     const struct attention_problem *p = tile->problem;
     struct scratch *s = tile->scratch;
@@ -253,7 +253,7 @@ static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t ke
     }
 }
 
-static void store(const struct tile *tile)
+static void cpu_attention_tiled_store(const struct tile *tile)
 {
     const struct attention_problem *p = tile->problem;
     struct scratch *s = tile->scratch;
@@ -316,19 +316,12 @@ static void compute_tile(void *argument, uint64_t part, uint32_t thread)
         load_keys(&tile, key, keys);
         const bool finite = load_values(&tile, key, keys);
         multiply_keys(&tile, keys);
-        if (weigh(&tile, key, keys) || finite)
+        if (cpu_attention_tiled_weigh(&tile, key, keys) || finite)
             add_values(&tile, keys);
         else
             add_seen_values(&tile, key, keys);
     }
-    store(&tile);
-}
-
-static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0; /* the context has the scratch, which depends on the number of threads */
-    return true;
+    cpu_attention_tiled_store(&tile);
 }
 
 static int by_keys_then_queries(const void *one, const void *other)
@@ -340,8 +333,9 @@ static int by_keys_then_queries(const void *one, const void *other)
     return a->sq > b->sq ? -1 : a->sq < b->sq;
 }
 
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct attention_member members[], uint32_t count)
+static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
+                                                      const struct attention_member members[],
+                                                      uint32_t count)
 {
     struct attention_job job = {.context = cpu_context_of(base), .count = count};
     uint64_t parts = 0;
@@ -358,19 +352,20 @@ static enum gemmd_error run_group(struct gemm_context *base,
     return GEMMD_OK;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
-                            void *workspace)
+static enum gemmd_error cpu_attention_tiled_run(struct gemm_context *base,
+                                                const struct attention_problem *problem,
+                                                void *workspace)
 {
     const struct attention_member alone = {problem, workspace};
-    return run_group(base, &alone, 1);
+    return cpu_attention_tiled_run_group(base, &alone, 1);
 }
 
 const struct attention_kernel attention_cpu_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
     .takes = attention_problem_offered,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
-    .run_group = run_group,
+    .workspace_bytes = attention_no_workspace, /* the context has the scratch */
+    .run = cpu_attention_tiled_run,
+    .run_group = cpu_attention_tiled_run_group,
     .group_units = 250, /* some 10 ms on two cores */
 };

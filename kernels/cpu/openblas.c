@@ -25,7 +25,7 @@ struct plan {
     uint64_t a_bytes, b_bytes, sums_bytes;
 };
 
-static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+static bool openblas_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
     const bool widens = p->dtype != accumulator, keeps = p->out != accumulator;
@@ -54,17 +54,17 @@ static bool is_int(uint64_t value)
     return size_to_i32(value, &narrow);
 }
 
-static bool takes(const struct gemm_problem *p)
+static bool openblas_takes(const struct gemm_problem *p)
 {
     return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && is_int(p->lda) && is_int(p->ldb) &&
            is_int(p->ldc);
 }
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+static bool openblas_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
 {
     struct plan plan;
     uint64_t bytes;
-    if (!plan_make(problem, &plan) || !size_add(plan.a_bytes, plan.b_bytes, &bytes))
+    if (!openblas_plan_make(problem, &plan) || !size_add(plan.a_bytes, plan.b_bytes, &bytes))
         return false;
     return size_add(bytes, plan.sums_bytes, out);
 }
@@ -122,8 +122,8 @@ struct blas_operand {
     CBLAS_TRANSPOSE transpose;
 };
 
-static void multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t n, uint64_t k,
-                     struct blas_operand a, struct blas_operand b, void *c, uint64_t ldc)
+static void openblas_multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t n, uint64_t k,
+                              struct blas_operand a, struct blas_operand b, void *c, uint64_t ldc)
 {
     if (accumulator == GEMMD_F64)
         cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, (int)m, (int)n, (int)k, 1,
@@ -186,14 +186,14 @@ static struct blas_operand whole_b(struct team *team, const struct gemm_problem 
     return b;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
-                            void *workspace)
+static enum gemmd_error openblas_run(struct gemm_context *base, const struct gemm_problem *p,
+                                     void *workspace)
 {
     struct team *team = cpu_context_of(base)->team;
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
     const uint64_t size = dtype_size(accumulator);
     struct plan plan;
-    if (!plan_make(p, &plan))
+    if (!openblas_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
     char *wide_b = workspace, *wide_a = wide_b + plan.b_bytes, *kept = wide_a + plan.a_bytes;
 
@@ -208,7 +208,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
                 sums = (char *)p->c + (index * p->stride_c + first * p->ldc) * size;
                 ld = p->ldc;
             }
-            multiply(accumulator, rows, p->n, p->k, a, b, sums, ld);
+            openblas_multiply(accumulator, rows, p->n, p->k, a, b, sums, ld);
             if (epilogue_is_identity(p))
                 continue;
             struct finishing f = {.problem = p,
@@ -226,7 +226,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 const struct gemm_kernel gemm_cpu_openblas = {
     .name = "openblas",
     .description = "OpenBLAS sgemm and dgemm; narrower types are widened to f32",
-    .takes = takes,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .takes = openblas_takes,
+    .workspace_bytes = openblas_workspace_bytes,
+    .run = openblas_run,
 };

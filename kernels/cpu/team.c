@@ -115,11 +115,6 @@ void team_destroy(struct team *team)
     free(team);
 }
 
-uint32_t team_size(const struct team *team)
-{
-    return team->size;
-}
-
 void team_run(struct team *team, team_task *task, void *argument, uint64_t parts)
 {
     if (team->size == 1 || parts == 1) {

@@ -1,5 +1,5 @@
 /*
- * context.h - what CUDA kernels run in, and those of products that have a file of their own.
+ * context.h - the context that CUDA kernels run in, and the GEMM kernels of the CUDA backend.
  *
  * A context belongs to one stream, and is used by one thread at a time.
  */
@@ -33,8 +33,10 @@ struct cuda_context {
     uint32_t *attention_next;      /* flash_wgmma's, on the device: zero between its launches */
 };
 
-extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_register_tiled, gemm_cuda_cublas,
-    gemm_cuda_grouped, gemm_cuda_tensor_core;
+/* The kernels that gemm_kernels.c lists. */
+extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped,
+    gemm_cuda_register_tiled, gemm_cuda_tensor_core, gemm_cuda_double_buffered,
+    gemm_cuda_tiled_padded, gemm_cuda_tiled, gemm_cuda_naive;
 
 static inline struct cuda_context *cuda_context_of(struct gemm_context *context)
 {

@@ -1,5 +1,6 @@
 /*
- * launch.cuh - launching a kernel so that its own error, and no earlier one, comes back.
+ * launch.cuh - launches of kernels that return the error of the launch itself, not an earlier
+ * error.
  */
 #ifndef KERNELS_CUDA_LAUNCH_CUH
 #define KERNELS_CUDA_LAUNCH_CUH

@@ -1,10 +1,10 @@
 /*
- * ptx.cuh - the instructions of sm_90a that CUDA C++ has no name for, one thin wrapper each.
+ * ptx.cuh - instructions of sm_90a for which CUDA C++ has no function, one wrapper each.
  *
- * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25),
- * wgmma (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are
- * 32-bit addresses of the shared window (shared_address). A "parity" is the low bit of the number
- * of phases that a barrier has completed: waiting on parity p returns once the phase of parity p is
+ * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25), wgmma
+ * (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are 32-bit
+ * addresses of the shared window (shared_address). A "parity" is the low bit of the number of
+ * phases that a barrier has completed: waiting on parity p returns once the phase of parity p is
  * over, so waiting on 1 returns at once on a fresh barrier.
  */
 #ifndef KERNELS_CUDA_PTX_CUH
@@ -28,7 +28,7 @@ __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrival
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
-/* Makes initialised barriers visible to the cluster and to the copy engine. */
+/* Makes initialised barriers visible to the cluster and to TMA. */
 __device__ __forceinline__ void mbarrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -53,7 +53,7 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_
                  : "memory");
 }
 
-/* Arrives and makes the phase wait for `bytes` more bytes from the copy engine. */
+/* Arrives and makes the phase wait for `bytes` more bytes from TMA. */
 __device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -198,7 +198,7 @@ template <int PENDING> __device__ __forceinline__ void bulk_wait_read()
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Orders this thread's ordinary accesses to shared memory before later ones of the copy engine and
+/* Orders this thread's ordinary accesses to shared memory before later ones of TMA and
  * of the tensor cores. */
 __device__ __forceinline__ void fence_async_proxy()
 {

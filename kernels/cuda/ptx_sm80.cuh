@@ -1,5 +1,5 @@
 /*
- * ptx_sm80.cuh - the instructions of sm_80 that CUDA C++ has no name for, one thin wrapper each.
+ * ptx_sm80.cuh - instructions of sm_80 for which CUDA C++ has no function, one wrapper each.
  *
  * References are to the PTX ISA manual: cp.async (9.7.9.25.3), createpolicy, ldmatrix
  * (9.7.14.5.15), mma.m16n8k16 and the like (9.7.14.5.8). Shared-memory operands are 32-bit

@@ -17,7 +17,7 @@
 #include "server/base/inbox.h"
 #include "server/http/request_id.h"
 
-struct daemon;
+struct http_server;
 struct io_thread;
 struct request;
 struct shm_offer;
@@ -78,6 +78,7 @@ void connection_abandon(struct connection *connection);
 /* Ends a connection that has been in its phase for too long (a late request gets a 408 or 504), or
  * whose client left in the middle of a request: the socket is shut down, which libmicrohttpd sees
  * next. */
-void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns);
+void connection_check(struct connection *connection, const struct http_server *server,
+                      uint64_t now_ns);
 
 #endif

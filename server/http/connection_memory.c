@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/daemon.h"
+#include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/http/server.h"
+#include "server/shm/shm_store.h"
 
 /* Control data that is aligned has room for two, asked for or not; the kernel drops the rest. */
 enum { DESCRIPTORS_MAX = 2 };
@@ -52,23 +54,24 @@ static bool receive(int socket, struct received *received)
 
 static void mapped(struct shm_offer *offer)
 {
-    io_thread_arrive_again(offer->user_data);
+    struct connection *connection = offer->user_data;
+    inbox_post(&connection->thread->inbox, &connection->arrival);
 }
 
 bool connection_memory_take(struct connection *connection)
 {
-    struct daemon *daemon = connection->thread->daemon;
+    struct http_server *server = connection->thread->server;
     struct received received = {.count = 0};
     if (connection->memory != NULL || !receive(connection->fd, &received) || received.count == 0)
         return false;
-    struct shm_offer *offer = daemon->config.shm_memfd ? calloc(1, sizeof *offer) : NULL;
+    struct shm_offer *offer = server->config->shm_memfd ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
         offer->kind = SHM_MEMFD;
         offer->fd = received.fds[0];
         offer->done = mapped;
         offer->user_data = connection;
-        shm_store_map(daemon->shm_store, offer);
+        shm_store_map(server->shm_store, offer);
         return true;
     }
     for (uint32_t i = 0; i < received.count; i++)

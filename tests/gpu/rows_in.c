@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/launch.h"
-#include "server/device/cuda/copy.h"
+#include "kernels/cuda/move/move.h"
+#include "server/device/device_cuda_copy.h"
 
 enum way { AS_IT_IS, MOVED_APART, BY_ROWS, BY_KERNEL, WAYS };
 static const char *const way_names[WAYS] = {"as it is, no gaps", "then moved apart (served)",

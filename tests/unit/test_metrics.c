@@ -194,7 +194,11 @@ START_TEST(tenants_are_those_given)
     struct metrics_gauges gauges = {.tenant_capacity_requests = 21,
                                     .tenant_capacity_bytes = 22,
                                     .tenant_capacity_tensor_bytes = 23,
-                                    .refused = {31, 32, 33, 34},
+                                    .limits = {{"queue-requests", 31},
+                                               {"queue-bytes", 32},
+                                               {"tenant-requests", 33},
+                                               {"tenant-bytes", 34}},
+                                    .limit_count = 4,
                                     .tenants = {{"alice", 41, 42, 45}, {"(others)", 43, 44, 46}},
                                     .tenant_count = 2};
     struct metrics *metrics = metrics_create(1, &identity);

@@ -1,21 +1,22 @@
 /*
- * sm90.h - the kernels of this folder, as the rest of kernels/cuda sees them.
+ * sm90.h - the GEMM kernels of sm_90a: their tables, the choice of a kernel, and its launch.
  *
- * What they ask of a problem, besides its types: device pointers that are multiples of 16 bytes,
- * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
- * n, k from 1 up. What lies between a row's end and the next row's start changes nothing; where
- * rows start at multiples of 128 bytes, what is left of a row's last 128 may be read. Of C's rows
- * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
- * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `turned`,
- * neither is. f32 operands with precision full may lie
- * anywhere, but have to be there a second time in parts of bf16 (split_launch of launch.h), unless
- * the kernel takes them `whole`.
+ * Requirements on a problem, besides its types: device pointers that are multiples of 16 bytes, and
+ * leading dimensions and, in batches, strides whose bytes are multiples of 16. m, n and k may have
+ * any value from 1 up. i8 and tf32 operands must lie along k: A not transposed and B transposed.
+ * For the `swapped` kernels of tf32 neither is transposed. f32 operands with precision full may
+ * have any layout, but their parts of bf16 have to be in memory too (parts_launch of move/move.h),
+ * unless the kernel is `fused`.
  *
- * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
- * tensor core adds f8 products with some 13 bits.
+ * The bytes between the end of a row and the start of the next do not change the result. Where rows
+ * start at multiples of 128 bytes, the rest of the last 128 bytes of a row may be read. Rows of C
+ * may be written up to the next multiple of 16 bytes.
  *
- * Every kernel of one dtype gives the same bits for the same row of A, whatever m is and whichever
- * of them is chosen (EXPERIMENTS.md has the measurement).
+ * f16 operands can have results of bf16, for f8 that was converted to f16. There are no f8 kernels,
+ * because the tensor core adds f8 products with only about 13 bits.
+ *
+ * Every kernel of one type gives the same bits for the same row of A, whatever m is
+ * (kernels/experiments/bits.md has the measurement).
  */
 #ifndef KERNELS_CUDA_SM90_SM90_H
 #define KERNELS_CUDA_SM90_SM90_H
@@ -24,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cuda/sm90/arguments.h"
+#include "kernels/cuda/sm90/gemm/arguments.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,8 +41,8 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool whole;  /* takes f32 operands as they are, and splits them itself */
-    bool turned; /* computes C turned: the tensor core's left operand is B, its right one A */
+    bool fused;   /* takes f32 operands as they are, and makes their parts itself */
+    bool swapped; /* computes the transpose of C: the left operand of the tensor core is B */
     /* Whether sums of 32 bits are the same as those of chunks of k that are added in order, if the
      * launch's chunk_tiles say where they end: exact sums, and kernels that add them so. */
     bool adds_chunks;
@@ -76,7 +77,7 @@ cudaError_t sm90_device_open(struct sm90_device *device);
 /* The table of a type, or NULL. f32 has two. */
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
 
-/* A leading dimension that suits a row of so many elements: the copy engine takes 128 bytes at a
+/* A leading dimension that suits a row of so many elements: TMA takes 128 bytes at a
  * time, and a row that starts within them costs it twice; for short rows the memory counts more. */
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
@@ -104,7 +105,7 @@ struct sm90_parts {
 };
 
 /* Fills in a launch of a problem that the kernel takes; `parts` of f32 operands with precision
- * full, unless the kernel takes them `whole`, else NULL. Fails if a pointer is not aligned. */
+ * full, unless the kernel is `fused`, else NULL. Fails if a pointer is not aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch);

@@ -5,7 +5,7 @@
  * D, per thread: d[8*j + 4*h2 + 2*h1 + e] hold, for lane l of warp w, the element of
  *   row  16*w + l/4 + 8*h1,  column  16*j + 8*h2 + 2*(l%4) + e.
  *
- * Shared-memory tiles are as the copy engine writes boxes of 128 bytes width with 128-byte swizzle:
+ * Shared-memory tiles are as TMA writes boxes of 128 bytes width with 128-byte swizzle:
  * line i of a tile is the 128 bytes at 128*i, and its 16-byte pieces c lie at c ^ (i % 8). Tiles
  * start at multiples of 1024 bytes. Two ways for an operand to lie in them:
  *
@@ -30,7 +30,8 @@
 namespace sm90
 {
 
-/* F32 is multiplied as three parts of bf16 (split.cu), so to the tensor core it is that type. */
+/* F32 is multiplied as three parts of bf16 (move/parts.cu), so to the tensor core it is that type.
+ */
 enum element { BF16, F16, I8, TF32, F32 };
 
 template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 ? 1 : 2;

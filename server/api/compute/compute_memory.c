@@ -2,13 +2,16 @@
 
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
-#include "server/daemon.h"
+#include "server/api/compute/compute_request.h"
+#include "server/api/services.h"
+#include "server/http/connection.h"
 #include "server/http/request.h"
+#include "server/shm/shm_store.h"
 
 static enum gemmd_error no_memory(struct request *request)
 {
     const struct shm_offer *offer = request->connection->memory;
-    if (!request->daemon->config.shm_memfd)
+    if (!services_of(request)->config->shm_memfd)
         return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
                          "shared memory of connections is off (--shm-memfd)");
     if (offer == NULL)
@@ -54,7 +57,7 @@ static enum gemmd_error find_result(struct compute_call *call, struct shm_mappin
 
 enum gemmd_error compute_memory_open(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = &((struct compute_request *)request->call)->call;
     struct fault *fault = &request->fault;
     const struct shm_offer *offer = request->connection->memory;
     struct shm_mapping *memory = offer != NULL ? offer->mapping : NULL;

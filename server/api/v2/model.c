@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
-#include "server/daemon.h"
 
 enum { PAGE = 64 };
 
@@ -44,11 +44,11 @@ static void add_output(struct model *model, enum model_role role, const char *na
     model->outputs[model->output_count++] = tensor(role, name, dtype, rank, optional);
 }
 
-static void describe_product(enum gemmd_dtype dtype, struct daemon *daemon, struct model *model)
+static void describe_product(enum gemmd_dtype dtype, struct services *services, struct model *model)
 {
     const enum gemmd_dtype out = dtype_default_out(dtype);
     model->operation = &infer_gemm;
-    model->stats = &daemon->product_stats[dtype];
+    model->stats = &services->product_stats[dtype];
     add_input(model, MODEL_A, "A", dtype, 2, false);
     add_input(model, MODEL_B, "B", dtype, 2, false);
     add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
@@ -56,10 +56,11 @@ static void describe_product(enum gemmd_dtype dtype, struct daemon *daemon, stru
     add_output(model, MODEL_C, "C", out, 2, false);
 }
 
-static void describe_attention(enum gemmd_dtype dtype, struct daemon *daemon, struct model *model)
+static void describe_attention(enum gemmd_dtype dtype, struct services *services,
+                               struct model *model)
 {
     model->operation = &infer_attention;
-    model->stats = &daemon->attention_stats[dtype];
+    model->stats = &services->attention_stats[dtype];
     add_input(model, MODEL_Q, "Q", dtype, 4, false);
     add_input(model, MODEL_K, "K", dtype, 4, false);
     add_input(model, MODEL_V, "V", dtype, 4, false);
@@ -69,14 +70,14 @@ static void describe_attention(enum gemmd_dtype dtype, struct daemon *daemon, st
     add_output(model, MODEL_LSE, "LSE", GEMMD_F32, 3, true);
 }
 
-static void describe(size_t index, struct daemon *daemon, struct model *model)
+static void describe(size_t index, struct services *services, struct model *model)
 {
     *model = (struct model){.dtype = models[index].dtype};
     snprintf(model->name, sizeof model->name, "%s", models[index].name);
     if (models[index].attends)
-        describe_attention(model->dtype, daemon, model);
+        describe_attention(model->dtype, services, model);
     else
-        describe_product(model->dtype, daemon, model);
+        describe_product(model->dtype, services, model);
     model->listed_count = model->input_count;
 }
 
@@ -110,13 +111,13 @@ static void describe_layer(struct resident *weight, struct model *model)
             (int64_t)w->dims[0];
 }
 
-enum gemmd_error model_find(struct daemon *daemon, const char *name, const char *tenant,
+enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault)
 {
     const size_t prefix = sizeof MODEL_LINEAR - 1;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) == 0) {
-            describe(i, daemon, model);
+            describe(i, services, model);
             return GEMMD_OK;
         }
     }
@@ -124,13 +125,13 @@ enum gemmd_error model_find(struct daemon *daemon, const char *name, const char 
         struct resident *weight;
         struct fault reason = {.code = GEMMD_OK};
         enum gemmd_error code =
-            tensor_store_acquire(daemon->tensors, name + prefix, tenant, &weight, &reason);
+            tensor_store_acquire(services->tensors, name + prefix, tenant, &weight, &reason);
         if (code == GEMMD_OK && is_layer(resident_tensor(weight))) {
             describe_layer(weight, model);
             return GEMMD_OK;
         }
         if (code == GEMMD_OK)
-            tensor_store_release(daemon->tensors, weight);
+            tensor_store_release(services->tensors, weight);
         else if (code != GEMMD_ERR_NOT_FOUND)
             return fault_set(fault, code, NULL, "%s", reason.detail);
     }
@@ -139,21 +140,22 @@ enum gemmd_error model_find(struct daemon *daemon, const char *name, const char 
                      name);
 }
 
-void model_release(struct daemon *daemon, struct model *model)
+void model_release(struct services *services, struct model *model)
 {
-    tensor_store_release(daemon->tensors, model->weight);
+    tensor_store_release(services->tensors, model->weight);
     model->weight = NULL;
 }
 
 /* The last name is copied, since its tensor may be gone by the next page. */
-static void each_layer(struct daemon *daemon, const char *tenant,
+static void each_layer(struct services *services, const char *tenant,
                        bool (*visit)(void *context, const struct model *model), void *context)
 {
     char after[GEMM_TENSOR_NAME_MAX + 1] = "";
     bool more = true;
     while (more) {
         struct resident *page[PAGE];
-        const uint32_t count = tensor_store_page(daemon->tensors, tenant, after, page, PAGE, &more);
+        const uint32_t count =
+            tensor_store_page(services->tensors, tenant, after, page, PAGE, &more);
         bool goes_on = count > 0;
         for (uint32_t i = 0; i < count; i++) {
             struct model model;
@@ -162,21 +164,21 @@ static void each_layer(struct daemon *daemon, const char *tenant,
                 describe_layer(page[i], &model);
                 goes_on = visit(context, &model);
             }
-            tensor_store_release(daemon->tensors, page[i]);
+            tensor_store_release(services->tensors, page[i]);
         }
         if (!goes_on)
             return;
     }
 }
 
-void model_each(struct daemon *daemon, const char *tenant,
+void model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context)
 {
     struct model model;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        describe(i, daemon, &model);
+        describe(i, services, &model);
         if (!visit(context, &model))
             return;
     }
-    each_layer(daemon, tenant, visit, context);
+    each_layer(services, tenant, visit, context);
 }

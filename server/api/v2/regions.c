@@ -7,23 +7,10 @@
 #include <string.h>
 
 #include "proto/base64.h"
-#include "server/daemon.h"
+#include "server/api/services.h"
 #include "server/http/connection.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
-
-/* Longer than any key or handle with what is around it. */
-enum { BODY_MAX = 2048 };
-
-/* A region on its way to be registered. */
-struct region_call {
-    struct request *request;
-    struct region_owner owner;
-    struct region region;
-    struct shm_offer offer;
-    uint64_t bytes;
-    char body[BODY_MAX];
-};
 
 static enum shm_kind kind_of(const struct request *request)
 {
@@ -44,7 +31,7 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
 /* GEMMD_ERR_NOT_IMPLEMENTED where the extension is off. */
 static enum gemmd_error check_served(struct request *request)
 {
-    const struct config *config = &request->daemon->config;
+    const struct config *config = services_of(request)->config;
     const bool cuda = kind_of(request) == SHM_CUDA;
     if (cuda ? config->shm_cuda : config->shm_system)
         return GEMMD_OK;
@@ -56,7 +43,7 @@ static enum gemmd_error check_served(struct request *request)
 /* Clients take away the regions of both kinds where they use one; of the other there are none. */
 static enum gemmd_error check_any_served(struct request *request)
 {
-    const struct config *config = &request->daemon->config;
+    const struct config *config = services_of(request)->config;
     return config->shm_system || config->shm_cuda ? GEMMD_OK : check_served(request);
 }
 
@@ -85,7 +72,7 @@ void region_status_begin(struct request *request)
     uint32_t count = 0;
     if (connection_user(request->connection, &owner.user)) {
         owner.tenant = request->tenant_number;
-        count = regions_each(request->daemon->regions, owner, kind_of(request),
+        count = regions_each(services_of(request)->regions, owner, kind_of(request),
                              name_or_all(request), describe, list);
     }
     if (request->name[0] != '\0' && count == 0) {
@@ -97,12 +84,7 @@ void region_status_begin(struct request *request)
     }
     char *text = list == NULL ? NULL : json_dumps(list, JSON_COMPACT);
     json_decref(list);
-    if (text != NULL) {
-        respond_text(request, 200, "application/json", text, strlen(text));
-        return;
-    }
-    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    respond_fault(request, &request->fault);
+    respond_text(request, 200, "application/json", text);
 }
 
 void region_unregister_begin(struct request *request)
@@ -112,7 +94,7 @@ void region_unregister_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    regions_remove(request->daemon->regions, owner, kind_of(request), name_or_all(request));
+    regions_remove(services_of(request)->regions, owner, kind_of(request), name_or_all(request));
     respond_static(request, 200, "application/json", "", 0);
 }
 
@@ -131,13 +113,7 @@ void region_register_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    struct region_call *call = calloc(1, sizeof *call);
-    request->region = call;
-    if (call == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a region");
-        request_refuse(request);
-        return;
-    }
+    struct region_call *call = request->call;
     call->request = request;
     call->owner = owner;
     call->region.kind = call->offer.kind = kind_of(request);
@@ -147,10 +123,10 @@ void region_register_begin(struct request *request)
 
 bool region_register_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    struct region_call *call = request->region;
-    if (length > BODY_MAX - call->bytes) {
+    struct region_call *call = request->call;
+    if (length > REGION_BODY_MAX - call->bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                  "the body is longer than the %d bytes that are read", BODY_MAX);
+                  "the body is longer than the %d bytes that are read", REGION_BODY_MAX);
         return false;
     }
     memcpy(call->body + call->bytes, bytes, length);
@@ -216,7 +192,7 @@ static void taken(struct shm_offer *offer)
 
 void region_register_submit(struct request *request)
 {
-    struct region_call *call = request->region;
+    struct region_call *call = request->call;
     json_t *root = json_loadb(call->body, call->bytes, JSON_REJECT_DUPLICATES, NULL);
     enum gemmd_error code =
         kind_of(request) == SHM_CUDA ? read_cuda(call, root) : read_system(call, root);
@@ -228,18 +204,18 @@ void region_register_submit(struct request *request)
     call->region.bytes = call->offer.bytes;
     call->offer.done = taken;
     request_hand_over(request);
-    shm_store_map(request->daemon->shm_store, &call->offer);
+    shm_store_map(services_of(request)->shm_store, &call->offer);
 }
 
 void region_register_answer(struct request *request)
 {
-    struct region_call *call = request->region;
+    struct region_call *call = request->call;
     call->region.mapping = call->offer.mapping;
     call->offer.mapping = NULL; /* the name's now */
     if (call->region.mapping == NULL)
         request->fault = call->offer.fault;
     else
-        regions_add(request->daemon->regions, call->owner, &call->region, &request->fault);
+        regions_add(services_of(request)->regions, call->owner, &call->region, &request->fault);
     if (request->fault.code == GEMMD_OK)
         respond_static(request, 200, "application/json", "", 0);
     else
@@ -248,8 +224,7 @@ void region_register_answer(struct request *request)
 
 void region_register_release(struct request *request)
 {
-    if (request->region != NULL)
-        shm_mapping_release(
-            request->region->offer.mapping); /* the client left before it had its name */
-    free(request->region);
+    struct region_call *call = request->call;
+    shm_mapping_release(
+        call->offer.mapping); /* the client disconnected before the memory had a name */
 }

@@ -1,7 +1,7 @@
 #include "server/device/cuda/attention.h"
 
 #include "kernels/attention_grouped.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 

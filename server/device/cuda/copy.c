@@ -1,6 +1,6 @@
 #include "server/device/cuda/copy.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 
