@@ -231,7 +231,7 @@ static void stop(struct inbox_message *message)
 static void *run(void *argument)
 {
     struct shm_store *store = argument;
-    pthread_setname_np(pthread_self(), "store");
+    pthread_setname_np(pthread_self(), "shm");
     device_shm_enter(store->device);
     while (!store->stopping) {
         inbox_wait(&store->inbox, NULL, 0, -1);
