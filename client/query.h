@@ -12,26 +12,28 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-
-/* gemm_request_set and its like. */
-typedef enum gemmd_error query_set(void *request, const char *name, const char *value,
-                                   struct fault *fault);
+#include "proto/parameter.h"
 
 struct query {
     char *text;
     size_t length, room;
-    query_set *set;
-    void *request;       /* what `set` sets */
+    const struct parameter_table *table;
+    void *request;       /* the table's */
     struct fault *fault; /* the first */
 };
 
-/* Writes `path` to `out` of `room` bytes, which has room for it. All is borrowed; `fault` is
- * cleared. */
-void query_begin(struct query *query, const char *path, char *out, size_t room, query_set *set,
+/* Writes the table's path to `out` of `room` bytes, which has room for it. All is borrowed; `fault`
+ * is cleared. */
+void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
                  void *request, struct fault *fault);
 void query_add(struct query *query, const char *name, const char *value);
 void query_add_u64(struct query *query, const char *name, uint64_t value);
 void query_add_f64(struct query *query, const char *name, double value);
+/* These leave out what a request has without being told: a value that is `usual`, a name that is
+ * NULL. */
+void query_add_u64_unless(struct query *query, const char *name, uint64_t value, uint64_t usual);
+void query_add_f64_unless(struct query *query, const char *name, double value, double usual);
+void query_add_if_named(struct query *query, const char *name, const char *value);
 /* What is no type is written as one that there is not. */
 void query_add_dtype(struct query *query, const char *name, int32_t dtype);
 /* One of `count` names. */
