@@ -6,6 +6,7 @@
 #define CLIENT_COMPUTE_H
 
 #include "client/client.h"
+#include "proto/operands.h"
 #include "proto/tensor.h"
 
 /* A request whose answer is a result as request->expected describes it, with tensors beside it
@@ -20,10 +21,12 @@ enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struc
  * it is not. GEMMD_ERR_USAGE with the name of the operand if it is neither, or both. */
 enum gemmd_error compute_check_operand(const char *name, const void *data, const char *tensor,
                                        struct gemmd_error_info *error);
-/* Appends an operand to the body, under its name or NULL (struct body_piece). False if there is too
- * much of it. */
-bool compute_append(struct body *body, const char *name, const void *data, enum gemmd_dtype dtype,
-                    const uint64_t *dims, uint32_t rank);
+/* Makes the body of the operands that are not NULL, in the table's order; `asked` is the table's
+ * request. GEMMD_ERR_USAGE, with that field, if they are too much. */
+enum gemmd_error compute_write_body(struct gemmd_request *request,
+                                    const struct operand_table *table, const void *asked,
+                                    const void *const operands[OPERAND_TABLE_MAX],
+                                    const char *field, struct gemmd_error_info *error);
 /* Sets request->expected. GEMMD_ERR_USAGE, with the field `name`, if there is a buffer and it has
  * too little room. */
 enum gemmd_error compute_expect(struct gemmd_request *request, const struct tensor *result,
