@@ -6,12 +6,19 @@
 
 #include <gemmd/gemmd.h>
 
+#include "proto/parameter.h"
 #include "proto/tensor.h"
 
 /* The name in "tensor:NAME"; NULL if `operand`, which may be NULL, is none such. Borrowed. */
 const char *resident_name(const char *operand);
 /* Asks the daemon what it is: type and shape, without data. */
 enum gemmd_error resident_look(struct gemmd_client *client, const char *name, struct tensor *tensor,
+                               struct gemmd_error_info *error);
+/* If `*path` is "tensor:NAME": looks at the tensor, gives the request the parameter (the table's)
+ * with that name, points `*resident` at `tensor` and makes `*path` NULL. */
+enum gemmd_error resident_take(struct gemmd_client *client, const struct parameter_table *table,
+                               void *request, const char *parameter, const char **path,
+                               struct tensor *tensor, const struct tensor **resident,
                                struct gemmd_error_info *error);
 
 #endif

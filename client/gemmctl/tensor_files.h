@@ -8,16 +8,15 @@
 #define GEMMCTL_TENSOR_FILES_H
 
 #include "client/gemmctl/input.h"
+#include "proto/operands.h"
 
-enum { TENSOR_FILES_MAX = 5 };
+enum { TENSOR_FILES_MAX = OPERAND_TABLE_MAX };
 
 /* What the operands of a command are, and what its request says of them before they are read. */
 struct tensor_files_kind {
-    uint32_t count;
-    const char *names[TENSOR_FILES_MAX];  /* "a": in a safetensors file */
-    const char *titles[TENSOR_FILES_MAX]; /* "A": to the user */
-    const char *of;                       /* "a product" */
-    const char *sizes;                    /* the options that raw files need: "--m, --n and --k" */
+    const struct operand_table *table;
+    const char *of;    /* "a product" */
+    const char *sizes; /* the options that raw files need: "--m, --n and --k" */
     /* What a type that NumPy has no name for is (npy.h), given the operands before it. */
     enum gemmd_dtype (*carrier)(const void *request, const struct tensor *before, uint32_t operand);
     /* Whether the request has these sizes; and the shape and type of a raw operand, false if that
@@ -47,10 +46,9 @@ struct tensor_files {
  * tensor_files_close in any case; the views live as long. */
 enum gemmd_error tensor_files_open(struct tensor_files *files,
                                    const struct tensor_files_wanted *wanted, struct fault *fault);
-/* Copies what is column-major: `tensor` is a view of operand `number`, and becomes one of the
- * copy. */
+/* Copies what is column-major of views of all operands, which become views of the copies. */
 enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                                   uint32_t number, struct tensor *tensor, struct fault *fault);
+                                   struct tensor *tensors, struct fault *fault);
 void tensor_files_close(struct tensor_files *files);
 
 #endif
