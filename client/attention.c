@@ -25,12 +25,13 @@ static enum gemmd_error check_operands(const struct gemmd_attention *attention,
     if (code != GEMMD_OK)
         return code;
     if (attention->q == NULL)
-        return failure_set(error, GEMMD_ERR_USAGE, "q", "q is NULL; it must be an operand");
+        return failure_set(error, GEMMD_ERR_USAGE, "q", "q is NULL; it must point to an operand");
     if ((attention->lens_q == NULL) != (attention->lens_kv == NULL))
         return failure_set(error, GEMMD_ERR_USAGE, attention->lens_q == NULL ? "lens_q" : "lens_kv",
-                           "one of lens_q and lens_kv is NULL; both or neither must be");
+                           "one of lens_q and lens_kv is NULL; set both or neither");
     if (attention->lse != NULL && attention->with_lse == 0)
-        return failure_set(error, GEMMD_ERR_USAGE, "lse", "lse is given and with_lse is 0");
+        return failure_set(error, GEMMD_ERR_USAGE, "lse",
+                           "lse is set and with_lse is 0; set both or neither");
     return GEMMD_OK;
 }
 
@@ -54,7 +55,7 @@ static enum gemmd_error expect_result(struct gemmd_request *request,
         return failure_set(error, GEMMD_ERR_USAGE, "sq", "the result has more than 2^63 bytes");
     if (attention->lse != NULL && attention->lse_bytes < lse.bytes)
         return failure_set(error, GEMMD_ERR_USAGE, "lse_bytes",
-                           "lse has %llu bytes and its buffer has room for %llu",
+                           "lse takes %llu bytes and its buffer has %llu",
                            (unsigned long long)lse.bytes, (unsigned long long)attention->lse_bytes);
     if (attention->with_lse != 0) {
         request->expected.lse_bytes = lse.bytes;
@@ -73,7 +74,7 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
     gemmd_attention_init(&attention, sizeof attention);
     if (!record_read(&attention, sizeof attention, given, given->size, GEMMD_ATTENTION_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the attention is not described as in this library (%s); use "
+                    "the size of struct gemmd_attention is not one that libgemmd %s knows; use "
                     "gemmd_attention_init(&attention, sizeof attention)",
                     gemmd_version());
         return NULL;

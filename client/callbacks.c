@@ -36,8 +36,9 @@ enum gemmd_error callback_accept(struct transfer *transfer)
     if (transfer->accepted || transfer->refused != GEMMD_OK)
         return transfer->refused;
     if (transfer->answer.encoded)
-        transfer->refused = failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                                        "the answer is compressed, which was not asked for");
+        transfer->refused = failure_set(
+            &request->error, GEMMD_ERR_PROTOCOL, NULL,
+            "the answer is compressed, although the request did not ask for compression");
     else if (request->operation->accept != NULL)
         transfer->refused = request->operation->accept(request, &transfer->answer);
     transfer->accepted = transfer->refused == GEMMD_OK;
@@ -57,7 +58,8 @@ enum gemmd_error callback_grow_text(struct gemmd_request *request, uint64_t more
     char *data = realloc(sink->data.data, room);
     if (data == NULL)
         return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                           "no memory for an answer of %llu bytes", (unsigned long long)needed);
+                           "there is no memory for an answer of %llu bytes",
+                           (unsigned long long)needed);
     sink->data = (struct place){.data = data, .room = room, .owned = true};
     return GEMMD_OK;
 }
@@ -71,10 +73,9 @@ static enum gemmd_error take_payload(struct transfer *transfer, const char *data
     if (sink->kind == SINK_TEXT)
         transfer->refused = callback_grow_text(request, bytes);
     else if (bytes > sink->wanted - sink->bytes)
-        transfer->refused =
-            failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                        "the answer is longer than the %llu bytes that the result has",
-                        (unsigned long long)sink->wanted);
+        transfer->refused = failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                                        "the answer is longer than the result's %llu bytes",
+                                        (unsigned long long)sink->wanted);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
     memcpy(sink->data.data + sink->bytes, data, bytes);

@@ -38,10 +38,11 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
 {
     *out = defaults;
     if (in != NULL && !record_read(out, sizeof *out, in, in->size, GEMMD_OPTIONS_SIZE_0_1))
-        return failure_set(error, GEMMD_ERR_USAGE, "size",
-                           "the options are not those of this library (%s); use "
-                           "gemmd_options_init(&options, sizeof options)",
-                           gemmd_version());
+        return failure_set(
+            error, GEMMD_ERR_USAGE, "size",
+            "the size of struct gemmd_options is not one that libgemmd %s knows; use "
+            "gemmd_options_init(&options, sizeof options)",
+            gemmd_version());
     use_default(&out->connect_timeout_ms, defaults.connect_timeout_ms);
     use_default(&out->total_timeout_ms, defaults.total_timeout_ms);
     use_default(&out->stall_timeout_ms, defaults.stall_timeout_ms);
@@ -133,7 +134,7 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
     if (code == GEMMD_OK && options.shared == GEMMD_SHARED_ALWAYS &&
         client->endpoint.unix_path == NULL)
         code = failure_set(error, GEMMD_ERR_USAGE, "shared",
-                           "memory can only be shared over a Unix socket (unix:PATH)");
+                           "GEMMD_SHARED_ALWAYS needs the URL of a Unix socket (unix:PATH)");
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         goto no_memory;
     if (code != GEMMD_OK)
@@ -148,7 +149,7 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
 
 no_memory:
     failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                "no memory or no file descriptor for a client");
+                "there is no memory or no file descriptor for a client");
 fail:
     gemmd_client_free(client);
     return NULL;

@@ -10,7 +10,7 @@ enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struc
 {
     if (resource_check_job(answer->job, NULL) != GEMMD_OK)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Location is missing or names no job");
+                           "the answer's Location header is missing or names no job");
     request->expected.bytes = request->expected.lse_bytes = 0;
     return GEMMD_OK;
 }
@@ -46,10 +46,11 @@ enum gemmd_error compute_check_operand(const char *name, const void *data, const
                                        struct gemmd_error_info *error)
 {
     if (data == NULL && tensor == NULL)
-        return failure_set(error, GEMMD_ERR_USAGE, name, "%s is NULL; it must be an operand", name);
+        return failure_set(error, GEMMD_ERR_USAGE, name, "%s is NULL; it must point to an operand",
+                           name);
     if (data != NULL && tensor != NULL)
         return failure_set(error, GEMMD_ERR_USAGE, name,
-                           "%s is given and %s_tensor too; one of them must be NULL", name, name);
+                           "%s and %s_tensor are both set; one of them must be NULL", name, name);
     return GEMMD_OK;
 }
 
@@ -82,7 +83,7 @@ enum gemmd_error compute_expect(struct gemmd_request *request, const struct tens
 {
     if (buffer != NULL && room < result->bytes)
         return failure_set(error, GEMMD_ERR_USAGE, name,
-                           "the result has %llu bytes and its buffer has room for %llu",
+                           "the result takes %llu bytes and its buffer has %llu",
                            (unsigned long long)result->bytes, (unsigned long long)room);
     request->expected.rank = result->rank;
     memcpy(request->expected.dims, result->dims, result->rank * sizeof result->dims[0]);

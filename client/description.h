@@ -1,6 +1,6 @@
 /*
- * description.h - the JSON objects in which the daemon describes tensors and jobs. Members that
- * this library does not know are passed over.
+ * description.h - reads the JSON objects in which the daemon describes tensors and jobs. Members
+ * that the library does not know are ignored.
  */
 #ifndef CLIENT_DESCRIPTION_H
 #define CLIENT_DESCRIPTION_H
@@ -9,11 +9,11 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* {"name", "dtype", "shape", "bytes", "etag", "evictable"}, of which the first three must be there.
- * False if it is no such object. */
+/* Reads {"name", "dtype", "shape", "bytes", "etag", "evictable"}. False if one of the first three
+ * is missing or malformed. */
 bool description_tensor(json_t *object, struct gemmd_tensor *tensor);
-/* {"id", "state", "status", "bytes", "queued_ms", "running_ms", "created", "expires",
- * "request_id"}, of which the first two must be there. False if it is no such object. */
+/* Reads {"id", "state", "status", "bytes", "queued_ms", "running_ms", "created", "expires",
+ * "request_id"}. False if one of the first two is missing or malformed. */
 bool description_job(json_t *object, struct gemmd_job *job);
 
 #endif

@@ -12,7 +12,7 @@ static const char forms[] = "it must be http://HOST:PORT, https://HOST:PORT or u
 
 static enum gemmd_error out_of_memory(struct gemmd_error_info *error)
 {
-    return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the client");
+    return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a client");
 }
 
 static enum gemmd_error parse_unix(struct endpoint *endpoint, const char *path,
@@ -69,8 +69,8 @@ static enum gemmd_error parse_http(struct endpoint *endpoint, const char *url,
     if (parsed == CURLUE_OUT_OF_MEMORY)
         code = out_of_memory(error);
     else if (parsed != CURLUE_OK || (!has_scheme(parts, "http") && !has_scheme(parts, "https")))
-        code = failure_set(error, GEMMD_ERR_USAGE, "url", "'%.128s' is no URL of a daemon; %s", url,
-                           forms);
+        code = failure_set(error, GEMMD_ERR_USAGE, "url", "'%.128s' is not the URL of a daemon; %s",
+                           url, forms);
     else if (has_part(parts, CURLUPART_USER) || has_part(parts, CURLUPART_QUERY) ||
              has_part(parts, CURLUPART_FRAGMENT))
         code = failure_set(error, GEMMD_ERR_USAGE, "url",

@@ -80,8 +80,8 @@ enum gemmd_error failure_from_answer(struct gemmd_error_info *error, int status,
     if (detail != NULL) {
         set_text(error, code, status, field, detail);
     } else {
-        failure_set(error, code, field, "the answer was HTTP status %d and did not say why",
-                    status);
+        failure_set(error, code, field,
+                    "the daemon answered with HTTP status %d and no explanation", status);
         if (error != NULL)
             error->http_status = status;
     }

@@ -1,8 +1,9 @@
 /*
- * failure.h - filling in the caller's struct gemmd_error_info.
+ * failure.h - fills in the caller's struct gemmd_error_info.
  *
- * Every function takes NULL for `error`, writes all of its fields, allocates nothing that it keeps,
- * and returns the code, so that a caller can write `return failure_set(...)`. Any thread.
+ * In every function `error` may be NULL; otherwise all fields of `error` are written. No function
+ * leaves memory allocated. Every function but failure_clear returns the code, so that a caller can
+ * write `return failure_set(...)`. Any thread.
  */
 #ifndef CLIENT_FAILURE_H
 #define CLIENT_FAILURE_H
@@ -13,15 +14,18 @@
 #include "proto/error.h"
 
 void failure_clear(struct gemmd_error_info *error);
-/* A failure on this side of the wire. `field` may be NULL. Long text is cut. */
+/* Describes a failure that the library found. `field` may be NULL. A message that is too long is
+ * cut off. */
 enum gemmd_error failure_set(struct gemmd_error_info *error, enum gemmd_error code,
                              const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* A fault that proto/ found in the caller's parameters: GEMMD_ERR_USAGE, with its sentence. */
+/* Describes a fault that proto/ found in the caller's parameters, as GEMMD_ERR_USAGE with the
+ * fault's field and sentence. */
 enum gemmd_error failure_from_fault(struct gemmd_error_info *error, const struct fault *fault);
-/* What an answer of status 400 or more says: the code from the slug of a problem document's `type`
- * (RFC 9457) and its `detail`. Without such a document, as a proxy's answer would be, the code is
- * the one of that status, and 502 and 503 mean that the daemon cannot be reached. */
+/* Describes an answer with a status of 400 or more. If `body` is a problem document (RFC 9457), the
+ * code comes from the last part of the document's `type`, and the message is the document's
+ * `detail`. Otherwise, for example if a proxy answered, the code is that of the status, and 502 and
+ * 503 mean that the daemon cannot be reached. */
 enum gemmd_error failure_from_answer(struct gemmd_error_info *error, int status, const char *body,
                                      size_t bytes);
 

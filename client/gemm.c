@@ -36,7 +36,7 @@ static enum gemmd_error write_body(struct gemmd_request *request, const struct g
         return code;
     if (has_c0 && gemm->c0 == NULL)
         return failure_set(error, GEMMD_ERR_USAGE, "c0",
-                           "c0 is NULL; it must be an operand, as beta is not 0");
+                           "c0 is NULL; it must point to a matrix, since beta is not 0");
     return compute_write_body(request, &gemm_operand_table, asked, operands, "m", error);
 }
 
@@ -97,7 +97,7 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
     gemmd_gemm_init(&gemm, sizeof gemm);
     if (!record_read(&gemm, sizeof gemm, given, given->size, GEMMD_GEMM_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the product is not described as in this library (%s); use "
+                    "the size of struct gemmd_gemm is not one that libgemmd %s knows; use "
                     "gemmd_gemm_init(&gemm, sizeof gemm)",
                     gemmd_version());
         return NULL;

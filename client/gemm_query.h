@@ -9,9 +9,10 @@
 
 #include "proto/gemm_request.h"
 
-/* Writes "/gemm?m=...", without timeout_ms unless it is a job's, to `out` of `room` bytes;
- * parameters at their default are left out. Each goes through proto's reading of it into `asked`,
- * so that what the daemon would refuse is refused here, in the same words. */
+/* Writes "/gemm?m=..." to `out` of `room` bytes, without the parameters that have their default.
+ * timeout_ms is written for a job only, since each attempt appends the time that is left. Every
+ * parameter is also parsed by proto/ into `asked`, so that a parameter that the daemon would refuse
+ * is refused here with the same sentence. */
 enum gemmd_error gemm_query_write(const struct gemmd_gemm *gemm, char *out, size_t room,
                                   struct gemm_request *asked, struct fault *fault);
 

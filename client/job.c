@@ -32,7 +32,7 @@ static enum gemmd_error conclude_status(struct gemmd_request *request, struct an
     json_decref(object);
     return right ? GEMMD_OK
                  : failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                               "the daemon's description of the job is none");
+                               "the daemon's answer does not describe a job");
 }
 
 /* What is stored is described, and all else is a payload. */
@@ -123,7 +123,8 @@ enum gemmd_error gemmd_request_job(struct gemmd_request *request, struct gemmd_j
                                    struct gemmd_error_info *error)
 {
     if (request->operation != &status_operation)
-        return failure_set(error, GEMMD_ERR_USAGE, NULL, "the request was not for a job's status");
+        return failure_set(error, GEMMD_ERR_USAGE, NULL,
+                           "the request was not made by gemmd_job_status_submit()");
     enum gemmd_error code = gemmd_request_result(request, NULL, error);
     if (code == GEMMD_OK)
         record_write(job, job->size, &request->job, sizeof request->job);

@@ -1,8 +1,8 @@
 /*
- * loop.h - libcurl's multi interface driven by one epoll descriptor and one timer.
+ * loop.h - libcurl's multi interface, driven by one epoll descriptor and one timer.
  *
- * An event costs the same however many transfers are in flight, and the descriptor can be
- * watched by an event loop of the caller's. One thread at a time.
+ * The cost of an event does not depend on the number of transfers in flight, and the caller's event
+ * loop can watch the epoll descriptor. One thread at a time.
  */
 #ifndef CLIENT_LOOP_H
 #define CLIENT_LOOP_H
@@ -13,36 +13,37 @@
 
 #define LOOP_NEVER UINT64_MAX
 
-/* What `epoll` knows of a descriptor. A connection stays watched between its requests, which saves
- * each request three calls of the system's; that is possible for the sockets that the loop itself
- * opened and closes, as it then knows when a number changes hands. */
+/* How `epoll` watches a descriptor. A connection stays watched between its requests, which saves
+ * each request three system calls. Only a socket that the loop itself opens and closes stays
+ * watched, since the loop then knows when the descriptor's number is used again for another file.
+ */
 struct loop_watch {
-    bool ours;       /* opened by loop_open_socket */
-    bool wanted;     /* libcurl wants to hear of it */
-    uint32_t events; /* watched for these; 0: not watched */
+    bool ours;       /* the loop opened the socket, in loop_open_socket */
+    bool wanted;     /* libcurl wants events of the descriptor */
+    uint32_t events; /* the epoll events that are watched; 0: the descriptor is not watched */
 };
 
 struct loop {
     CURLM *multi;
     int epoll;
-    int timer;         /* among what `epoll` watches; -1 as long as nobody watches `epoll` */
-    uint64_t armed_us; /* when `timer` goes off, LOOP_NEVER if not */
-    struct loop_watch *watches; /* by descriptor */
-    uint32_t watch_room;
-    uint64_t timer_us; /* when libcurl wants to be called, LOOP_NEVER if not */
-    bool failed;       /* in this turn */
+    int timer;                  /* a timerfd that `epoll` watches; -1 until loop_watch is called */
+    uint64_t armed_us;          /* when `timer` expires; LOOP_NEVER: it is not armed */
+    struct loop_watch *watches; /* indexed by descriptor */
+    uint32_t watch_room;        /* length of `watches` */
+    uint64_t timer_us;          /* when libcurl wants to be called; LOOP_NEVER: it does not */
+    bool failed;                /* there was no memory to watch a socket in the current turn */
 };
 
-/* A monotonic clock. */
+/* The time of a monotonic clock, in microseconds. */
 uint64_t loop_now_us(void);
 
-/* Keeps at most `connections` idle connections for reuse. False if there is no memory or no file
- * descriptor; loop_close is right in any case. */
+/* Opens a loop that keeps at most `connections` idle connections for reuse. False if there is no
+ * memory or no file descriptor. The caller calls loop_close in any case. */
 bool loop_open(struct loop *loop, uint32_t connections);
 void loop_close(struct loop *loop);
-/* Waits until a socket is ready, libcurl's timer is due or `until_us` has come, whichever is
- * first, and lets libcurl do what there is to do. Never waits if `until_us` is past. False if there
- * was no memory to watch a socket: some transfer may then never be heard of again. */
+/* Waits until a socket is ready, libcurl's timer is due or the time is `until_us`, whichever is
+ * first, and lets libcurl handle the events. Does not wait if `until_us` is past. False if there
+ * was no memory to watch a socket; some transfer may then never report an event again. */
 bool loop_turn(struct loop *loop, uint64_t until_us);
 
 /* CURLOPT_OPENSOCKETFUNCTION and CURLOPT_CLOSESOCKETFUNCTION of every transfer; `user` is the loop.
@@ -50,10 +51,10 @@ bool loop_turn(struct loop *loop, uint64_t until_us);
 curl_socket_t loop_open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address);
 int loop_close_socket(void *user, curl_socket_t socket);
 
-/* A descriptor that is readable when a socket is ready or the time of loop_arm has come, for a loop
- * of the caller's. -1 if there is none to be had. */
+/* Returns a descriptor for the caller's event loop, which is readable when a socket is ready or
+ * when the time given to loop_arm has come. -1: the system has no free descriptor. */
 int loop_watch(struct loop *loop);
-/* The time of the next turn, 0 if it is due. No effect before loop_watch. */
+/* Sets the time of the next turn; 0: a turn is due now. No effect before loop_watch. */
 void loop_arm(struct loop *loop, uint64_t due_us);
 
 #endif

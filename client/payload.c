@@ -15,7 +15,7 @@ enum gemmd_error payload_make_room(struct gemmd_request *request, struct place *
     if (place->data != NULL && !place->owned) {
         if (place->room < bytes)
             return failure_set(&request->error, GEMMD_ERR_USAGE, "bytes",
-                               "the result has %llu bytes and there is room for %llu",
+                               "the result takes %llu bytes and its buffer has %llu",
                                (unsigned long long)bytes, (unsigned long long)place->room);
         return GEMMD_OK;
     }
@@ -25,7 +25,8 @@ enum gemmd_error payload_make_room(struct gemmd_request *request, struct place *
     *place = (struct place){0};
     if (posix_memalign(&data, RESULT_ALIGNMENT, bytes) != 0)
         return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                           "no memory for a result of %llu bytes", (unsigned long long)bytes);
+                           "there is no memory for a result of %llu bytes",
+                           (unsigned long long)bytes);
     *place = (struct place){.data = data, .room = bytes, .owned = true};
     return GEMMD_OK;
 }
@@ -42,11 +43,12 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
         return GEMMD_OK;
     }
     if (request->expected.lse_bytes > 0)
-        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer is no safetensors file, which lse was to come in");
+        return failure_set(
+            &request->error, GEMMD_ERR_PROTOCOL, NULL,
+            "the answer is not a safetensors file, although the request asked for lse");
     if (answer->has_length && answer->length != coming)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer has %llu bytes where the result has %llu",
+                           "the answer has %llu bytes and the result has %llu",
                            (unsigned long long)answer->length, (unsigned long long)coming);
     sink->kind = SINK_DATA;
     sink->wanted = coming;
@@ -63,15 +65,17 @@ enum gemmd_error payload_take_expected(struct gemmd_request *request, const stru
 {
     struct gemmd_error_info *error = &request->error;
     if (!same_shape(request, answer))
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Gemmd-Shape is missing or not the shape of the result");
+        return failure_set(
+            error, GEMMD_ERR_PROTOCOL, NULL,
+            "the answer's Gemmd-Shape header is missing or not the shape of the result");
     if (!answer->has_dtype || answer->dtype != request->expected.dtype)
         return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Gemmd-Dtype is missing or not %s",
+                           "the answer's Gemmd-Dtype header is missing or not %s",
                            gemmd_dtype_name(request->expected.dtype));
     if (request->expected.verify && !answer->verify_pass)
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer does not say that the result was verified");
+        return failure_set(
+            error, GEMMD_ERR_PROTOCOL, NULL,
+            "the answer has no Gemmd-Verify header that says that the result passed");
     return begin(request, answer);
 }
 
@@ -80,10 +84,11 @@ enum gemmd_error payload_describe(struct gemmd_request *request, const struct an
     struct gemmd_error_info *error = &request->error;
     if (answer->rank == 0 || !answer->has_dtype)
         return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Gemmd-Shape or Gemmd-Dtype is missing");
+                           "the answer's Gemmd-Shape or Gemmd-Dtype header is missing");
     if (!size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &request->expected.bytes))
-        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer's Gemmd-Shape has more than 2^63 bytes");
+        return failure_set(
+            error, GEMMD_ERR_PROTOCOL, NULL,
+            "the tensor of the answer's Gemmd-Shape header has more than 2^63 bytes");
     request->expected.rank = answer->rank;
     memcpy(request->expected.dims, answer->dims, answer->rank * sizeof answer->dims[0]);
     request->expected.dtype = answer->dtype;

@@ -1,21 +1,22 @@
 /*
- * payload.h - the header of an answer that is a matrix, and the room for its bytes.
+ * payload.h - checks the header of an answer that is a matrix, and makes room for the matrix.
  *
- * All fill in request->error where the answer is not what was asked for (GEMMD_ERR_PROTOCOL,
- * _USAGE, _OUT_OF_MEMORY), else make request->sink ready.
+ * Every function prepares request->sink, or returns GEMMD_ERR_PROTOCOL, _USAGE or _OUT_OF_MEMORY
+ * with request->error filled in.
  */
 #ifndef CLIENT_PAYLOAD_H
 #define CLIENT_PAYLOAD_H
 
 #include "client/client.h"
 
-/* The result whose shape and type are known: request->expected. */
+/* For a result whose shape and type are known before: request->expected. */
 enum gemmd_error payload_take_expected(struct gemmd_request *request, const struct answer *answer);
-/* Whatever the header describes, which becomes request->expected. */
+/* For a result of any shape and type: sets request->expected from the header. */
 enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer);
-/* The same without a payload. */
+/* Sets request->expected from the header of an answer without a payload. */
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer);
-/* Makes `place` have room for `bytes`: what it has of the caller's must be enough. */
+/* Makes room for `bytes` in `place`: the caller's buffer must be large enough; without one, a
+ * buffer is allocated. */
 enum gemmd_error payload_make_room(struct gemmd_request *request, struct place *place,
                                    uint64_t bytes);
 

@@ -1,8 +1,9 @@
 /*
- * record.h - structures of the public header that may be older or newer than the library.
+ * record.h - copies structures of the public header whose version may differ from the library's.
  *
- * Such a structure begins with its size as the caller's compiler knew it. What a caller does not
- * know is left at its default; what the library does not know must be zero, its default.
+ * A structure begins with its size, as the caller's compiler knew the structure. Fields that the
+ * caller does not know keep their defaults. Fields that the library does not know must be zero,
+ * which is the default of every field that is added later.
  */
 #ifndef CLIENT_RECORD_H
 #define CLIENT_RECORD_H
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The sizes that structures began with, below which one is none of ours. */
+/* The sizes of the structures in version 0.1. A smaller structure is invalid. */
 enum {
     GEMMD_OPTIONS_SIZE_0_1 = offsetof(struct gemmd_options, shared_bytes),
     GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
@@ -20,12 +21,13 @@ enum {
     GEMMD_TENSOR_PUT_SIZE_0_1 = sizeof(struct gemmd_tensor_put)
 };
 
-/* Copies the caller's structure over the defaults in `known`, and sets its size to known_bytes.
- * False if it is smaller than `least` or has something in a part that is not known. */
+/* Copies the caller's structure `given` over the defaults in `known`, whose size becomes
+ * known_bytes. False if `given` is smaller than `least`, or if a byte beyond known_bytes is not
+ * zero. */
 bool record_read(void *known, size_t known_bytes, const void *given, size_t given_bytes,
                  size_t least);
-/* Copies `known` to the caller's structure as far as it goes, zeroes the rest, and sets its
- * size. */
+/* Copies `known` to the caller's structure, as many bytes as fit, zeroes the rest of the structure,
+ * and sets the structure's size to given_bytes. */
 void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes);
 
 #endif

@@ -24,7 +24,7 @@ bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
     if (given == NULL || record_read(call, sizeof *call, given, given->size, GEMMD_CALL_SIZE_0_1))
         return true;
     failure_set(error, GEMMD_ERR_USAGE, "size",
-                "the call is not described as in this library (%s); use "
+                "the size of struct gemmd_call is not one that libgemmd %s knows; use "
                 "gemmd_call_init(&call, sizeof call)",
                 gemmd_version());
     return false;
@@ -40,7 +40,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
     }
     struct gemmd_request *request = calloc(1, sizeof *request);
     if (request == NULL) {
-        failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a request");
+        failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a request");
         return NULL;
     }
     uint32_t timeout_ms = client->options.total_timeout_ms;
@@ -148,7 +148,7 @@ void gemmd_cancel(struct gemmd_request *request)
 {
     if (request->state == REQUEST_DONE)
         return;
-    failure_set(&request->error, GEMMD_ERR_CANCELLED, NULL, "cancelled by the caller");
+    failure_set(&request->error, GEMMD_ERR_CANCELLED, NULL, "the caller cancelled the request");
     schedule_cancel(request);
 }
 

@@ -22,7 +22,7 @@ enum gemmd_error resource_check_tensor(const char *name, const char *field,
     if (consists_of(name, LETTERS DIGITS "._-", TENSOR_LENGTH_MAX))
         return GEMMD_OK;
     return failure_set(error, GEMMD_ERR_USAGE, field,
-                       "'%.128s' is no name of a tensor; it must be 1 to %d of the characters "
+                       "'%.128s' is not the name of a tensor; a name has 1 to %d of the characters "
                        "A-Z a-z 0-9 . _ -",
                        name != NULL ? name : "", TENSOR_LENGTH_MAX);
 }
@@ -31,6 +31,6 @@ enum gemmd_error resource_check_job(const char *id, struct gemmd_error_info *err
 {
     if (consists_of(id, LETTERS DIGITS "_-", JOB_LENGTH_MAX))
         return GEMMD_OK;
-    return failure_set(error, GEMMD_ERR_USAGE, "id", "'%.64s' is no id of a job",
+    return failure_set(error, GEMMD_ERR_USAGE, "id", "'%.64s' is not the id of a job",
                        id != NULL ? id : "");
 }

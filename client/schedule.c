@@ -155,7 +155,7 @@ static bool was_told_too_long(struct gemmd_request *request)
 
 static void out_of_time(struct gemmd_request *request)
 {
-    failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL, "no result within %llu ms",
+    failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL, "there was no result within %llu ms",
                 (unsigned long long)(request->deadline_us - request->submitted_us) / 1000);
 }
 
@@ -255,7 +255,7 @@ static void check_running(struct gemmd_request *request, uint64_t now_us)
             check_by(client, request->resume_us);
     } else if (has_stalled(request, now_us)) {
         failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL,
-                    "no byte moved between here and %s for %u ms", client->endpoint.name,
+                    "no byte was sent to or received from %s for %u ms", client->endpoint.name,
                     client->options.stall_timeout_ms);
         take_off(request);
     } else {
@@ -293,7 +293,7 @@ static void give_up_running(struct gemmd_client *client)
         if (request->state != REQUEST_RUNNING)
             continue;
         failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                    "no memory to watch the connections");
+                    "there is no memory to watch the connections");
         take_off(request);
     }
 }

@@ -1,24 +1,24 @@
 /*
- * schedule.h - which request runs when: places, repeats, deadlines, stalls.
+ * schedule.h - decides which request runs when: places, repeats, deadlines, stalls.
  */
 #ifndef CLIENT_SCHEDULE_H
 #define CLIENT_SCHEDULE_H
 
 #include "client/client.h"
 
-/* Takes a new request: starts it if there is a place, else queues it. */
+/* Starts a new request if one of the client's places is free, else queues the request. */
 void schedule_submit(struct gemmd_request *request);
-/* Lets time and sockets act once, waiting for them until `until_us` at most, and calls the
- * callbacks that are due. */
+/* Waits for a socket or a timer, until `until_us` at most, handles the events, and calls the
+ * callbacks of requests that are done. */
 void schedule_turn(struct gemmd_client *client, uint64_t until_us);
-/* Takes a request off its way at once and makes it DONE; request->error says why. */
+/* Ends a request at once and makes it DONE. The caller has set request->error. */
 void schedule_cancel(struct gemmd_request *request);
-/* The caller knows that the request is done. */
+/* Notes that the caller knows that the request is done. */
 void schedule_report(struct gemmd_request *request);
-/* Has `call` called when the request is done. */
+/* Sets the callback of a request. */
 void schedule_call(struct gemmd_request *request, gemmd_done_function call);
-/* The descriptor that says when a turn is due; from now on it is kept right. -1 if there is none.
- */
+/* Returns a descriptor that is readable when a turn is due, from this call on. -1: the system has
+ * no free descriptor. */
 int schedule_watch(struct gemmd_client *client);
 
 #endif

@@ -114,7 +114,7 @@ void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
         block = memory_take(memory, bytes);
     if (block == NULL && posix_memalign(&block, ALLOC_ALIGNMENT, bytes > 0 ? bytes : 1) != 0) {
         block = NULL;
-        failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for %llu bytes",
+        failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for %llu bytes",
                     (unsigned long long)bytes);
     }
     return block;
@@ -215,7 +215,7 @@ static enum gemmd_error cannot(struct gemmd_request *request, uint64_t bytes)
     if (client->options.shared != GEMMD_SHARED_ALWAYS)
         return GEMMD_OK; /* without, then */
     return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, "shared_bytes",
-                       "%llu bytes of shared memory are needed and not to be had",
+                       "the request needs %llu bytes of shared memory, and fewer are free",
                        (unsigned long long)bytes);
 }
 

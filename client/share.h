@@ -1,11 +1,12 @@
 /*
- * share.h - requests whose operands and result lie in memory that the daemon shares (memory.h), so
- * that nothing of them goes through the socket.
+ * share.h - requests whose operands and result lie in memory that the client shares with the daemon
+ * (memory.h), so that they do not go through the socket.
  *
- * Over a Unix socket, to a daemon that takes it. What lies in gemmd_memory_alloc's memory is used
- * there; the rest is copied into a block of it, the result out of it. Connections that carry such
- * requests are others than those that do not: they begin with the memory's descriptor. All that is
- * here belongs to the thread that is in a call with the client.
+ * Sharing needs a Unix socket and a daemon that accepts shared memory. Operands in memory from
+ * gemmd_memory_alloc are used where they lie; other operands are copied into a block of the shared
+ * memory, and the result is copied out of it. A connection for such requests begins with the
+ * memory's descriptor, and carries no other requests. The structures belong to the thread that is
+ * calling a function with the client.
  */
 #ifndef CLIENT_SHARE_H
 #define CLIENT_SHARE_H
@@ -23,49 +24,51 @@ struct gemmd_request;
 struct memory;
 struct transfer;
 
-/* A client's. */
+/* The part of a client. */
 struct share_client {
-    struct memory *memory;   /* NULL: none yet */
-    struct memory *worn[16]; /* with blocks that are out still */
+    struct memory *memory;   /* the memory that new requests use; NULL: none yet */
+    struct memory *worn[16]; /* memories that were replaced, with blocks that are still in use */
     uint32_t worn_count, made_count;
-    bool refused; /* the daemon takes none, or the system gives none */
+    bool refused; /* the daemon accepts no shared memory, or the system has none */
 };
 
-/* A request's. */
+/* The part of a request. */
 struct share {
-    const char *result;    /* what the result is called; NULL: it goes elsewhere */
-    bool possible;         /* it is a product or an attention that is waited for */
-    bool used;             /* by the attempt at hand, or the last one */
-    struct memory *memory; /* that `block` is of */
-    unsigned char *block;  /* NULL: nothing had to be copied */
-    unsigned char *copied; /* the result, if it has to be copied from there */
-    bool lost;             /* an attempt ended that may still be writing */
+    const char *result; /* name of the result in the header; NULL: the result comes in the answer */
+    bool possible;      /* the request is a product or an attention, and not a job */
+    bool used;          /* the current attempt, or the last one, uses shared memory */
+    struct memory *memory; /* the memory that holds `block` */
+    unsigned char *block;  /* block for copies; NULL: nothing has to be copied */
+    unsigned char *copied; /* the result in `block`, to be copied to the caller's buffer; or NULL */
+    bool lost; /* the daemon may still write to the block, for an attempt that has ended */
     struct memory_places places;
-    struct body rest; /* what goes through the socket all the same */
+    struct body rest; /* the parts of the body that go through the socket */
 };
 
-/* Before an attempt: uses shared memory if it can be used. GEMMD_ERR_OUT_OF_MEMORY, _UNSUPPORTED:
- * it cannot, and has to be. */
+/* Prepares an attempt: decides whether the attempt uses shared memory, and copies operands.
+ * GEMMD_ERR_OUT_OF_MEMORY, _UNSUPPORTED: shared memory cannot be used, and the client's options
+ * demand it. */
 enum gemmd_error share_begin(struct gemmd_request *request);
-/* The body of the attempt. */
+/* The body that the attempt sends through the socket. */
 struct body *share_body(struct gemmd_request *request);
-/* The answer is there: the result to where it is wanted. */
+/* Copies the result to the caller's buffer, after the answer has arrived. */
 void share_collect(struct gemmd_request *request);
-/* The attempt is over with the answer's status, 0: without one. True if the daemon takes no memory,
- * and the request is to be sent without, at once. */
+/* Ends an attempt. `status` is that of the answer; 0: there was none. True if the daemon accepts no
+ * shared memory, and the request has to be sent again at once without. */
 bool share_end(struct gemmd_request *request, int status);
-/* The request is done. */
+/* Releases the block of a request that is done. */
 void share_release(struct gemmd_request *request);
 
-/* CURLOPT_OPENSOCKETFUNCTION and CURLOPT_PREREQFUNCTION of attempts that use it; `user` is the
- * transfer. A connection that was opened for the attempt gets its first line before the request. */
+/* CURLOPT_OPENSOCKETFUNCTION and CURLOPT_PREREQFUNCTION of attempts that use shared memory; `user`
+ * is the transfer. On a new connection the memory's descriptor is sent before the request. */
 curl_socket_t share_open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address);
 int share_before_request(void *user, char *peer, char *own, int peer_port, int own_port);
-/* Of the host in the URL, which keeps these connections apart from the others. */
+/* Writes the base of the attempt's URL. The base names the memory as its host, so that libcurl
+ * keeps connections of different memories apart. */
 enum { SHARE_BASE_MAX = 48 };
 void share_base(const struct gemmd_request *request, char out[SHARE_BASE_MAX]);
 
-/* With the client. */
+/* Releases all memories of a client that is released. */
 void share_close(struct gemmd_client *client);
 
 #endif

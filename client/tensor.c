@@ -20,7 +20,7 @@ static enum gemmd_error conclude_put(struct gemmd_request *request, struct answe
         memcpy(answer->etag, request->etag, sizeof answer->etag);
     if (code == GEMMD_OK && strcmp(answer->etag, request->etag) != 0)
         code = failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the daemon's ETag is not that of the tensor that was put");
+                           "the answer's ETag is not the entity tag of the tensor that was put");
     return code;
 }
 
@@ -71,10 +71,12 @@ static enum gemmd_error check_put(const struct gemmd_tensor_put *put, uint64_t *
     if (!size_tensor_bytes(put->dtype, put->dims, put->rank, bytes))
         return failure_set(error, GEMMD_ERR_USAGE, "dims", "the tensor has more than 2^63 bytes");
     if (put->data == NULL)
-        return failure_set(error, GEMMD_ERR_USAGE, "data", "data is NULL; it must be the tensor");
+        return failure_set(error, GEMMD_ERR_USAGE, "data",
+                           "data is NULL; it must point to the tensor");
     if (put->etag != NULL && strlen(put->etag) >= ANSWER_ETAG_ROOM)
-        return failure_set(error, GEMMD_ERR_USAGE, "etag",
-                           "etag must be what gemmd_tensor_etag() says, or NULL");
+        return failure_set(
+            error, GEMMD_ERR_USAGE, "etag",
+            "etag is not one that gemmd_tensor_etag() computes; set such a tag, or NULL");
     return GEMMD_OK;
 }
 
@@ -107,7 +109,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     failure_clear(error);
     if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the tensor is not described as in this library (%s); use "
+                    "the size of struct gemmd_tensor_put is not one that libgemmd %s knows; use "
                     "gemmd_tensor_put_init(&put, sizeof put)",
                     gemmd_version());
         return NULL;

@@ -18,7 +18,8 @@ struct list {
 
 static enum gemmd_error not_a_list(struct gemmd_error_info *error)
 {
-    return failure_set(error, GEMMD_ERR_PROTOCOL, NULL, "the daemon's list of tensors is none");
+    return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                       "the daemon's answer is not a list of tensors");
 }
 
 static enum gemmd_error make_room(struct list *list, size_t more, struct gemmd_error_info *error)
@@ -30,7 +31,7 @@ static enum gemmd_error make_room(struct list *list, size_t more, struct gemmd_e
     struct gemmd_tensor *tensors = realloc(list->tensors, room * sizeof *tensors);
     if (tensors == NULL)
         return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                           "no memory for a list of %zu tensors", needed);
+                           "there is no memory for a list of %zu tensors", needed);
     list->tensors = tensors;
     list->room = room;
     return GEMMD_OK;

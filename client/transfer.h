@@ -8,44 +8,45 @@
 
 enum { HEADER_LINES_MAX = 4 };
 
-/* One in front of the client's. */
+/* A header line of one attempt, in a list in front of the client's own header lines. */
 struct header_line {
     struct curl_slist node;
     char text[MEMORY_HEADER_MAX + 32];
 };
 
 struct transfer {
-    struct transfer *next; /* in a list of idle ones */
+    struct transfer *next; /* in the client's list of idle transfers */
     CURL *easy;
-    bool bulk;
-    uint32_t issued; /* how often it was sent in this attempt; of those that share memory */
-    int opened;      /* a connection for shared memory that has no first line yet; -1: none */
+    bool bulk;       /* has large buffers, for large bodies */
+    uint32_t issued; /* how often libcurl sent the request in this attempt; counted with shared
+                        memory only */
+    int opened; /* a new connection on which the memory's descriptor has yet to be sent; -1: none */
     struct gemmd_request *request; /* NULL while idle */
     struct answer answer;
-    bool accepted;            /* the operation's accept agreed */
-    enum gemmd_error refused; /* or this is what it said */
+    bool accepted;            /* the operation's `accept` returned GEMMD_OK */
+    enum gemmd_error refused; /* the error that `accept` returned; GEMMD_OK: none */
     struct header_line own[HEADER_LINES_MAX];
     uint32_t own_count;
     char url[ENDPOINT_URL_MAX + REQUEST_TARGET_MAX + 64];
-    char *joined; /* room for a small body, or NULL */
+    char *joined; /* buffer in which a small body is joined, or NULL */
     char curl_error[CURL_ERROR_SIZE];
-    char document[4096]; /* the front of the body of an answer that has no payload */
+    char document[4096]; /* the first bytes of an answer that is a document, not a payload */
     size_t document_bytes;
 };
 
-/* Starts an attempt in the client's loop and makes it request->transfer. On failure
- * request->error says why. */
+/* Starts an attempt in the client's loop and sets request->transfer. On failure request->error is
+ * filled in. */
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us);
-/* The request that a handle works for. */
+/* The request whose attempt uses the handle. */
 struct gemmd_request *transfer_request(CURL *easy);
-/* Takes a transfer that ended with `result` out of the loop and judges it: GEMMD_OK with
- * request->answer, or the code with request->error. */
+/* Takes a transfer that ended with `result` out of the loop. Returns GEMMD_OK with request->answer
+ * filled in, or an error code with request->error filled in. */
 enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result);
-/* Breaks the attempt off; its connection is closed. */
+/* Aborts the attempt and closes the attempt's connection. */
 void transfer_abort(struct gemmd_request *request);
-/* Bytes that have gone out and come in so far, headers not counted. */
+/* Bytes of body and payload that the attempt has sent and received so far, without headers. */
 uint64_t transfer_moved(const struct gemmd_request *request);
-/* Whether bytes ought to be moving, rather than the daemon computing. */
+/* Whether bytes should be moving, that is, the daemon is not computing. */
 bool transfer_should_move(const struct gemmd_request *request);
 
 #endif

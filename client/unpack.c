@@ -20,7 +20,8 @@ void unpack_begin(struct sink *sink)
 static enum gemmd_error refuse(struct gemmd_request *request, const char *reason)
 {
     return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                       "the answer is not the safetensors file that was asked for: %s", reason);
+                       "the answer is not the safetensors file that the request asked for: %s",
+                       reason);
 }
 
 /* Of length and header; 0 if the length is not there yet. */

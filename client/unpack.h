@@ -1,22 +1,22 @@
 /*
- * unpack.h - an answer that is a safetensors file, taken apart as it comes: the result, and lse
- * where an attention has one, each to its own place, without the file ever lying in memory as a
- * whole.
+ * unpack.h - unpacks an answer that is a safetensors file, as the answer arrives. The result, and
+ * lse of an attention, are each written to a place of their own; the file as a whole is never in
+ * memory.
  *
- * The header is collected in the transfer's document; what follows is written where it belongs.
+ * The file's header is collected in the transfer's document.
  */
 #ifndef CLIENT_UNPACK_H
 #define CLIENT_UNPACK_H
 
 #include "client/transfer.h"
 
-/* Makes the sink SINK_TENSORS. */
+/* Makes the sink's kind SINK_TENSORS. */
 void unpack_begin(struct sink *sink);
-/* The next bytes of the answer. On failure request->error: GEMMD_ERR_PROTOCOL if the file is none,
- * or does not hold the result as request->expected describes it and lse, if that is expected; else
- * as payload_make_room. */
+/* Takes the next bytes of the answer. Returns an error code with request->error filled in:
+ * GEMMD_ERR_PROTOCOL if the file is malformed, or does not hold the result, and lse, that
+ * request->expected describes; _USAGE or _OUT_OF_MEMORY as in payload_make_room. */
 enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t bytes);
-/* The answer is over: GEMMD_ERR_PROTOCOL if it is not complete. */
+/* Ends the answer: GEMMD_ERR_PROTOCOL if the file is not complete. */
 enum gemmd_error unpack_end(struct gemmd_request *request);
 
 #endif

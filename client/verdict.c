@@ -10,7 +10,7 @@
 enum gemmd_error verdict_no_memory(struct gemmd_request *request)
 {
     return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                       "no memory to send the request");
+                       "there is no memory to send the request");
 }
 
 static enum gemmd_error answered_error(struct gemmd_request *request)
@@ -57,8 +57,9 @@ static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode 
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s: %s", name,
                            text);
     case CURLE_OPERATION_TIMEDOUT: /* no other time is libcurl's to watch */
-        return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no connection to %s within %u ms",
-                           name, request->client->options.connect_timeout_ms);
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL,
+                           "there was no connection to %s within %u ms", name,
+                           request->client->options.connect_timeout_ms);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
@@ -73,11 +74,11 @@ static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode 
                            text);
     case CURLE_PARTIAL_FILE:
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL,
-                           "the answer of %s broke off after %llu of %llu bytes", name,
+                           "the answer of %s ended after %llu of %llu bytes", name,
                            (unsigned long long)request->sink.bytes,
                            (unsigned long long)transfer->answer.length);
     default:
-        return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "the connection to %s broke: %s",
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "the connection to %s was lost: %s",
                            name, text);
     }
 }
@@ -100,7 +101,7 @@ static enum gemmd_error completed(struct gemmd_request *request)
         return unpack_end(request);
     if (sink->kind == SINK_DATA && sink->bytes != sink->wanted)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "the answer has %llu bytes where the result has %llu",
+                           "the answer has %llu bytes and the result has %llu",
                            (unsigned long long)sink->bytes, (unsigned long long)sink->wanted);
     if (sink->kind == SINK_DATA)
         share_collect(request);
@@ -124,9 +125,8 @@ enum gemmd_error verdict_of(struct gemmd_request *request, CURLcode result)
     if (result != CURLE_OK)
         return transport_error(request, result);
     if (!taken)
-        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
-                           "%s answered with status %d where %d was due",
-                           request->client->endpoint.name, answer->status,
-                           request->operation->statuses[0]);
+        return failure_set(
+            &request->error, GEMMD_ERR_PROTOCOL, NULL, "%s answered with status %d instead of %d",
+            request->client->endpoint.name, answer->status, request->operation->statuses[0]);
     return completed(request);
 }

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds gemmd, starts it, computes a product with curl and checks it.
-# For Debian 12 and Ubuntu 24.04, as root or with sudo; run it as often as you like.
+# Installs missing packages, builds gemmd, starts the daemon, computes a product with curl and checks
+# the product. For Debian 12 and Ubuntu 24.04, as root or with sudo. Can be run again at any time.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
 Usage: deploy/quickstart.sh [--cuda | --cpu] [--port N] [--once]
 
-  --cuda    build and use the CUDA backend (default: where a GPU answers and a toolkit is there)
-  --cpu     build and use the CPU backend only
-  --port N  listen on 127.0.0.1:N (default 8080; 0 takes any free port)
-  --once    stop the daemon afterwards; otherwise it goes on in the background
+Installs missing packages, builds gemmd, starts the daemon and checks a product.
+
+  --cuda    build and use the CUDA backend (the default if the host has a GPU and a CUDA toolkit)
+  --cpu     build and use only the CPU backend (the default otherwise)
+  --port N  listen on 127.0.0.1:N (default: 8080; 0: any free port)
+  --once    stop the daemon at the end (default: the daemon keeps running in the background)
 TEXT
 }
 
@@ -27,9 +29,9 @@ while (($#)); do
     --cpu) backend=cpu ;;
     --once) once=yes ;;
     --port)
-        [[ ${2-} =~ ^[0-9]{1,5}$ ]] || die "--port takes a number"
+        [[ ${2-} =~ ^[0-9]{1,5}$ ]] || die "--port must be a number from 0 to 65535"
         port=$((10#$2))
-        ((port <= 65535)) || die "--port takes 0 ... 65535"
+        ((port <= 65535)) || die "--port must be a number from 0 to 65535"
         shift
         ;;
     -h | --help)
@@ -53,7 +55,7 @@ started=
 clean_up() {
     local status=$?
     [[ -z $scratch ]] || rm -rf "$scratch"
-    # A daemon that did not pass its check is not left behind.
+    # After a failure the daemon does not keep running.
     if [[ $status != 0 && -n $started ]]; then stop_daemon || true; fi
     exit "$status"
 }
@@ -75,20 +77,20 @@ case $backend in
 auto)
     if ! gpu_answers; then
         backend=cpu
-        say "no NVIDIA GPU answers: CPU backend"
+        say "no NVIDIA GPU found: using the CPU backend"
     elif ! toolkit_is_there; then
         backend=cpu
-        say "a GPU answers but there is no CUDA toolkit (nvcc): CPU backend"
+        say "found a GPU but no CUDA toolkit (nvcc): using the CPU backend"
     else
         backend=cuda
-        say "a GPU answers: CUDA backend"
+        say "found a GPU: using the CUDA backend"
     fi
     ;;
-cuda) toolkit_is_there || die "--cuda needs the CUDA toolkit (nvcc on PATH or in /usr/local/cuda)" ;;
+cuda) toolkit_is_there || die "--cuda needs the CUDA toolkit: there is no nvcc on PATH or in /usr/local/cuda" ;;
 esac
 
-# What is needed is looked for itself, not by package name, so that any libcurl flavour or a newer
-# CMake from elsewhere will do.
+# Looks for the programs and libraries themselves, not for packages, so that any flavour of libcurl
+# and a CMake from another source are found.
 missing=()
 want_command() { command -v "$1" >/dev/null || missing+=("$2"); }
 want_library() { pkg-config --exists "$1" 2>/dev/null || missing+=("$2"); }
@@ -108,10 +110,10 @@ want_library libcurl libcurl4-gnutls-dev
 want_library openblas libopenblas-dev
 
 if ((${#missing[@]})); then
-    command -v apt-get >/dev/null || die "needs these Debian packages or their like: ${missing[*]}"
+    command -v apt-get >/dev/null || die "install the equivalents of these Debian packages first: ${missing[*]}"
     root=()
     if ((EUID != 0)); then
-        command -v sudo >/dev/null || die "run as root first: apt-get install ${missing[*]}"
+        command -v sudo >/dev/null || die "packages are missing and there is no sudo; run as root: apt-get install ${missing[*]}"
         root=(sudo)
     fi
     say "installing ${missing[*]}"
@@ -119,17 +121,18 @@ if ((${#missing[@]})); then
         "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
             -o Acquire::Retries=3 "$@" </dev/null >/dev/null
     }
-    apt update || say "the package lists could not all be refreshed, going on with those there are"
+    apt update || say "apt-get update failed for some package lists; continuing with the lists at hand"
     apt install -y --no-install-recommends "${missing[@]}" || die "could not install ${missing[*]}"
 fi
 
-say "building ($backend)"
+say "building gemmd ($backend backend)"
 cuda=OFF
 [[ $backend == cpu ]] || cuda=ON
 cmake --preset release -DGEMMD_TESTS=OFF -DGEMMD_CUDA=$cuda --log-level=WARNING >/dev/null
 cmake --build build --target gemmd gemmctl -- --quiet
 
-# Succeeds while the daemon of the pid file runs; a number that another program has now is not it.
+# Succeeds while the daemon whose pid is in the pid file runs. If another program has that pid now, the
+# daemon does not run.
 daemon_runs() {
     local pid exe
     pid=$(cat "$run/gemmd.pid" 2>/dev/null) || return 1
@@ -145,7 +148,7 @@ stop_daemon() {
             daemon_runs || break
             sleep 0.1
         done
-        if daemon_runs; then die "the daemon (pid $pid) does not stop"; fi
+        if daemon_runs; then die "the daemon (pid $pid) did not stop within 30 seconds"; fi
     fi
     rm -f "$run/gemmd.pid"
 }
@@ -170,13 +173,13 @@ for ((i = 0; i < 600; i++)); do
         ready=yes
         break
     fi
-    # The first look may come before the child has become gemmd.
+    # In the first moments the child may not have executed gemmd yet.
     if ((i > 10)) && ! daemon_runs; then break; fi
     sleep 0.1
 done
 if [[ $ready == no ]]; then
     tail -n 20 "$run/gemmd.log" >&2
-    die "the daemon did not become ready; its last lines stand above (is port $port taken? --port N)"
+    die "the daemon did not become ready; the end of its log is above. If port $port is in use, try --port N"
 fi
 
 # [1 2; 3 4] * [5 6; 7 8] = [19 22; 43 50] as little-endian f32.
@@ -189,22 +192,22 @@ cat "$scratch/a.f32" "$scratch/b.f32" |
     curl -fsS --data-binary @- -o "$scratch/c.f32" "http://$address/gemm?m=2&n=2&k=2" ||
     die "the request failed"
 od -An -w8 -t f4 "$scratch/c.f32"
-cmp "$scratch/c.f32" "$scratch/expected.f32" || die "that is not the product"
+cmp "$scratch/c.f32" "$scratch/expected.f32" || die "the product is wrong"
 
 if [[ $once == yes ]]; then
     stop_daemon
-    say "the product is right; the daemon is stopped"
+    say "the product is correct; the daemon is stopped"
     exit 0
 fi
-say "the product is right; gemmd (pid $(cat "$run/gemmd.pid")) goes on at http://$address"
+say "the product is correct; gemmd (pid $(cat "$run/gemmd.pid")) keeps running at http://$address"
 printf '\nTry next:\n'
 next() { printf '  %-44s # %s\n' "$@"; }
-if [[ $port != 8080 ]]; then next "export GEMMD_URL=http://$address" "for gemmctl, which asks 127.0.0.1:8080 else"; fi
+if [[ $port != 8080 ]]; then next "export GEMMD_URL=http://$address" "for gemmctl (default: http://127.0.0.1:8080)"; fi
 next \
-    "http://$address/" "in a browser: how it does" \
-    "curl http://$address/info" "devices, kernels, limits" \
-    "curl http://$address/metrics" "what Prometheus scrapes" \
-    "build/bin/gemmctl --help" "products of .npy and .safetensors files" \
-    "less README.md" "curl, C and Python examples" \
-    "tail -f $run/gemmd.log" "a line a request" \
-    "kill \$(cat $run/gemmd.pid)" "stop: finishes what it accepted"
+    "http://$address/" "dashboard, for a browser" \
+    "curl http://$address/info" "devices, kernels and limits, as JSON" \
+    "curl http://$address/metrics" "metrics for Prometheus" \
+    "build/bin/gemmctl --help" "multiply .npy and .safetensors files" \
+    "less README.md" "examples with curl, C and Python" \
+    "tail -f $run/gemmd.log" "the log: one line for each request" \
+    "kill \$(cat $run/gemmd.pid)" "stop the daemon; it answers accepted requests first"

@@ -18,7 +18,7 @@ struct attention_strides attention_strides(enum attention_layout layout, uint64_
     };
 }
 
-static uint64_t clamp(int64_t value, uint64_t limit)
+static uint64_t attention_clamp(int64_t value, uint64_t limit)
 {
     return value < 0 ? 0 : (uint64_t)value < limit ? (uint64_t)value : limit;
 }
@@ -29,9 +29,9 @@ struct attention_span attention_span(const struct attention_problem *problem, ui
     const int64_t position = (int64_t)i + (int64_t)skv - (int64_t)sq;
     struct attention_span span = {0, skv};
     if (problem->causal)
-        span.end = clamp(position + 1, skv);
+        span.end = attention_clamp(position + 1, skv);
     if (problem->windowed)
-        span.first = clamp(position - (int64_t)problem->window, span.end);
+        span.first = attention_clamp(position - (int64_t)problem->window, span.end);
     return span;
 }
 
@@ -72,7 +72,15 @@ bool attention_problem_offered(const struct attention_problem *p)
            size_mul(rows, p->sq, &rows);
 }
 
-static bool is_left_out(const struct attention_kernel *kernel, const struct gemm_device *device)
+bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+static bool attention_is_left_out(const struct attention_kernel *kernel,
+                                  const struct gemm_device *device)
 {
     const struct attention_kernel *const *kernels = attention_kernels(device->backend);
     uint32_t left = device->without_attention;
@@ -87,11 +95,11 @@ bool attention_kernel_runs_on(const struct attention_kernel *kernel,
 {
     return (kernel->compute_capability == 0 ||
             kernel->compute_capability == device->compute_capability) &&
-           !is_left_out(kernel, device);
+           !attention_is_left_out(kernel, device);
 }
 
 /* Appends a word to a list: "a, b". */
-static void append(char *text, size_t size, const char *word)
+static void attention_append(char *text, size_t size, const char *word)
 {
     const size_t length = strlen(text);
     snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "", word);
@@ -107,17 +115,18 @@ static void list_dtypes(const struct gemm_device *device, struct attention_probl
              *k != NULL; k++) {
             if (!attention_kernel_runs_on(*k, device) || !(*k)->takes(&problem))
                 continue;
-            append(text, size, dtype_name(problem.dtype));
+            attention_append(text, size, dtype_name(problem.dtype));
             break;
         }
     }
 }
 
-const struct attention_kernel *attention_faster(const struct gemm_device *device,
-                                                const struct attention_kernel *kernel,
-                                                const struct attention_problem *problem)
+const struct attention_kernel *attention_preferred(const struct gemm_device *device,
+                                                   const struct attention_kernel *kernel,
+                                                   const struct attention_problem *problem)
 {
-    const struct attention_kernel *other = kernel->yields != NULL ? kernel->yields(problem) : NULL;
+    const struct attention_kernel *other =
+        kernel->preferred_kernel != NULL ? kernel->preferred_kernel(problem) : NULL;
     return other != NULL && attention_kernel_runs_on(other, device) && other->takes(problem)
                ? other
                : kernel;
@@ -136,11 +145,11 @@ enum gemmd_error attention_select(const struct gemm_device *device, const char *
         if (!attention_kernel_runs_on(*k, device))
             continue;
         const bool takes = (*k)->takes(problem), named = strcmp((*k)->name, name) == 0;
-        append(names, sizeof names, (*k)->name);
+        attention_append(names, sizeof names, (*k)->name);
         taken |= takes;
         known |= named;
         if (takes && (any || named)) {
-            *kernel = any ? attention_faster(device, *k, problem) : *k;
+            *kernel = any ? attention_preferred(device, *k, problem) : *k;
             return GEMMD_OK;
         }
     }

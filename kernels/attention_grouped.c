@@ -19,13 +19,13 @@ bool attention_can_group(const struct attention_kernel *kernel,
     return kernel->run_group != NULL && attention_group_units(problem) <= kernel->group_units;
 }
 
-/* All that the attentions of a group have in common, for comparing and for hashing. */
+/* Everything that the attentions of a group must have in common, for comparing and hashing. */
 struct traits {
     uint64_t words[2];
 };
 
-static struct traits traits_of(const struct attention_kernel *kernel,
-                               const struct attention_problem *p)
+static struct traits attention_group_traits_of(const struct attention_kernel *kernel,
+                                               const struct attention_problem *p)
 {
     const uint64_t masks =
         (uint64_t)p->causal | (uint64_t)p->windowed << 1 | (uint64_t)(p->softcap > 0) << 2;
@@ -39,19 +39,20 @@ bool attention_same_group(const struct attention_kernel *kernel,
                           const struct attention_kernel *other_kernel,
                           const struct attention_problem *other)
 {
-    const struct traits one = traits_of(kernel, problem), two = traits_of(other_kernel, other);
+    const struct traits one = attention_group_traits_of(kernel, problem),
+                        two = attention_group_traits_of(other_kernel, other);
     return memcmp(&one, &two, sizeof one) == 0;
 }
 
 uint64_t attention_group_key(const struct attention_kernel *kernel,
                              const struct attention_problem *problem)
 {
-    const struct traits traits = traits_of(kernel, problem);
+    const struct traits traits = attention_group_traits_of(kernel, problem);
     return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
 
-/* 0 for those whose longest row sees most keys. */
-static uint32_t length_class(const struct attention_problem *p)
+/* A class of the number of keys that a row sees at most; the class with the most keys is 0. */
+static uint32_t attention_group_length_class(const struct attention_problem *p)
 {
     const uint64_t reach = p->windowed && p->causal ? p->window : p->skv;
     uint64_t keys = reach < p->skv ? reach + 1 : p->skv;
@@ -66,9 +67,9 @@ void attention_group_order(const struct attention_member members[], uint32_t cou
 {
     uint32_t places[LENGTH_CLASSES + 1] = {0};
     for (uint32_t i = 0; i < count; i++)
-        places[length_class(members[i].problem) + 1]++;
+        places[attention_group_length_class(members[i].problem) + 1]++;
     for (uint32_t i = 0; i < LENGTH_CLASSES; i++)
         places[i + 1] += places[i];
     for (uint32_t i = 0; i < count; i++)
-        ordered[places[length_class(members[i].problem)]++] = members[i];
+        ordered[places[attention_group_length_class(members[i].problem)]++] = members[i];
 }

@@ -1,7 +1,7 @@
 /*
- * backend.h - what a backend brings to kernels/gemm.c: its kernels and what they run in.
+ * backend.h - the interface between kernels/gemm.c and a backend: its kernels and its context.
  *
- * There is one of these for the CPU and one for CUDA; a build without CUDA has an empty one.
+ * There are two backends, CPU and CUDA. In a build without CUDA the CUDA backend has no kernels.
  */
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
@@ -9,15 +9,15 @@
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 
-/* Blocks of rows and where they go. On CUDA either side may be in mapped host memory. */
-enum { GEMM_MOVES = 160 }; /* so many fit in the parameters of a launch */
+/* Copies of blocks of rows. On CUDA source and destination may be in mapped host memory. */
+enum { GEMM_MOVES = 160 }; /* the most that fit in the parameters of a launch */
 struct gemm_move {
     const void *from;
     void *to;
     uint64_t rows;
 };
 struct gemm_moves {
-    uint64_t row_bytes, from_pitch, to_pitch; /* of all; pitches in bytes */
+    uint64_t row_bytes, from_pitch, to_pitch; /* the same for all blocks; pitches in bytes */
     uint32_t count;
     struct gemm_move list[GEMM_MOVES];
 };
@@ -25,19 +25,19 @@ struct gemm_moves {
 struct gemm_backend_entry {
     const char *name;                                /* "cpu" */
     const struct gemm_kernel *const *kernels;        /* best first, ended by NULL */
-    const struct attention_kernel *const *attention; /* likewise; NULL: it has none */
+    const struct attention_kernel *const *attention; /* likewise; NULL: no kernels */
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
-    /* Enqueues (CUDA) or makes (CPU) the moves. */
+    /* Enqueues (CUDA) or performs (CPU) the copies. */
     enum gemmd_error (*move_rows)(struct gemm_context *context, const struct gemm_moves *moves);
     const char *(*library)(void);
-    /* See gemm_leading; at least `width`. NULL: `width`. */
+    /* gemm_leading of the backend. The result is at least `width`. NULL: always `width`. */
     uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
                         bool stays);
 };
 
-/* The first member of each backend's own context. */
+/* The first member of every backend's context struct. */
 struct gemm_context {
     const struct gemm_backend_entry *backend;
 };
@@ -45,10 +45,15 @@ struct gemm_context {
 extern const struct gemm_backend_entry gemm_backend_cpu;
 extern const struct gemm_backend_entry gemm_backend_cuda;
 
-/* Whether API.md offers such a problem at all (types, dimensions, what follows an integer sum).
- * Every kernel's `takes` begins with it. */
+/* Whether the protocol allows the problem's types, dimensions and, for integer results, scalars and
+ * activation. Every kernel's `takes` calls this function first. */
 bool gemm_problem_offered(const struct gemm_problem *problem);
-/* Likewise for attention; f8_e4m3 is for kernels that say so themselves. */
+/* Likewise for attention, except that f8_e4m3 is false: a kernel for f8_e4m3 checks the problem
+ * itself. */
 bool attention_problem_offered(const struct attention_problem *problem);
+
+/* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */
+bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out);
+bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * cuda_error.h - what an error of the CUDA runtime means for gemmd.
+ * cuda_error.h - gemmd's error code for an error of the CUDA runtime.
  *
- * Plain C without CUDA's headers, so that whoever has a cudaError_t can ask. Implemented in
- * builds with CUDA only. Pure functions, any thread.
+ * The header needs none of CUDA's headers. The function exists in builds with CUDA only. Pure, any
+ * thread.
  */
 #ifndef KERNELS_CUDA_ERROR_H
 #define KERNELS_CUDA_ERROR_H
@@ -13,9 +13,10 @@
 extern "C" {
 #endif
 
-/* GEMMD_OK for cudaSuccess; GEMMD_ERR_DEVICE_LOST for errors that leave the context unusable until
- * the process ends ("sticky": illegal address, failed launch, uncorrectable memory error ...);
- * GEMMD_ERR_OUT_OF_MEMORY; GEMMD_ERR_INTERNAL for all others. Takes a cudaError_t. */
+/* The error code for a cudaError_t: GEMMD_OK for cudaSuccess; GEMMD_ERR_DEVICE_LOST for a sticky
+ * error, after which the context is unusable until the process ends (illegal address, failed
+ * launch, uncorrectable memory error and others); GEMMD_ERR_OUT_OF_MEMORY; GEMMD_ERR_INTERNAL for
+ * all others. */
 enum gemmd_error cuda_error_code(int cuda_error);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 /*
- * freivalds_parts.h - what freivalds.c and its integer half share.
+ * freivalds_parts.h - functions that freivalds.c and freivalds_i32.c share.
  */
 #ifndef KERNELS_FREIVALDS_PARTS_H
 #define KERNELS_FREIVALDS_PARTS_H
 
 #include "kernels/gemm.h"
 
-/* The next of a sequence of random numbers (S. Vigna's splitmix64; public domain). */
+/* The next number of a pseudo-random sequence (S. Vigna's splitmix64; public domain). */
 static inline uint64_t freivalds_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;

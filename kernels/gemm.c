@@ -43,9 +43,16 @@ bool gemm_problem_offered(const struct gemm_problem *problem)
            (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
 }
 
-/* Each side's limit bounds how long a product can hold up those that share its launch, the limit on
- * bytes what reading host memory from the device may cost against copies, that on the number
- * how many products one request is. */
+bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}
+
+/* SMALL_SIDE bounds how long a product delays the others of its launch. SMALL_BYTES bounds the time
+ * of reading host memory from the device, compared with copies. SMALL_BATCH bounds the number of
+ * products of one request. */
 enum { SMALL_SIDE = 256, SMALL_BYTES = 256 << 10, SMALL_BATCH = 64 };
 
 bool gemm_is_small(const struct gemm_problem *p)
@@ -63,7 +70,7 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
     return entry_of(backend)->kernels;
 }
 
-static bool is_left_out(const struct gemm_kernel *kernel, const struct gemm_device *device)
+static bool gemm_is_left_out(const struct gemm_kernel *kernel, const struct gemm_device *device)
 {
     const struct gemm_kernel *const *kernels = gemm_kernels(device->backend);
     for (uint32_t left = device->without_gemm; left != 0 && *kernels != NULL; left >>= 1, kernels++)
@@ -76,10 +83,11 @@ bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_dev
 {
     return (kernel->compute_capability == 0 ||
             kernel->compute_capability == device->compute_capability) &&
-           !is_left_out(kernel, device);
+           !gemm_is_left_out(kernel, device);
 }
 
-/* The names of the device's kernels that take `problem`, or of all if it is NULL. */
+/* Lists the names of the device's kernels that take `problem`, or of all kernels if `problem` is
+ * NULL. */
 static void list_kernels(const struct gemm_device *device, const struct gemm_problem *problem,
                          char *text, size_t size)
 {
@@ -100,19 +108,20 @@ static void list_kernels(const struct gemm_device *device, const struct gemm_pro
         snprintf(text, size, "none");
 }
 
-/* The first that takes the problem, of those that take many at once if `together`. */
+/* The first kernel that takes the problem and is preferred for it. `together`: only kernels that
+ * can compute many problems at once. */
 static const struct gemm_kernel *first_that_takes(const struct gemm_device *device,
                                                   const struct gemm_problem *problem, bool together)
 {
     for (const struct gemm_kernel *const *k = entry_of(device->backend)->kernels; *k != NULL; k++)
         if ((!together || (*k)->run_group != NULL) && gemm_kernel_runs_on(*k, device) &&
-            (*k)->takes(problem) && ((*k)->suits == NULL || (*k)->suits(problem)))
+            (*k)->takes(problem) && ((*k)->preferred == NULL || (*k)->preferred(problem)))
             return *k;
     return NULL;
 }
 
-static const struct gemm_kernel *choose(const struct gemm_device *device,
-                                        const struct gemm_problem *problem)
+static const struct gemm_kernel *gemm_choose(const struct gemm_device *device,
+                                             const struct gemm_problem *problem)
 {
     const struct gemm_kernel *together =
         gemm_is_small(problem) ? first_that_takes(device, problem, true) : NULL;
@@ -125,7 +134,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
 {
     const struct gemm_backend_entry *entry = entry_of(device->backend);
     const bool any = strcmp(name, "auto") == 0;
-    const struct gemm_kernel *chosen = any ? choose(device, problem) : NULL;
+    const struct gemm_kernel *chosen = any ? gemm_choose(device, problem) : NULL;
     bool known = any;
     for (const struct gemm_kernel *const *k = entry->kernels; !any && *k != NULL; k++) {
         if (!gemm_kernel_runs_on(*k, device) || strcmp((*k)->name, name) != 0)

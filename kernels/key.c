@@ -1,6 +1,6 @@
 #include "kernels/key.h"
 
-/* Word by word, multiplied and folded. */
+/* Multiplicative hashing: each word is mixed in, multiplied and folded. */
 uint64_t key_of_words(const uint64_t *words, uint32_t count)
 {
     uint64_t key = 0;

@@ -9,14 +9,15 @@
 
 enum { ALIGNMENT = 256, ROW_ALIGNMENT = 128 };
 
-/* The stack in the workspace: A, C0, C, and what the kernel needs. */
+/* The layout of the workspace: A, C0 and C of the stack, then the kernel's own workspace. */
 struct plan {
     struct gemm_problem problem; /* as the kernel gets it, without pointers */
     uint64_t a_bytes, c0_bytes, c_bytes, kernel_bytes;
 };
 
-/* m rows of `width` elements, each from a boundary that suits the fastest kernels. */
-static bool place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint64_t *ld, uint64_t *bytes)
+/* m rows of `width` elements, each aligned as the fastest kernels require. */
+static bool stack_place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint64_t *ld,
+                        uint64_t *bytes)
 {
     const uint64_t size = dtype_size(dtype);
     uint64_t row_bytes;
@@ -26,21 +27,21 @@ static bool place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint64_t *
     return size_mul(m, row_bytes, bytes) && size_align(*bytes, ALIGNMENT, bytes);
 }
 
-static bool plan_make(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
-                      struct plan *plan)
+static bool stack_plan_make(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+                            struct plan *plan)
 {
     struct gemm_problem *p = &plan->problem;
     *plan = (struct plan){.problem = *problem};
-    if (!place(p->m, p->k, p->dtype, &p->lda, &plan->a_bytes) ||
-        !place(p->m, p->n, p->out, &p->ldc, &plan->c_bytes))
+    if (!stack_place(p->m, p->k, p->dtype, &p->lda, &plan->a_bytes) ||
+        !stack_place(p->m, p->n, p->out, &p->ldc, &plan->c_bytes))
         return false;
     p->ldc0 = p->ldc;
     plan->c0_bytes = p->beta != 0 ? plan->c_bytes : 0;
     return kernel->workspace_bytes(p, &plan->kernel_bytes);
 }
 
-/* All that the products of a stack have in common, for comparing and for hashing. Factors by their
- * bits: -0 is not 0 to a product. */
+/* Everything that the products of a stack must have in common, for comparing and hashing. Factors
+ * are compared by their bits, since a factor of -0 can give another result than 0. */
 struct traits {
     uint64_t words[12];
 };
@@ -52,7 +53,7 @@ static uint64_t bits_of(double value)
     return bits;
 }
 
-static struct traits traits_of(const struct gemm_kernel *kernel, const struct gemm_problem *p)
+static struct traits stack_traits_of(const struct gemm_kernel *kernel, const struct gemm_problem *p)
 {
     const uint64_t choices = (uint64_t)p->dtype << 40 | (uint64_t)p->out << 32 |
                              (uint64_t)p->precision << 24 | (uint64_t)p->act << 16 |
@@ -65,13 +66,14 @@ static struct traits traits_of(const struct gemm_kernel *kernel, const struct ge
 bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                      const struct gemm_kernel *other_kernel, const struct gemm_problem *other)
 {
-    const struct traits one = traits_of(kernel, problem), two = traits_of(other_kernel, other);
+    const struct traits one = stack_traits_of(kernel, problem),
+                        two = stack_traits_of(other_kernel, other);
     return memcmp(&one, &two, sizeof one) == 0;
 }
 
 uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
 {
-    const struct traits traits = traits_of(kernel, problem);
+    const struct traits traits = stack_traits_of(kernel, problem);
     return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
 
@@ -79,23 +81,24 @@ bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem 
 {
     struct plan plan;
     return kernel->rows_independent && kernel->any_leading && problem->batch == 1 &&
-           !problem->transa && plan_make(kernel, problem, &plan) && kernel->takes(&plan.problem);
+           !problem->transa && stack_plan_make(kernel, problem, &plan) &&
+           kernel->takes(&plan.problem);
 }
 
 bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *out)
 {
     struct plan plan;
-    return plan_make(kernel, problem, &plan) && size_add(plan.a_bytes, plan.c0_bytes, out) &&
+    return stack_plan_make(kernel, problem, &plan) && size_add(plan.a_bytes, plan.c0_bytes, out) &&
            size_add(*out, plan.c_bytes, out) && size_add(*out, plan.kernel_bytes, out);
 }
 
-/* Where a stack's rows are moved from and to. */
+/* Which rows of a stack are copied, and whether from or to the requests. */
 enum direction { A_IN, C0_IN, C_OUT };
 
-static enum gemmd_error move(struct gemm_context *context, const struct gemm_problem *problem,
-                             const struct gemm_problem *stacked, enum direction direction,
-                             char *place, const struct gemm_stack_rows *rows, uint32_t count)
+static enum gemmd_error stack_move(struct gemm_context *context, const struct gemm_problem *problem,
+                                   const struct gemm_problem *stacked, enum direction direction,
+                                   char *place, const struct gemm_stack_rows *rows, uint32_t count)
 {
     const uint64_t in = dtype_size(problem->dtype), out = dtype_size(problem->out);
     struct gemm_moves moves = {
@@ -131,19 +134,19 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_ke
                               const struct gemm_stack_rows *rows, uint32_t count, void *workspace)
 {
     struct plan plan;
-    if (!plan_make(kernel, problem, &plan))
+    if (!stack_plan_make(kernel, problem, &plan))
         return GEMMD_ERR_INTERNAL;
     char *a = workspace, *c0 = a + plan.a_bytes, *c = c0 + plan.c0_bytes;
     struct gemm_problem *p = &plan.problem;
     p->a = a;
     p->c0 = p->beta != 0 ? c0 : NULL;
     p->c = c;
-    enum gemmd_error code = move(context, problem, p, A_IN, a, rows, count);
+    enum gemmd_error code = stack_move(context, problem, p, A_IN, a, rows, count);
     if (code == GEMMD_OK && p->beta != 0)
-        code = move(context, problem, p, C0_IN, c0, rows, count);
+        code = stack_move(context, problem, p, C0_IN, c0, rows, count);
     if (code == GEMMD_OK)
         code = kernel->run(context, p, c + plan.c_bytes);
     if (code == GEMMD_OK)
-        code = move(context, problem, p, C_OUT, c, rows, count);
+        code = stack_move(context, problem, p, C_OUT, c, rows, count);
     return code;
 }

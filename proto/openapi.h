@@ -1,6 +1,6 @@
 /*
- * openapi.h - openapi.yaml's bytes, built in. The file is YAML in JSON's syntax, so they are what
- * GET /openapi.json answers. Static storage, read-only, any thread.
+ * openapi.h - openapi.json with the version of this build filled in: the body of the answer to
+ * GET /openapi.json. Static storage, read-only, any thread.
  */
 #ifndef PROTO_OPENAPI_H
 #define PROTO_OPENAPI_H

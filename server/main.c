@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/openblas_core.h"
 #include "server/daemon.h"
+#include "server/observe/log.h"
 
 extern char **environ;
 
@@ -56,9 +57,7 @@ static int serve(struct daemon *daemon)
     log_event(daemon->log, CONFIG_LOG_INFO, "gemmd " GEMMD_VERSION " (" GEMMD_REVISION "), pid %d",
               (int)getpid());
     if (daemon_start(daemon, &fault) == GEMMD_OK) {
-        daemon_run(daemon);
-        log_event(daemon->log, CONFIG_LOG_INFO, "drained");
-        if (device_lost(daemon->device))
+        if (!daemon_run(daemon))
             status = EXIT_FAILURE;
     } else {
         log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s", fault.detail);

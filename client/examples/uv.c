@@ -1,10 +1,15 @@
 /*
  * uv.c - many products in flight from one thread, in a libuv loop.
  *
- * Keeps 256 requests of 64 x 64 x 64 going on 8 connections until 2,000 are answered, says how many
- * a second that was, and checks every result. The daemon is the environment's GEMMD_URL.
+ * Keeps 256 products of 64 x 64 x 64 in flight on 8 connections until 2,000 are answered, and
+ * checks every result. The daemon's address is the environment's GEMMD_URL, or
+ * http://127.0.0.1:8080.
  *
  *     cc uv.c $(pkg-config --cflags --libs gemmd libuv) -o uv
+ *
+ * Prints how many products were answered, how many of them failed, and the rate:
+ *
+ *     2000 products, 0 failed, 7982 a second
  */
 #include <gemmd/adapters/uv.h>
 #include <stdio.h>

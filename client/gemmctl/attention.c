@@ -51,7 +51,8 @@ int command_attention(const struct context *context)
         .lens_kv = arguments->values[OPTION_LENS_KV],
     };
     if (arguments->operand_count == 2)
-        return fail_usage(context, "V is missing; name Q, K and V, or one file that holds them");
+        return fail_usage(context,
+                          "V is missing; name Q, K and V, or one file that holds all three");
     int code = destination_choose(context, &destination);
     if (code != EXIT_OK)
         return code;

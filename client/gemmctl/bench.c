@@ -152,7 +152,7 @@ int command_bench(const struct context *context)
     if (is_operand(arguments, "ladder"))
         return command_ladder(context);
     if (arguments->operand_count > 0 && !attends)
-        return fail_usage(context, "bench takes no operand but attention and ladder");
+        return fail_usage(context, "the operand of bench can be attention or ladder");
     if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
         !option_count(arguments, OPTION_IN_FLIGHT, connections, &in_flight, problem) ||
         !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &duration_ms, problem) ||
@@ -161,10 +161,10 @@ int command_bench(const struct context *context)
     if (connections == 0)
         return fail_usage(context, "--connections must be at least 1");
     if (in_flight < connections)
-        return fail_usage(context, "--in-flight must be at least as many as --connections");
+        return fail_usage(context, "--in-flight must be at least --connections");
     bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
-        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the measurement");
+        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for the measurement");
         return fail_fault(context, &fault);
     }
     bench->run.connections = connections;
@@ -177,7 +177,8 @@ int command_bench(const struct context *context)
     if (bench->client == NULL)
         goto done;
     if (!allocate(bench)) {
-        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for operands of this size");
+        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                  "there is no memory for operands of this size");
         code = fail_fault(context, &fault);
         goto done;
     }

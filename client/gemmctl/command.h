@@ -1,8 +1,8 @@
 /*
- * command.h - what gemmctl's commands share, and the commands.
+ * command.h - gemmctl's commands, and the functions that all of them use.
  *
- * Results go to standard output, everything else to standard error. Each command returns one of
- * the exit codes.
+ * Results go to standard output, and all other texts to standard error. Every command returns an
+ * exit code.
  */
 #ifndef GEMMCTL_COMMAND_H
 #define GEMMCTL_COMMAND_H
@@ -15,10 +15,10 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_FAILED = 1,       /* the daemon could not do it, or the result not be written */
-    EXIT_USAGE = 2,        /* the command line or the input files are wrong */
-    EXIT_REFUSED = 3,      /* 429 or 503, also after the repeats; or a job that is not done */
-    EXIT_NETWORK = 4,      /* no connection, or the time ran out */
+    EXIT_FAILED = 1,       /* the daemon could not compute, or the result could not be written */
+    EXIT_USAGE = 2,        /* the command line or an input file is wrong */
+    EXIT_REFUSED = 3,      /* 429 or 503, also after the repeats; or a job is not done yet */
+    EXIT_NETWORK = 4,      /* no connection to the daemon, or the time ran out */
     EXIT_MISMATCH = 5,     /* the result did not pass `verify` */
     EXIT_INTERRUPTED = 130 /* Ctrl-C */
 };
@@ -28,8 +28,8 @@ struct context {
     struct terminal terminal;
 };
 
-/* Each prints its sentence and returns the exit code; all but fail_sentence print {"error": {...}}
- * on standard output, too, with --json, where the result would be. */
+/* Each function prints a sentence on standard error and returns the exit code. With --json all but
+ * fail_sentence also print {"error": {...}} on standard output, in place of the result. */
 int fail_usage(const struct context *context, const char *sentence);
 int fail_fault(const struct context *context, const struct fault *fault);
 int fail_sentence(const struct context *context, const struct gemmd_error_info *error);
@@ -37,8 +37,9 @@ int fail_request(const struct context *context, const struct gemmd_error_info *e
 
 enum exit_code exit_code_of(const struct gemmd_error_info *error);
 
-/* A client as the options say, with `retries` repeats and `in_flight` requests at once unless they
- * say otherwise; 0: the library's default. NULL after printing why; `*exit_code` is set then. */
+/* Makes a client from the options. `retries` is the default of --retries; `in_flight` is the number
+ * of the client's connections, 0 for the library's default. On failure prints the reason, sets
+ * `*exit_code` and returns NULL. */
 struct gemmd_client *command_client(const struct context *context, uint32_t retries,
                                     uint32_t in_flight, int *exit_code);
 
@@ -53,7 +54,7 @@ int command_job_wait(const struct context *context);
 int command_job_result(const struct context *context);
 int command_job_cancel(const struct context *context);
 int command_bench(const struct context *context);
-int command_ladder(const struct context *context); /* of bench, with the operand "ladder" */
+int command_ladder(const struct context *context); /* "gemmctl bench ladder" */
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);

@@ -19,7 +19,8 @@ static bool read_token(const char *path, char token[TOKEN_MAX], char problem[PRO
     if (found)
         token[strcspn(token, "\r\n")] = '\0';
     if (!found || token[0] == '\0') {
-        snprintf(problem, PROBLEM_MAX, "%.128s holds no token", path);
+        snprintf(problem, PROBLEM_MAX, "the first line of %.128s is empty; it must be a token",
+                 path);
         return false;
     }
     return true;

@@ -11,14 +11,16 @@ static int choose_lse(const struct context *context, struct destination *destina
     destination->lse_path = context->arguments->values[OPTION_LSE];
     destination->with_lse = later || destination->lse_path != NULL;
     if (later && !destination->is_job)
-        return fail_usage(context, "--with-lse is for jobs; --lse says where lse goes");
+        return fail_usage(context,
+                          "--with-lse needs --async; without a job, --lse FILE writes lse");
     if (destination->lse_path == NULL)
         return EXIT_OK;
     if (destination->is_job)
-        return fail_usage(context, "a job's lse is not there yet; hand it in with --with-lse, and "
-                                   "'gemmctl job result' takes --lse");
+        return fail_usage(context,
+                          "--lse cannot be used with --async; use --with-lse, and fetch lse "
+                          "with 'gemmctl job result --lse FILE'");
     if (destination->path != NULL && strcmp(destination->lse_path, destination->path) == 0)
-        return fail_usage(context, "--lse and --output are the same file; name two");
+        return fail_usage(context, "--lse and --output name the same file; name two files");
     return formats_check_stream(context, destination->lse_path);
 }
 
@@ -31,14 +33,16 @@ int destination_choose(const struct context *context, struct destination *destin
     *destination = (struct destination){.output = {.fd = -1}, .lse = {.fd = -1}};
     destination->is_job = option_flag(arguments, OPTION_ASYNC);
     if (path != NULL && destination->is_job)
-        return fail_usage(context, "a job's result is not there yet; 'gemmctl job result' takes "
-                                   "--output");
+        return fail_usage(context, "--output cannot be used with --async; fetch the result with "
+                                   "'gemmctl job result --output FILE'");
     if (path != NULL && stored)
-        return fail_usage(context, "--store keeps the result on the daemon and --output is a file; "
-                                   "choose one");
+        return fail_usage(context,
+                          "--store keeps the result on the daemon and --output writes it to a "
+                          "file; choose one");
     if (resident_name(path) != NULL && (options[OPTION_STORE].takers & arguments->command->taker))
-        return fail_usage(context, "--output is a file; --store NAME keeps the result on the "
-                                   "daemon");
+        return fail_usage(context,
+                          "--output takes the name of a file; use --store NAME to keep the "
+                          "result on the daemon");
     if (!formats_read(arguments, &destination->formats, problem))
         return fail_usage(context, problem);
     if (!destination->is_job && !stored)

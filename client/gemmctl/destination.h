@@ -1,6 +1,6 @@
 /*
- * destination.h - where the result of a product or an attention goes: a file, a pipe, a tensor on
- * the daemon, or nowhere yet, because it is a job's.
+ * destination.h - where the result of a product or an attention goes: to a file, a pipe, or a
+ * tensor on the daemon; or nowhere yet, if the request is handed in as a job.
  */
 #ifndef GEMMCTL_DESTINATION_H
 #define GEMMCTL_DESTINATION_H
@@ -9,34 +9,36 @@
 #include "client/gemmctl/output.h"
 
 struct destination {
-    const char *path;     /* NULL: it is not fetched */
-    const char *lse_path; /* of an attention; NULL: it is not wanted */
+    const char *path;     /* file of the result; NULL: the result is not fetched */
+    const char *lse_path; /* file of an attention's lse; NULL: lse is not written */
     bool is_job;
-    bool with_lse; /* it is computed: for lse_path, or for whoever fetches the job's result */
+    bool with_lse; /* lse is computed: for lse_path, or for a later fetch of the job's result */
     struct formats formats;
-    struct output output, lse; /* to be closed in any case */
+    struct output output, lse; /* destination_close closes both */
 };
 
-/* Reads --output, --lse, --with-lse, --store, --async and the formats. EXIT_OK, or the exit code
- * after saying why not. */
+/* Reads --output, --lse, --with-lse, --store, --async and the formats. Returns EXIT_OK; if the
+ * options are wrong, prints a sentence and returns the exit code. */
 int destination_choose(const struct context *context, struct destination *destination);
-/* A job's deadline is its own, not that of handing it in: sets it if it is a job. False with a
- * sentence. */
+/* If the request is handed in as a job, reads --timeout as the job's deadline into `*timeout_ms`.
+ * Otherwise --timeout is the client's. False, with a sentence in `problem`, if --timeout is
+ * malformed. */
 bool destination_deadline(const struct context *context, const struct destination *destination,
                           uint32_t *timeout_ms, char problem[PROBLEM_MAX]);
-/* Makes room for the result, if it is fetched, in a file that calls it `name`; one whose name tells
- * no format has `otherwise`. Sets *data and *bytes. */
+/* If the result is fetched, opens its file, and sets *data and *bytes to the room for the result. A
+ * safetensors file calls the result `name`. A file whose name tells no format has the format
+ * `otherwise`. */
 enum gemmd_error destination_open(struct destination *destination, enum format otherwise,
                                   const char *name, const struct tensor *result, void **data,
                                   uint64_t *bytes, struct fault *fault);
-/* The same of lse, if it is wanted. */
+/* If lse is written, opens its file, with the rules of destination_open. */
 enum gemmd_error destination_open_lse(struct destination *destination, enum format otherwise,
                                       const struct tensor *lse, void **data, uint64_t *bytes,
                                       struct fault *fault);
-/* The request is done: makes the files appear, says what there is, and returns the exit code. */
+/* After the request: makes the files appear, reports the result, and returns the exit code. */
 int destination_commit(const struct context *context, struct destination *destination,
                        const struct gemmd_result *result);
-/* Releases everything, and what `result` has where nothing was opened. */
+/* Closes the files, and releases the buffers that the library allocated in `result`. */
 void destination_close(struct destination *destination, struct gemmd_result *result);
 
 #endif

@@ -86,7 +86,7 @@ int fail_sentence(const struct context *context, const struct gemmd_error_info *
                  attempts);
     else
         snprintf(sentence, sizeof sentence, "%s%s",
-                 interrupted ? "interrupted, and the request cancelled" : error->message, attempts);
+                 interrupted ? "interrupted; the request was cancelled" : error->message, attempts);
     print_sentence(context, sentence);
     return (int)exit_code_of(error);
 }

@@ -21,7 +21,7 @@ static int keep(const struct context *context, const struct formats *formats, co
     (void)tensor_init(&tensor, result->dtype, result->dims, result->rank, result->data);
     if (lse_path != NULL && result->lse == NULL)
         fault_set(&fault, GEMMD_ERR_NOT_FOUND, NULL,
-                  "the job's result has no lse; an attention is handed in with --with-lse for it");
+                  "the job has computed no lse; hand the attention in with --async --with-lse");
     else if (lse_path != NULL)
         (void)tensor_init(&lse, GEMMD_F32, result->lse_dims, result->lse_rank, result->lse);
     if (fault.code != GEMMD_OK || save(files, lse_path != NULL ? 2 : 1, &fault) != GEMMD_OK)
@@ -42,7 +42,7 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name)
     if (path == NULL)
         path = "-";
     if (lse_path != NULL && strcmp(lse_path, path) == 0)
-        return fail_usage(context, "--lse and --output are the same file; name two");
+        return fail_usage(context, "--lse and --output name the same file; name two files");
     int code = formats_check_stream(context, path);
     if (code == EXIT_OK && lse_path != NULL)
         code = formats_check_stream(context, lse_path);

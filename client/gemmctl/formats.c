@@ -14,7 +14,8 @@ static bool read_format(const struct arguments *arguments, enum option_id id, en
         return true;
     *given = format_from_name(name, format);
     if (!*given)
-        snprintf(problem, PROBLEM_MAX, "'%.64s' is no format; npy, safetensors and raw are", name);
+        snprintf(problem, PROBLEM_MAX,
+                 "'%.64s' is not a format; it must be npy, safetensors or raw", name);
     return *given;
 }
 
@@ -48,10 +49,12 @@ int formats_check_stream(const struct context *context, const char *path)
 {
     bool standard = strcmp(path, "-") == 0;
     if (standard && option_flag(context->arguments, OPTION_JSON))
-        return fail_usage(context, "--json needs standard output for itself; name a file with "
-                                   "--output");
+        return fail_usage(context,
+                          "--json prints to standard output; name a file for the result with "
+                          "--output");
     if (standard && context->terminal.out_is_tty)
-        return fail_usage(context, "the result is binary and this is a terminal; name a file with "
-                                   "--output, or use a pipe");
+        return fail_usage(context,
+                          "the result is binary and standard output is a terminal; name a file "
+                          "with --output, or use a pipe");
     return EXIT_OK;
 }

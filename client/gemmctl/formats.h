@@ -1,5 +1,6 @@
 /*
- * formats.h - which format the files are in: what --format and its kin say, else their names.
+ * formats.h - the formats of files: by --format, --in-format and --out-format, else by the files'
+ * names.
  */
 #ifndef GEMMCTL_FORMATS_H
 #define GEMMCTL_FORMATS_H
@@ -12,13 +13,15 @@ struct formats {
     bool in_given, out_given;
 };
 
-/* False with a sentence if an option names none. */
+/* Reads the options. False, with a sentence in `problem`, if an option names an unknown format. */
 bool formats_read(const struct arguments *arguments, struct formats *formats,
                   char problem[PROBLEM_MAX]);
-/* Of the file at `path`: what was given, what its name tells, else `otherwise`. */
+/* The format of a file that is read, or written: the option's, else the one that the name `path`
+ * tells, else `otherwise`. */
 enum format formats_in(const struct formats *formats, const char *path, enum format otherwise);
 enum format formats_out(const struct formats *formats, const char *path, enum format otherwise);
-/* EXIT_OK, or the exit code after saying why a matrix cannot go to standard output. */
+/* Checks that a matrix can go to `path`. Returns EXIT_OK; if `path` is standard output, and
+ * standard output is a terminal or used by --json, prints a sentence and returns the exit code. */
 int formats_check_stream(const struct context *context, const char *path);
 
 #endif

@@ -4,7 +4,7 @@
 
 enum { HELP_COLUMN = 26, HELP_WIDTH = 96 };
 
-/* Words from `column` on, with a hanging indent. */
+/* Prints the words of a text from `column` on, with a hanging indent. */
 static void print_wrapped(const char *text, int column)
 {
     int at = column;
@@ -79,16 +79,20 @@ static void print_overview(const struct context *context)
         printf("  %-12s%s\n", command->name, command->summary);
     print_options(context, "Options of all commands", FOR_ALL, true);
     print_heading(context, "Exit codes");
-    printf(
-        "  0 done, 1 not computed or not written, 2 wrong usage or input, 3 refused for now (429,\n"
-        "  503) or not there yet, 4 no connection or out of time, 5 the result did not pass the\n"
-        "  check, 130 interrupted\n"
-        "\n'gemmctl COMMAND --help' says more about a command, 'man gemmctl' about all.\n");
+    printf("  0    success\n"
+           "  1    the daemon could not compute the result, or the result could not be written\n"
+           "  2    the command line or an input file is wrong\n"
+           "  3    the daemon refused the request for the moment (429, 503), or a job is not done "
+           "yet\n"
+           "  4    no connection to the daemon, or the time ran out\n"
+           "  5    the result did not pass --verify\n"
+           "  130  interrupted\n"
+           "\n'gemmctl COMMAND --help' describes a command, 'man gemmctl' all of them.\n");
 }
 
 static void print_group(const struct context *context, const char *group)
 {
-    printf("gemmctl %s: its commands\n", group);
+    printf("gemmctl %s: commands for %ss\n", group, group);
     print_heading(context, "Examples");
     for (const struct command *command = commands; command->name != NULL; command++)
         if (command_is_of(command, group))
@@ -97,10 +101,10 @@ static void print_group(const struct context *context, const char *group)
     for (const struct command *command = commands; command->name != NULL; command++)
         if (command_is_of(command, group))
             printf("  %-12s%s\n", command->name, command->summary);
-    printf("\n'gemmctl %s COMMAND --help' says more about a command.\n", group);
+    printf("\n'gemmctl %s COMMAND --help' describes a command.\n", group);
 }
 
-/* The operands of help, and the word before --help, name a command or a group. */
+/* Prints the help of the command, or of the group of commands, that the operands of `help` name. */
 static int print_named(const struct context *context, const char *first, const char *second)
 {
     char problem[PROBLEM_MAX], name[PROBLEM_MAX / 2];
@@ -118,7 +122,8 @@ static int print_named(const struct context *context, const char *first, const c
         print_group(context, name);
         return EXIT_OK;
     }
-    snprintf(problem, sizeof problem, "there is no command '%s'; gemmctl --help lists them", name);
+    snprintf(problem, sizeof problem,
+             "there is no command '%s'; 'gemmctl --help' lists the commands", name);
     return fail_usage(context, problem);
 }
 

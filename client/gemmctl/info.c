@@ -124,8 +124,9 @@ static int print_info(const struct context *context, const char *text)
     }
     json_t *info = json_loads(text, 0, NULL);
     if (!json_is_object(info)) {
-        struct gemmd_error_info error = {.code = GEMMD_ERR_PROTOCOL,
-                                         .message = "the daemon's /info is no JSON object"};
+        struct gemmd_error_info error = {
+            .code = GEMMD_ERR_PROTOCOL,
+            .message = "the daemon's answer to GET /info is not a JSON object"};
         json_decref(info);
         return fail_request(context, &error);
     }

@@ -27,8 +27,8 @@ static enum gemmd_error read_pipe(struct input *input, int fd, struct fault *fau
             if (larger == NULL) {
                 free(data);
                 return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                                 "no memory for the %llu bytes of %.128s", (unsigned long long)room,
-                                 input->name);
+                                 "there is no memory for the %llu bytes of %.128s",
+                                 (unsigned long long)room, input->name);
             }
             data = larger;
         }

@@ -59,8 +59,9 @@ static enum gemmd_error ask(struct run *run, struct gemmd_error_info *error)
     gemmd_free(text);
     if (json_is_array(run->kernels) && name != NULL)
         return GEMMD_OK;
-    *error = (struct gemmd_error_info){.code = GEMMD_ERR_PROTOCOL,
-                                       .message = "the daemon's /info names no kernels"};
+    *error = (struct gemmd_error_info){
+        .code = GEMMD_ERR_PROTOCOL,
+        .message = "the daemon's answer to GET /info lists no device or no kernels"};
     return GEMMD_ERR_PROTOCOL;
 }
 
@@ -209,12 +210,14 @@ int command_ladder(const struct context *context)
     if (!option_count(context->arguments, OPTION_N, last, &run.largest, problem))
         return fail_usage(context, problem);
     if (run.largest < ladder_sizes[0] || run.largest > last)
-        return fail_usage(context, "-n, the ladder's largest N, is at least 256 and at most 4096");
+        return fail_usage(context,
+                          "--n, the side of the ladder's largest square, must be from 256 to 4096");
     run.client = command_client(context, 4, 1, &exit_code);
     if (run.client == NULL)
         return exit_code;
     if (!allocate(&run)) {
-        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for operands of this size");
+        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                  "there is no memory for operands of this size");
         exit_code = fail_fault(context, &fault);
         goto done;
     }

@@ -15,8 +15,10 @@ struct latency {
     uint64_t count, max_us;
 };
 
+/* Adds a duration in microseconds. */
 void latency_add(struct latency *latency, uint64_t us);
-/* The duration that `percent` of all did not exceed, 0 if there were none. */
+/* The duration, in microseconds, that `percent` of all durations did not exceed; 0 if there are no
+ * durations. */
 uint64_t latency_percentile(const struct latency *latency, double percent);
 
 #endif

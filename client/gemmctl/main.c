@@ -10,7 +10,7 @@ static int finish_output(int code)
     if (fflush(stdout) != 0)
         perror("gemmctl: standard output");
     else if (ferror(stdout))
-        fputs("gemmctl: standard output: not all of it could be written\n", stderr);
+        fputs("gemmctl: standard output: the output could not be written completely\n", stderr);
     else
         return code;
     return code == EXIT_OK ? EXIT_FAILED : code;

@@ -7,13 +7,14 @@
 #include "client/gemmctl/tensor_files.h"
 #include "proto/gemm_request.h"
 
-/* Where the operands are. One file alone holds them all, as safetensors; several "-" are read from
- * standard input in the order A, B, bias, C0. */
+/* The places of the operands. If one file is named, it is a safetensors file that holds all
+ * operands. Several paths "-" are read from standard input in the order A, B, bias, C0. */
 struct operand_paths {
-    const char *a, *b; /* b NULL: both are in the file `a`, or it is resident */
-    const struct tensor *resident_a, *resident_b; /* on the daemon already; NULL: not */
-    const char *bias, *c0;                        /* NULL: none, or in that file */
-    const enum format *format; /* NULL: by their names, npy for what has no telling name */
+    const char *a, *b; /* `b` is NULL if B is resident, or in the file `a` */
+    const struct tensor *resident_a, *resident_b; /* resident operands; NULL: not resident */
+    const char *bias,
+        *c0; /* NULL: there is no such operand, or the one safetensors file holds it */
+    const enum format *format; /* NULL: by each file's name, npy if the name tells no format */
 };
 
 struct operands {
@@ -21,9 +22,9 @@ struct operands {
     struct tensor_files files;
 };
 
-/* Reads and binds: afterwards `request` has its dtype, out, m, n, k, batch and bias, and the
- * operands are row-major. On failure a sentence. Released with operands_close in any case; the
- * views live as long. */
+/* Reads the operands and binds them to `request`, which then has its dtype, out, m, n, k, batch and
+ * bias. The operands become row-major. On failure `fault` has a sentence. The caller calls
+ * operands_close in any case; the views are valid until then. */
 enum gemmd_error operands_open(struct operands *operands, const struct operand_paths *paths,
                                struct gemm_request *request, struct fault *fault);
 void operands_close(struct operands *operands);

@@ -31,7 +31,7 @@ static enum option_id find_letter(char letter)
     return (enum option_id)id;
 }
 
-/* Whether `name` is `first`, if that is not NULL, a space and `second`. */
+/* Whether `name` is `second`, or, if `first` is not NULL, the two words with a space between. */
 static bool is_named(const char *name, const char *first, const char *second)
 {
     if (first != NULL) {
@@ -66,7 +66,7 @@ static bool is_group(const struct command *commands, const char *word)
     return false;
 }
 
-/* What the user may have meant, among the options that `taker` has. */
+/* Writes that there is no such option, and which option of `taker` the user may have meant. */
 static void unknown_option(const char *text, unsigned taker, char problem[PROBLEM_MAX])
 {
     const char *names[OPTION_COUNT];
@@ -79,12 +79,12 @@ static void unknown_option(const char *text, unsigned taker, char problem[PROBLE
         snprintf(problem, PROBLEM_MAX, "there is no option '%.64s'; did you mean --%s?", text,
                  meant);
     else
-        snprintf(problem, PROBLEM_MAX, "there is no option '%.64s'; gemmctl --help lists them",
-                 text);
+        snprintf(problem, PROBLEM_MAX,
+                 "there is no option '%.64s'; 'gemmctl --help' lists the options", text);
 }
 
-/* The words that may stand where `word` does: the first of all commands, or the second of a
- * group's, cut off at their ends. Each is there once. */
+/* Lists the first words of all commands, or, with `group`, the second words of the group's
+ * commands. Each word is listed once. Returns the number of words. */
 static uint32_t list_words(const struct command *commands, const char *group,
                            char words[WORDS_MAX][WORD_ROOM])
 {
@@ -115,8 +115,8 @@ static void unknown_command(const struct command *commands, const char *group, c
                  front, space, word, front, space, meant);
     else
         snprintf(problem, PROBLEM_MAX,
-                 "there is no command '%s%s%.64s'; gemmctl %s%s--help lists them", front, space,
-                 word, front, space);
+                 "there is no command '%s%s%.64s'; 'gemmctl %s%s--help' lists the commands", front,
+                 space, word, front, space);
 }
 
 static bool set_value(struct arguments *arguments, enum option_id id, const char *value,
@@ -135,7 +135,7 @@ static bool set_value(struct arguments *arguments, enum option_id id, const char
     return true;
 }
 
-/* One option and its value, which may be in the word that follows. Moves `*at` past both. */
+/* Takes one option and its value, which may be in the following word. Moves `*at` past both. */
 static bool take_option(struct arguments *arguments, int argc, char *const argv[], int *at,
                         char problem[PROBLEM_MAX])
 {
@@ -176,7 +176,7 @@ static bool take_word(struct arguments *arguments, const char *word, const struc
         return opens || arguments->command != NULL;
     }
     if (arguments->operand_count == arguments->command->operands_max) {
-        snprintf(problem, PROBLEM_MAX, "'%.64s' is one operand too many; usage: gemmctl %s%s%s",
+        snprintf(problem, PROBLEM_MAX, "the operand '%.64s' is one too many; usage: gemmctl %s%s%s",
                  word, arguments->command->name, *arguments->command->usage != '\0' ? " " : "",
                  arguments->command->usage);
         return false;
@@ -185,13 +185,15 @@ static bool take_word(struct arguments *arguments, const char *word, const struc
     return true;
 }
 
-/* An option may come before its command, so this is looked at when all are there. */
+/* An option may come before its command, so the options are checked after the whole command line
+ * has been read. */
 static bool check_takers(const struct arguments *arguments, char problem[PROBLEM_MAX])
 {
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (arguments->values[id] == NULL || (options[id].takers & arguments->command->taker) != 0)
             continue;
-        snprintf(problem, PROBLEM_MAX, "--%s is no option of %s; gemmctl %s --help lists them",
+        snprintf(problem, PROBLEM_MAX,
+                 "--%s is not an option of %s; 'gemmctl %s --help' lists the options",
                  options[id].name, arguments->command->name, arguments->command->name);
         return false;
     }
@@ -223,7 +225,8 @@ bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
     const struct command *command = arguments->command;
     if (command == NULL) {
         bool open = arguments->group != NULL;
-        snprintf(problem, PROBLEM_MAX, "a command is missing%s%s; gemmctl %s%s--help lists them",
+        snprintf(problem, PROBLEM_MAX,
+                 "a command is missing%s%s; 'gemmctl %s%s--help' lists the commands",
                  open ? " after " : "", open ? arguments->group : "", open ? arguments->group : "",
                  open ? " " : "");
         return false;
@@ -247,8 +250,8 @@ bool option_count(const struct arguments *arguments, enum option_id id, uint32_t
     const char *text = arguments->values[id];
     uint64_t value = otherwise;
     if (text != NULL && (!number_u64(text, &value) || value > INT32_MAX)) {
-        snprintf(problem, PROBLEM_MAX, "--%s is '%.64s'; it must be a whole number",
-                 options[id].name, text);
+        snprintf(problem, PROBLEM_MAX, "--%s is '%.64s'; it must be a whole number from 0 to %d",
+                 options[id].name, text, INT32_MAX);
         return false;
     }
     *out = (uint32_t)value;
@@ -281,7 +284,8 @@ bool option_time_ms(const struct arguments *arguments, enum option_id id, uint32
         }
     }
     snprintf(problem, PROBLEM_MAX,
-             "--%s is '%.64s'; it must be a time of at least 1ms such as 30, 30s, 500ms or 2m",
+             "--%s is '%.64s'; it must be a time of at least 1ms, such as 30 (seconds), 30s, 500ms "
+             "or 2m",
              options[id].name, text);
     return false;
 }

@@ -1,6 +1,6 @@
 /*
- * options.h - gemmctl's command line: one table that makes parsing and --help, and that the man
- * page and the completions are tested against.
+ * options.h - gemmctl's command line. One table of options drives the parser and --help, and a test
+ * compares the manual page and the completions with the table.
  */
 #ifndef GEMMCTL_OPTIONS_H
 #define GEMMCTL_OPTIONS_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bits of the commands that take an option. */
+/* Bits of the commands that have an option. */
 enum {
     FOR_GEMM = 1,
     FOR_BENCH = 2,
@@ -37,97 +37,142 @@ enum {
     FOR_ALL = 32767
 };
 
-/* X(ID, name, letter, argument, takers, parameter, help): `argument` NULL for a flag; `parameter`
- * 1 if it is one of POST /gemm or /attention, under the same name with underscores for dashes.
- * Arguments with a "|" are the choices. */
+/* X(ID, name, letter, argument, takers, parameter, help). `argument` names the option's value, NULL
+ * for a flag; an argument with a "|" lists the values that can be chosen. `takers` are the commands
+ * that have the option. `parameter` is 1 if the option is a parameter of POST /gemm or /attention,
+ * of the same name with underscores for dashes. */
 #define OPTION_MAP(X)                                                                              \
     X(OUTPUT, "output", 'o', "FILE", FOR_WRITERS, 0,                                               \
-      "where the result goes; - for standard output (default)")                                    \
-    X(BIAS, "bias", 0, "FILE", FOR_GEMM, 0, "a vector of length n that is added to every row")     \
-    X(C0, "c0", 0, "FILE", FOR_GEMM, 0, "the matrix that beta multiplies")                         \
+      "file to write the result to; default -, standard output")                                   \
+    X(BIAS, "bias", 0, "FILE", FOR_GEMM, 0,                                                        \
+      "file with a vector of n elements of C's type, which is added to every row; default: "       \
+      "no bias")                                                                                   \
+    X(C0, "c0", 0, "FILE", FOR_GEMM, 0,                                                            \
+      "file with the matrix C0 of C's type, which --beta multiplies; default: none")               \
     X(STORE, "store", 0, "NAME", FOR_GEMM, 1,                                                      \
-      "keep C on the daemon as a tensor of this name; it is not fetched")                          \
+      "keep C on the daemon as a tensor of this name, instead of fetching C")                      \
     X(ASYNC, "async", 0, NULL, FOR_COMPUTING, 0,                                                   \
-      "hand it in as a job and print its id; --timeout is then the job's")                         \
-    X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1, "rows of op(A) and C; raw files need m, n and k")      \
-    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS, 1, "columns of op(B) and C")                           \
-    X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1, "columns of op(A), rows of op(B)")                    \
+      "hand the request in as a job and print the job's id; --timeout is then the job's "          \
+      "deadline")                                                                                  \
+    X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1,                                                        \
+      "rows of op(A) and C; files of raw bytes need --m, --n and --k; bench: default 64")          \
+    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS, 1,                                                     \
+      "columns of op(B) and C; bench: default 64; bench ladder: the largest square, default "      \
+      "4096")                                                                                      \
+    X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1,                                                       \
+      "columns of op(A) and rows of op(B); bench: default 64")                                     \
     X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8|i32", FOR_COMPUTED | FOR_TENSOR_PUT, 1,      \
-      "type of the operands, or of the tensor; default: the files' own, else f32, for attention "  \
-      "f16")                                                                                       \
-    X(SHAPE, "shape", 0, "D0[,D1...]", FOR_TENSOR_PUT, 0, "shape of a raw file")                   \
+      "element type of the operands, or of the tensor; default: the files' own type; of raw "      \
+      "bytes f32, for attention f16")                                                              \
+    X(SHAPE, "shape", 0, "D0[,D1...]", FOR_TENSOR_PUT, 0,                                          \
+      "dimensions of a tensor in a file of raw bytes")                                             \
     X(EVICTABLE, "evictable", 0, NULL, FOR_TENSOR_PUT, 0,                                          \
-      "the daemon may drop the tensor when it needs the room")                                     \
+      "let the daemon drop the tensor when another tensor needs the memory")                       \
     X(OUT, "out", 0, "f64|f32|f16|bf16|i32", FOR_PRODUCTS, 1,                                      \
-      "type of C, C0 and bias; default: dtype (bf16 for f8_e4m3, i32 for i8)")                     \
+      "element type of C, C0 and bias; default: the type of A and B, but bf16 for f8_e4m3 "        \
+      "and i32 for i8")                                                                            \
     X(PRECISION, "precision", 0, "full|tf32", FOR_PRODUCTS, 1,                                     \
-      "tf32 lets f32 operands be rounded; default full")                                           \
-    X(TRANSA, "transa", 0, NULL, FOR_PRODUCTS, 1, "A is stored transposed")                        \
-    X(TRANSB, "transb", 0, NULL, FOR_PRODUCTS, 1, "B is stored transposed")                        \
-    X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS, 1, "factor of the product; default 1")            \
-    X(BETA, "beta", 0, "NUMBER", FOR_GEMM, 1, "factor of C0; default 0")                           \
-    X(BATCH, "batch", 0, "COUNT", FOR_COMPUTED, 1, "problems of one shape, one after another")     \
+      "tf32: the daemon may round f32 operands to TF32; default full")                             \
+    X(TRANSA, "transa", 0, NULL, FOR_PRODUCTS, 1, "A is stored transposed, k x m")                 \
+    X(TRANSB, "transb", 0, NULL, FOR_PRODUCTS, 1, "B is stored transposed, n x k")                 \
+    X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS, 1,                                                \
+      "factor of the product op(A)*op(B); default 1")                                              \
+    X(BETA, "beta", 0, "NUMBER", FOR_GEMM, 1,                                                      \
+      "factor of the matrix C0; default 0, which needs no --c0")                                   \
+    X(BATCH, "batch", 0, "COUNT", FOR_COMPUTED, 1,                                                 \
+      "number of problems of one shape, which lie one after another in each operand; "             \
+      "default 1")                                                                                 \
     X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", FOR_PRODUCTS, 1,                             \
-      "activation, applied last; default none")                                                    \
-    X(HEADS, "heads", 0, "COUNT", FOR_ATTENDING, 1, "heads of Q; raw files need heads, sq and d")  \
-    X(KV_HEADS, "kv-heads", 0, "COUNT", FOR_ATTENDING, 1, "heads of K and V; default: as Q")       \
-    X(SQ, "sq", 0, "LENGTH", FOR_ATTENDING, 1, "length of Q")                                      \
-    X(SKV, "skv", 0, "LENGTH", FOR_ATTENDING, 1, "length of K and V; default: as Q")               \
-    X(D, "d", 0, "SIZE", FOR_ATTENDING, 1, "head size of Q and K")                                 \
-    X(DV, "dv", 0, "SIZE", FOR_ATTENDING, 1, "head size of V and the result; default: as Q")       \
+      "activation function, applied last to each element of C; default none")                      \
+    X(HEADS, "heads", 0, "COUNT", FOR_ATTENDING, 1,                                                \
+      "heads of Q; files of raw bytes need --heads, --sq and --d; bench attention: default "       \
+      "8")                                                                                         \
+    X(KV_HEADS, "kv-heads", 0, "COUNT", FOR_ATTENDING, 1,                                          \
+      "heads of K and V, of which --heads is a multiple; default: as many as Q")                   \
+    X(SQ, "sq", 0, "LENGTH", FOR_ATTENDING, 1,                                                     \
+      "number of queries, the length of Q; bench attention: default 512")                          \
+    X(SKV, "skv", 0, "LENGTH", FOR_ATTENDING, 1,                                                   \
+      "number of keys, the length of K and V; default: the length of Q")                           \
+    X(D, "d", 0, "SIZE", FOR_ATTENDING, 1,                                                         \
+      "head size of Q and K, at most 256; bench attention: default 64")                            \
+    X(DV, "dv", 0, "SIZE", FOR_ATTENDING, 1,                                                       \
+      "head size of V and O, at most 256; default: the head size of Q")                            \
     X(LAYOUT, "layout", 0, "bhsd|bshd", FOR_ATTENDING, 1,                                          \
-      "heads before or after the sequence; default bhsd")                                          \
+      "order of dimensions: bhsd is batch, heads, sequence, head size; bshd is batch, "            \
+      "sequence, heads, head size; default bhsd")                                                  \
     X(CAUSAL, "causal", 0, NULL, FOR_ATTENDING, 1,                                                 \
-      "a query sees no key to its right; the last query stands at the last key")                   \
+      "mask: a query sees no key to the right of its position; the last query is at the "          \
+      "position of the last key")                                                                  \
     X(WINDOW, "window", 0, "COUNT", FOR_ATTENDING, 1,                                              \
-      "a query sees no key further left than this")                                                \
-    X(SCALE, "scale", 0, "NUMBER", FOR_ATTENDING, 1, "factor of the scores; default 1/sqrt(d)")    \
+      "mask: a query sees no key that is more than COUNT positions to its left; default: no "      \
+      "such mask")                                                                                 \
+    X(SCALE, "scale", 0, "NUMBER", FOR_ATTENDING, 1,                                               \
+      "factor of the scores Q*K^T; default 1/sqrt(d)")                                             \
     X(SOFTCAP, "softcap", 0, "NUMBER", FOR_ATTENDING, 1,                                           \
-      "bound of the scores, by tanh; default none")                                                \
+      "bound c of the scores, which become c*tanh(score/c); 0 or default: no bound")               \
     X(LENS_Q, "lens-q", 0, "FILE", FOR_ATTENTION, 0,                                               \
-      "int32 vector of the valid length of each entry of Q")                                       \
-    X(LENS_KV, "lens-kv", 0, "FILE", FOR_ATTENTION, 0, "the same of K and V; both or neither")     \
+      "file with an int32 vector: the number of valid queries of each entry of the batch; "        \
+      "default: all")                                                                              \
+    X(LENS_KV, "lens-kv", 0, "FILE", FOR_ATTENTION, 0,                                             \
+      "file with an int32 vector: the number of valid keys of each entry of the batch; "           \
+      "needed exactly if --lens-q is given")                                                       \
     X(LSE, "lse", 0, "FILE", FOR_ATTENTION | FOR_JOB_RESULT, 0,                                    \
-      "where the logarithm of each row's sum of exponentials goes")                                \
+      "file to write the logarithm of each row's sum of exponentials to; default: not "            \
+      "written")                                                                                   \
     X(WITH_LSE, "with-lse", 0, NULL, FOR_ATTENTION, 0,                                             \
-      "with --async: compute lse too, for --lse of 'job result'")                                  \
-    X(KERNEL, "kernel", 0, "NAME", FOR_COMPUTED, 1, "kernel to use, from gemmctl info")            \
+      "with --async: let the job compute what --lse of 'job result' fetches")                      \
+    X(KERNEL, "kernel", 0, "NAME", FOR_COMPUTED, 1,                                                \
+      "name of the kernel that computes, as listed by 'gemmctl info'; default: the daemon's "      \
+      "choice")                                                                                    \
     X(VERIFY, "verify", 0, "none|freivalds", FOR_PRODUCTS, 1,                                      \
-      "have the daemon check the result; default none")                                            \
-    X(PRIORITY, "priority", 0, "0-9", FOR_COMPUTED, 1, "0 is the lowest; default 4")               \
+      "freivalds: the daemon checks the result before sending it; default none")                   \
+    X(PRIORITY, "priority", 0, "0-9", FOR_COMPUTED, 1,                                             \
+      "priority in the daemon's queue; 0 is the lowest, 9 the highest; default 4")                 \
     X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_READERS | FOR_WRITERS, 0,                    \
-      "of all files; default: by their names, npy for pipes")                                      \
+      "format of all files; default: by each file's name; if the name tells none, npy for a "      \
+      "file that is read, and the operands' format for a file that is written")                    \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                          \
-      "of the files that are read")                                                                \
-    X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0, "of the output")       \
-    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_BENCH, 0, "connections; default 8")            \
+      "format of the files that are read; default: --format")                                      \
+    X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                        \
+      "format of the files that are written; default: --format")                                   \
+    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_BENCH, 0,                                      \
+      "number of connections to the daemon, at least 1; default 8")                                \
     X(IN_FLIGHT, "in-flight", 0, "COUNT", FOR_BENCH, 0,                                            \
-      "requests at once, of which those beyond the connections wait in the client; default: as "   \
-      "many as connections")                                                                       \
-    X(DURATION, "duration", 'd', "TIME", FOR_BENCH, 0, "how long to measure; default 5s")          \
-    X(REQUESTS, "requests", 0, "COUNT", FOR_BENCH, 0, "how many to measure, instead of a time")    \
+      "number of requests that wait for an answer at any time, at least --connections; "           \
+      "those that find no free connection wait in gemmctl; default: --connections")                \
+    X(DURATION, "duration", 'd', "TIME", FOR_BENCH, 0, "time to measure; default 5s")              \
+    X(REQUESTS, "requests", 0, "COUNT", FOR_BENCH, 0,                                              \
+      "number of requests to measure; 0 or default: as many as --duration allows")                 \
     X(TIMING, "timing", 0, NULL, FOR_COMPUTING | FOR_JOB_RESULT, 0,                                \
-      "print how long each stage took in the daemon")                                              \
+      "print how long each stage of the request took in the daemon, in ms")                        \
     X(JSON, "json", 0, NULL, FOR_COMPUTED | FOR_TENSORS | FOR_JOBS | FOR_INFO, 0,                  \
-      "print JSON on standard output")                                                             \
+      "print the result's description, or the error, as JSON on standard output")                  \
     X(SHM, "shm", 0, NULL, FOR_COMPUTING | FOR_BENCH, 0,                                           \
-      "through memory shared with the daemon, whatever the size, or fail; needs unix:PATH")        \
+      "pass operands and results through memory shared with the daemon, whatever their "           \
+      "size, or fail; needs --url unix:PATH")                                                      \
     X(NO_SHM, "no-shm", 0, NULL, FOR_COMPUTING | FOR_BENCH, 0,                                     \
-      "never so; default: where the daemon takes it and it is worth it")                           \
+      "pass operands and results through the socket; default: through shared memory if the "       \
+      "daemon takes it and the operands are large")                                                \
     X(URL, "url", 'u', "URL", FOR_ALL, 0,                                                          \
-      "http://HOST:PORT, https://HOST:PORT or unix:PATH; default: GEMMD_URL, else "                \
-      "http://127.0.0.1:8080")                                                                     \
+      "address of the daemon: http://HOST:PORT, https://HOST:PORT or unix:PATH; default: "         \
+      "the environment's GEMMD_URL, else http://127.0.0.1:8080")                                   \
     X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ALL, 0,                                             \
-      "file with the token to show to the daemon; default: GEMMD_TOKEN")                           \
-    X(CA_FILE, "ca-file", 0, "FILE", FOR_ALL, 0, "certificates to trust for https")                \
+      "file whose first line is the bearer token for the daemon; default: the environment's "      \
+      "GEMMD_TOKEN")                                                                               \
+    X(CA_FILE, "ca-file", 0, "FILE", FOR_ALL, 0,                                                   \
+      "file with the certificates to trust for https; default: the system's")                      \
     X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
-      "for a request with all its repeats: 30, 30s, 500ms, 2m; default 5m")                        \
+      "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
+      "2m; default 5m")                                                                            \
     X(RETRIES, "retries", 0, "COUNT", FOR_ALL, 0,                                                  \
-      "repeats after a refusal or a lost connection; default 4, 0 in bench")                       \
+      "how often to repeat a request that was refused for the moment (429, 503) or lost its "      \
+      "connection; 0: never; default 4, for bench and ready 0")                                    \
     X(QUIET, "quiet", 'q', NULL, FOR_ALL, 0, "print nothing but results and errors")               \
-    X(NO_COLOR, "no-color", 0, NULL, FOR_ALL, 0, "no colours; also NO_COLOR, TERM=dumb")           \
-    X(HELP, "help", 'h', NULL, FOR_ALL, 0, "print help, also of a command")                        \
-    X(VERSION, "version", 0, NULL, FOR_ALL, 0, "print the version")
+    X(NO_COLOR, "no-color", 0, NULL, FOR_ALL, 0,                                                   \
+      "print no colours; the environment's NO_COLOR, or TERM=dumb, does the same")                 \
+    X(HELP, "help", 'h', NULL, FOR_ALL, 0,                                                         \
+      "print help; after a command, the help of that command")                                     \
+    X(VERSION, "version", 0, NULL, FOR_ALL, 0, "print the version of gemmctl")
 
 enum option_id {
 #define X(id, name, letter, argument, takers, parameter, help) OPTION_##id,
@@ -149,39 +194,44 @@ extern const struct option options[OPTION_COUNT];
 struct context;
 struct command {
     const char *name; /* one word, or two: "tensor put" */
-    unsigned taker;   /* its bit */
+    unsigned taker;   /* the command's bit, FOR_... */
     uint32_t operands_min, operands_max;
-    const char *usage; /* after "gemmctl NAME " */
+    const char *usage; /* the operands, for the line "usage: gemmctl NAME ..." */
     const char *summary;
-    const char *examples; /* lines, the comment first */
+    const char *examples; /* lines of the help's section "Examples" */
     int (*run)(const struct context *context);
 };
 
 enum { OPERANDS_MAX = 4, PROBLEM_MAX = 256 };
 
-/* A command line taken apart; all strings are borrowed from argv. */
+/* A parsed command line. All strings are borrowed from argv. */
 struct arguments {
-    const struct command *command;      /* NULL: none was given */
-    const char *group;                  /* its first word, where there are two; else NULL */
-    const char *values[OPTION_COUNT];   /* NULL: not given; "1" or "0" for flags */
-    const char *operands[OPERANDS_MAX]; /* what is neither command nor option */
+    const struct command *command;      /* NULL: the command line names none */
+    const char *group;                  /* first word of a command of two words; else NULL */
+    const char *values[OPTION_COUNT];   /* NULL: the option is not given; "1" or "0" for flags */
+    const char *operands[OPERANDS_MAX]; /* the words that are neither command nor option */
     uint32_t operand_count;
 };
 
-/* `commands` ends with an entry without a name. False, with a sentence in `problem`, if the command
- * line is wrong. --help and --version count before anything else is missed. */
+/* Parses a command line. `commands` ends with an entry without a name. False, with a sentence in
+ * `problem`, if the command line is wrong. With --help or --version, a missing command or operand
+ * is no error. */
 bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
                      const struct command *commands, char problem[PROBLEM_MAX]);
 
-/* Whether the command's first word of two is `group`. */
+/* Whether the command's name has two words of which the first is `group`. */
 bool command_is_of(const struct command *command, const char *group);
 
-/* Values of options; `otherwise` if not given. False with a sentence if they cannot be read. */
+/* Reads the value of an option as a whole number; `otherwise` if the option is not given. False,
+ * with a sentence in `problem`, if the value is malformed. */
 bool option_count(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
                   uint32_t *out, char problem[PROBLEM_MAX]);
-/* "30", "30s", "1.5s", "500ms", "2m" in milliseconds, at least 1. */
+/* Reads the value of an option as a time, such as "30", "30s", "1.5s", "500ms" or "2m", in
+ * milliseconds, at least 1; `otherwise` if the option is not given. False, with a sentence in
+ * `problem`, if the value is malformed. */
 bool option_time_ms(const struct arguments *arguments, enum option_id id, uint32_t otherwise,
                     uint32_t *out, char problem[PROBLEM_MAX]);
+/* Whether a flag is given. */
 bool option_flag(const struct arguments *arguments, enum option_id id);
 
 #endif

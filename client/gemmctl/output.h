@@ -1,8 +1,9 @@
 /*
- * output.h - the file that C goes to: complete under its name, or not there.
+ * output.h - the file that a result is written to. The file appears under its name when it is
+ * complete, or not at all.
  *
- * A regular file is written under a temporary name beside it, which the result arrives in
- * directly, and renamed at the end. Pipes and devices get the bytes when all are there.
+ * The result of a regular file arrives in a mapped file with a temporary name in the same folder,
+ * which is renamed at the end. Pipes and devices get the bytes after the whole result has arrived.
  */
 #ifndef GEMMCTL_OUTPUT_H
 #define GEMMCTL_OUTPUT_H
@@ -16,24 +17,24 @@
 struct output {
     const char *name; /* for messages; borrowed */
     int fd;
-    char *path, *temporary; /* NULL for what is not renamed */
-    unsigned char *data;    /* header and result: the mapped file, or memory */
+    char *path, *temporary; /* NULL for a pipe or a device, which is not renamed */
+    unsigned char *data;    /* the file's header and the result: the mapped file, or memory */
     uint64_t header_bytes, bytes;
     bool mapped;
 };
 
-/* Makes room for `result` (whose data is not looked at) in a file of that format, or for
- * standard output if `path` is "-"; a safetensors file calls it `tensor_name`, cut off at 63
- * characters. Released with output_close in any case. GEMMD_ERR_IO with a
- * sentence. */
+/* Opens a file in the format, or standard output if `path` is "-", and makes room for `result`, of
+ * which only type and shape are used. A safetensors file calls the result `tensor_name`, cut off at
+ * 63 characters. GEMMD_ERR_IO with a sentence in `fault`. The caller calls output_close in any
+ * case. */
 enum gemmd_error output_open(struct output *output, const char *path, enum format format,
                              const char *tensor_name, const struct tensor *result,
                              struct fault *fault);
-/* Where the result's bytes are to be put. */
+/* The room for the result's bytes. */
 void *output_data(struct output *output);
-/* Makes the file appear. */
+/* Makes the file appear under its name, or writes the bytes to the pipe or device. */
 enum gemmd_error output_commit(struct output *output, struct fault *fault);
-/* Without a commit before it, leaves nothing behind. */
+/* Releases the output. Without output_commit before, no file is left behind. */
 void output_close(struct output *output);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * progress.h - one line on a terminal that says how far a request, or a command, is.
+ * progress.h - a line on a terminal that shows the progress of a request, or of a command.
  */
 #ifndef GEMMCTL_PROGRESS_H
 #define GEMMCTL_PROGRESS_H
@@ -10,17 +10,17 @@
 #include "client/gemmctl/terminal.h"
 
 struct progress_line {
-    bool shown; /* something is on the line */
-    bool wanted;
+    bool shown;  /* the line has text */
+    bool wanted; /* standard error is a terminal, and --quiet is not given */
     double started_s;
 };
 
 void progress_start(struct progress_line *line, const struct terminal *terminal, bool quiet);
-/* Redraws the line, once the request has taken longer than a person notices. */
+/* Redraws the line, if the request has taken long enough for a person to notice. */
 void progress_draw(struct progress_line *line, const struct gemmd_request *request);
-/* Says instead which part of a command is next. */
+/* Draws the line with the name of the command's next part. */
 void progress_say(struct progress_line *line, const char *part);
-/* Leaves the line empty. */
+/* Clears the line. */
 void progress_end(struct progress_line *line);
 
 #endif

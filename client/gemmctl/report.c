@@ -139,7 +139,7 @@ int report_job_taken(const struct context *context, const struct gemmd_result *r
     if (result->job[0] == '\0') {
         const struct gemmd_error_info error = {
             .code = GEMMD_ERR_PROTOCOL,
-            .message = "the daemon takes no jobs; it computed the result at once"};
+            .message = "the daemon accepts no jobs and computed the result at once"};
         return fail_request(context, &error);
     }
     if (option_flag(context->arguments, OPTION_JSON))

@@ -1,26 +1,26 @@
 /*
- * report.h - what gemmctl says about results.
+ * report.h - prints the descriptions of results.
  *
- * With --json an object on standard output, whose `version` changes when a member changes its
- * meaning or goes.
+ * With --json a description is a JSON object on standard output, whose member `version` changes
+ * when a member changes its meaning or is removed.
  */
 #ifndef GEMMCTL_REPORT_H
 #define GEMMCTL_REPORT_H
 
 #include "client/gemmctl/command.h"
 
-/* A line on standard error, the stages too with --timing; with --json an object on standard
- * output instead. */
+/* Describes a result that was written to `path`: a line on standard error, or with --json an object
+ * on standard output. With --timing prints the stages on standard error too. */
 void report_result(const struct context *context, const struct gemmd_result *result,
                    const char *path);
-/* What became of a tensor that was put or stored: a line on standard output. Both return the exit
- * code. */
+/* Describes a tensor that was put or stored, on standard output. Returns the exit code. */
 int report_stored(const struct context *context, const struct gemmd_result *result,
                   const char *name);
-/* The id of a job, alone on a line of standard output. */
+/* Prints the id of a job that was handed in, alone on a line of standard output. Returns the exit
+ * code. */
 int report_job_taken(const struct context *context, const struct gemmd_result *result);
 
-/* "2x3" */
+/* Writes a shape to `out`, for example "2x3", and returns `out`. */
 enum { REPORT_SHAPE_ROOM = 8 * 21 };
 const char *report_shape(uint32_t rank, const uint64_t *dims, char out[REPORT_SHAPE_ROOM]);
 

@@ -1,5 +1,5 @@
 /*
- * resident.h - operands that are on the daemon already, named tensor:NAME on the command line.
+ * resident.h - operands that are resident on the daemon, named tensor:NAME on the command line.
  */
 #ifndef GEMMCTL_RESIDENT_H
 #define GEMMCTL_RESIDENT_H
@@ -9,9 +9,10 @@
 #include "proto/parameter.h"
 #include "proto/tensor.h"
 
-/* The name in "tensor:NAME"; NULL if `operand`, which may be NULL, is none such. Borrowed. */
+/* The NAME of an operand "tensor:NAME", borrowed from `operand`; NULL if `operand` is NULL or has
+ * another form. */
 const char *resident_name(const char *operand);
-/* Asks the daemon what it is: type and shape, without data. */
+/* Asks the daemon for the type and shape of a resident tensor. */
 enum gemmd_error resident_look(struct gemmd_client *client, const char *name, struct tensor *tensor,
                                struct gemmd_error_info *error);
 /* If `*path` is "tensor:NAME": looks at the tensor, gives the request the parameter (the table's)

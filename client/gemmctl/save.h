@@ -1,5 +1,5 @@
 /*
- * save.h - results that are there already, into files.
+ * save.h - writes results that are in memory to files.
  */
 #ifndef GEMMCTL_SAVE_H
 #define GEMMCTL_SAVE_H
@@ -7,7 +7,7 @@
 #include "proto/error.h"
 #include "proto/tensor.h"
 
-/* A tensor and where it goes, as output_open of output.h takes them; all borrowed. */
+/* A tensor and its file; the members are arguments of output_open (output.h), and are borrowed. */
 struct save_file {
     const char *path, *name;
     enum format format;
@@ -15,7 +15,8 @@ struct save_file {
 };
 enum { SAVE_FILES_MAX = 2 };
 
-/* Writes up to SAVE_FILES_MAX files. None appears before all are written. */
+/* Writes up to SAVE_FILES_MAX files. No file appears before all of them are written. On failure
+ * `fault` has a sentence. */
 enum gemmd_error save(const struct save_file files[], uint32_t count, struct fault *fault);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * suggest.h - what somebody who mistyped a word may have meant.
+ * suggest.h - guesses the word that a user meant who mistyped one.
  */
 #ifndef GEMMCTL_SUGGEST_H
 #define GEMMCTL_SUGGEST_H

@@ -75,7 +75,7 @@ static enum gemmd_error take_raw(struct reading *reading, uint32_t operand, stru
     uint64_t left = input->bytes - input->taken;
     if (!kind->knows_sizes(reading->wanted->request))
         return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "raw files do not say their shape; %s must", kind->sizes);
+                         "files of raw bytes do not tell their shape; give %s", kind->sizes);
     if (!kind->raw(reading->wanted->request, tensors, operand, tensor))
         return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL, "%s is larger than 2^63 bytes",
                          kind->table->operands[operand].title);
@@ -119,8 +119,8 @@ static enum gemmd_error take_safetensors(struct reading *reading, uint32_t opera
     }
     if (code == GEMMD_OK)
         code = fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "%.96s has no tensor '%s' for %s, and more than one to choose from",
-                         input->name, name, reading->kind->table->operands[operand].title);
+                         "%.96s has %u tensors, none of them named '%s' for %s", input->name, count,
+                         name, reading->kind->table->operands[operand].title);
     return code;
 }
 
@@ -138,7 +138,7 @@ static enum gemmd_error take(struct reading *reading, uint32_t operand, const ch
     case FORMAT_SAFETENSORS:
         return take_safetensors(reading, operand, input);
     }
-    return fault_set(reading->fault, GEMMD_ERR_INTERNAL, NULL, "a file of no known format");
+    return fault_set(reading->fault, GEMMD_ERR_INTERNAL, NULL, "the format of the file is unknown");
 }
 
 static enum gemmd_error not_of_this_kind(const struct reading *reading, const struct input *input,
@@ -151,8 +151,8 @@ static enum gemmd_error not_of_this_kind(const struct reading *reading, const st
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "",
                                    kind->table->operands[i].name);
     return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
-                     "%.96s has a tensor '%.48s'; those of %s are %s", input->name, name, kind->of,
-                     names);
+                     "%.96s has a tensor '%.48s'; the tensors of %s are %s", input->name, name,
+                     kind->of, names);
 }
 
 /* One safetensors file with all that no other file is named for. */
@@ -220,7 +220,7 @@ static enum gemmd_error turn(struct tensor_files *files, const struct tensor_fil
         return GEMMD_OK;
     void *copy = malloc(tensor->bytes);
     if (copy == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to transpose %s",
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory to transpose %s",
                          kind->table->operands[number].title);
     tensor_copy_row_major(tensor, copy);
     files->copies[number] = copy;

@@ -12,16 +12,19 @@
 
 enum { TENSOR_FILES_MAX = OPERAND_TABLE_MAX };
 
-/* What the operands of a command are, and what its request says of them before they are read. */
+/* The operands of a command, and their properties that the request tells before the files are read.
+ */
 struct tensor_files_kind {
     const struct operand_table *table;
-    const char *of;    /* "a product" */
-    const char *sizes; /* the options that raw files need: "--m, --n and --k" */
-    /* What a type that NumPy has no name for is (npy.h), given the operands before it. */
+    const char *of;    /* the computation, in messages: "a product" */
+    const char *sizes; /* options that raw bytes need: "--m, --n and --k" */
+    /* The type of an .npy operand whose type NumPy has no name for (npy.h). `before` are the
+     * operands that have been read. */
     enum gemmd_dtype (*carrier)(const void *request, const struct tensor *before, uint32_t operand);
-    /* Whether the request has these sizes; and the shape and type of a raw operand, false if that
-     * is too large. */
+    /* Whether the request has the sizes that raw bytes need. */
     bool (*knows_sizes)(const void *request);
+    /* Sets `out` to the shape and type of an operand of raw bytes. False: the operand is too large.
+     */
     bool (*raw)(const void *request, const struct tensor *before, uint32_t operand,
                 struct tensor *out);
 };
@@ -29,24 +32,26 @@ struct tensor_files_kind {
 struct tensor_files_wanted {
     const struct tensor_files_kind *kind;
     const void *request;
-    const char *paths[TENSOR_FILES_MAX]; /* NULL: no file of its own */
-    uint32_t together;                   /* the operand whose file holds all that have none of their
-                                            own; `count`: there is no such file */
-    const enum format *format; /* NULL: by their names, npy for what has no telling name */
+    const char *paths[TENSOR_FILES_MAX]; /* NULL: the operand has no file of its own */
+    uint32_t together; /* the operand whose safetensors file also holds all operands without a file
+                          of their own; `count`: there is no such file */
+    const enum format *format; /* NULL: by each file's name, npy if the name tells no format */
 };
 
 struct tensor_files {
-    struct tensor tensors[TENSOR_FILES_MAX];   /* views onto the inputs and copies; rank 0: none */
-    struct input inputs[TENSOR_FILES_MAX + 1]; /* one for each, and standard input */
-    void *copies[TENSOR_FILES_MAX];            /* of what had to be put in row-major order */
-    enum format format; /* of the first file: that of the result, if nothing else tells */
+    struct tensor
+        tensors[TENSOR_FILES_MAX]; /* views onto `inputs` and `copies`; rank 0: no operand */
+    struct input inputs[TENSOR_FILES_MAX + 1]; /* a file for each operand, and standard input */
+    void *copies[TENSOR_FILES_MAX]; /* copies of column-major operands in row-major order */
+    enum format format; /* format of the first file, and of the result if nothing else tells it */
 };
 
-/* Reads them. Every byte of every file must be used. On failure a sentence. Released with
- * tensor_files_close in any case; the views live as long. */
+/* Reads all files. Every byte of every file has to belong to an operand. On failure `fault` has a
+ * sentence. The caller calls tensor_files_close in any case; the views are valid until then. */
 enum gemmd_error tensor_files_open(struct tensor_files *files,
                                    const struct tensor_files_wanted *wanted, struct fault *fault);
-/* Copies what is column-major of views of all operands, which become views of the copies. */
+/* `tensors` are views of all operands, in the table's order. Copies those that are column-major in
+ * row-major order; they become views of the copies. */
 enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
                                    struct tensor *tensors, struct fault *fault);
 void tensor_files_close(struct tensor_files *files);

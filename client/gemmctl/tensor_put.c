@@ -46,7 +46,7 @@ static enum gemmd_error take_raw(const struct arguments *arguments, enum gemmd_d
     uint32_t rank;
     if (shape == NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "raw files do not say their shape; --shape must");
+                         "files of raw bytes do not tell their shape; give --shape");
     if (!read_shape(shape, dims, &rank) ||
         !tensor_init(&source->tensor, dtype, dims, rank, source->input.data))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
@@ -54,7 +54,7 @@ static enum gemmd_error take_raw(const struct arguments *arguments, enum gemmd_d
                          shape, TENSOR_MAX_RANK);
     if (source->tensor.bytes != source->input.bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "%.96s has %llu bytes; a tensor of that shape and type has %llu",
+                         "%.96s has %llu bytes; a tensor of --shape and --dtype has %llu",
                          source->input.name, (unsigned long long)source->input.bytes,
                          (unsigned long long)source->tensor.bytes);
     return GEMMD_OK;
@@ -82,7 +82,8 @@ static enum gemmd_error take_safetensors(const char *name, struct source *source
     struct safetensors_entry *entries = calloc(ENTRIES_MAX, sizeof *entries);
     uint32_t count = 0, found = 0;
     if (entries == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a safetensors file");
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "there is no memory for the safetensors file");
     enum gemmd_error code =
         safetensors_decode(input->data, input->bytes, entries, ENTRIES_MAX, &count, fault);
     while (found < count && strcmp(entries[found].name, name) != 0)
@@ -92,7 +93,7 @@ static enum gemmd_error take_safetensors(const char *name, struct source *source
     if (code == GEMMD_OK && found == count)
         code =
             fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                      "%.96s has %u tensors and none is called '%.64s'", input->name, count, name);
+                      "%.96s has %u tensors, none of them named '%.64s'", input->name, count, name);
     if (code == GEMMD_OK)
         source->tensor = entries[found].tensor;
     free(entries);
@@ -106,8 +107,8 @@ static enum gemmd_error put_in_row_major_order(struct source *source, struct fau
         return GEMMD_OK;
     source->copy = malloc(tensor->bytes);
     if (source->copy == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to transpose %.96s",
-                         source->input.name);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "there is no memory to transpose %.96s", source->input.name);
     tensor_copy_row_major(tensor, source->copy);
     tensor->data = source->copy;
     tensor->fortran = false;
@@ -131,14 +132,15 @@ static enum gemmd_error source_open(const struct arguments *arguments, struct so
         return take_raw(arguments, dtype, source, fault);
     if (arguments->values[OPTION_SHAPE] != NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "%.96s says its shape itself; --shape is for raw files",
+                         "%.96s tells its own shape; --shape is for files of raw bytes",
                          source->input.name);
     code = format == FORMAT_NPY ? take_npy(type != NULL ? dtype : GEMMD_DTYPE_COUNT, source, fault)
                                 : take_safetensors(name, source, fault);
     if (code == GEMMD_OK && type != NULL && source->tensor.dtype != dtype)
-        code = fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
-                         "--dtype is %s and %.96s holds %s; leave it out or make them agree", type,
-                         source->input.name, gemmd_dtype_name(source->tensor.dtype));
+        code = fault_set(
+            fault, GEMMD_ERR_MALFORMED, "dtype",
+            "--dtype is %s and %.96s holds %s; the types must agree, or --dtype be left out", type,
+            source->input.name, gemmd_dtype_name(source->tensor.dtype));
     if (code == GEMMD_OK && source->tensor.rank == 0)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%.96s is a scalar, not a tensor",
                          source->input.name);

@@ -1,5 +1,5 @@
 /*
- * terminal.h - whether a person is looking, and in colour.
+ * terminal.h - whether standard output and standard error are terminals, and have colours.
  */
 #ifndef GEMMCTL_TERMINAL_H
 #define GEMMCTL_TERMINAL_H
@@ -9,12 +9,13 @@
 struct terminal {
     bool out_is_tty, err_is_tty;
     bool out_color, err_color;
-    bool moves; /* standard error can redraw a line */
+    bool moves; /* a line on standard error can be redrawn */
 };
 
-/* NO_COLOR (no-color.org), TERM=dumb and `no_color` turn colours off. */
+/* Looks at the terminals. The environment's NO_COLOR (no-color.org), TERM=dumb, and `no_color` turn
+ * colours off. */
 struct terminal terminal_look(bool no_color);
-/* Escape sequences, or "" where colours are off. */
+/* The escape sequences for bold, red and plain text; "" if `color` is false. */
 const char *terminal_bold(bool color);
 const char *terminal_red(bool color);
 const char *terminal_plain(bool color);

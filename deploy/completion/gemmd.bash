@@ -1,9 +1,10 @@
-# Completion of gemmd for bash; tests/unit/test_option_texts.c compares it with the options there are.
+# Completion of gemmd's options for bash. tests/unit/test_option_texts.c compares it with the table of
+# options.
 # shellcheck shell=bash
 
 _gemmd() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-    # bash takes --backend=cpu for three words.
+    # bash splits --backend=cpu in three words.
     if [[ $current == = ]]; then
         current=
     elif [[ $previous == = ]]; then

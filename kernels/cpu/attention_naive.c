@@ -1,9 +1,9 @@
 /*
- * naive - the three steps as they are written: a row of scores, each a chain of fused
- * multiply-adds; their softmax; its product with V, each element a chain in the order of the keys.
- * What the others are measured by.
+ * naive - the three steps of the definition: the scores of a row, each a chain of fused
+ * multiply-adds; their softmax; and the product with V, each element a chain in the order of the
+ * keys. The other kernels are compared with this one.
  *
- * The scores of so many rows are in memory at a time, one a part of the computation, whatever the
+ * ROWS rows of scores are in memory at a time, one for each part of the computation, whatever the
  * number of threads.
  */
 #include <math.h>
@@ -39,7 +39,7 @@ static float score(const struct attention_problem *p, const float *q, const floa
 
 /* At least one score. They become weights, which add up to 1; returns the logarithm of what they
  * were divided by. */
-static float softmax(float *scores, uint64_t count)
+static float cpu_attention_naive_softmax(float *scores, uint64_t count)
 {
     float most = scores[0];
     for (uint64_t j = 1; j < count; j++)
@@ -55,7 +55,7 @@ static float softmax(float *scores, uint64_t count)
     return most + logf(total);
 }
 
-static void compute_row(void *argument, uint64_t part, uint32_t member)
+static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint32_t member)
 {
     (void)member;
     const struct naive_job *job = argument;
@@ -78,7 +78,7 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
         scores[j] = score(p, q, line);
     }
     if (span.first < span.end)
-        lse = softmax(scores + span.first, span.end - span.first);
+        lse = cpu_attention_naive_softmax(scores + span.first, span.end - span.first);
     for (uint64_t j = span.first; j < span.end; j++) {
         convert_widen(p->dtype, row_of(p->v, &p->v_strides, p->dtype, entry, kv_head, j), line,
                       p->dv);
@@ -91,19 +91,21 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
         p->lse[number] = lse;
 }
 
-static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
+static bool cpu_attention_naive_workspace_bytes(const struct attention_problem *problem,
+                                                uint64_t *out)
 {
     const uint64_t dims[] = {ROWS, problem->skv};
     return size_tensor_bytes(GEMMD_F32, dims, 2, out);
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
-                            void *workspace)
+static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base,
+                                                const struct attention_problem *problem,
+                                                void *workspace)
 {
     struct naive_job job = {.problem = problem, .scores = workspace};
     const uint64_t rows = problem->batch * problem->heads * problem->sq;
     for (; job.first < rows; job.first += ROWS)
-        team_run(cpu_context_of(base)->team, compute_row, &job,
+        team_run(cpu_context_of(base)->team, cpu_attention_naive_compute_row, &job,
                  rows - job.first < ROWS ? rows - job.first : ROWS);
     return GEMMD_OK;
 }
@@ -112,6 +114,6 @@ const struct attention_kernel attention_cpu_naive = {
     .name = "naive",
     .description = "the three steps, with rows of scores in memory; the reference",
     .takes = attention_problem_offered,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .workspace_bytes = cpu_attention_naive_workspace_bytes,
+    .run = cpu_attention_naive_run,
 };

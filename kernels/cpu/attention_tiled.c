@@ -1,13 +1,13 @@
 /*
- * tiled - a tile of Q stays in scratch while tiles of K and V stream past; the running maximum and
- * sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
- * Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products are the GEMM's
+ * tiled - a tile of Q stays in scratch memory while tiles of K and V are streamed past it; the
+ * running maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast
+ * and Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products use the GEMM's
  * microkernel on packed panels.
  *
- * The rows of a tile of Q are those of all heads that share one of K and V, one head after another,
- * so that K and V are packed once for all of them and a single query makes a full tile. Tiles of
- * keys begin at multiples of KEYS. A row's result is one chain over its own tiles: threads, other
- * rows and tiles that it sees nothing of change nothing in it.
+ * The rows of a tile of Q are those of all heads that share a head of K and V, one head after
+ * another, so that K and V are packed once for all of them and a single query fills a tile. Tiles
+ * of keys start at multiples of KEYS. The result of a row is one chain over its own tiles: it does
+ * not depend on the threads, on other rows, or on tiles that the row does not see.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ struct attention_job {
     struct member members[ATTENTION_GROUP_MAX]; /* by `first` */
 };
 
-/* What one part computes: rows first ... first + rows - 1 of the `group` heads of Q that share a
- * head of K and V, sq rows each. */
+/* The rows that one part computes: `rows` rows from `first` on, of the `group` heads of Q that
+ * share a head of K and V. Each head has sq rows. */
 struct tile {
     const struct attention_problem *problem;
     const struct microkernel *micro;
@@ -200,7 +200,7 @@ static void cap_scores(const struct attention_problem *p, float *scores, struct 
 
 /* Scores become weights, and the sums so far are brought to the new maximum. Returns whether all
  * rows see all keys. */
-static bool weigh(const struct tile *tile, uint64_t first, uint64_t keys)
+static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, uint64_t keys)
 {
     const struct attention_problem *p = tile->problem;
     struct scratch *s = tile->scratch;
@@ -253,7 +253,7 @@ static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t ke
     }
 }
 
-static void store(const struct tile *tile)
+static void cpu_attention_tiled_store(const struct tile *tile)
 {
     const struct attention_problem *p = tile->problem;
     struct scratch *s = tile->scratch;
@@ -262,7 +262,7 @@ static void store(const struct tile *tile)
         const uint64_t head = head_of(tile, i), query = query_of(tile, i);
         const bool sees = s->spans[i].first < s->spans[i].end;
         float *sums = s->sums + i * WIDTH, lse = -INFINITY;
-        /* All weights are 0 only if all scores were minus infinity; 0 / 0 is NaN then. */
+        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
         for (uint64_t c = 0; c < p->dv && sees; c++)
             sums[c] /= row->total;
         if (sees)
@@ -316,19 +316,12 @@ static void compute_tile(void *argument, uint64_t part, uint32_t thread)
         load_keys(&tile, key, keys);
         const bool finite = load_values(&tile, key, keys);
         multiply_keys(&tile, keys);
-        if (weigh(&tile, key, keys) || finite)
+        if (cpu_attention_tiled_weigh(&tile, key, keys) || finite)
             add_values(&tile, keys);
         else
             add_seen_values(&tile, key, keys);
     }
-    store(&tile);
-}
-
-static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0; /* the context has the scratch, which depends on the number of threads */
-    return true;
+    cpu_attention_tiled_store(&tile);
 }
 
 static int by_keys_then_queries(const void *one, const void *other)
@@ -340,8 +333,9 @@ static int by_keys_then_queries(const void *one, const void *other)
     return a->sq > b->sq ? -1 : a->sq < b->sq;
 }
 
-static enum gemmd_error run_group(struct gemm_context *base,
-                                  const struct attention_member members[], uint32_t count)
+static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
+                                                      const struct attention_member members[],
+                                                      uint32_t count)
 {
     struct attention_job job = {.context = cpu_context_of(base), .count = count};
     uint64_t parts = 0;
@@ -358,19 +352,20 @@ static enum gemmd_error run_group(struct gemm_context *base,
     return GEMMD_OK;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct attention_problem *problem,
-                            void *workspace)
+static enum gemmd_error cpu_attention_tiled_run(struct gemm_context *base,
+                                                const struct attention_problem *problem,
+                                                void *workspace)
 {
     const struct attention_member alone = {problem, workspace};
-    return run_group(base, &alone, 1);
+    return cpu_attention_tiled_run_group(base, &alone, 1);
 }
 
 const struct attention_kernel attention_cpu_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
     .takes = attention_problem_offered,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
-    .run_group = run_group,
+    .workspace_bytes = attention_no_workspace, /* the context has the scratch */
+    .run = cpu_attention_tiled_run,
+    .run_group = cpu_attention_tiled_run_group,
     .group_units = 250, /* some 10 ms on two cores */
 };

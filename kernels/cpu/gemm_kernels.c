@@ -16,14 +16,14 @@ static uint32_t usable_cores(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
-/* Kernels of a context run one at a time. */
+/* The scratch memory of the kernel that needs the most. Kernels of a context run one at a time. */
 static uint64_t most_scratch_bytes(void)
 {
     const uint64_t product = tiled_scratch_bytes(), attention = attention_tiled_scratch_bytes();
     return product > attention ? product : attention;
 }
 
-static void destroy(struct gemm_context *base)
+static void cpu_destroy(struct gemm_context *base)
 {
     struct cpu_context *context = cpu_context_of(base);
     team_destroy(context->team);
@@ -31,8 +31,8 @@ static void destroy(struct gemm_context *base)
     free(context);
 }
 
-static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
-                               struct fault *fault)
+static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_context **out,
+                                   struct fault *fault)
 {
     (void)stream;
     const uint32_t size = threads != 0 ? threads : usable_cores();
@@ -48,7 +48,7 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
             ? fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for %u CPU threads", size)
             : team_create(size, &context->team, fault);
     if (code != GEMMD_OK) {
-        destroy(&context->base);
+        cpu_destroy(&context->base);
         return code;
     }
     /* Set here and never again: the number of threads is one of the things that bits depend on. */
@@ -57,7 +57,7 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     return GEMMD_OK;
 }
 
-static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+static enum gemmd_error cpu_move_rows(struct gemm_context *context, const struct gemm_moves *moves)
 {
     (void)context;
     for (uint32_t i = 0; i < moves->count; i++) {
@@ -69,7 +69,7 @@ static enum gemmd_error move_rows(struct gemm_context *context, const struct gem
     return GEMMD_OK;
 }
 
-static const char *library(void)
+static const char *cpu_library(void)
 {
     return openblas_get_config();
 }
@@ -83,8 +83,8 @@ const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
     .kernels = kernels,
     .attention = attention,
-    .context_create = create,
-    .context_destroy = destroy,
-    .move_rows = move_rows,
-    .library = library,
+    .context_create = cpu_create,
+    .context_destroy = cpu_destroy,
+    .move_rows = cpu_move_rows,
+    .library = cpu_library,
 };

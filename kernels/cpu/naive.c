@@ -1,6 +1,7 @@
 /*
  * naive - each element of C is one chain of fused multiply-adds in the order of k, in the
- * accumulator's type. It is what precision=full promises, and what the others are measured by.
+ * accumulator's type. The kernel defines the accuracy that precision=full promises, and the other
+ * kernels are compared with it.
  */
 #include <math.h>
 
@@ -71,7 +72,8 @@ union chunk {
     uint32_t u32[CHUNK];
 };
 
-static void sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *sums, uint64_t j)
+static void cpu_naive_sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *sums,
+                          uint64_t j)
 {
     switch (dtype) {
     case GEMMD_F64:
@@ -95,19 +97,12 @@ static void sum(enum gemmd_dtype dtype, const struct chain *chain, union chunk *
     }
 }
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
 struct naive_job {
     const struct gemm_problem *problem;
     uint64_t index;
 };
 
-static void compute_row(void *argument, uint64_t row, uint32_t member)
+static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
 {
     (void)member;
     const struct naive_job *job = argument;
@@ -126,14 +121,14 @@ static void compute_row(void *argument, uint64_t row, uint32_t member)
         uint64_t count = p->n - column < CHUNK ? p->n - column : CHUNK;
         for (uint64_t j = 0; j < count; j++) {
             chain.b = b + (column + j) * (p->transb ? p->ldb : 1) * size;
-            sum(p->dtype, &chain, &sums, j);
+            cpu_naive_sum(p->dtype, &chain, &sums, j);
         }
         epilogue_row(p, job->index, row, column, count, &sums);
     }
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
-                            void *workspace)
+static enum gemmd_error cpu_naive_run(struct gemm_context *base, const struct gemm_problem *problem,
+                                      void *workspace)
 {
     (void)workspace;
     struct team *team = cpu_context_of(base)->team;
@@ -141,9 +136,9 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
     for (; job.index < problem->batch; job.index++) {
         if (cpu_is_small(problem->m, problem->n, problem->k))
             for (uint64_t row = 0; row < problem->m; row++)
-                compute_row(&job, row, 0);
+                cpu_naive_compute_row(&job, row, 0);
         else
-            team_run(team, compute_row, &job, problem->m);
+            team_run(team, cpu_naive_compute_row, &job, problem->m);
     }
     return GEMMD_OK;
 }
@@ -154,6 +149,6 @@ const struct gemm_kernel gemm_cpu_naive = {
     .rows_independent = true,
     .any_leading = true,
     .takes = gemm_problem_offered,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .workspace_bytes = gemm_no_workspace,
+    .run = cpu_naive_run,
 };

@@ -1,9 +1,9 @@
 /*
- * openblas - cblas_sgemm and cblas_dgemm, called for the bare product; the epilogue follows.
+ * openblas - cblas_sgemm and cblas_dgemm for the product; the epilogue follows.
  *
- * Types narrower than f32 are widened into the workspace first: B whole, A and the sums a
- * block of rows at a time, so that tall problems need no more memory than square ones. i8 is left
- * to `tiled`: f32 sums of its products are exact only while they are below 2^24.
+ * Types narrower than f32 are first widened into the workspace: all of B, and a block of rows of A
+ * and of the sums at a time, so that tall problems need no more memory than square ones. The kernel
+ * does not take i8, because f32 sums of its products are exact only below 2^24.
  */
 #include <cblas.h>
 #include <string.h>
@@ -19,13 +19,13 @@ enum {
     PART_LINES = 16,   /* what a thread widens or finishes at a time */
 };
 
-/* What a problem needs of the workspace; 0 bytes where the operand or C itself serves. */
+/* The workspace of a problem. A size is 0 if the operand, or C, is used in place. */
 struct plan {
     uint64_t rows; /* of C computed by one call */
     uint64_t a_bytes, b_bytes, sums_bytes;
 };
 
-static bool plan_make(const struct gemm_problem *p, struct plan *plan)
+static bool openblas_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
     const bool widens = p->dtype != accumulator, keeps = p->out != accumulator;
@@ -54,17 +54,17 @@ static bool is_int(uint64_t value)
     return size_to_i32(value, &narrow);
 }
 
-static bool takes(const struct gemm_problem *p)
+static bool openblas_takes(const struct gemm_problem *p)
 {
     return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && is_int(p->lda) && is_int(p->ldb) &&
            is_int(p->ldc);
 }
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+static bool openblas_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
 {
     struct plan plan;
     uint64_t bytes;
-    if (!plan_make(problem, &plan) || !size_add(plan.a_bytes, plan.b_bytes, &bytes))
+    if (!openblas_plan_make(problem, &plan) || !size_add(plan.a_bytes, plan.b_bytes, &bytes))
         return false;
     return size_add(bytes, plan.sums_bytes, out);
 }
@@ -122,8 +122,8 @@ struct blas_operand {
     CBLAS_TRANSPOSE transpose;
 };
 
-static void multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t n, uint64_t k,
-                     struct blas_operand a, struct blas_operand b, void *c, uint64_t ldc)
+static void openblas_multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t n, uint64_t k,
+                              struct blas_operand a, struct blas_operand b, void *c, uint64_t ldc)
 {
     if (accumulator == GEMMD_F64)
         cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, (int)m, (int)n, (int)k, 1,
@@ -135,7 +135,7 @@ static void multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t n, uint6
                     (const float *)(const void *)b.data, (int)b.ld, 0, c, (int)ldc);
 }
 
-/* Rows first ... first + rows - 1 of op(A), widened into `to` where the plan says so. */
+/* `rows` rows of op(A) from `first` on, widened into `to` if the plan says so. */
 static struct blas_operand rows_of_a(struct team *team, const struct gemm_problem *p,
                                      uint64_t index, uint64_t first, uint64_t rows, char *to)
 {
@@ -186,14 +186,14 @@ static struct blas_operand whole_b(struct team *team, const struct gemm_problem 
     return b;
 }
 
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *p,
-                            void *workspace)
+static enum gemmd_error openblas_run(struct gemm_context *base, const struct gemm_problem *p,
+                                     void *workspace)
 {
     struct team *team = cpu_context_of(base)->team;
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
     const uint64_t size = dtype_size(accumulator);
     struct plan plan;
-    if (!plan_make(p, &plan))
+    if (!openblas_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
     char *wide_b = workspace, *wide_a = wide_b + plan.b_bytes, *kept = wide_a + plan.a_bytes;
 
@@ -208,7 +208,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
                 sums = (char *)p->c + (index * p->stride_c + first * p->ldc) * size;
                 ld = p->ldc;
             }
-            multiply(accumulator, rows, p->n, p->k, a, b, sums, ld);
+            openblas_multiply(accumulator, rows, p->n, p->k, a, b, sums, ld);
             if (epilogue_is_identity(p))
                 continue;
             struct finishing f = {.problem = p,
@@ -226,7 +226,7 @@ static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem
 const struct gemm_kernel gemm_cpu_openblas = {
     .name = "openblas",
     .description = "OpenBLAS sgemm and dgemm; narrower types are widened to f32",
-    .takes = takes,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .takes = openblas_takes,
+    .workspace_bytes = openblas_workspace_bytes,
+    .run = openblas_run,
 };

@@ -73,8 +73,9 @@ enum gemmd_error team_create(uint32_t size, struct team **out, struct fault *fau
     pthread_cond_init(&team->end, NULL);
     team->size = 1;
 
-    /* All signals but those for what a thread does itself, which kill where they are blocked: an
-     * operand in a client's memory may be gone (SIGBUS), and who put it there catches that. */
+    /* Block all signals except those that a thread raises by its own instructions: if such a signal
+     * is blocked, it kills the process. A read of an operand in a client's memory may raise SIGBUS,
+     * which the code that maps the memory handles. */
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
     sigset_t others, before;
     sigfillset(&others);
@@ -113,11 +114,6 @@ void team_destroy(struct team *team)
     pthread_cond_destroy(&team->start);
     pthread_mutex_destroy(&team->lock);
     free(team);
-}
-
-uint32_t team_size(const struct team *team)
-{
-    return team->size;
 }
 
 void team_run(struct team *team, team_task *task, void *argument, uint64_t parts)

@@ -1,10 +1,10 @@
 /*
- * tiled - cache-blocked: a block of C stays in scratch while panels of A and B, packed and widened
- * to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn, "Anatomy
- * of high-performance matrix multiplication", 2008).
+ * tiled - cache blocking: a block of C stays in scratch memory while panels of A and B, packed and
+ * widened to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn,
+ * "Anatomy of high-performance matrix multiplication", 2008).
  *
- * The blocks of C are independent, and every element's sum is one chain in the order of k however
- * the blocks are cut, so the threads change nothing but the time.
+ * The blocks of C are independent, and the sum of every element is one chain in the order of k
+ * whatever the blocks are, so the number of threads changes the time but not the bits.
  */
 #include <string.h>
 
@@ -145,7 +145,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
         epilogue_row(p, index, row + i, column, columns, scratch.sums + i * BLOCK_N * size);
 }
 
-static bool takes(const struct gemm_problem *problem)
+static bool cpu_tiled_takes(const struct gemm_problem *problem)
 {
     uint64_t parts;
     return gemm_problem_offered(problem) &&
@@ -153,15 +153,8 @@ static bool takes(const struct gemm_problem *problem)
                     problem->batch, &parts);
 }
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0; /* the context has the scratch, which depends on the number of threads */
-    return true;
-}
-
-static enum gemmd_error run(struct gemm_context *base, const struct gemm_problem *problem,
-                            void *workspace)
+static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const struct gemm_problem *problem,
+                                      void *workspace)
 {
     (void)workspace;
     struct cpu_context *context = cpu_context_of(base);
@@ -180,7 +173,7 @@ const struct gemm_kernel gemm_cpu_tiled = {
     .description = "cache-blocked, packed panels, vector registers",
     .rows_independent = true,
     .any_leading = true,
-    .takes = takes,
-    .workspace_bytes = workspace_bytes,
-    .run = run,
+    .takes = cpu_tiled_takes,
+    .workspace_bytes = gemm_no_workspace, /* the context has the scratch */
+    .run = cpu_tiled_run,
 };

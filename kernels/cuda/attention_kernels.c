@@ -1,19 +1,13 @@
 #include "kernels/backend.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_decode.h"
-#include "kernels/cuda/attention_flash_mma.h"
-#include "kernels/cuda/attention_tiled.h"
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/decode.h"
+#include "kernels/cuda/attention/flash_mma.h"
+#include "kernels/cuda/attention/tiled.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
-static bool no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
-static enum gemmd_error run_naive(struct gemm_context *context,
-                                  const struct attention_problem *problem, void *workspace)
+static enum gemmd_error attention_run_naive(struct gemm_context *context,
+                                            const struct attention_problem *problem,
+                                            void *workspace)
 {
     (void)workspace;
     return attention_naive_launch(cuda_context_of(context)->stream, problem);
@@ -23,8 +17,8 @@ static const struct attention_kernel naive = {
     .name = "naive",
     .description = "one block a row, the scores computed anew for each of the three steps",
     .takes = attention_problem_offered,
-    .workspace_bytes = no_workspace,
-    .run = run_naive,
+    .workspace_bytes = attention_no_workspace,
+    .run = attention_run_naive,
 };
 
 const struct attention_kernel *const attention_cuda_kernels[] = {
@@ -36,7 +30,7 @@ const struct attention_kernel *const attention_cuda_kernels[] = {
     NULL,
 };
 
-static enum gemmd_error prepare_wgmma(struct cuda_context *context)
+static enum gemmd_error attention_prepare_wgmma(struct cuda_context *context)
 {
     const size_t bytes = sizeof *context->attention_next;
     cudaError_t error = attention_wgmma_prepare();
@@ -59,6 +53,6 @@ enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
     if (code == GEMMD_OK)
         code = attention_flash_mma_prepare();
     if (code == GEMMD_OK && context->sm90.encode != NULL)
-        code = prepare_wgmma(context);
+        code = attention_prepare_wgmma(context);
     return code;
 }

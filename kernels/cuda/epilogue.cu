@@ -1,9 +1,7 @@
-/*
- * The epilogue as a kernel of its own, after products that a library computed.
- */
+/* The epilogue as a kernel of its own, after products that a library computed (epilogue.h). */
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/epilogue.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/launch.h"
 
 enum { THREADS = 256 };
 
@@ -23,10 +21,10 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename Sum, typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, const void *sums,
-                            uint64_t ld, uint64_t stride)
+static enum gemmd_error epilogue_run(cudaStream_t stream, const struct gemm_problem &p,
+                                     const void *sums, uint64_t ld, uint64_t stride)
 {
-    /* As wide as the rows are, so that narrow matrices keep the threads busy too. */
+    /* Blocks are as wide as the rows, so that all threads have work for narrow matrices too. */
     unsigned width = 1;
     while (width < THREADS && width < p.n)
         width *= 2;
@@ -42,17 +40,17 @@ enum gemmd_error epilogue_launch(cudaStream_t stream, const struct gemm_problem 
 {
     const struct gemm_problem &p = *problem;
     if (p.dtype == GEMMD_I8)
-        return p.out == GEMMD_I32 ? run<int32_t, int32_t>(stream, p, sums, ld, stride)
-                                  : run<int32_t, float>(stream, p, sums, ld, stride);
+        return p.out == GEMMD_I32 ? epilogue_run<int32_t, int32_t>(stream, p, sums, ld, stride)
+                                  : epilogue_run<int32_t, float>(stream, p, sums, ld, stride);
     switch (p.out) {
     case GEMMD_F64:
-        return run<double, double>(stream, p, sums, ld, stride);
+        return epilogue_run<double, double>(stream, p, sums, ld, stride);
     case GEMMD_F32:
-        return run<float, float>(stream, p, sums, ld, stride);
+        return epilogue_run<float, float>(stream, p, sums, ld, stride);
     case GEMMD_F16:
-        return run<float, __half>(stream, p, sums, ld, stride);
+        return epilogue_run<float, __half>(stream, p, sums, ld, stride);
     case GEMMD_BF16:
-        return run<float, __nv_bfloat16>(stream, p, sums, ld, stride);
+        return epilogue_run<float, __nv_bfloat16>(stream, p, sums, ld, stride);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }

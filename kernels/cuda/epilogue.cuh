@@ -1,7 +1,7 @@
 /*
- * epilogue.cuh - what follows the sum, for every CUDA kernel: c = act(alpha*sum + beta*c0 + bias),
- * computed in the type of the sum (in f32 where sums of i32 become f32) and rounded once.
- * The formulas are those of kernels/cpu/epilogue.c.
+ * epilogue.cuh - the epilogue of every CUDA kernel: c = act(alpha*sum + beta*c0 + bias), computed
+ * in the type of the sum (in f32 where sums of i32 become f32) and rounded once. The formulas are
+ * the same as in kernels/cpu/epilogue.c.
  */
 #ifndef KERNELS_CUDA_EPILOGUE_CUH
 #define KERNELS_CUDA_EPILOGUE_CUH
@@ -151,7 +151,8 @@ template <typename Out> struct epilogue {
     {
     }
 
-    /* One product, told by the device; c0_rows is NULL where beta is 0. */
+    /* For one product, with parameters that are known on the device. c0_rows is NULL if beta is 0.
+     */
     __device__ epilogue(double alpha_value, double beta_value, enum gemm_act activation,
                         const void *bias_row, const void *c0_rows, void *c_rows, uint64_t ld_c0,
                         uint64_t ld_c)

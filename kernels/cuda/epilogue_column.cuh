@@ -1,8 +1,9 @@
 /*
- * epilogue_column.cuh - sums that lie in shared memory to C, a column of some rows a thread.
+ * epilogue_column.cuh - the epilogue for sums in shared memory: each thread computes some rows of
+ * one column.
  *
- * A warp's 32 threads take neighbouring columns, so that its loads and stores are of whole lines
- * whatever C's alignment is.
+ * The 32 threads of a warp take neighbouring columns, so that loads and stores are of full lines
+ * whatever the alignment of C.
  */
 #ifndef KERNELS_CUDA_EPILOGUE_COLUMN_CUH
 #define KERNELS_CUDA_EPILOGUE_COLUMN_CUH

@@ -2,13 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/grouped.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/register_tiled.h"
-#include "kernels/cuda/sm90/register_tiled.h"
-#include "kernels/cuda/tensor_core.h"
+#include "kernels/cuda/grouped/grouped.h"
+#include "kernels/cuda/mma/tensor_core.h"
+#include "kernels/cuda/move/move.h"
+#include "kernels/cuda/simt/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled_sm90.h"
 
 enum gemmd_error cuda_cublas_code(cublasStatus_t status)
 {
@@ -27,107 +27,24 @@ enum gemmd_error cuda_cublas_code(cublasStatus_t status)
     }
 }
 
-/* What the first rungs of the ladder take. */
-static bool takes(const struct gemm_problem *problem)
-{
-    return gemm_problem_offered(problem) && problem->dtype != GEMMD_F8_E4M3 &&
-           problem->dtype != GEMMD_I8;
-}
+/* The kernels in the order in which "auto" tries them (kernels/gemm.h). The order follows from
+ * measurements on an H100 (kernels/experiments, tests/bench/results; sm90/gemm/choose.c has
+ * those of wgmma's tiles).
+ *
+ * On an H100 cuBLAS computes the problems for which wgmma is not preferred or which wgmma does not
+ * take: f64; tf32 with A stored [k, m]; f32 with n or k below 512. For f32, register_tiled reaches
+ * 1.1 of cuBLAS's speed at 256 x 256 x 256 but 0.3 at one row, and the choice must not depend on m.
+ *
+ * On other GPUs cuBLAS computes all but small problems. The speed of tensor_core on sm_80 has not
+ * been measured. */
+static const struct gemm_kernel *const kernels[] = {
+    &gemm_cuda_wgmma,        &gemm_cuda_cublas,
+    &gemm_cuda_grouped,      &gemm_cuda_register_tiled,
+    &gemm_cuda_tensor_core,  &gemm_cuda_double_buffered,
+    &gemm_cuda_tiled_padded, &gemm_cuda_tiled,
+    &gemm_cuda_naive,        NULL};
 
-static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
-static enum gemmd_error run_naive(struct gemm_context *context, const struct gemm_problem *problem,
-                                  void *workspace)
-{
-    (void)workspace;
-    return naive_launch(cuda_context_of(context)->stream, problem);
-}
-
-static enum gemmd_error run_tiled(struct gemm_context *context, const struct gemm_problem *problem,
-                                  void *workspace)
-{
-    (void)workspace;
-    return tiled_launch(cuda_context_of(context)->stream, problem);
-}
-
-static bool takes_f32(const struct gemm_problem *problem)
-{
-    return gemm_problem_offered(problem) && problem->dtype == GEMMD_F32;
-}
-
-static enum gemmd_error run_tiled_padded(struct gemm_context *context,
-                                         const struct gemm_problem *problem, void *workspace)
-{
-    (void)workspace;
-    return tiled_padded_launch(cuda_context_of(context)->stream, problem);
-}
-
-static enum gemmd_error run_double_buffered(struct gemm_context *context,
-                                            const struct gemm_problem *problem, void *workspace)
-{
-    (void)workspace;
-    return double_buffered_launch(cuda_context_of(context)->stream, problem);
-}
-
-static const struct gemm_kernel naive = {
-    .name = "naive",
-    .description = "one thread an element, operands from device memory each time",
-    .rows_independent = true,
-    .any_leading = true,
-    .takes = takes,
-    .workspace_bytes = no_workspace,
-    .run = run_naive,
-};
-
-static const struct gemm_kernel tiled = {
-    .name = "tiled",
-    .description = "tiles of 32 x 32 in shared memory",
-    .rows_independent = true,
-    .any_leading = true,
-    .takes = takes,
-    .workspace_bytes = no_workspace,
-    .run = run_tiled,
-};
-
-static const struct gemm_kernel tiled_padded = {
-    .name = "tiled_padded",
-    .description = "tiled without bank conflicts where B is transposed",
-    .takes = takes_f32,
-    .workspace_bytes = no_workspace,
-    .run = run_tiled_padded,
-};
-
-static const struct gemm_kernel double_buffered = {
-    .name = "double_buffered",
-    .description = "tiled_padded with the next tiles on their way by cp.async",
-    .takes = takes_f32,
-    .workspace_bytes = no_workspace,
-    .run = run_double_buffered,
-};
-
-/* In the order in which "auto" asks them (kernels/gemm.h), by what was measured on an H100
- * (kernels/EXPERIMENTS.md, tests/bench/results; the tiles of wgmma with their commits are in
- * sm90/choose.c). There cuBLAS serves what wgmma does not take or suit: f64; tf32 with A stored
- * [k, m]; f32 with n or k under 512, where register_tiled has 1.1 of it at 256 x 256 x 256 but 0.3
- * at one row, and m may not tell. Elsewhere it serves all but small products; tensor_core's speed
- * on sm_80 itself is not known. */
-static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
-                                                    &gemm_cuda_cublas,
-                                                    &gemm_cuda_grouped,
-                                                    &gemm_cuda_register_tiled,
-                                                    &gemm_cuda_tensor_core,
-                                                    &double_buffered,
-                                                    &tiled_padded,
-                                                    &tiled,
-                                                    &naive,
-                                                    NULL};
-
-static void destroy(struct gemm_context *base)
+static void cuda_destroy(struct gemm_context *base)
 {
     struct cuda_context *context = cuda_context_of(base);
     if (context->blas_lt != NULL)
@@ -172,7 +89,7 @@ static enum gemmd_error create_cublas(struct cuda_context *context, struct fault
     if (code == GEMMD_OK)
         code =
             cublas_fault(cublasSetStream(context->blas, context->stream), "cublasSetStream", fault);
-    if (code == GEMMD_OK) /* after the stream, which takes the workspace away */
+    if (code == GEMMD_OK) /* after cublasSetStream, which resets the workspace */
         code = cublas_fault(
             cublasSetWorkspace(context->blas, context->blas_workspace, CUBLAS_WORKSPACE_BYTES),
             "cublasSetWorkspace", fault);
@@ -222,8 +139,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }
 
-static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **out,
-                               struct fault *fault)
+static enum gemmd_error cuda_create(void *stream, uint32_t threads, struct gemm_context **out,
+                                    struct fault *fault)
 {
     (void)threads;
     struct cuda_context *context = calloc(1, sizeof *context);
@@ -240,14 +157,14 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
     if (code == GEMMD_OK)
         code = prepare_kernels(context, fault);
     if (code != GEMMD_OK) {
-        destroy(&context->base);
+        cuda_destroy(&context->base);
         return code;
     }
     *out = &context->base;
     return GEMMD_OK;
 }
 
-static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+static enum gemmd_error cuda_move_rows(struct gemm_context *context, const struct gemm_moves *moves)
 {
     return move_rows_launch(cuda_context_of(context)->stream, moves);
 }
@@ -265,22 +182,23 @@ static void name_library(void)
     snprintf(library_name, sizeof library_name, "cuBLAS %d.%d.%d", major, minor, patch);
 }
 
-static const char *library(void)
+static const char *cuda_library(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, name_library);
     return library_name;
 }
 
-/* wgmma widens f8 in any case. f32 that stays may be served by cuBLAS, which would have it packed
- * each time; 16-bit types too where there is no wgmma. */
+/* Whether rows are padded for a type. f8 is not, because wgmma converts it in any case. A resident
+ * f32 matrix is not, because cuBLAS may compute with it and would have to pack it each time; nor is
+ * a resident matrix of a 16-bit type where there is no wgmma. */
 static bool wants_padding(const struct gemm_device *device, enum gemmd_dtype dtype, bool stays)
 {
     const bool wgmma = gemm_kernel_runs_on(&gemm_cuda_wgmma, device);
     switch (dtype) {
     case GEMMD_F16:
     case GEMMD_BF16:
-        return wgmma || !stays; /* tensor_core wants them aligned too */
+        return wgmma || !stays; /* tensor_core requires aligned rows too */
     case GEMMD_I8:
         return wgmma;
     case GEMMD_F32:
@@ -290,8 +208,8 @@ static bool wants_padding(const struct gemm_device *device, enum gemmd_dtype dty
     }
 }
 
-static uint64_t leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
-                        bool stays)
+static uint64_t cuda_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays)
 {
     const uint64_t width_max = UINT64_C(1) << 28; /* copies of rows want pitches below 2 GiB */
     return width <= width_max && wants_padding(device, dtype, stays) ? sm90_leading(width, dtype)
@@ -302,9 +220,9 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
     .attention = attention_cuda_kernels,
-    .context_create = create,
-    .context_destroy = destroy,
-    .move_rows = move_rows,
-    .library = library,
-    .leading = leading,
+    .context_create = cuda_create,
+    .context_destroy = cuda_destroy,
+    .move_rows = cuda_move_rows,
+    .library = cuda_library,
+    .leading = cuda_leading,
 };

@@ -1,10 +1,10 @@
 /*
- * ptx.cuh - the instructions of sm_90a that CUDA C++ has no name for, one thin wrapper each.
+ * ptx.cuh - instructions of sm_90a for which CUDA C++ has no function, one wrapper each.
  *
- * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25),
- * wgmma (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are
- * 32-bit addresses of the shared window (shared_address). A "parity" is the low bit of the number
- * of phases that a barrier has completed: waiting on parity p returns once the phase of parity p is
+ * References are to the PTX ISA manual: mbarrier (9.7.13.15), bulk tensor copies (9.7.9.25), wgmma
+ * (9.7.15), setmaxnreg (9.7.19), griddepcontrol (9.7.13.13). Shared-memory operands are 32-bit
+ * addresses of the shared window (shared_address). A "parity" is the low bit of the number of
+ * phases that a barrier has completed: waiting on parity p returns once the phase of parity p is
  * over, so waiting on 1 returns at once on a fresh barrier.
  */
 #ifndef KERNELS_CUDA_PTX_CUH
@@ -28,7 +28,7 @@ __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrival
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
-/* Makes initialised barriers visible to the cluster and to the copy engine. */
+/* Makes initialised barriers visible to the cluster and to TMA. */
 __device__ __forceinline__ void mbarrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -53,7 +53,7 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_
                  : "memory");
 }
 
-/* Arrives and makes the phase wait for `bytes` more bytes from the copy engine. */
+/* Arrives and makes the phase wait for `bytes` more bytes from TMA. */
 __device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -137,8 +137,8 @@ __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensor
                  : "memory");
 }
 
-/* The same of what no other block reads: it leaves the L2 before all else. (A policy that says to
- * keep it as anything else makes copies slower than none.) */
+/* The same for data that no other block reads, which is evicted from the L2 first. (Copies with an
+ * explicit normal policy are slower than copies without a policy.) */
 __device__ __forceinline__ void tensor_load_once(uint32_t destination, const CUtensorMap *map,
                                                  uint32_t barrier, int32_t x, int32_t y, int32_t z)
 {
@@ -152,7 +152,7 @@ __device__ __forceinline__ void tensor_load_once(uint32_t destination, const CUt
                  : "memory");
 }
 
-/* As tensor_load, of a 4-dimensional tensor. */
+/* As tensor_load, for a 4-dimensional tensor. */
 __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap *map,
                                             uint32_t barrier, int32_t x, int32_t y, int32_t z,
                                             int32_t w)
@@ -198,7 +198,7 @@ template <int PENDING> __device__ __forceinline__ void bulk_wait_read()
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Orders this thread's ordinary accesses to shared memory before later ones of the copy engine and
+/* Orders this thread's ordinary accesses to shared memory before later ones of TMA and
  * of the tensor cores. */
 __device__ __forceinline__ void fence_async_proxy()
 {

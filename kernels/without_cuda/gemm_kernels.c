@@ -1,9 +1,10 @@
 #include "kernels/backend.h"
 
-/* Stands where the CUDA kernels would, in a build without the CUDA toolkit. */
+/* The CUDA backend of a build without the CUDA toolkit: it has no kernels and creates no context.
+ */
 
-static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_context **context,
-                               struct fault *fault)
+static enum gemmd_error no_cuda_create(void *stream, uint32_t threads,
+                                       struct gemm_context **context, struct fault *fault)
 {
     (void)stream, (void)threads;
     *context = NULL;
@@ -11,18 +12,19 @@ static enum gemmd_error create(void *stream, uint32_t threads, struct gemm_conte
                      "this gemmd was built without CUDA; --backend cpu is what it has");
 }
 
-static void destroy(struct gemm_context *context)
+static void no_cuda_destroy(struct gemm_context *context)
 {
     (void)context;
 }
 
-static enum gemmd_error move_rows(struct gemm_context *context, const struct gemm_moves *moves)
+static enum gemmd_error no_cuda_move_rows(struct gemm_context *context,
+                                          const struct gemm_moves *moves)
 {
     (void)context, (void)moves;
     return GEMMD_ERR_UNSUPPORTED;
 }
 
-static const char *library(void)
+static const char *no_cuda_library(void)
 {
     return "none";
 }
@@ -32,8 +34,8 @@ static const struct gemm_kernel *const kernels[] = {NULL};
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
-    .context_create = create,
-    .context_destroy = destroy,
-    .move_rows = move_rows,
-    .library = library,
+    .context_create = no_cuda_create,
+    .context_destroy = no_cuda_destroy,
+    .move_rows = no_cuda_move_rows,
+    .library = no_cuda_library,
 };

@@ -5,28 +5,21 @@
 
 #include "proto/dtype.h"
 #include "proto/openapi.h"
+#include "server/api/endpoints.h"
+#include "server/api/gauges.h"
+#include "server/api/services.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
-#include "server/http/endpoints.h"
 #include "server/http/respond.h"
-
-static void out_of_memory(struct request *request)
-{
-    struct fault fault;
-    fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    respond_fault(request, &fault);
-}
 
 static void metrics_begin(struct request *request)
 {
-    struct metrics_gauges gauges = daemon_gauges(request->daemon);
+    struct metrics_gauges gauges = gauges_read(services_of(request));
     enum metrics_format format = metrics_negotiate(request_header(request, "Accept"));
     char *text;
     uint64_t length;
-    if (metrics_expose(request->daemon->metrics, &gauges, format, &text, &length))
-        respond_text(request, 200, metrics_content_type(format), text, length);
-    else
-        out_of_memory(request);
+    if (!metrics_expose(request->server->metrics, &gauges, format, &text, &length))
+        text = NULL;
+    respond_text(request, 200, metrics_content_type(format), text);
 }
 
 /* The operand types that a kernel takes, each with the results it can give. */
@@ -108,8 +101,8 @@ static json_t *left_out_json(const struct device *device)
     const uint32_t count = device_left_out(device, &list);
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "name", list[i].kernel, "op",
-                                                  list[i].attends ? "attention" : "gemm", "reason",
-                                                  list[i].reason));
+                                                  list[i].is_attention ? "attention" : "gemm",
+                                                  "reason", list[i].reason));
     return left_out;
 }
 
@@ -128,22 +121,19 @@ static json_t *device_json(const struct device_info *info, struct device *device
 
 static void info_begin(struct request *request)
 {
-    struct daemon *daemon = request->daemon;
-    const struct device_info *info = device_info(daemon->device);
+    struct services *services = services_of(request);
+    const struct device_info *info = device_info(services->device);
     json_t *root = json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:[o], s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
         GEMMD_VERSION, "build", "revision", GEMMD_REVISION, "library",
         gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
-        (double)(clock_now_ns() - daemon->started_ns) * 1e-9, "devices",
-        device_json(info, daemon->device), "kernels", kernels_json(device_gemm(daemon->device)),
-        "kernels_left_out", left_out_json(daemon->device), "select_version", gemm_select_version(),
-        "limits", config_limits_to_json(&daemon->config));
+        (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
+        device_json(info, services->device), "kernels", kernels_json(device_gemm(services->device)),
+        "kernels_left_out", left_out_json(services->device), "select_version",
+        gemm_select_version(), "limits", config_limits_to_json(services->config));
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
-    if (text == NULL)
-        out_of_memory(request);
-    else
-        respond_text(request, 200, "application/json", text, strlen(text));
+    respond_text(request, 200, "application/json", text);
 }
 
 static void openapi_begin(struct request *request)
@@ -151,9 +141,14 @@ static void openapi_begin(struct request *request)
     respond_static(request, 200, "application/json", openapi_json, openapi_json_length);
 }
 
-const struct endpoint endpoint_metrics = {
-    .path = "/metrics", .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = metrics_begin};
-const struct endpoint endpoint_info = {
-    .path = "/info", .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = info_begin};
-const struct endpoint endpoint_openapi = {
-    .path = "/openapi.json", .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = openapi_begin};
+#define GET(at, function)                                                                          \
+    {                                                                                              \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = function                \
+    }
+
+const struct endpoint info_endpoints[] = {
+    GET("/metrics", metrics_begin),
+    GET("/info", info_begin),
+    GET("/openapi.json", openapi_begin),
+    {0},
+};

@@ -1,4 +1,3 @@
-/* listen_address.c - addresses from text and to text. */
 #include "server/base/address.h"
 
 #include <arpa/inet.h>
@@ -10,7 +9,6 @@
 #include <sys/un.h>
 
 #include "proto/number.h"
-#include "server/net/listen.h"
 
 static enum gemmd_error bad_address(struct fault *fault, const char *sentence)
 {

@@ -1,12 +1,12 @@
-/* config.c - the order of the sources, and how one value gets into the config. */
+/* config.c - reads the options from all sources in order, and stores a value in struct config. */
 #include "server/config/config.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/address.h"
 #include "server/config/config_source.h"
-#include "server/net/listen.h"
 
 void config_source_text(const struct config_load *load, const struct config_option *option,
                         enum config_source source, char out[CONFIG_TEXT_MAX])
@@ -43,7 +43,7 @@ enum gemmd_error config_fault(const struct config_load *load, const struct confi
 static enum gemmd_error no_memory(struct config_load *load)
 {
     return fault_set(load->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                     "memory ran out while the options were read");
+                     "out of memory while the options were read");
 }
 
 static enum gemmd_error set_text(struct config_load *load, const struct config_option *option,
@@ -75,21 +75,23 @@ enum gemmd_error config_set(struct config_load *load, const struct config_option
                             enum config_source source, const char *text)
 {
     enum config_source *winner = &load->sources[config_option_index(option)];
-    bool wins = *winner <= source; /* an equal one is the same flag given again */
+    bool wins =
+        *winner <= source; /* equal: the same flag is given again, and the last one counts */
     enum gemmd_error error = GEMMD_OK;
     uint64_t value;
+    struct address parsed;
     struct fault fault = {0};
 
     switch (option->kind) {
     case CONFIG_KIND_ADDRESSES:
-        if (listen_check(text, &fault) != GEMMD_OK)
+        if (address_parse(text, &parsed, &fault) != GEMMD_OK)
             return config_fault(load, option, source, "%.80s: %s", text, fault.detail);
         if (wins)
             error = add_address(load, option, source, text);
         break;
     case CONFIG_KIND_TEXT:
         if (text[0] == '\0')
-            return config_fault(load, option, source, "is empty");
+            return config_fault(load, option, source, "has an empty value");
         if (wins)
             error = set_text(load, option, text);
         break;
@@ -97,7 +99,8 @@ enum gemmd_error config_set(struct config_load *load, const struct config_option
         if (!config_value_read(option, text, &value)) {
             char expected[CONFIG_TEXT_MAX];
             config_value_expected(option, expected);
-            return config_fault(load, option, source, "is \"%.40s\"; it takes %s", text, expected);
+            return config_fault(load, option, source, "is \"%.40s\"; it must be %s", text,
+                                expected);
         }
         if (wins)
             config_value_store(load->config, option, value);

@@ -1,11 +1,11 @@
 /*
  * config.h - the daemon's options: flag > GEMMD_... environment > --config JSON file > default.
  *
- * One table (config_table.c) makes the flags, the environment names, the JSON keys and --help:
- * `--queue-requests N` is GEMMD_QUEUE_REQUESTS and "queue-requests". Repeatable options are
- * comma-separated in the environment and arrays in JSON; an empty variable counts as not set, and
- * so does null in JSON. Sizes take suffixes (64M, 2GiB; a bare number is bytes), times too (500ms,
- * 10s, 2m, 1h; a bare number is milliseconds).
+ * One table (config_table.c) defines the flags, the environment variables, the keys of the file and
+ * --help: `--queue-requests N` is GEMMD_QUEUE_REQUESTS and "queue-requests". The values of a
+ * repeatable option are separated by commas in the environment and an array in the file. An empty
+ * environment variable and null in the file count as not set. Sizes take units (64M, 2GiB; a bare
+ * number is bytes), and so do times (500ms, 10s, 2m, 1h; a bare number is milliseconds).
  */
 #ifndef SERVER_CONFIG_CONFIG_H
 #define SERVER_CONFIG_CONFIG_H
@@ -23,79 +23,82 @@ enum config_log_level { CONFIG_LOG_DEBUG, CONFIG_LOG_INFO, CONFIG_LOG_WARNING, C
 enum config_log_format { CONFIG_LOG_JSON, CONFIG_LOG_TEXT };
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
+/* The options in force. --help says in full what each limits. */
 struct config {
     enum config_action action;
-    char *listen[CONFIG_LISTEN_MAX]; /* default 127.0.0.1:8080, unless LISTEN_FDS brings sockets */
+    char *listen[CONFIG_LISTEN_MAX]; /* 127.0.0.1:8080 if not set and LISTEN_FDS has no sockets */
     uint32_t listen_count;
     enum config_backend backend;
-    int32_t device;           /* --devices: a CUDA device number; one device for now is used */
-    uint32_t streams;         /* works in flight on the device */
-    uint32_t max_batch;       /* works that share a launch */
-    uint32_t busy_poll_us;    /* looked for work before a thread sleeps */
-    uint32_t io_threads;      /* 0: half of the cores, 1 ... 16 */
-    uint32_t cpu_threads;     /* of the CPU backend; 0: all cores */
-    uint32_t max_connections; /* in total */
-    uint32_t max_connections_per_address; /* 0: no limit; never for unix sockets */
-    uint64_t connection_buffer_bytes;     /* libmicrohttpd's buffer for each connection */
-    uint32_t bulk_connections; /* at most so many get a buffer for large bodies; 0: none */
-    uint64_t bulk_buffer_bytes;
+    int32_t device;                       /* --devices: number of the one CUDA device to use */
+    uint32_t streams;                     /* works that a GPU runs at a time */
+    uint32_t max_batch;                   /* works that may share a launch */
+    uint32_t busy_poll_us;                /* polling for work before a thread sleeps; 0: none */
+    uint32_t io_threads;                  /* 0: half of the cores, 1 ... 16 */
+    uint32_t cpu_threads;                 /* threads of the CPU backend; 0: all cores */
+    uint32_t max_connections;             /* open connections in total */
+    uint32_t max_connections_per_address; /* from one IP address; 0: no limit of its own */
+    uint64_t connection_buffer_bytes;     /* libmicrohttpd's buffer of each connection */
+    uint32_t bulk_connections;            /* connections with the larger buffer; 0: none */
+    uint64_t bulk_buffer_bytes;           /* the larger buffer, for large bodies */
     bool compress_answers;
-    uint64_t max_body_bytes;
-    uint32_t max_inflation; /* of a compressed body: so many times its length; 0: any */
-    uint64_t max_result_bytes;
-    uint64_t max_json_bytes; /* of an inference request, and of its answer */
-    uint32_t queue_requests;
-    uint64_t queue_bytes;
-    uint32_t tenant_requests; /* of each tenant; 0: no limit of its own */
-    uint64_t tenant_bytes;
-    uint64_t tenant_tensor_bytes; /* of each tenant's resident tensors; 0: no own limit */
-    uint32_t max_jobs;            /* 0: none; whoever asks for one is answered at once */
-    uint64_t job_bytes;
-    uint64_t pinned_bytes;
-    uint64_t device_bytes;       /* 0: half of the device's free memory */
-    uint64_t tensor_bytes;       /* device memory for resident tensors; 0: none */
-    char *without_kernels;       /* names of kernels to leave out, "a,b"; NULL: none */
-    bool shm_memfd;              /* memory of clients that comes over Unix sockets is used */
-    bool shm_system;             /* ... POSIX shared memory that they name */
-    bool shm_cuda;               /* ... memory of the GPU's that they have handles of */
-    uint64_t shm_bytes;          /* of all of it together */
-    uint32_t shm_regions;        /* memories, and names for them */
-    uint64_t default_timeout_ms; /* when timeout_ms is not given; 0: none */
-    uint64_t max_timeout_ms;     /* see config_longest_timeout_ms */
-    uint32_t
-        header_timeout_ms;     /* from accept, or from a request's first byte, to its last header */
-    uint32_t idle_timeout_ms;  /* keep-alive connections between requests */
-    uint32_t body_timeout_ms;  /* longest time a body may take; */
-    uint64_t min_body_rate;    /* bytes a second, averaged, after the first 5 seconds; 0: none */
-    uint64_t job_ttl_ms;       /* how long the result of a job is kept */
-    uint64_t max_wait_ms;      /* longest a client may wait for one */
-    uint32_t drain_delay_ms;   /* after SIGTERM: not ready, still accepting */
-    uint32_t drain_timeout_ms; /* then at most this long for what was accepted */
-    char *token_file;          /* bearer tokens, a line each ("name:token" or "token"); NULL: no
-                                  authentication */
+    uint64_t max_body_bytes;      /* of a request body, decompressed */
+    uint32_t max_inflation;       /* decompressed bytes for each compressed byte; 0: no limit */
+    uint64_t max_result_bytes;    /* of a result that is sent */
+    uint64_t max_json_bytes;      /* of the JSON of an inference request, and of its answer */
+    uint32_t queue_requests;      /* accepted requests in total */
+    uint64_t queue_bytes;         /* bodies and results of accepted requests in total */
+    uint32_t tenant_requests;     /* accepted requests of one tenant; 0: no limit of its own */
+    uint64_t tenant_bytes;        /* bodies and results of one tenant; 0: no limit of its own */
+    uint64_t tenant_tensor_bytes; /* resident tensors of one tenant; 0: no limit of its own */
+    uint32_t max_jobs;            /* unfinished and kept jobs; 0: requests never become jobs */
+    uint64_t job_bytes;           /* results of all jobs */
+    uint64_t pinned_bytes;        /* host memory for bodies and results */
+    uint64_t device_bytes;        /* device memory for requests; 0: half of the GPU's free memory, a
+                                     quarter of the host's memory on the CPU backend */
+    uint64_t tensor_bytes;        /* device memory for resident tensors; 0: no tensor can be kept */
+    char *without_kernels;        /* names of kernels to leave out, "a,b"; NULL: none */
+    bool shm_memfd;               /* clients may share memfds over Unix sockets */
+    bool shm_system;              /* clients may register POSIX shared memory */
+    bool shm_cuda;                /* clients may register GPU memory */
+    uint64_t shm_bytes;           /* shared memory that may be mapped, of all clients and kinds */
+    uint32_t shm_regions;         /* mappings of shared memory, and likewise registered names */
+    uint64_t default_timeout_ms;  /* deadline of a request that names none; 0: none */
+    uint64_t max_timeout_ms;      /* 0: any; see config_longest_timeout_ms */
+    uint32_t header_timeout_ms;   /* from accept, or from a request's first byte, to the last of its
+                                     headers */
+    uint32_t idle_timeout_ms;     /* for a connection between two requests */
+    uint32_t body_timeout_ms;     /* for receiving a body, and for sending an answer */
+    uint64_t min_body_rate;       /* average bytes a second, after the first 5 seconds; 0: none */
+    uint64_t job_ttl_ms;          /* how long the result of a job is kept */
+    uint64_t max_wait_ms;         /* longest wait of a request for a job's result */
+    uint32_t drain_delay_ms;      /* after SIGTERM: not ready, still accepting */
+    uint32_t drain_timeout_ms;    /* after drain_delay_ms: for accepted requests to finish */
+    char *token_file;             /* bearer tokens, one a line: "tenant:token" or "token"; NULL: no
+                                     token is needed */
     enum config_log_level log_level;
     enum config_log_format log_format;
-    bool access_log;
+    bool access_log; /* log a line for each request */
     char *config_file;
 };
 
-/* Reads flags, environment and file into `config` (owns its strings; release with config_free, also
- * after a failure). Every fault names the option and where it came from (flag, environment, file).
- */
+/* Reads flags, environment and file into `config`, which owns its strings; release it with
+ * config_free, also after a failure. A fault names the option and the source that set it (flag,
+ * environment variable, file). */
 enum gemmd_error config_load(struct config *config, int argc, char *const argv[],
                              char *const environment[], struct fault *fault);
 void config_free(struct config *config);
 
-/* The longest deadline that a request may name: max_timeout_ms, or where that is 0 what a number of
- * milliseconds may be at all. */
+/* Returns the longest deadline that a request may name: max_timeout_ms, or INT32_MAX if that is 0.
+ */
 uint64_t config_longest_timeout_ms(const struct config *config);
 
+/* Prints the text of --help. */
 void config_print_help(FILE *out);
-/* Every option in force as a new JSON object, for --check-config: sizes in bytes, times in
- * milliseconds. The object is itself a valid --config file. NULL: out of memory. */
+/* Returns all options in force as a new JSON object, for --check-config: sizes in bytes, times in
+ * milliseconds. The object is a valid --config file. NULL: out of memory. */
 json_t *config_to_json(const struct config *config);
-/* The same without addresses, file names and logging, for /info: nothing that only the host's owner
- * should know. */
+/* Returns the options in force that every client may see, as a new JSON object for /info: all but
+ * addresses, file names and logging. NULL: out of memory. */
 json_t *config_limits_to_json(const struct config *config);
 
 #endif

@@ -1,10 +1,10 @@
-/* config_check.c - defaults, and options that contradict each other. */
+/* config_check.c - sets the defaults, and finds options that contradict each other. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "server/base/inherited_sockets.h"
 #include "server/config/config_source.h"
-#include "server/net/listen.h"
 
 static const struct config_option *option_named(const char *name)
 {
@@ -26,8 +26,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Defaults that follow another option, so that setting one limit doesn't contradict the
- * defaults of the others. */
+/* Sets the defaults that depend on other options, so that setting one limit never contradicts the
+ * default of another. */
 static void derive(struct config_load *load)
 {
     struct config *config = load->config;
@@ -57,7 +57,7 @@ enum gemmd_error config_read_defaults(struct config_load *load)
         const struct config_option *option = &config_options[i];
         if (!option->standard || load->sources[i] != CONFIG_SOURCE_NONE)
             continue;
-        if (option->kind == CONFIG_KIND_ADDRESSES && listen_inherited_count() > 0)
+        if (option->kind == CONFIG_KIND_ADDRESSES && inherited_sockets() > 0)
             continue;
         enum gemmd_error error = config_set(load, option, CONFIG_SOURCE_DEFAULT, option->standard);
         if (error != GEMMD_OK)
@@ -67,21 +67,23 @@ enum gemmd_error config_read_defaults(struct config_load *load)
     return GEMMD_OK;
 }
 
-/* A body and its result lie in memory together, so a request at both limits must fit. */
+/* Checks that a request whose body and result are as large as allowed fits in an option's bytes:
+ * its body and its result are in memory at the same time. */
 static enum gemmd_error check_room(struct config_load *load, const char *name)
 {
     const struct config *config = load->config;
     const struct config_option *option = option_named(name);
     uint64_t room = config_value_load(config, option);
-    uint64_t needed = config->max_body_bytes + config->max_result_bytes; /* each 16 TiB at most */
+    /* The sum cannot overflow: each limit is 16 TiB at most. */
+    uint64_t needed = config->max_body_bytes + config->max_result_bytes;
     if (needed <= room)
         return GEMMD_OK;
     char body[CONFIG_TEXT_MAX], result[CONFIG_TEXT_MAX];
     config_source_text(load, option_named("max-body"), source_of(load, "max-body"), body);
     config_source_text(load, option_named("max-result"), source_of(load, "max-result"), result);
     return config_fault(load, option, source_of(load, name),
-                        "of %" PRIu64 " has no room for a request at its limits: %s %" PRIu64
-                        " and %s %" PRIu64,
+                        "of %" PRIu64 " is too small for one request at both limits, %s of %" PRIu64
+                        " and %s of %" PRIu64,
                         room, body, config->max_body_bytes, result, config->max_result_bytes);
 }
 
@@ -101,10 +103,14 @@ enum gemmd_error config_check(struct config_load *load)
         char longest[CONFIG_TEXT_MAX];
         config_source_text(load, option_named("max-timeout"), source_of(load, "max-timeout"),
                            longest);
-        return config_fault(load, option_named("timeout"), source_of(load, "timeout"),
-                            "of %" PRIu64 " ms%s is longer than %s, %" PRIu64 " ms",
-                            config->default_timeout_ms, config->default_timeout_ms ? "" : " (none)",
-                            longest, config->max_timeout_ms);
+        const enum config_source source = source_of(load, "timeout");
+        if (config->default_timeout_ms == 0)
+            return config_fault(load, option_named("timeout"), source,
+                                "of 0 (no deadline) is longer than %s of %" PRIu64 " ms", longest,
+                                config->max_timeout_ms);
+        return config_fault(load, option_named("timeout"), source,
+                            "of %" PRIu64 " ms is longer than %s of %" PRIu64 " ms",
+                            config->default_timeout_ms, longest, config->max_timeout_ms);
     }
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];
@@ -112,7 +118,7 @@ enum gemmd_error config_check(struct config_load *load)
                            source_of(load, "max-connections"), total);
         return config_fault(load, option_named("max-connections-per-address"),
                             source_of(load, "max-connections-per-address"),
-                            "of %" PRIu32 " is more than %s, %" PRIu32,
+                            "of %" PRIu32 " is more than %s of %" PRIu32,
                             config->max_connections_per_address, total, config->max_connections);
     }
     return GEMMD_OK;

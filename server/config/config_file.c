@@ -5,7 +5,8 @@
 
 #include "server/config/config_source.h"
 
-/* The value as text, so that it goes the same way as one from a flag. NULL: of no use. */
+/* Writes a JSON value as text, so that it is read like a flag's. Returns NULL for a value that no
+ * option takes: an object, an array, null or a number with a fraction. */
 static const char *value_text(const json_t *value, char number[32])
 {
     switch (json_typeof(value)) {
@@ -31,7 +32,7 @@ static enum gemmd_error set_value(struct config_load *load, const struct config_
     if (!text) {
         char expected[CONFIG_TEXT_MAX];
         config_value_expected(option, expected);
-        return config_fault(load, option, CONFIG_SOURCE_FILE, "takes %s", expected);
+        return config_fault(load, option, CONFIG_SOURCE_FILE, "must be %s", expected);
     }
     return config_set(load, option, CONFIG_SOURCE_FILE, text);
 }
@@ -43,8 +44,9 @@ static enum gemmd_error read_member(struct config_load *load, const char *key, c
     if (!option || !(option->sources & CONFIG_SOURCE_FILE)) {
         const char *nearest = option ? NULL : config_option_nearest(key, length);
         return fault_set(
-            load->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s is not an option%s%s%s%s", key,
-            load->config->config_file, option ? " of the file" : "",
+            load->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s %s%s%s%s", key,
+            load->config->config_file,
+            option ? "is an option that a --config file cannot set" : "is not an option",
             nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
     }
     if (json_is_null(value))
@@ -79,7 +81,7 @@ enum gemmd_error config_read_file(struct config_load *load, const char *path)
     enum gemmd_error error = GEMMD_OK;
     if (!json_is_object(root))
         error = fault_set(load->fault, GEMMD_ERR_USAGE, "config",
-                          "%.80s must hold one JSON object with options by their names", path);
+                          "%.80s must hold one JSON object, whose keys are names of options", path);
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value)

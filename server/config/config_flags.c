@@ -15,13 +15,14 @@ static enum gemmd_error unknown_flag(struct config_load *load, const char *argum
                      "%.60s is not an option; --help lists them", argument);
 }
 
-/* Reads the flag at argv[*i] and moves *i to its last argument. */
+/* Reads the flag at argv[*i]; *i becomes the index of the last argument that belongs to the flag.
+ */
 static enum gemmd_error read_flag(struct config_load *load, int argc, char *const argv[], int *i)
 {
     const char *argument = argv[*i];
     if (argument[0] != '-')
         return fault_set(load->fault, GEMMD_ERR_USAGE, NULL,
-                         "\"%.60s\" is not expected: gemmd takes options only; --help lists them",
+                         "\"%.60s\" is not expected: gemmd takes only options, which --help lists",
                          argument);
     const char *name = argument + strspn(argument, "-");
     const char *equals = strchr(name, '=');
@@ -50,8 +51,8 @@ static enum gemmd_error read_flag(struct config_load *load, int argc, char *cons
         bool follows = *i + 1 < argc && config_value_read(option, argv[*i + 1], &ignored);
         value = follows ? argv[++*i] : "true";
     } else if (!value) {
-        /* No value starts with "--"; one that seems to is the next flag, and this one's is missing.
-         */
+        /* No value starts with "--": an argument that does is the next flag, and the value of this
+         * flag is missing. */
         if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
             return config_fault(load, option, CONFIG_SOURCE_FLAG, "needs a value: --%s %s",
                                 option->name, option->placeholder);
@@ -66,7 +67,7 @@ enum gemmd_error config_read_flags(struct config_load *load, int argc, char *con
         enum gemmd_error error = read_flag(load, argc, argv, &i);
         if (error != GEMMD_OK)
             return error;
-        /* Whoever asks for help or the version gets it, whatever else is wrong. */
+        /* --help and --version work even if later flags are wrong. */
         if (load->config->action == CONFIG_HELP || load->config->action == CONFIG_VERSION)
             return GEMMD_OK;
     }
@@ -89,7 +90,7 @@ static enum gemmd_error read_addresses(struct config_load *load, const struct co
     char *list = strdup(text), *rest = list;
     if (!list)
         return fault_set(load->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "memory ran out while the options were read");
+                         "out of memory while the options were read");
     enum gemmd_error error = GEMMD_OK;
     while (rest && error == GEMMD_OK)
         error = config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, strsep(&rest, ","));
@@ -97,8 +98,8 @@ static enum gemmd_error read_addresses(struct config_load *load, const struct co
     return error;
 }
 
-/* Unknown GEMMD_ variables are let be: the client library has its own, and Kubernetes sets
- * GEMMD_PORT and the like for a service called gemmd. */
+/* Unknown GEMMD_ variables are no error: the client library reads GEMMD_ variables of its own, and
+ * Kubernetes sets variables such as GEMMD_PORT for a service called gemmd. */
 enum gemmd_error config_read_environment(struct config_load *load, char *const environment[])
 {
     for (uint32_t i = 0; i < config_option_count; i++) {

@@ -1,11 +1,12 @@
-/* config_help.c - the text of --help, made from the table. */
+/* config_help.c - prints the text of --help, which is made from the table of options. */
 #include <string.h>
 
 #include "server/config/config_option.h"
 
 enum { INDENT = 10, WIDTH = 80 };
 
-/* Words of a sentence, wrapped at WIDTH; `column` is where the line stands now. */
+/* Prints a text wrapped at WIDTH. `column` is how far the current line is filled already; returns
+ * how far the last line is filled afterwards. */
 static size_t print_wrapped(FILE *out, size_t column, const char *text)
 {
     while (*text) {
@@ -44,22 +45,28 @@ static void print_option(FILE *out, const struct config_option *option)
 
 void config_print_help(FILE *out)
 {
-    fputs("gemmd multiplies matrices that are POSTed to it, on a GPU or on the CPU.\n"
+    fputs("gemmd is a server that multiplies matrices on a GPU or on the CPU. Clients send\n"
+          "the operands with POST requests and are answered with the product.\n"
           "\n"
           "Examples:\n"
           "  gemmd\n"
           "          Serve on 127.0.0.1:8080, on a GPU if there is one.\n"
           "  gemmd --listen 0.0.0.0:8080 --token-file tokens\n"
-          "          Serve the network; clients need a bearer token.\n"
+          "          Serve the network, to clients that have a bearer token.\n"
           "  gemmd --listen unix:gemmd.sock --backend cpu --cpu-threads 8\n"
-          "          Serve this host only, through a socket, on 8 cores.\n"
+          "          Serve this host only, over a Unix socket, on 8 cores.\n"
           "  gemmd --config gemmd.json --check-config\n"
-          "          Say what would be in force, and why not if something is wrong.\n"
+          "          Check the options in a file and print those in force.\n"
           "\n"
-          "--queue-requests N is also GEMMD_QUEUE_REQUESTS=N in the environment and\n"
-          "\"queue-requests\": N in the --config file; flags win over the environment, the\n"
-          "environment over the file. SIZE takes K, M, G, T (powers of 1024; a bare number\n"
-          "is bytes), TIME takes ms, s, m, h (a bare number is milliseconds).\n",
+          "Every option can be given in three places: as a flag (--queue-requests 64), as\n"
+          "an environment variable (GEMMD_QUEUE_REQUESTS=64) or as a key of the --config\n"
+          "file (\"queue-requests\": 64). Flags win over the environment, the environment\n"
+          "wins over the file. --config itself is for flags and the environment, and\n"
+          "--check-config, --help and --version are flags only.\n"
+          "\n"
+          "SIZE is a number of bytes, or a number with one of the units K, M, G and T,\n"
+          "which are powers of 1024. TIME is a number of milliseconds, or a number with one\n"
+          "of the units ms, s, m and h.\n",
           out);
     for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
         fprintf(out, "\n%s:\n", config_group_title((enum config_group)group));

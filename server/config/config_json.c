@@ -1,4 +1,4 @@
-/* config_json.c - the options in force as JSON. */
+/* config_json.c - writes the options in force as a JSON object. */
 #include "server/config/config_option.h"
 
 static json_t *value_to_json(const struct config *config, const struct config_option *option)

@@ -1,8 +1,9 @@
 /*
- * config_source.h - putting a config together from several sources.
+ * config_source.h - reads the options from flags, environment, file and defaults into one config.
  *
- * Internal to config_*.c. The strongest source is read first and the first to name an option wins;
- * values from weaker ones are still checked, so that a bad one never lies in wait.
+ * Internal to config_*.c. The sources are read from the strongest to the weakest, and the first
+ * source that names an option wins. Values from weaker sources are checked too, so that a wrong
+ * value is found even while a flag overrides it.
  */
 #ifndef SERVER_CONFIG_CONFIG_SOURCE_H
 #define SERVER_CONFIG_CONFIG_SOURCE_H
@@ -11,28 +12,30 @@
 
 struct config_load {
     struct config *config;
-    enum config_source sources[CONFIG_OPTION_MAX]; /* by option index */
+    enum config_source sources[CONFIG_OPTION_MAX]; /* where each option's value came from */
     struct fault *fault;
 };
 
-/* One value of one option. `source` is where it stands, a single bit. Appends to ADDRESSES. */
+/* Checks one value of one option, and stores it unless a stronger source has set the option.
+ * `source` is a single bit. A value of an option of kind ADDRESSES is appended. */
 enum gemmd_error config_set(struct config_load *load, const struct config_option *option,
                             enum config_source source, const char *text);
-/* The option as the user wrote it: "--max-body", "GEMMD_MAX_BODY", "\"max-body\" in FILE". */
+/* Writes how an option is called in a source: --max-body, GEMMD_MAX_BODY, "max-body" in FILE. */
 void config_source_text(const struct config_load *load, const struct config_option *option,
                         enum config_source source, char out[CONFIG_TEXT_MAX]);
-/* A fault about one option: "<source text> <sentence>". */
+/* Sets a fault about one option. Its text is that of config_source_text and the formatted sentence.
+ */
 enum gemmd_error config_fault(const struct config_load *load, const struct config_option *option,
                               enum config_source source, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The sources, one each. `name` of an unknown option is suggested a neighbour. */
+/* Each reads one source. An unknown option is a fault that suggests the nearest name. */
 enum gemmd_error config_read_flags(struct config_load *load, int argc, char *const argv[]);
 enum gemmd_error config_read_environment(struct config_load *load, char *const environment[]);
 enum gemmd_error config_read_file(struct config_load *load, const char *path);
-/* Defaults of the table, then those that depend on other options. */
+/* Sets the defaults in the table, then the defaults that depend on other options. */
 enum gemmd_error config_read_defaults(struct config_load *load);
-/* Options that contradict each other. */
+/* Finds options that contradict each other. */
 enum gemmd_error config_check(struct config_load *load);
 
 #endif

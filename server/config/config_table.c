@@ -1,4 +1,4 @@
-/* config_table.c - every option of the daemon, in the order of --help and the man page. */
+/* config_table.c - the table of all options of the daemon, in the order of --help and man page. */
 #include <string.h>
 
 #include "server/config/config_option.h"
@@ -23,187 +23,266 @@ static const char *const backend_names[] = {"auto", "cuda", "cpu", NULL};
 static const char *const level_names[] = {"debug", "info", "warning", "error", NULL};
 static const char *const format_names[] = {"json", "text", NULL};
 
-/* The head of an entry: where a setting stands is free, the others say it themselves. */
+/* Begin an entry of the table. A SETTING can be given in every source; an OPTION names its sources.
+ */
 #define OPTION(text, what, part) .name = (text), .kind = (what), .group = (part)
 #define SETTING(text, what, part) OPTION(text, what, part), .sources = EVERYWHERE
 
 const struct config_option config_options[] = {
     {SETTING("listen", CONFIG_KIND_ADDRESSES, CONFIG_GROUP_LISTENING), FIELD(listen),
      .standard = "127.0.0.1:8080", .placeholder = "ADDRESS", .private = true,
-     .help = "Address to serve on, may be repeated: host:port, [v6]:port, unix:PATH or unix:@NAME "
-             "(abstract). Port 0 takes a free one. Sockets passed by LISTEN_FDS replace the "
-             "default and add to what is given."},
+     .help = "Address to serve on: host:port, [v6]:port for an IPv6 address, unix:PATH for a Unix "
+             "socket, or unix:@NAME for an abstract one. May be repeated; the daemon listens on at "
+             "most 16 sockets. Port 0 takes a free port, which the log names. Sockets passed in "
+             "LISTEN_FDS are served in addition, and in place of the default address."},
     {SETTING("io-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(io_threads),
      .max = 256, .standard = "0", .placeholder = "N",
-     .help = "Threads that read requests and write answers; 0: half of the cores, 1 to 16."},
+     .help = "Threads that read requests and write answers. Unless --bulk-connections is 0, as "
+             "many threads again serve the connections with large bodies. 0: half of the host's "
+             "cores, at least 1 and at most 16."},
     {SETTING("max-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(max_connections),
      .min = 1, .max = 1000000, .standard = "8192", .placeholder = "N",
-     .help = "Open connections in total; fewer, as the log says then, if the system allows fewer "
-             "open files."},
+     .help = "Connections that may be open at a time, on all addresses together. A further "
+             "connection is answered with 429 and closed. The daemon lowers this limit, and logs a "
+             "warning, if the system allows it too few open files."},
     {SETTING("max-connections-per-address", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
      FIELD(max_connections_per_address), .max = 1000000, .standard = "0", .placeholder = "N",
-     .help = "Open connections from one IP address; 0: no limit. Unix sockets are not counted."},
+     .help = "Connections that may be open at a time from one IP address. A further connection "
+             "from that address is answered with 429 and closed. Connections over Unix sockets are "
+             "not counted. 0: only --max-connections limits."},
     {SETTING("connection-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING),
      FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "48K",
      .placeholder = "SIZE",
-     .help = "Buffer of each connection; all of it is cleared after each request."},
+     .help = "Size of the buffer that each connection reads requests into. A request line that "
+             "does not fit in the buffer is refused with 414, headers that do not fit with 431. "
+             "The whole buffer is cleared after each request, so a large one slows small "
+             "requests."},
     {SETTING("bulk-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
      FIELD(bulk_connections), .max = 1000000, .standard = "64", .placeholder = "N",
-     .help = "How many connections may have the larger buffer and threads of their own, because "
-             "their first request has a body of 4 MiB or more; 0: none."},
+     .help = "Connections that may have the larger --bulk-buffer at a time. A connection is given "
+             "one, and is served by a separate set of --io-threads threads, if the Content-Length "
+             "of its first request is 4 MiB or more. Further connections have an ordinary "
+             "--connection-buffer. 0: no connection has the larger buffer."},
     {SETTING("bulk-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING), FIELD(bulk_buffer_bytes),
      .min = 8 * KIB, .max = 64 * MIB, .standard = "1M", .placeholder = "SIZE",
-     .help = "Buffer of each of these."},
+     .help = "Size of the buffer of a connection whose first request has a body of 4 MiB or more. "
+             "With a larger buffer, a large body is read in fewer steps. --bulk-connections limits "
+             "how many connections have this buffer."},
     {SETTING("compress-answers", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
      FIELD(compress_answers), .standard = "false",
-     .help = "Compress answers of 1 KiB and more for clients whose Accept-Encoding takes it (gzip, "
-             "deflate); each takes 256 KiB of memory while it is sent. Matrices hardly shrink."},
+     .help = "Compress answers of 1 KiB and more for clients whose Accept-Encoding allows gzip or "
+             "deflate. A compressed answer takes 256 KiB of memory while it is sent. Matrices "
+             "hardly shrink."},
     {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
-     .help = "Bearer tokens that are let in, one a line: TENANT:TOKEN or TOKEN. Without it "
-             "everybody is let in."},
+     .help = "File of the bearer tokens that are accepted, one a line: TENANT:TOKEN, or TOKEN "
+             "alone for the tenant named default. A request without an accepted token is refused "
+             "with 401; liveness, readiness and the dashboard page need no token. Without this "
+             "option every request is accepted, and all requests are one tenant's."},
 
     {SETTING("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
      .choices = backend_names, .standard = "auto", .placeholder = "NAME",
-     .help = "What computes: auto (a GPU if there is one), cuda or cpu."},
+     .help = "Where products are computed: cuda (on an NVIDIA GPU), cpu, or auto. auto is cuda if "
+             "the host has a GPU that this build supports, else cpu. A GPU that is present but "
+             "does not answer ends the daemon at start."},
     {SETTING("devices", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(device), .max = 1023,
-     .standard = "0", .placeholder = "N", .help = "CUDA device number to use."},
+     .standard = "0", .placeholder = "N",
+     .help = "Number of the CUDA device to compute on, counted from 0. The daemon computes on one "
+             "device. The CPU backend ignores this option."},
     {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
-     .max = 64, .standard = "8", .placeholder = "N", .help = "Products in flight on the device."},
+     .max = 64, .standard = "8", .placeholder = "N",
+     .help = "Requests that a GPU computes at the same time, each on a CUDA stream of its own. "
+             "Requests that share a launch run on two further streams. The CPU backend computes "
+             "one launch at a time and ignores this option."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
-     .help = "Requests that may share one launch (small products and attentions, or rows "
-             "of one resident B); fewer bound what one waits for the others."},
+     .help = "Requests that may share one launch on the device: small products, small attentions, "
+             "or products of few rows with the same resident B. A lower number bounds how long a "
+             "request waits for the others of its launch. 1: no request shares a launch."},
     {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
      .max = 1000000, .placeholder = "N",
-     .help =
-         "How many microseconds a thread that has run out of work goes on looking for more before "
-         "it sleeps, which spares the next request the wake-up; 0: none. Default: 50 with 8 cores "
-         "or more, else 0."},
+     .help = "Microseconds for which an I/O thread or the dispatch thread keeps polling for work "
+             "before it sleeps. Polling takes processor time and saves the next request the time "
+             "of a wake-up. 0: threads sleep at once. Default: 50 with 8 cores or more, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
-     .help = "Threads that the CPU backend computes with; 0: all cores."},
+     .help = "Threads that the CPU backend computes with. 0: one for each core."},
     {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
-     .help = "Host memory, taken at start, that bodies and results lie in."},
+     .help = "Size of the host memory that holds request bodies and results. The memory is "
+             "reserved at start; with a GPU it is pinned, so that the GPU copies from and to it. A "
+             "request for which too little of it is free is refused with 503."},
     {SETTING("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
-     .help =
-         "Device memory, taken at start; 0: half of what is free. A thirty-second of it, at most "
-         "256 MiB, is kept for each stack of rows in flight (CUDA: two)."},
+     .help = "Size of the device memory that accepted requests compute in, reserved at start. A "
+             "request for which too little of it is free is refused with 503, a request that needs "
+             "more than all of it with 413. 1/32 of it, at most 256 MiB, is set aside for each "
+             "stack of rows in flight (CUDA: two stacks) unless --tensor-bytes is 0. 0: half of "
+             "the GPU's free memory; on the CPU backend, a quarter of the host's memory."},
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
-     .help = "More device memory, taken at start, for tensors that stay; 0: none can."},
+     .help = "Size of the device memory that holds resident tensors, reserved at start in addition "
+             "to --device-bytes. A tensor that does not fit, even after evictable tensors made "
+             "room, is refused with 507. 0: no tensor can be kept."},
     {SETTING("without-kernels", CONFIG_KIND_TEXT, CONFIG_GROUP_COMPUTING), FIELD(without_kernels),
      .placeholder = "NAME,...",
-     .help = "Kernels to leave out, by the names of /info; others take their place. The daemon "
-             "leaves out by itself what fails its self-test."},
+     .help = "Names of kernels that are not used, as /info lists them; the next suitable kernel "
+             "serves in their place. Kernels that fail the daemon's self-test at start are left "
+             "out without being named here."},
     {SETTING("shm-memfd", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_memfd),
      .standard = "true",
-     .help = "Compute on memory that a client sends over its Unix socket, as a sealed memfd."},
+     .help = "Let a client on a Unix socket share memory with its connection, as a sealed memfd, "
+             "so that operands and results are not copied through the socket. When off, a request "
+             "that names such memory (Gemmd-Memory) is refused with 501."},
     {SETTING("shm-system", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_system),
      .standard = "false",
-     .help = "Compute on POSIX shared memory that a client on this host registers by its name "
-             "(/v2/systemsharedmemory) and its user owns."},
+     .help = "Let a client on this host register POSIX shared memory by its name "
+             "(/v2/systemsharedmemory), so that operands and results are not copied through a "
+             "socket. The shared memory object must belong to the client's user. When off, "
+             "registering is refused with 501."},
     {SETTING("shm-cuda", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(shm_cuda),
      .standard = "false",
-     .help = "Compute on GPU memory that a client on this host registers by its handle "
-             "(/v2/cudasharedmemory)."},
+     .help = "Let a client on this host register GPU memory by its CUDA IPC handle "
+             "(/v2/cudasharedmemory), so that operands and results stay on the GPU. When off, "
+             "registering is refused with 501."},
     {SETTING("shm-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(shm_bytes), .min = 1,
      .max = BYTES_MAX, .standard = "4G", .placeholder = "SIZE",
-     .help = "Client memory in use at a time; a GPU pins it."},
+     .help = "Bytes of clients' shared memory that may be mapped at a time, memfds and registered "
+             "memory of all clients together. Host memory among it is pinned if a GPU computes. A "
+             "mapping beyond the limit is refused with 507."},
     {SETTING("shm-regions", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(shm_regions),
      .min = 1, .max = 4096, .standard = "256", .placeholder = "N",
-     .help = "How many memories that may be, and how many names they may have."},
+     .help = "Mappings of clients' shared memory at a time, and also names registered for shared "
+             "memory at a time. A mapping or a name beyond the limit is refused with 507."},
 
     {SETTING("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
-     .help = "Longest request body. Default: 1GiB, or half of --pinned-bytes, --queue-bytes or "
-             "--tenant-bytes if that is less."},
+     .help = "Longest request body in bytes, counted after decompression. A longer body is refused "
+             "with 413. --max-body and --max-result together must fit in each of --pinned-bytes, "
+             "--queue-bytes and --tenant-bytes. Default: 1GiB, or half of --pinned-bytes, "
+             "--queue-bytes or --tenant-bytes if that is less."},
     {SETTING("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
      .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
-     .help = "Largest result. Default: as for --max-body."},
+     .help = "Largest result in bytes that is sent to a client. A request with a larger result is "
+             "refused with 413. Results that stay on the device (parameter store) or go to shared "
+             "memory are not limited. Default: 1GiB, or half of --pinned-bytes, --queue-bytes or "
+             "--tenant-bytes if that is less."},
     {SETTING("max-json", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_json_bytes),
      .min = 1024, .max = UINT64_C(1) << 30, .standard = "4M", .placeholder = "SIZE",
-     .help = "Longest JSON of an inference request, and of its answer; reading and writing it "
-             "holds up an I/O thread."},
+     .help = "Longest JSON text, in bytes, of an inference request (/v2) and of its answer. Longer "
+             "JSON is refused with 413; tensors sent as binary data are not counted. An I/O thread "
+             "serves nothing else while it reads or writes JSON, which is why the limit is low."},
     {SETTING("max-inflation", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_inflation),
      .max = 1000000, .standard = "100", .placeholder = "N",
-     .help = "How many times longer than it came a compressed body may become, once it is longer "
-             "than 1 MiB; 0: any. --max-body bounds what it becomes."},
+     .help = "How many times as long as its compressed form a request body may become. The ratio "
+             "is checked once the decompressed body is longer than 1 MiB, and a body beyond the "
+             "limit is refused with 413. 0: only --max-body limits."},
     {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
-     .help = "Requests accepted and not yet done; more are refused with 429."},
+     .help = "Requests that may be accepted at a time. A request counts from the check of its "
+             "headers until the device has computed it. A further request is refused with 429."},
     {SETTING("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
-     .help = "Bytes of operands and results of these requests; more are refused with 429. Default: "
-             "--pinned-bytes."},
+     .help = "Bytes of the bodies and results of all accepted requests together. Resident tensors "
+             "and shared memory are not counted. A request that does not fit now is refused with "
+             "429, one that could never fit with 413. Default: --pinned-bytes."},
     {SETTING("tenant-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(tenant_requests),
      .max = 1000000, .standard = "0", .placeholder = "N",
-     .help = "Such requests of one tenant of the token file; 0: as many as of all."},
+     .help = "Requests of one tenant that may be accepted at a time; the --token-file names the "
+             "tenants. A further request of that tenant is refused with 429. 0: only "
+             "--queue-requests limits."},
     {SETTING("tenant-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(tenant_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
-     .help = "Their bytes; 0: as many as of all."},
+     .help = "Bytes of the bodies and results of one tenant's accepted requests; the --token-file "
+             "names the tenants. Resident tensors and shared memory are not counted. A request of "
+             "that tenant that does not fit now is refused with 429, one that could never fit with "
+             "413. 0: only --queue-bytes limits."},
     {SETTING("tenant-tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS),
      FIELD(tenant_tensor_bytes), .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
-     .help = "Memory of one tenant's tensors; 0: as much as of all."},
+     .help = "Bytes of device memory that the resident tensors of one tenant may take; the "
+             "--token-file names the tenants. A tensor beyond the limit is refused with 507, "
+             "unless evictable tensors of the same tenant make room. 0: only --tensor-bytes "
+             "limits."},
     {SETTING("max-jobs", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_jobs), .max = 1000000,
      .standard = "1024", .placeholder = "N",
-     .help = "Jobs (Prefer: respond-async) that are not done or whose result is kept; more are "
-             "refused with 429. 0: none, who asks for one waits for the answer."},
+     .help = "Jobs (requests with Prefer: respond-async) that are unfinished or whose result is "
+             "kept. A further job is refused with 429. 0: no jobs; a request that asks to be a job "
+             "is answered with its result, like any other."},
     {SETTING("job-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(job_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
-     .help = "Bytes of the results of these jobs, in ordinary memory; more are refused with 429. "
-             "Default: 1GiB, or --max-result if that is more."},
+     .help = "Bytes of the results of all jobs together, in ordinary host memory, reserved when a "
+             "job is accepted. A job whose result does not fit now is refused with 429, one whose "
+             "result could never fit with 413. Default: 1GiB, or --max-result if that is more."},
 
     {SETTING("timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(default_timeout_ms),
      .max = TIME_MAX, .placeholder = "TIME",
-     .help = "Deadline of a request that names none; 0: none. Default: 60s, or --max-timeout if "
-             "that is less."},
+     .help = "Deadline of a request that names none, counted from the request's first byte; for "
+             "tensors, from the end of the upload. A request that is not computed by its deadline "
+             "is answered with 504. 0: no deadline; --max-timeout must then be 0 too. Default: "
+             "60s, or --max-timeout if that is less."},
     {SETTING("max-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_timeout_ms),
      .max = TIME_MAX, .standard = "600s", .placeholder = "TIME",
-     .help = "Longest deadline a request may name; 0: any."},
+     .help = "Longest deadline that a request may name. A request that names a longer deadline is "
+             "refused with 400. 0: any deadline, up to 2147483647 ms."},
     {SETTING("header-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(header_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "10s", .placeholder = "TIME",
-     .help = "From connecting, or a request's first byte, to its last header."},
+     .help = "How long the headers of a request may take to arrive, counted from its first byte, "
+             "or from connecting for the first request of a connection. Then the client is "
+             "answered with 408 and the connection is closed."},
     {SETTING("idle-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(idle_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "75s", .placeholder = "TIME",
-     .help = "How long a connection may wait for its next request."},
+     .help = "How long a connection may stay open after an answer without sending another request. "
+             "Then the connection is closed."},
     {SETTING("body-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(body_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "300s", .placeholder = "TIME",
-     .help = "How long a body may take to arrive."},
+     .help = "How long the body of a request may take to arrive; then the client is answered with "
+             "408. Also how long an answer may take to be sent; then the connection is closed."},
     {SETTING("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
      .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
-     .help = "Bytes a second that a body must average after its first 5 seconds; 0: none."},
+     .help = "Bytes a second at which a request body must arrive on average, checked from 5 "
+             "seconds after its start. A slower body is answered with 408. 0: no minimum."},
     {SETTING("job-ttl", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(job_ttl_ms), .min = 1,
      .max = TIME_MAX, .standard = "10m", .placeholder = "TIME",
-     .help = "How long the result of a job is kept, if it is not deleted before."},
+     .help = "How long the result of a finished job is kept, unless the client deletes it before. "
+             "Afterwards a request for the job is answered with 410, and later, when the job is "
+             "forgotten, with 404."},
     {SETTING("max-wait", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_wait_ms), .max = TIME_MAX,
      .standard = "60s", .placeholder = "TIME",
-     .help = "Longest that a request for a job's result waits for it; 0: not at all."},
+     .help = "Longest time that a request for a job's result may wait for the job to finish. A "
+             "request that asks to wait longer waits as long as this. 0: such a request is "
+             "answered at once."},
     {SETTING("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
      .max = TIME_MAX, .standard = "0", .placeholder = "TIME",
-     .help = "After SIGTERM: how long to answer not ready and still accept."},
+     .help = "How long after SIGTERM the daemon still accepts requests while /readyz answers 503, "
+             "so that a load balancer stops sending first. Then the daemon closes its listening "
+             "sockets and --drain-timeout begins. 0: the sockets are closed at once."},
     {SETTING("drain-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_timeout_ms),
      .max = TIME_MAX, .standard = "30s", .placeholder = "TIME",
-     .help = "Then: how long what was accepted may take to finish."},
+     .help = "Grace period for accepted requests after SIGTERM and --drain-delay. The daemon exits "
+             "as soon as all of them are answered; requests still unfinished after the grace "
+             "period are answered with 503. 0: the daemon does not wait for them."},
 
     {SETTING("log-level", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_level),
      .choices = level_names, .standard = "info", .placeholder = "LEVEL", .private = true,
-     .help = "Least level to log: debug, info, warning or error."},
+     .help = "Lowest level that is logged: debug, info, warning or error. Lines of the access log "
+             "have level info, those of answers with status 500 or more have level warning."},
     {SETTING("log-format", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_format),
      .choices = format_names, .standard = "json", .placeholder = "FORMAT", .private = true,
-     .help = "Log lines as json or text."},
+     .help = "Format of the log on standard output: json (one object a line) or text."},
     {SETTING("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
-     .standard = "true", .private = true, .help = "Log a line for each request."},
+     .standard = "true", .private = true,
+     .help = "Log a line for each request, when it is answered."},
     {OPTION("config", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(config_file),
      .sources = NOT_IN_FILE, .placeholder = "FILE", .private = true,
-     .help = "JSON object with options by their names; flags and environment win over it."},
+     .help = "File to read options from: a JSON object whose keys are the options' names without "
+             "dashes in front. Flags and environment variables win over the file."},
     {OPTION("check-config", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_CHECK,
-     .help = "Print the options in force as JSON, which --config takes, and exit."},
+     .help = "Check the options, print those in force as JSON and exit. The JSON is a valid "
+             "--config file."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
-     .sources = FLAG_ONLY, .min = CONFIG_HELP, .help = "Print this and exit."},
+     .sources = FLAG_ONLY, .min = CONFIG_HELP,
+     .help = "Print a description of all options and exit."},
     {OPTION("version", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_VERSION, .help = "Print the version and exit."},
 };

@@ -1,4 +1,4 @@
-/* config_value.c - what a value of each kind looks like as text. */
+/* config_value.c - reads option values from text, and says which values an option takes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -78,7 +78,7 @@ bool config_value_read(const struct config_option *option, const char *text, uin
     return true;
 }
 
-/* The largest unit that divides the value, so that limits read as they are written. */
+/* Writes a value in the largest unit that divides it, as a user would write it: 64MiB, 10s. */
 static void write_scaled(uint64_t value, const char *const *units, const uint64_t *sizes,
                          char out[32])
 {
@@ -129,10 +129,12 @@ void config_value_expected(const struct config_option *option, char out[CONFIG_T
         what = "a time";
         examples = ", such as 500ms, 10s or 2m";
         break;
-    case CONFIG_KIND_TEXT:
     case CONFIG_KIND_ADDRESSES:
+        snprintf(out, CONFIG_TEXT_MAX, "an address or an array of addresses");
+        return;
+    case CONFIG_KIND_TEXT:
     case CONFIG_KIND_ACTION:
-        snprintf(out, CONFIG_TEXT_MAX, "a name");
+        snprintf(out, CONFIG_TEXT_MAX, "a string");
         return;
     }
     char min[32], max[32];

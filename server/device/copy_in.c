@@ -38,15 +38,15 @@ static struct copy_in_operand *add(struct copy_in *plan, const struct frame *fra
 /* A or B, whose rows of `width` elements have to be `leading` apart and came without gaps, if they
  * have somewhere to land. Sizes were checked when the layout was made. */
 static void add_matrix(struct copy_in *plan, const struct frame *frame, struct device_part part,
-                       struct device_part landing, const void *from, uint64_t width,
+                       struct device_part staging, const void *from, uint64_t width,
                        uint64_t leading, uint32_t element_bytes)
 {
     struct copy_in_operand *operand = add(plan, frame, part, from);
-    if (operand == NULL || landing.bytes == 0)
+    if (operand == NULL || staging.bytes == 0)
         return;
-    operand->bytes = landing.bytes;
-    operand->begin = begin_of(frame->body, from, landing.bytes);
-    operand->landing = frame->range + landing.offset;
+    operand->bytes = staging.bytes;
+    operand->begin = begin_of(frame->body, from, staging.bytes);
+    operand->staging = frame->range + staging.offset;
     operand->element_bytes = element_bytes;
     operand->row_bytes = width * element_bytes;
     operand->to_pitch = leading * element_bytes;
@@ -59,10 +59,10 @@ void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
     const struct gemm_problem *p = problem;
     const struct frame frame = {there, range, body};
     const uint32_t element_bytes = (uint32_t)dtype_size(p->dtype);
-    *plan = (struct copy_in){.lane = COPY_IN_NO_LANE};
-    add_matrix(plan, &frame, layout->a, layout->a_landing, p->a, p->transa ? p->m : p->k,
+    *plan = (struct copy_in){.copy_stream = COPY_IN_NO_STREAM};
+    add_matrix(plan, &frame, layout->a, layout->a_staging, p->a, p->transa ? p->m : p->k,
                layout->problem.lda, element_bytes);
-    add_matrix(plan, &frame, layout->b, layout->b_landing, p->b, p->transb ? p->k : p->n,
+    add_matrix(plan, &frame, layout->b, layout->b_staging, p->b, p->transb ? p->k : p->n,
                layout->problem.ldb, element_bytes);
     (void)add(plan, &frame, layout->bias, p->bias);
     (void)add(plan, &frame, layout->c0, p->c0);
@@ -74,7 +74,7 @@ void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem
 {
     const struct attention_problem *p = problem;
     const struct frame frame = {there, range, body};
-    *plan = (struct copy_in){.lane = COPY_IN_NO_LANE};
+    *plan = (struct copy_in){.copy_stream = COPY_IN_NO_STREAM};
     (void)add(plan, &frame, parts->lens_q, p->lens_q);
     (void)add(plan, &frame, parts->lens_kv, p->lens_kv);
     (void)add(plan, &frame, parts->q, p->q);
@@ -94,7 +94,7 @@ static bool is_same(const struct copy_in_operand *one, const struct copy_in_oper
 {
     return one->from == other->from && one->to == other->to && one->bytes == other->bytes &&
            one->row_bytes == other->row_bytes && one->to_pitch == other->to_pitch &&
-           one->landing == other->landing;
+           one->staging == other->staging;
 }
 
 void copy_in_settle(struct copy_in *plan, const struct copy_in *all)

@@ -18,7 +18,7 @@
 #include "server/device/attention_parts.h"
 #include "server/device/device_layout.h"
 
-enum { COPY_IN_OPERANDS = 5, COPY_IN_NO_LANE = -1 };
+enum { COPY_IN_OPERANDS = 5, COPY_IN_NO_STREAM = -1 };
 /* Of an operand that is not in the body. */
 #define COPY_IN_NEVER UINT64_MAX
 
@@ -30,7 +30,7 @@ struct copy_in_operand {
     uint64_t row_bytes;     /* 0: goes as it is. Else rows of so many bytes, */
     uint64_t to_pitch;      /* so many bytes apart where they go, */
     uint32_t element_bytes; /* of elements of so many, */
-    unsigned char *landing; /* land here first, all `bytes` of them */
+    unsigned char *staging; /* land here first, all `bytes` of them */
     uint64_t begin;         /* where it begins in the body; COPY_IN_NEVER: it goes late */
     uint64_t taken;         /* bytes handed out */
 };
@@ -40,9 +40,10 @@ struct copy_in {
     uint32_t count;
 
     /* device_copy.h's. */
-    int32_t lane; /* what its early copies are known by; COPY_IN_NO_LANE: none are under way */
-    bool failed;  /* no more early copies: the work copies all of it */
-    bool over;    /* the work has left the device: nothing is under way, or will be */
+    int32_t
+        copy_stream; /* what its early copies are known by; COPY_IN_NO_STREAM: none are under way */
+    bool failed;     /* no more early copies: the work copies all of it */
+    bool over;       /* the work has left the device: nothing is under way, or will be */
 };
 
 /* A part of an operand that goes at once. */

@@ -74,8 +74,9 @@ void device_init(struct device *device, const struct device_ops *ops, uint32_t s
         streams = 1;
     if (streams > DEVICE_STREAMS_MAX)
         streams = DEVICE_STREAMS_MAX;
-    *device = (struct device){.ops = ops, .groups = ops->shares != NULL ? DEVICE_GROUPS : 0};
-    device->slots = streams + device->groups;
+    *device = (struct device){
+        .ops = ops, .shared_slots = ops->can_share_launch != NULL ? DEVICE_SHARED_SLOTS : 0};
+    device->slots = streams + device->shared_slots;
 }
 
 const struct device_info *device_info(const struct device *device)
@@ -127,16 +128,16 @@ bool device_attention_bytes(const struct device *device, const struct attention_
 bool device_plan(const struct device *device, struct work *work)
 {
     const struct gemm_problem *problem = &work->problem;
-    work->shares = device_shares(device, problem, work->kernel);
+    work->shared_launch = device_can_share_launch(device, problem, work->kernel);
     work->stack_key = 0;
     work->stack_rows = 0;
-    if (!work->shares && work->copy_count == 0)
+    if (!work->shared_launch && work->copy_count == 0)
         work->stack_rows =
             device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);
     if (work->stack_rows == 0)
         return device_work_bytes(device, problem, work->kernel, &work->device_bytes);
     work->stack_key = gemm_stack_key(work->kernel, problem);
-    work->shares = device->groups > 0;
+    work->shared_launch = device->shared_slots > 0;
     work->device_bytes = 0;
     return true;
 }
@@ -145,12 +146,12 @@ bool device_plan_attention(const struct device *device, struct work *work)
 {
     const struct attention_problem *problem = &work->attention;
     const bool groups =
-        device->ops->groups_attention && attention_can_group(work->attends, problem);
+        device->ops->groups_attention && attention_can_group(work->attention_kernel, problem);
     /* On the streams for large work, whose copies they need. */
-    work->shares = false;
-    work->stack_key = groups ? attention_group_key(work->attends, problem) : 0;
-    work->stack_rows = groups ? work->attends->group_units : 0;
-    return device_attention_bytes(device, problem, work->attends, &work->device_bytes);
+    work->shared_launch = false;
+    work->stack_key = groups ? attention_group_key(work->attention_kernel, problem) : 0;
+    work->stack_rows = groups ? work->attention_kernel->group_units : 0;
+    return device_attention_bytes(device, problem, work->attention_kernel, &work->device_bytes);
 }
 
 uint64_t device_stack_memory(const struct device *device)
@@ -158,10 +159,10 @@ uint64_t device_stack_memory(const struct device *device)
     return device->stack_bytes;
 }
 
-bool device_shares(const struct device *device, const struct gemm_problem *problem,
-                   const struct gemm_kernel *kernel)
+bool device_can_share_launch(const struct device *device, const struct gemm_problem *problem,
+                             const struct gemm_kernel *kernel)
 {
-    return device->ops->shares != NULL && device->ops->shares(problem, kernel);
+    return device->ops->can_share_launch != NULL && device->ops->can_share_launch(problem, kernel);
 }
 
 void device_enter(struct device *device)
@@ -178,12 +179,12 @@ uint32_t device_in_flight(const struct device *device)
 bool device_has_room(const struct device *device)
 {
     uint32_t probes = device->running[device->slots] != NULL;
-    return device->busy - device->busy_groups - probes < device->slots - device->groups;
+    return device->busy - device->busy_shared_slots - probes < device->slots - device->shared_slots;
 }
 
-bool device_has_group_room(const struct device *device)
+bool device_has_shared_room(const struct device *device)
 {
-    return device->busy_groups < device->groups;
+    return device->busy_shared_slots < device->shared_slots;
 }
 
 bool device_computes_in_submit(const struct device *device)
@@ -207,7 +208,7 @@ static void submit(struct device *device, uint32_t slot, struct work *works, uin
     device->order[device->busy++] = (uint8_t)slot;
     for (struct work *work = works; work != NULL; work = work->next) {
         work->status = GEMMD_OK;
-        work->batch = count;
+        work->launch_works = count;
         work->h2d_ns = work->kernel_ns = work->d2h_ns = 0;
         work->started_ns = now_ns;
     }
@@ -215,19 +216,21 @@ static void submit(struct device *device, uint32_t slot, struct work *works, uin
         device->ops->submit(device, slot, works);
 }
 
-static bool is_group_slot(const struct device *device, uint32_t slot)
+static bool is_shared_slot(const struct device *device, uint32_t slot)
 {
-    return slot < device->slots && slot >= device->slots - device->groups;
+    return slot < device->slots && slot >= device->slots - device->shared_slots;
 }
 
 void device_submit(struct device *device, struct work *works)
 {
-    uint32_t slot = works->shares ? device->slots - device->groups : 0, count = length(works);
-    assert(works->shares ? device_has_group_room(device) : device_has_room(device));
-    assert(works->shares || works->stack_key != 0 ? count <= DEVICE_GROUP_MAX : count == 1);
+    uint32_t slot = works->shared_launch ? device->slots - device->shared_slots : 0,
+             count = length(works);
+    assert(works->shared_launch ? device_has_shared_room(device) : device_has_room(device));
+    assert(works->shared_launch || works->stack_key != 0 ? count <= DEVICE_LAUNCH_WORKS_MAX
+                                                         : count == 1);
     while (device->running[slot] != NULL)
         slot++;
-    device->busy_groups += works->shares;
+    device->busy_shared_slots += works->shared_launch;
     atomic_fetch_add_explicit(&device->in_flight, count, memory_order_relaxed);
     submit(device, slot, works, count);
 }
@@ -259,7 +262,7 @@ struct work *device_poll(struct device *device)
         struct work *works = device->running[slot];
         device->running[slot] = NULL;
         device->busy--;
-        device->busy_groups -= is_group_slot(device, slot);
+        device->busy_shared_slots -= is_shared_slot(device, slot);
         for (uint32_t j = i; j < device->busy; j++)
             device->order[j] = device->order[j + 1];
         if (slot != device->slots)

@@ -30,9 +30,9 @@ struct device;
 
 enum {
     DEVICE_STREAMS_MAX = 64,
-    DEVICE_GROUPS = 2,       /* shared launches in flight: one runs while the next is made */
-    DEVICE_GROUP_MAX = 1024, /* works of a shared launch */
-    DEVICE_KERNELS_MAX = 32, /* of a backend, for products and attentions together */
+    DEVICE_SHARED_SLOTS = 2,        /* shared launches in flight: one runs while the next is made */
+    DEVICE_LAUNCH_WORKS_MAX = 1024, /* works of a shared launch */
+    DEVICE_KERNELS_MAX = 32,        /* of a backend, for products and attentions together */
 };
 
 struct device_options {
@@ -50,7 +50,7 @@ struct device_options {
 /* A kernel that is not served. */
 struct device_left_out {
     const char *kernel;
-    bool attends; /* of attentions, not of products */
+    bool is_attention; /* of attentions, not of products */
     char reason[224];
 };
 
@@ -112,8 +112,8 @@ uint64_t device_stack_memory(const struct device *device);
 
 /* Whether works with such a problem and kernel can share a launch. They need no device memory, and
  * their operands must be aligned to their elements. Pure. */
-bool device_shares(const struct device *device, const struct gemm_problem *problem,
-                   const struct gemm_kernel *kernel);
+bool device_can_share_launch(const struct device *device, const struct gemm_problem *problem,
+                             const struct gemm_kernel *kernel);
 
 /* Host memory that this device copies from and to at full speed (pinned on CUDA, page-aligned
  * anonymous memory on the CPU). Slow; at start-up only. */
@@ -124,13 +124,13 @@ void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes);
 void device_enter(struct device *device);
 /* Whether device_submit has a stream free, for a launch on one of its own or for a shared one. */
 bool device_has_room(const struct device *device);
-bool device_has_group_room(const struct device *device);
+bool device_has_shared_room(const struct device *device);
 /* Works submitted and not returned by device_poll, without the probe. Any thread. */
 uint32_t device_in_flight(const struct device *device);
-/* Starts a work on a free stream, or a chain by `next` of at most DEVICE_GROUP_MAX works that all
- * share one launch: the works of one stack, or others that share. Never blocks on other work.
- * Errors are recorded in every work of the chain, which device_poll then returns like any other.
- * The CPU computes here. */
+/* Starts a work on a free stream, or a chain by `next` of at most DEVICE_LAUNCH_WORKS_MAX works
+ * that all share one launch: the works of one stack, or others that share. Never blocks on other
+ * work. Errors are recorded in every work of the chain, which device_poll then returns like any
+ * other. The CPU computes here. */
 void device_submit(struct device *device, struct work *works);
 /* As device_submit, on a stream kept for this and ahead of all other work, so that a readiness
  * probe says whether the device answers and not how busy it is. One at a time. */

@@ -14,31 +14,32 @@ bool device_plan_copies(const struct device *device, const struct work *work,
            copy_in_has_early(copies);
 }
 
-static bool take_lane(struct device *device, struct copy_in *copies)
+static bool take_copy_stream(struct device *device, struct copy_in *copies)
 {
-    for (int32_t lane = 0; lane < DEVICE_LANES && copies->lane == COPY_IN_NO_LANE; lane++)
-        if (!device->lanes[lane]) {
-            device->lanes[lane] = true;
-            copies->lane = lane;
+    for (int32_t i = 0; i < DEVICE_COPY_STREAMS && copies->copy_stream == COPY_IN_NO_STREAM; i++)
+        if (!device->copy_streams[i]) {
+            device->copy_streams[i] = true;
+            copies->copy_stream = i;
         }
-    return copies->lane != COPY_IN_NO_LANE;
+    return copies->copy_stream != COPY_IN_NO_STREAM;
 }
 
-static void give_lane(struct device *device, struct copy_in *copies)
+static void give_copy_stream(struct device *device, struct copy_in *copies)
 {
-    if (copies->lane != COPY_IN_NO_LANE)
-        device->lanes[copies->lane] = false;
-    copies->lane = COPY_IN_NO_LANE;
+    if (copies->copy_stream != COPY_IN_NO_STREAM)
+        device->copy_streams[copies->copy_stream] = false;
+    copies->copy_stream = COPY_IN_NO_STREAM;
 }
 
 uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t landed)
 {
     struct copy_in_piece piece;
     uint64_t bytes = 0;
-    if (copies->failed || device_lost(device) || !take_lane(device, copies))
+    if (copies->failed || device_lost(device) || !take_copy_stream(device, copies))
         return 0;
     while (!copies->failed && copy_in_next(copies, landed, &piece)) {
-        copies->failed = device->ops->copy_in(device, (uint32_t)copies->lane, &piece) != GEMMD_OK;
+        copies->failed =
+            device->ops->copy_in(device, (uint32_t)copies->copy_stream, &piece) != GEMMD_OK;
         bytes += piece.bytes;
     }
     if (!copies->failed)
@@ -49,23 +50,23 @@ uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t 
 
 bool device_copied_in(struct device *device, struct copy_in *copies)
 {
-    if (copies->lane != COPY_IN_NO_LANE && !device_lost(device) &&
-        !device->ops->copied_in(device, (uint32_t)copies->lane))
+    if (copies->copy_stream != COPY_IN_NO_STREAM && !device_lost(device) &&
+        !device->ops->copied_in(device, (uint32_t)copies->copy_stream))
         return false;
-    give_lane(device, copies);
+    give_copy_stream(device, copies);
     return true;
 }
 
 bool device_copies_are_over(struct device *device)
 {
     bool over = true;
-    for (uint32_t lane = 0; lane < DEVICE_LANES && over && !device_lost(device); lane++)
-        over = !device->lanes[lane] || device->ops->copied_in(device, lane);
+    for (uint32_t i = 0; i < DEVICE_COPY_STREAMS && over && !device_lost(device); i++)
+        over = !device->copy_streams[i] || device->ops->copied_in(device, i);
     return over;
 }
 
 void device_end_copies(struct device *device, struct copy_in *copies)
 {
-    give_lane(device, copies);
+    give_copy_stream(device, copies);
     copies->over = true;
 }

@@ -2,9 +2,9 @@
  * device_copy.h - copies to a device that begin before the work that they are for is submitted.
  *
  * Large bodies go to the device while the rest of them is still being received. Each has a lane as
- * long as copies of it may be under way; there are DEVICE_LANES, and a body that gets none is
- * copied when its work runs, like one of which a copy failed. Neither host nor device memory may be
- * given back before device_copied_in says so, or the work has left the device. But for the first
+ * long as copies of it may be under way; there are DEVICE_COPY_STREAMS, and a body that gets none
+ * is copied when its work runs, like one of which a copy failed. Neither host nor device memory may
+ * be given back before device_copied_in says so, or the work has left the device. But for the first
  * two, functions are called by the thread that device_enter named.
  */
 #ifndef SERVER_DEVICE_DEVICE_COPY_H

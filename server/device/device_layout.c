@@ -104,7 +104,7 @@ static bool pad(struct gemm_problem *padded, const struct gemm_kernel *kernel, u
 }
 
 /* All rows of a batch, without gaps. */
-static bool place_landing(struct device_layout *layout, uint64_t stride, struct device_part *part)
+static bool place_staging(struct device_layout *layout, uint64_t stride, struct device_part *part)
 {
     uint64_t bytes;
     return size_mul(stride, layout->problem.batch, &bytes) &&
@@ -124,8 +124,8 @@ bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_
                           pad(&q, kernel, p->transb ? p->n : p->k, p->transb ? p->k : p->n,
                               wanted.b, &q.ldb, &q.stride_b);
     return device_layout(&q, kernel, there, layout) &&
-           (!a_padded || place_landing(layout, p->stride_a, &layout->a_landing)) &&
-           (!b_padded || place_landing(layout, p->stride_b, &layout->b_landing));
+           (!a_padded || place_staging(layout, p->stride_a, &layout->a_staging)) &&
+           (!b_padded || place_staging(layout, p->stride_b, &layout->b_staging));
 }
 
 struct gemm_problem device_layout_problem(const struct device_layout *layout, unsigned char *range)

@@ -22,7 +22,7 @@ struct device_part {
 
 struct device_layout {
     struct device_part a, b, bias, c0, c, workspace;
-    struct device_part a_landing, b_landing; /* where rows come to that are moved apart from there:
+    struct device_part a_staging, b_staging; /* where rows come to that are moved apart from there:
                                                 contiguous. Of device_layout_padded */
     uint64_t total_bytes;
     struct gemm_problem problem; /* as it is run: with the leading dimensions and strides that the
@@ -44,7 +44,7 @@ bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel 
 
 /* As device_layout, but the rows of A and B that come from the host are as far apart as `wanted`
  * says, if the kernel would else move them apart in its workspace first: the copies in can do that
- * while a body is still being received (copy_in.h). They have a landing then. Kernels that do not
+ * while a body is still being received (copy_in.h). They have a staging then. Kernels that do not
  * take any_leading get what they always get, so that no result changes. */
 struct device_leading {
     uint64_t a, b; /* elements; not more than the matrix has columns: as it came */

@@ -35,8 +35,8 @@ struct device_ops {
     /* `submit` takes chains of attentions with a stack_key, and runs each chain as one group
      * (kernels/attention_grouped.h). */
     bool groups_attention;
-    /* See device_shares. NULL: none can. */
-    bool (*shares)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
+    /* See device_can_share_launch. NULL: none can. */
+    bool (*can_share_launch)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
 
     /* Copies that begin before their work does (device_copy.h). All three, or NULL: operands are
      * used where they lie. */
@@ -44,20 +44,20 @@ struct device_ops {
      * where they are to be copied from); false: it has none. Any thread. */
     bool (*plan_copies)(const struct device *device, const struct work *work,
                         struct device_span body, struct copy_in *copies);
-    /* Starts a piece on `lane`, after those that were started before, and marks there the end of
-     * all. An error is of this piece alone unless it loses the device. */
-    enum gemmd_error (*copy_in)(struct device *device, uint32_t lane,
+    /* Starts a piece on `copy_stream`, after those that were started before, and marks there the
+     * end of all. An error is of this piece alone unless it loses the device. */
+    enum gemmd_error (*copy_in)(struct device *device, uint32_t copy_stream,
                                 const struct copy_in_piece *piece);
-    /* Whether all that was started on `lane` has ended. */
-    bool (*copied_in)(struct device *device, uint32_t lane);
+    /* Whether all that was started on `copy_stream` has ended. */
+    bool (*copied_in)(struct device *device, uint32_t copy_stream);
 
     /* Loads what the first requests would wait for otherwise, with the kernels that the self-test
      * has left. NULL: nothing to do. */
     enum gemmd_error (*warm)(struct device *device, struct fault *fault);
 };
 
-enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_GROUPS + 1 };
-enum { DEVICE_LANES = 64 }; /* bodies that are being copied while they are received */
+enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_SHARED_SLOTS + 1 };
+enum { DEVICE_COPY_STREAMS = 64 }; /* bodies that are being copied while they are received */
 
 /* A backend's struct begins with this one. */
 struct device {
@@ -67,13 +67,13 @@ struct device {
     struct device_span tensors; /* its tensor memory; likewise */
     uint64_t stack_bytes;       /* of the workspace of each stream that runs stacks; 0: none can */
 
-    uint32_t slots;  /* for requests; slot number `slots` is the probe's */
-    uint32_t groups; /* the last so many of them are for works that share launches */
+    uint32_t slots;        /* for requests; slot number `slots` is the probe's */
+    uint32_t shared_slots; /* the last so many of them are for works that share launches */
     struct work *running[DEVICE_SLOTS_MAX]; /* [slot], NULL where free; chains */
     uint8_t order[DEVICE_SLOTS_MAX];        /* busy slots, oldest first */
-    uint32_t busy, busy_groups;             /* slots; the probe's is among `busy` */
+    uint32_t busy, busy_shared_slots;       /* slots; the probe's is among `busy` */
     atomic_uint in_flight;                  /* works, without the probe */
-    bool lanes[DEVICE_LANES];               /* in use (device_copy.h) */
+    bool copy_streams[DEVICE_COPY_STREAMS]; /* in use (device_copy.h) */
 
     uint32_t without_gemm, without_attention; /* struct gemm_device */
     struct device_left_out left_out[DEVICE_KERNELS_MAX];
@@ -83,8 +83,8 @@ struct device {
     atomic_bool lost;
 };
 
-/* Clears the books; `streams` is cut to 1 ... DEVICE_STREAMS_MAX. There are DEVICE_GROUPS slots
- * more if works can share launches. */
+/* Clears the books; `streams` is cut to 1 ... DEVICE_STREAMS_MAX. There are DEVICE_SHARED_SLOTS
+ * slots more if works can share launches. */
 void device_init(struct device *device, const struct device_ops *ops, uint32_t streams);
 /* Latches that nothing can run any more; the first reason stays. */
 void device_set_lost(struct device *device, const char *format, ...)

@@ -51,8 +51,9 @@ static enum gemmd_error overflow(struct fault *fault, const char *kernel)
 static enum gemmd_error run_one(struct device *device, const struct gemm_kernel *kernel,
                                 const struct gemm_problem *problem, struct fault *fault)
 {
-    struct work work = {
-        .problem = *problem, .kernel = kernel, .shares = device_shares(device, problem, kernel)};
+    struct work work = {.problem = *problem,
+                        .kernel = kernel,
+                        .shared_launch = device_can_share_launch(device, problem, kernel)};
     uint64_t row, column;
     if (!device_work_bytes(device, problem, kernel, &work.device_bytes))
         return overflow(fault, kernel->name);
@@ -72,7 +73,7 @@ static enum gemmd_error run_one(struct device *device, const struct gemm_kernel 
 static enum gemmd_error run_attention(struct device *device, const struct attention_kernel *kernel,
                                       const struct attention_problem *problem, struct fault *fault)
 {
-    struct work work = {.attention = *problem, .attends = kernel};
+    struct work work = {.attention = *problem, .attention_kernel = kernel};
     uint64_t row, column;
     if (!device_attention_bytes(device, problem, kernel, &work.device_bytes))
         return overflow(fault, kernel->name);
@@ -129,16 +130,16 @@ static enum gemmd_error run_attentions(struct device *device, const struct atten
 
 /* --- what is left out, and whether enough is left --- */
 
-__attribute__((format(printf, 4, 5))) static void leave_out(struct device *device, uint32_t number,
-                                                            bool attends, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void
+leave_out(struct device *device, uint32_t number, bool is_attention, const char *format, ...)
 {
     const enum gemm_backend backend = device->info.backend;
     struct device_left_out *left = &device->left_out[device->left_out_count++];
     assert(number < 32 && device->left_out_count <= DEVICE_KERNELS_MAX);
-    left->kernel =
-        attends ? attention_kernels(backend)[number]->name : gemm_kernels(backend)[number]->name;
-    left->attends = attends;
-    *(attends ? &device->without_attention : &device->without_gemm) |= UINT32_C(1) << number;
+    left->kernel = is_attention ? attention_kernels(backend)[number]->name
+                                : gemm_kernels(backend)[number]->name;
+    left->is_attention = is_attention;
+    *(is_attention ? &device->without_attention : &device->without_gemm) |= UINT32_C(1) << number;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(left->reason, sizeof left->reason, format, arguments);

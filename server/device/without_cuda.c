@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "server/device/device_ops.h"
-#include "server/device/device_share.h"
+#include "server/device/device_shm.h"
 
 static enum gemmd_error refuse(struct fault *fault)
 {
@@ -49,8 +49,8 @@ void device_cuda_unpin(void *memory)
     (void)memory;
 }
 
-enum gemmd_error device_cuda_open_shared(const struct device_share_handle *handle, uint64_t bytes,
-                                         void **memory, struct fault *fault)
+enum gemmd_error device_cuda_shm_open(const struct device_shm_handle *handle, uint64_t bytes,
+                                      void **memory, struct fault *fault)
 {
     (void)handle;
     (void)bytes;
@@ -58,7 +58,7 @@ enum gemmd_error device_cuda_open_shared(const struct device_share_handle *handl
     return refuse(fault);
 }
 
-void device_cuda_close_shared(void *memory)
+void device_cuda_shm_close(void *memory)
 {
     (void)memory;
 }

@@ -7,35 +7,35 @@
 
 bool work_is_copy(const struct work *work)
 {
-    return work->kernel == NULL && work->attends == NULL && work->copy_count > 0;
+    return work->kernel == NULL && work->attention_kernel == NULL && work->copy_count > 0;
 }
 
 bool work_same_stack(const struct work *one, const struct work *other)
 {
-    if (one->attends != NULL || other->attends != NULL)
-        return one->attends != NULL && other->attends != NULL &&
-               attention_same_group(one->attends, &one->attention, other->attends,
+    if (one->attention_kernel != NULL || other->attention_kernel != NULL)
+        return one->attention_kernel != NULL && other->attention_kernel != NULL &&
+               attention_same_group(one->attention_kernel, &one->attention, other->attention_kernel,
                                     &other->attention);
     return gemm_same_stack(one->kernel, &one->problem, other->kernel, &other->problem);
 }
 
 uint32_t work_stack_rows(const struct work *work)
 {
-    return work->attends != NULL ? attention_group_units(&work->attention)
-                                 : (uint32_t)work->problem.m;
+    return work->attention_kernel != NULL ? attention_group_units(&work->attention)
+                                          : (uint32_t)work->problem.m;
 }
 
 const char *work_kernel_name(const struct work *work)
 {
-    if (work->attends != NULL)
-        return work->attends->name;
+    if (work->attention_kernel != NULL)
+        return work->attention_kernel->name;
     return work->kernel != NULL ? work->kernel->name : NULL;
 }
 
 double work_flops(const struct work *work)
 {
     const struct gemm_problem *p = &work->problem;
-    if (work->attends != NULL)
+    if (work->attention_kernel != NULL)
         return attention_flops(&work->attention);
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }

@@ -33,22 +33,23 @@ struct work {
     struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
     struct heap_node node;        /* the queue's, like the next three */
     uint64_t order;               /* of its arrival */
-    bool in_order;                /* in the agenda's list, not its heap */
+    bool in_order;                /* in the edf's list, not its heap */
     bool waiting;                 /* pushed and neither popped nor ended */
-    struct heap_node shelf_node;  /* the shelves', like the next one */
-    struct stack_bucket *shelf;   /* where it waits for others of its stack; NULL: nowhere */
+    struct heap_node bucket_node; /* the stacks', like the next one */
+    struct stack_bucket *bucket;  /* where it waits for others of its stack; NULL: nowhere */
     struct gemm_problem problem;  /* pointers into pinned host memory or tensor memory */
-    const struct gemm_kernel *kernel;       /* NULL: no product */
-    struct attention_problem attention;     /* likewise */
-    const struct attention_kernel *attends; /* NULL: no attention. With neither, only the copies */
+    const struct gemm_kernel *kernel;   /* NULL: no product */
+    struct attention_problem attention; /* likewise */
+    const struct attention_kernel
+        *attention_kernel; /* NULL: no attention. With neither, only the copies */
     struct work_copy copies[WORK_COPIES_MAX]; /* after the product, in this order */
     uint32_t copy_count;
-    struct copy_in *copy_in; /* its operands' copies, begun while they were received (intake.h);
+    struct copy_in *copy_in; /* its operands' copies, begun while they were received (early_copy.h);
                                 NULL: none were */
     /* For the check, where the host cannot read what the problem points to: copies of it. */
     const void *host_a, *host_b;
     void *host_c;
-    bool shares; /* goes to the streams for launches that are shared (device_plan) */
+    bool shared_launch; /* goes to the streams for launches that are shared (device_plan) */
     /* 0: cannot be stacked. Else only works with the same key may be in its stack, and of them
      * those that work_same_stack allows: products on one B (kernels/stacked.h), or attentions of
      * one kind (kernels/attention_grouped.h). */
@@ -68,7 +69,7 @@ struct work {
     /* Filled in before `done` is called. */
     enum gemmd_error status; /* GEMMD_OK, or why there is no result */
     struct fault fault;
-    uint32_t batch;                          /* how many requests shared the launch */
+    uint32_t launch_works;                   /* how many requests shared the launch */
     double residual;                         /* of the check, if `verify` */
     uint64_t queued_ns, started_ns, done_ns; /* monotonic clock */
     uint64_t h2d_ns, kernel_ns, d2h_ns;      /* durations */

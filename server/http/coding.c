@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/api/accept.h"
+#include "server/http/accept.h"
 
 static const char *const names[CODING_COUNT] = {"identity", "gzip", "deflate"};
 

@@ -6,8 +6,9 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
-#include "server/daemon.h"
+#include "server/http/io_thread.h"
 #include "server/http/request.h"
+#include "server/http/server.h"
 #include "server/net/peer_user.h"
 
 /* The average rate of a body counts only after this long. */
@@ -89,9 +90,10 @@ void connection_abandon(struct connection *connection)
     shutdown(connection->fd, SHUT_RDWR);
 }
 
-void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns)
+void connection_check(struct connection *connection, const struct http_server *server,
+                      uint64_t now_ns)
 {
-    const struct config *config = &daemon->config;
+    const struct config *config = server->config;
     uint64_t since = connection->since_ns;
     struct fault fault = {.code = GEMMD_OK};
     bool late = false;
@@ -99,7 +101,7 @@ void connection_check(struct connection *connection, struct daemon *daemon, uint
     switch (connection->phase) {
     case CONNECTION_IDLE:
         late =
-            past(since, atomic_load(&daemon->stage) == DAEMON_CLOSING ? 1 : config->idle_timeout_ms,
+            past(since, atomic_load(&server->stage) == HTTP_CLOSING ? 1 : config->idle_timeout_ms,
                  now_ns);
         break;
     case CONNECTION_HEADERS:

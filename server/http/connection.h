@@ -17,10 +17,10 @@
 #include "server/base/inbox.h"
 #include "server/http/request_id.h"
 
-struct daemon;
+struct http_server;
 struct io_thread;
 struct request;
-struct shared_offer;
+struct shm_offer;
 
 enum connection_phase {
     CONNECTION_IDLE,    /* between requests */
@@ -52,8 +52,8 @@ struct connection {
     struct request *request;   /* what it is in the middle of; NULL: nothing that is known yet */
     enum gemmd_error ended_by; /* why the daemon ended it in the middle; GEMMD_OK: it did not */
 
-    struct shared_offer *memory; /* that its client shares with it, or why not; NULL: none */
-    bool bulk;                   /* has one of --bulk-connections */
+    struct shm_offer *memory; /* that its client shares with it, or why not; NULL: none */
+    bool bulk;                /* has one of --bulk-connections */
     bool linger; /* refused with the body unread: keep reading for a while after the close */
 };
 
@@ -78,6 +78,7 @@ void connection_abandon(struct connection *connection);
 /* Ends a connection that has been in its phase for too long (a late request gets a 408 or 504), or
  * whose client left in the middle of a request: the socket is shut down, which libmicrohttpd sees
  * next. */
-void connection_check(struct connection *connection, struct daemon *daemon, uint64_t now_ns);
+void connection_check(struct connection *connection, const struct http_server *server,
+                      uint64_t now_ns);
 
 #endif

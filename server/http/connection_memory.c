@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/daemon.h"
+#include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/http/server.h"
+#include "server/shm/shm_store.h"
 
 /* Control data that is aligned has room for two, asked for or not; the kernel drops the rest. */
 enum { DESCRIPTORS_MAX = 2 };
@@ -50,25 +52,26 @@ static bool receive(int socket, struct received *received)
     return true;
 }
 
-static void mapped(struct shared_offer *offer)
+static void mapped(struct shm_offer *offer)
 {
-    io_thread_arrive_again(offer->user_data);
+    struct connection *connection = offer->user_data;
+    inbox_post(&connection->thread->inbox, &connection->arrival);
 }
 
 bool connection_memory_take(struct connection *connection)
 {
-    struct daemon *daemon = connection->thread->daemon;
+    struct http_server *server = connection->thread->server;
     struct received received = {.count = 0};
     if (connection->memory != NULL || !receive(connection->fd, &received) || received.count == 0)
         return false;
-    struct shared_offer *offer = daemon->config.shm_memfd ? calloc(1, sizeof *offer) : NULL;
+    struct shm_offer *offer = server->config->shm_memfd ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
-        offer->kind = SHARED_MEMFD;
+        offer->kind = SHM_MEMFD;
         offer->fd = received.fds[0];
         offer->done = mapped;
         offer->user_data = connection;
-        shared_take(daemon->shared, offer);
+        shm_store_map(server->shm_store, offer);
         return true;
     }
     for (uint32_t i = 0; i < received.count; i++)
@@ -82,7 +85,7 @@ bool connection_memory_take(struct connection *connection)
 void connection_memory_close(struct connection *connection)
 {
     if (connection->memory != NULL)
-        shared_release(connection->memory->memory);
+        shm_mapping_release(connection->memory->mapping);
     free(connection->memory);
     connection->memory = NULL;
 }

@@ -13,8 +13,8 @@
 struct connection;
 
 /* Bytes may have come on a new connection: takes an empty line in front of them, and what came with
- * it. True if that is being mapped: io_thread_arrive_again follows, and connection->memory is the
- * I/O thread's again, with the memory or with the reason why there is none. */
+ * it. True if that is being mapped: connection->arrival, whose `act` the caller has set, is posted
+ * to the I/O thread when connection->memory has the memory or the reason why there is none. */
 bool connection_memory_take(struct connection *connection);
 /* The connection ends. */
 void connection_memory_close(struct connection *connection);

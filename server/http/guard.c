@@ -5,8 +5,8 @@
 #include <strings.h>
 
 #include "proto/number.h"
-#include "server/daemon.h"
 #include "server/http/request.h"
+#include "server/http/server.h"
 
 struct framing {
     uint32_t hosts, lengths, encodings, bad_names;
@@ -107,7 +107,7 @@ enum gemmd_error guard_headers(struct request *request)
                    ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                                "Content-Length does not fit in 64 bits; the limit is %" PRIu64
                                " bytes",
-                               request->daemon->config.max_body_bytes)
+                               request->server->config->max_body_bytes)
                    : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                                "Content-Length is not a number of bytes");
 

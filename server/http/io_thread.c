@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
-#include "server/daemon.h"
 #include "server/http/connection_memory.h"
 #include "server/http/refusal.h"
 #include "server/http/request.h"
+#include "server/http/server.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
 #include "server/net/peer_counts.h"
@@ -28,8 +28,8 @@ enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
 static void uncount(struct io_thread *thread, const struct connection *connection)
 {
     atomic_fetch_sub(&thread->load, 1);
-    atomic_fetch_sub(&thread->daemon->connections, 1);
-    peer_counts_remove(thread->daemon->peers, (const struct sockaddr *)&connection->peer_address);
+    atomic_fetch_sub(&thread->server->connections, 1);
+    peer_counts_remove(thread->server->peers, (const struct sockaddr *)&connection->peer_address);
 }
 
 static void link_connection(struct io_thread *thread, struct connection *connection)
@@ -55,10 +55,10 @@ static void unlink_connection(struct connection *connection)
 /* The descriptor is closed, or about to be. */
 static void end_connection(struct connection *connection)
 {
-    struct daemon *daemon = connection->thread->daemon;
+    struct http_server *server = connection->thread->server;
     unlink_connection(connection);
     if (connection->bulk)
-        atomic_fetch_sub(&daemon->bulk_connections, 1);
+        atomic_fetch_sub(&server->bulk_connections, 1);
     uncount(connection->thread, connection);
     connection_memory_close(connection);
     free(connection);
@@ -77,6 +77,13 @@ static struct connection *take_arriving(struct io_thread *thread, int fd)
     return connection;
 }
 
+/* Whether a request was still being read. libmicrohttpd answers what it cannot parse by itself and
+ * closes the connection; a client that is still writing must not lose that answer to a reset. */
+static bool is_read(const struct connection *connection)
+{
+    return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
+}
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -87,8 +94,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     }
     struct connection *connection = *context;
-    if (connection->linger)
-        lingering_add(thread->daemon->lingering, connection->fd);
+    if (connection->linger || is_read(connection))
+        lingering_add(thread->server->lingering, connection->fd);
     end_connection(connection);
 }
 
@@ -122,23 +129,23 @@ static void arrive_in_bulk(struct inbox_message *message)
     admit(connection);
 }
 
-static bool take_bulk_place(struct daemon *daemon)
+static bool take_bulk_place(struct http_server *server)
 {
-    uint32_t taken = atomic_load(&daemon->bulk_connections);
+    uint32_t taken = atomic_load(&server->bulk_connections);
     do {
-        if (taken >= daemon->config.bulk_connections)
+        if (taken >= server->config->bulk_connections)
             return false;
-    } while (!atomic_compare_exchange_weak(&daemon->bulk_connections, &taken, taken + 1));
+    } while (!atomic_compare_exchange_weak(&server->bulk_connections, &taken, taken + 1));
     return true;
 }
 
 static void move_to_bulk(struct connection *connection)
 {
     struct io_thread *from = connection->thread;
-    struct daemon *daemon = from->daemon;
-    uint32_t first = daemon->bulk_thread_first;
-    struct io_thread *to = io_thread_least_loaded(daemon->io_threads + first,
-                                                  daemon->io_thread_count - first, from->index);
+    struct http_server *server = from->server;
+    uint32_t first = server->bulk_thread_first;
+    struct io_thread *to =
+        io_thread_least_loaded(server->threads + first, server->thread_count - first, from->index);
     unlink_connection(connection);
     atomic_fetch_sub(&from->load, 1);
     atomic_fetch_add(&to->load, 1);
@@ -167,10 +174,12 @@ static void turn_away(struct connection *connection, char first)
     const int fd = connection->fd;
     refusal_not_http(connection, first);
     shutdown(fd, SHUT_WR);
-    lingering_add(connection->thread->daemon->lingering, fd);
+    lingering_add(connection->thread->server->lingering, fd);
     end_connection(connection);
     close(fd);
 }
+
+static void arrive_mapped(struct inbox_message *message);
 
 static void look_at(struct connection *connection)
 {
@@ -178,6 +187,7 @@ static void look_at(struct connection *connection)
     char head[HEAD_BYTES];
     ssize_t got = peek(connection, head);
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
+        connection->arrival.act = arrive_mapped;
         if (connection_memory_take(connection))
             return; /* until it is mapped */
         got = peek(connection, head);
@@ -187,7 +197,7 @@ static void look_at(struct connection *connection)
     if (got > 0 && !new_connections_can_be_request(head, (uint64_t)got))
         turn_away(connection, head[0]);
     else if (got > 0 && new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
-             take_bulk_place(thread->daemon))
+             take_bulk_place(thread->server))
         move_to_bulk(connection);
     else
         admit(connection);
@@ -205,12 +215,6 @@ static void arrive(struct inbox_message *message)
     look_at(connection);
 }
 
-void io_thread_arrive_again(struct connection *connection)
-{
-    connection->arrival.act = arrive_mapped;
-    inbox_post(&connection->thread->inbox, &connection->arrival);
-}
-
 static void take_arrivals(struct io_thread *thread)
 {
     struct connection *ready[NEW_CONNECTIONS_PER_TURN];
@@ -225,7 +229,7 @@ static void check(struct inbox_message *message)
     uint64_t now_ns = clock_now_ns();
     atomic_store(&thread->checking, false);
     for (struct connection *c = thread->connections; c != NULL; c = c->next)
-        connection_check(c, thread->daemon, now_ns);
+        connection_check(c, thread->server, now_ns);
 }
 
 static void stop(struct inbox_message *message)
@@ -242,7 +246,7 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
 /* Whether something moved so lately that the thread does not sleep yet (--busy-poll-us). */
 static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
 {
-    return now_ns - thread->moved_ns < thread->daemon->config.busy_poll_us * UINT64_C(1000);
+    return now_ns - thread->moved_ns < thread->server->config->busy_poll_us * UINT64_C(1000);
 }
 
 static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
@@ -250,7 +254,7 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
     uint64_t now_ns = clock_now_ns();
     int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
     if (due_ms == 0) {
-        log_flush(thread->daemon->log, &thread->log_buffer);
+        log_flush(thread->server->log, &thread->log_buffer);
         due_ms = -1;
     }
     int waiters_ms = waiters_due_ms(&thread->waiters, now_ns);
@@ -300,17 +304,16 @@ static void *run(void *argument)
 
 static struct MHD_Daemon *start_mhd(struct io_thread *thread)
 {
-    const struct config *config = &thread->daemon->config;
-    bool bulk = thread->index >= thread->daemon->bulk_thread_first;
+    const struct config *config = thread->server->config;
+    bool bulk = thread->index >= thread->server->bulk_thread_first;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-        NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER, refusal_log, thread,
-        MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED,
-        request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION, on_connection, thread,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+        request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
+        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
 }
 
 struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
@@ -325,16 +328,16 @@ struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint3
     return best;
 }
 
-enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct io_thread **out,
+enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,
                                  struct fault *fault)
 {
     struct io_thread *thread = aligned_alloc(_Alignof(struct io_thread), sizeof *thread);
     if (thread == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for an I/O thread");
     memset(thread, 0, sizeof *thread);
-    thread->daemon = daemon;
+    thread->server = server;
     thread->index = index;
-    thread->shard = metrics_shard(daemon->metrics, index);
+    thread->shard = metrics_shard(server->metrics, index);
     thread->check.act = check;
     thread->stop.act = stop;
     if (getrandom(&thread->id_state, sizeof thread->id_state, 0) != sizeof thread->id_state)
@@ -346,9 +349,9 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
         goto no_arrivals;
     if (!waiters_open(&thread->waiters, request_give_up))
         goto no_waiters;
-    thread->memory = pool_cache_create(daemon->pool);
-    if (thread->memory == NULL)
-        goto no_memory;
+    thread->services = server->thread_services_create(server->services);
+    if (thread->services == NULL)
+        goto no_services;
     thread->mhd = start_mhd(thread);
     if (thread->mhd == NULL)
         goto no_mhd;
@@ -360,8 +363,8 @@ enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct i
 no_thread:
     MHD_stop_daemon(thread->mhd);
 no_mhd:
-    pool_cache_destroy(thread->memory);
-no_memory:
+    server->thread_services_destroy(thread->services);
+no_services:
     waiters_close(&thread->waiters);
 no_waiters:
     new_connections_close(&thread->arrivals);
@@ -384,17 +387,18 @@ void io_thread_stop(struct io_thread *thread)
         close(left->fd);
         end_connection(left);
     }
-    log_flush(thread->daemon->log, &thread->log_buffer);
+    log_flush(thread->server->log, &thread->log_buffer);
 }
 
 void io_thread_destroy(struct io_thread *thread)
 {
     if (thread == NULL)
         return;
-    request_free_spares(thread);
+    spares_free(&thread->requests);
+    spares_free(&thread->calls);
     waiters_close(&thread->waiters);
     new_connections_close(&thread->arrivals);
-    pool_cache_destroy(thread->memory);
+    thread->server->thread_services_destroy(thread->services);
     inbox_close(&thread->inbox);
     free(thread);
 }
@@ -407,8 +411,8 @@ void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer
     if (connection == NULL) {
         close(fd);
         atomic_fetch_sub(&thread->load, 1);
-        atomic_fetch_sub(&thread->daemon->connections, 1);
-        peer_counts_remove(thread->daemon->peers, peer);
+        atomic_fetch_sub(&thread->server->connections, 1);
+        peer_counts_remove(thread->server->peers, peer);
         return;
     }
     connection->thread = thread;

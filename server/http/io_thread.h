@@ -24,16 +24,17 @@
 #include "server/base/inbox.h"
 #include "server/http/connection.h"
 #include "server/http/new_connections.h"
+#include "server/http/spares.h"
 #include "server/http/waiters.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
 struct MHD_Daemon;
-struct pool_cache;
+struct http_server;
 struct request;
 
 struct io_thread {
-    struct daemon *daemon; /* borrowed */
+    struct http_server *server; /* borrowed */
     struct MHD_Daemon *mhd;
     struct metrics_shard *shard;
     uint32_t index;
@@ -44,15 +45,14 @@ struct io_thread {
     struct connection *connections;  /* open ones */
     struct new_connections arrivals; /* those that libmicrohttpd does not know yet */
     struct waiters waiters;          /* requests whose work is in other hands */
-    struct request *spare;           /* memory for requests (request.c) */
-    uint32_t spare_count;
-    uint64_t moved_ns;           /* when `moved` was last true */
-    struct connection *arriving; /* given to libmicrohttpd, not yet announced by it */
-    bool moved;                  /* something came or went in this turn of the loop */
-    bool busy;                   /* ... in the last one: it is not about to sleep */
+    struct spares requests, calls;   /* memory for requests and their endpoints' state */
+    uint64_t moved_ns;               /* when `moved` was last true */
+    struct connection *arriving;     /* given to libmicrohttpd, not yet announced by it */
+    bool moved;                      /* something came or went in this turn of the loop */
+    bool busy;                       /* ... in the last one: it is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* its access log */
-    struct pool_cache *memory;    /* its blocks of daemon->pool */
+    void *services;               /* its own part of the endpoints' services */
 
     /* Any thread, on lines of their own: others look at them while this thread works. */
     _Alignas(128) struct inbox inbox;
@@ -67,10 +67,10 @@ struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint3
                                          uint32_t turn);
 
 /* Starts thread number `index`; it uses metrics shard `index`. Threads from
- * daemon->bulk_thread_first on have --bulk-buffer for a connection, the others
+ * server->bulk_thread_first on have --bulk-buffer for a connection, the others
  * --connection-buffer. */
-enum gemmd_error io_thread_start(struct daemon *daemon, uint32_t index, struct io_thread **thread,
-                                 struct fault *fault);
+enum gemmd_error io_thread_start(struct http_server *server, uint32_t index,
+                                 struct io_thread **thread, struct fault *fault);
 /* Stops once it has done what is in its inbox; requests whose work is not done by then are answered
  * with 503. Ends all connections. */
 void io_thread_stop(struct io_thread *thread);
@@ -79,13 +79,10 @@ void io_thread_stop(struct io_thread *thread);
 void io_thread_destroy(struct io_thread *thread);
 
 /* Hands over an accepted, non-blocking socket (acceptor's thread). Owned by the thread from
- * now on, also on failure. It has been counted in daemon->connections and daemon->peers, which
+ * now on, also on failure. It has been counted in server->connections and server->peers, which
  * is undone when it closes. */
 void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer,
                    socklen_t peer_length);
-
-/* A connection's memory is mapped, or not: libmicrohttpd may have it now. Any thread. */
-void io_thread_arrive_again(struct connection *connection);
 
 /* Makes the thread end the connections that have waited too long (main thread, a few times a
  * second). */

@@ -4,9 +4,9 @@
 #define ZLIB_CONST
 #include <zlib.h>
 
-#include "server/daemon.h"
 #include "server/http/coding.h"
 #include "server/http/request.h"
+#include "server/http/server.h"
 
 enum {
     LEAST_BYTES = 1024, /* of an answer that is compressed */
@@ -76,7 +76,7 @@ static ssize_t read_deflated(void *cls, uint64_t position, char *out, size_t roo
     return (ssize_t)(given - stream->avail_out);
 }
 
-static void payload_sent(const struct payload *payload)
+void payload_sent(const struct payload *payload)
 {
     if (payload->sent != NULL)
         payload->sent(payload->context);
@@ -134,8 +134,8 @@ static struct MHD_Response *as_it_is(const struct payload *payload)
 
 struct MHD_Response *payload_response(struct request *request, const struct payload *payload)
 {
-    const bool eligible =
-        request->daemon->config.compress_answers && payload_bytes(payload) >= LEAST_BYTES;
+    const bool eligible = request->server->config->compress_answers && !payload->as_it_is &&
+                          payload_bytes(payload) >= LEAST_BYTES;
     const enum coding coding =
         eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;
     struct MHD_Response *response =

@@ -1,28 +1,22 @@
 #include "server/http/request.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
 #include "server/base/clock.h"
-#include "server/daemon.h"
+#include "server/http/connection.h"
 #include "server/http/guard.h"
 #include "server/http/inflater.h"
-#include "server/http/last_socket.h"
+#include "server/http/io_thread.h"
 #include "server/http/request_record.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
+#include "server/http/server.h"
 
 /* Bodies of refused requests up to this length are read and dropped, which keeps the
  * connection; longer ones cost less as a new connection. */
 static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
-
-/* So many requests that ended leave a thread their memory: a busy one has no more at a time. */
-#ifdef __SANITIZE_ADDRESS__
-enum { SPARE_MAX = 0 }; /* so that it sees what is used after its end */
-#else
-enum { SPARE_MAX = 32 };
-#endif
 
 /* One writer, so that no read-modify-write is needed. */
 static void count_active(struct io_thread *thread, int change)
@@ -49,39 +43,35 @@ static void look_for_escapes(struct request *request, const char *uri)
     }
 }
 
-/* glibc puts together all that lies free whenever so large a block is asked for. */
-static struct request *take_memory(struct io_thread *thread)
+/* A request without its endpoint's state. */
+static struct request *create_request(struct io_thread *thread)
 {
-    struct request *request = thread->spare;
+    struct request *request = spares_take(&thread->requests, sizeof *request);
     if (request == NULL)
-        return calloc(1, sizeof *request);
-    thread->spare = request->next_spare;
-    thread->spare_count--;
-    memset(request, 0, sizeof *request);
+        return NULL;
+    memset(request, 0, offsetof(struct request, fault));
+    request->fault.code = GEMMD_OK;
+    request->fault.field[0] = request->fault.detail[0] = '\0';
+    request->id[0] = request->method[0] = request->name[0] = request->path[0] = '\0';
+    request->server = thread->server;
+    request->thread = thread;
+    request->tenant = "";
     return request;
 }
 
-static void give_memory(struct request *request)
+/* The state of the endpoint that the request was routed to. */
+static enum gemmd_error create_call(struct request *request)
 {
-    struct io_thread *thread = request->thread;
-    if (thread->spare_count + 1 > SPARE_MAX) {
-        free(request);
-        return;
+    if (request->endpoint->call_bytes == 0)
+        return GEMMD_OK;
+    request->call = spares_take(&request->thread->calls, request->server->call_bytes_max);
+    if (request->call == NULL) {
+        request->endpoint = NULL;
+        return fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for the request");
     }
-    request->next_spare = thread->spare;
-    thread->spare = request;
-    thread->spare_count++;
-}
-
-void request_free_spares(struct io_thread *thread)
-{
-    struct request *next;
-    for (struct request *request = thread->spare; request != NULL; request = next) {
-        next = request->next_spare;
-        free(request);
-    }
-    thread->spare = NULL;
-    thread->spare_count = 0;
+    memset(request->call, 0, request->endpoint->call_zeroed_bytes);
+    return GEMMD_OK;
 }
 
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
@@ -90,14 +80,11 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct connection *connection = info->socket_context;
-    struct request *request = take_memory(thread);
+    struct request *request = create_request(thread);
     if (request == NULL)
         return NULL; /* request_handle closes the connection */
-    request->daemon = thread->daemon;
-    request->thread = thread;
     request->connection = connection;
     request->mhd = mhd;
-    request->tenant = "";
     request->started_ns = clock_now_ns();
     copy_cut(request->path, sizeof request->path, route_path(uri));
     look_for_escapes(request, route_path(uri));
@@ -108,43 +95,20 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     return request;
 }
 
-const char *request_header(const struct request *request, const char *name)
+bool request_has_body(const struct request *request)
 {
-    return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
+    return request->chunked || request->content_length > 0;
 }
 
-enum gemmd_error request_check_daemon(struct request *request)
+bool request_is_connected(const struct request *request)
 {
-    struct daemon *daemon = request->daemon;
-    if (atomic_load(&daemon->stage) == DAEMON_CLOSING)
-        return fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
-    if (device_lost(daemon->device))
-        return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
-    return GEMMD_OK;
+    return request->connection->phase != CONNECTION_EXPIRED &&
+           request->connection->phase != CONNECTION_GONE;
 }
 
-static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const char *name,
-                                       const char *value)
+void request_set_deadline(struct request *request, uint64_t deadline_ns)
 {
-    (void)kind;
-    if (strcasecmp(name, "Prefer") == 0 && value != NULL)
-        prefer_read(cls, value);
-    return MHD_YES;
-}
-
-struct preferences request_preferences(const struct request *request)
-{
-    struct preferences preferences = {.respond_async = false};
-    if (request_header(request, "Prefer") == NULL)
-        return preferences;
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_preference, &preferences);
-    return preferences;
-}
-
-void request_choose_id(struct request *request)
-{
-    request_id_choose(request->id, request_header(request, "X-Request-Id"),
-                      &request->thread->id_state);
+    request->connection->deadline_ns = deadline_ns;
 }
 
 void request_refuse(struct request *request)
@@ -169,11 +133,12 @@ void request_receive(struct request *request, uint64_t deadline_ns)
 /* After the request's last callback, and once its work is done. */
 static void end(struct request *request)
 {
-    if (request->endpoint != NULL && request->endpoint->release != NULL)
+    if (request->call != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
     inflater_destroy(request->inflater);
     count_active(request->thread, -1);
-    give_memory(request);
+    spares_give(&request->thread->calls, request->call);
+    spares_give(&request->thread->requests, request);
 }
 
 static void resume(struct request *request)
@@ -280,14 +245,9 @@ static bool ask_for_answer(struct request *request)
     return true;
 }
 
-static bool has_body(const struct request *request)
-{
-    return request->chunked || request->content_length > 0;
-}
-
 static void begin(struct request *request, const char *url, const char *method)
 {
-    if (route_find(request, url, method) != GEMMD_OK)
+    if (route_find(request, url, method) != GEMMD_OK || create_call(request) != GEMMD_OK)
         request_refuse(request);
     else
         request->endpoint->begin(request);
@@ -299,7 +259,7 @@ static void take_headers(struct request *request, const char *url, const char *m
     request_choose_id(request);
     if (guard_headers(request) != GEMMD_OK)
         request_refuse(request);
-    else if (has_body(request))
+    else if (request_has_body(request))
         begin(request, url, method);
     else
         request->state = REQUEST_BODILESS;
@@ -315,7 +275,8 @@ static bool take_inflated(void *context, const void *bytes, uint64_t length)
 static bool inflate_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     if (request->inflater == NULL)
-        request->inflater = inflater_create(request->coding, request->daemon->config.max_inflation);
+        request->inflater =
+            inflater_create(request->coding, request->server->config->max_inflation);
     if (request->inflater == NULL) {
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
         return false;
@@ -408,10 +369,19 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
     return MHD_NO;
 }
 
-/* The connection ended before the answer did: who ended it? */
-static void note_end(struct request *request)
+/* Whether libmicrohttpd answered the request by itself, because it could not parse it. */
+static bool was_malformed(const struct request *request, enum MHD_RequestTerminationCode code)
+{
+    return code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->fault.code == GEMMD_OK &&
+           (request->state == REQUEST_HEADERS || request->state == REQUEST_RECEIVING);
+}
+
+/* The connection ended before the answer did: notes who ended it. */
+static void note_end(struct request *request, enum MHD_RequestTerminationCode code)
 {
     enum gemmd_error ended_by = request->connection->ended_by;
+    if (ended_by == GEMMD_OK && was_malformed(request, code))
+        ended_by = GEMMD_ERR_MALFORMED;
     if (ended_by != GEMMD_OK) {
         request->fault.code = ended_by;
         request->status = error_status(ended_by);
@@ -435,14 +405,13 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        note_end(request);
+        note_end(request, code);
     /* While the thread is busy, libmicrohttpd may be the one to see that the client has left. */
     (void)withdraw(request);
     request_record(request, !is_handed_over(request), now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);
-    last_socket_set(connection->fd); /* the next request may have been read already */
     /* Work that others have still keeps its memory until it comes back. */
     request->abandoned = await_end(request);
     if (!request->abandoned)

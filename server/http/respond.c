@@ -5,70 +5,87 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/tensors/tensor_call.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
-#include "server/http/payload.h"
+#include "server/http/connection.h"
+#include "server/http/request.h"
+#include "server/http/server.h"
 
-void respond(struct request *request, int status, struct MHD_Response *response, uint64_t length)
+static void add_headers(struct MHD_Response *response, const struct headers *headers)
+{
+    for (uint32_t i = 0; headers != NULL && i < headers->count; i++)
+        MHD_add_response_header(response, headers->entries[i].name, headers_value(headers, i));
+}
+
+/* Gives the response, which is taken over, to libmicrohttpd. NULL: there is no memory even for an
+ * error, so the connection is closed, which the client sees as a failure. */
+static void queue_response(struct request *request, int status, struct MHD_Response *response,
+                           uint64_t length)
 {
     request->status = status;
     request->response_bytes = length;
     request->sending_ns = clock_now_ns();
-    /* Answered at the headers with a body on its way: libmicrohttpd will close. */
+    /* libmicrohttpd closes a connection that is answered at the headers with a body on its way. */
     if (request->state == REQUEST_HEADERS)
         request->connection->linger = true;
     request->state = REQUEST_ANSWERED;
     if (response == NULL) {
-        /* No memory even for an answer: close, so that the client sees a failure. */
         connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
         shutdown(request->connection->fd, SHUT_RDWR);
         return;
     }
     MHD_add_response_header(response, "X-Request-Id", request->id);
-    if (atomic_load(&request->daemon->stage) == DAEMON_CLOSING)
+    if (atomic_load(&request->server->stage) == HTTP_CLOSING)
         MHD_add_response_header(response, "Connection", "close");
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
     MHD_queue_response(request->mhd, (unsigned)status, response);
     MHD_destroy_response(response);
 }
 
-void respond_text(struct request *request, int status, const char *content_type, char *text,
-                  uint64_t length)
+bool respond(struct request *request, int status, const struct headers *headers,
+             const struct payload *payload)
 {
-    const struct payload payload = {{{text, (size_t)length}}, 1, free, text};
-    struct MHD_Response *response = payload_response(request, &payload);
-    if (response == NULL)
-        free(text);
-    else
-        MHD_add_response_header(response, "Content-Type", content_type);
-    respond(request, status, response, length);
+    struct MHD_Response *response = payload_response(request, payload);
+    if (response == NULL) {
+        payload_sent(payload);
+        respond_out_of_memory(request);
+        return false;
+    }
+    add_headers(response, headers);
+    queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
+    return true;
 }
 
-void respond_static(struct request *request, int status, const char *content_type, const char *text,
-                    uint64_t length)
+/* libmicrohttpd asks for the length of this body alone. */
+static ssize_t no_body(void *cls, uint64_t position, char *buffer, size_t capacity)
 {
-    const struct payload payload = {{{text, (size_t)length}}, 1, NULL, NULL};
-    struct MHD_Response *response = payload_response(request, &payload);
-    if (response != NULL)
-        MHD_add_response_header(response, "Content-Type", content_type);
-    respond(request, status, response, length);
+    (void)cls;
+    (void)position;
+    (void)buffer;
+    (void)capacity;
+    return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-/* How long the same request would have to wait, as far as that can be told: one second for what is
- * over when another daemon takes this one's place. */
+void respond_empty(struct request *request, int status, const struct headers *headers,
+                   uint64_t length)
+{
+    struct MHD_Response *response =
+        length == 0 ? MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)
+                    : MHD_create_response_from_callback(length, 1, no_body, NULL, NULL);
+    if (response == NULL) {
+        respond_out_of_memory(request);
+        return;
+    }
+    add_headers(response, headers);
+    queue_response(request, status, response, 0);
+}
+
 static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
 {
-    struct admission *places = queue_admission(request->daemon->queue);
-    uint64_t bytes =
-        request->tensor == NULL ? request->call.queue_bytes : request->tensor->queue_bytes;
     if (request->retry_after_s > 0)
         return request->retry_after_s;
-    if (code == GEMMD_ERR_QUEUE_FULL)
-        return admission_wait_s(places, request->tenant_number, bytes);
-    if (code == GEMMD_ERR_OUT_OF_MEMORY)
-        return admission_drain_s(places, bytes);
-    return 1;
+    if (request->call == NULL || request->endpoint->retry_after_s == NULL)
+        return 1;
+    return request->endpoint->retry_after_s(request, code);
 }
 
 void respond_fault(struct request *request, const struct fault *fault)
@@ -94,5 +111,53 @@ void respond_fault(struct request *request, const struct fault *fault)
     }
     if (fault != &request->fault)
         request->fault = *fault;
-    respond(request, error_status(fault->code), response, length);
+    queue_response(request, error_status(fault->code), response, length);
+}
+
+void respond_out_of_memory(struct request *request)
+{
+    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
+    respond_fault(request, &request->fault);
+}
+
+/* A payload with one header field. */
+static void respond_typed(struct request *request, int status, const char *content_type,
+                          const struct payload *payload)
+{
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", content_type);
+    respond(request, status, &headers, payload);
+}
+
+void respond_text(struct request *request, int status, const char *content_type, char *text)
+{
+    if (text == NULL) {
+        respond_out_of_memory(request);
+        return;
+    }
+    const struct payload payload = {
+        .parts = {{text, strlen(text)}}, .count = 1, .sent = free, .context = text};
+    respond_typed(request, status, content_type, &payload);
+}
+
+void respond_static(struct request *request, int status, const char *content_type, const char *text,
+                    uint64_t length)
+{
+    const struct payload payload = {.parts = {{text, (size_t)length}}, .count = 1};
+    respond_typed(request, status, content_type, &payload);
+}
+
+void respond_copy(struct request *request, int status, const struct headers *headers,
+                  const char *text, uint64_t length)
+{
+    char *copy = malloc(length);
+    if (copy == NULL) {
+        respond_out_of_memory(request);
+        return;
+    }
+    memcpy(copy, text, length);
+    const struct payload payload = {
+        .parts = {{copy, (size_t)length}}, .count = 1, .sent = free, .context = copy};
+    respond(request, status, headers, &payload);
 }

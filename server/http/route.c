@@ -3,16 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/api/v2/endpoints.h"
-#include "server/daemon.h"
-#include "server/http/endpoints.h"
 #include "server/http/request.h"
-
-static const struct endpoint *const endpoints[] = {
-    &endpoint_dashboard,  &endpoint_gemm,    &endpoint_attention, &endpoint_job,
-    &endpoint_job_result, &endpoint_livez,   &endpoint_readyz,    &endpoint_metrics,
-    &endpoint_info,       &endpoint_openapi, &endpoint_tensors,   &endpoint_tensor,
-};
+#include "server/http/server.h"
+#include "server/http/tokens.h"
 
 const char *route_path(const char *target)
 {
@@ -75,14 +68,12 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
     url = route_path(url);
     if (request->escapes_zero)
         url = ""; /* none of ours, whatever stands before it */
-    for (size_t i = 0; found == NULL && i < sizeof endpoints / sizeof *endpoints; i++)
-        if (fits(endpoints[i]->path, url, request))
-            found = endpoints[i];
-    for (uint32_t i = 0; found == NULL && i < v2_endpoint_count; i++)
-        if (fits(v2_endpoints[i].path, url, request))
-            found = &v2_endpoints[i];
+    for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
+        for (const struct endpoint *e = *list; found == NULL && e->path != NULL; e++)
+            if (fits(e->path, url, request))
+                found = e;
 
-    const struct tokens *tokens = request->daemon->tokens;
+    const struct tokens *tokens = request->server->tokens;
     if (tokens != NULL && (found == NULL || !found->open) &&
         !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant_number))
         return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "server/http/headers.h"
+#include "server/base/headers.h"
 
 /* Bytes that answers take together; outlives them. */
 struct job_budget {

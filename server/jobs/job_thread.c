@@ -18,9 +18,9 @@ struct job_thread {
 
 static void check(struct inbox_message *message)
 {
-    struct job_thread *keeper = INBOX_OWNER(message, struct job_thread, check);
-    atomic_store(&keeper->checking, false);
-    jobs_expire(keeper->jobs, clock_now_ns());
+    struct job_thread *job_thread = INBOX_OWNER(message, struct job_thread, check);
+    atomic_store(&job_thread->checking, false);
+    jobs_expire(job_thread->jobs, clock_now_ns());
 }
 
 static void stop(struct inbox_message *message)
@@ -30,71 +30,71 @@ static void stop(struct inbox_message *message)
 
 static void *run(void *argument)
 {
-    struct job_thread *keeper = argument;
-    pthread_setname_np(pthread_self(), "keeper");
-    while (!keeper->stopping) {
-        inbox_wait(&keeper->inbox, NULL, 0, -1);
-        inbox_act(&keeper->inbox);
+    struct job_thread *job_thread = argument;
+    pthread_setname_np(pthread_self(), "job_thread");
+    while (!job_thread->stopping) {
+        inbox_wait(&job_thread->inbox, NULL, 0, -1);
+        inbox_act(&job_thread->inbox);
     }
     return NULL;
 }
 
 struct job_thread *job_thread_start(struct jobs *jobs, struct pool *pool)
 {
-    struct job_thread *keeper = calloc(1, sizeof *keeper);
-    if (keeper == NULL)
+    struct job_thread *job_thread = calloc(1, sizeof *job_thread);
+    if (job_thread == NULL)
         return NULL;
-    keeper->jobs = jobs;
-    keeper->check.act = check;
-    keeper->stop.act = stop;
-    if (!inbox_open(&keeper->inbox))
+    job_thread->jobs = jobs;
+    job_thread->check.act = check;
+    job_thread->stop.act = stop;
+    if (!inbox_open(&job_thread->inbox))
         goto no_inbox;
-    keeper->memory = pool_cache_create(pool);
-    if (keeper->memory == NULL)
+    job_thread->memory = pool_cache_create(pool);
+    if (job_thread->memory == NULL)
         goto no_memory;
-    if (pthread_create(&keeper->thread, NULL, run, keeper) != 0)
+    if (pthread_create(&job_thread->thread, NULL, run, job_thread) != 0)
         goto no_thread;
-    return keeper;
+    return job_thread;
 
 no_thread:
-    pool_cache_destroy(keeper->memory);
+    pool_cache_destroy(job_thread->memory);
 no_memory:
-    inbox_close(&keeper->inbox);
+    inbox_close(&job_thread->inbox);
 no_inbox:
-    free(keeper);
+    free(job_thread);
     return NULL;
 }
 
-void job_thread_stop(struct job_thread *keeper)
+void job_thread_stop(struct job_thread *job_thread)
 {
-    if (keeper == NULL)
+    if (job_thread == NULL)
         return;
-    inbox_post(&keeper->inbox, &keeper->stop);
-    pthread_join(keeper->thread, NULL);
+    inbox_post(&job_thread->inbox, &job_thread->stop);
+    pthread_join(job_thread->thread, NULL);
 }
 
-void job_thread_destroy(struct job_thread *keeper)
+void job_thread_destroy(struct job_thread *job_thread)
 {
-    if (keeper == NULL)
+    if (job_thread == NULL)
         return;
-    inbox_act(&keeper->inbox);
-    pool_cache_destroy(keeper->memory);
-    inbox_close(&keeper->inbox);
-    free(keeper);
+    inbox_act(&job_thread->inbox);
+    pool_cache_destroy(job_thread->memory);
+    inbox_close(&job_thread->inbox);
+    free(job_thread);
 }
 
-void job_thread_post(struct job_thread *keeper, struct inbox_message *message)
+void job_thread_post(struct job_thread *job_thread, struct inbox_message *message)
 {
-    inbox_post(&keeper->inbox, message);
+    inbox_post(&job_thread->inbox, message);
 }
 
-struct pool_cache *job_thread_memory(struct job_thread *keeper)
+struct pool_cache *job_thread_memory(struct job_thread *job_thread)
 {
-    return keeper->memory;
+    return job_thread->memory;
 }
 
-void job_thread_check(struct job_thread *keeper, uint64_t now_ns)
+void job_thread_check(struct job_thread *job_thread, uint64_t now_ns)
 {
-    if (jobs_due_ns(keeper->jobs) <= now_ns && !atomic_exchange(&keeper->checking, true))
-        inbox_post(&keeper->inbox, &keeper->check);
+    if (jobs_due_ns(job_thread->jobs) <= now_ns && !atomic_exchange(&job_thread->checking, true))
+        inbox_post(&job_thread->inbox, &job_thread->check);
 }

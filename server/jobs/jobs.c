@@ -410,7 +410,7 @@ uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id)
     return seconds;
 }
 
-uint32_t jobs_place_wait_s(struct jobs *jobs, uint64_t now_ns)
+uint32_t jobs_open_wait_s(struct jobs *jobs, uint64_t now_ns)
 {
     pthread_mutex_lock(&jobs->lock);
     uint32_t seconds = drain_rate_seconds(&jobs->freeing, 1);

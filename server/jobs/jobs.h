@@ -123,7 +123,7 @@ void jobs_sample(struct jobs *jobs, uint64_t now_ns);
 /* Seconds until a job may have its result, or until another one may be opened, at the rate at which
  * jobs finished and came free lately: as Retry-After wants them (drain_rate.h). */
 uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id);
-uint32_t jobs_place_wait_s(struct jobs *jobs, uint64_t now_ns);
+uint32_t jobs_open_wait_s(struct jobs *jobs, uint64_t now_ns);
 
 /* --- For the thread that keeps them. */
 

@@ -1,23 +1,42 @@
 /*
- * acceptor.h - the main thread's loop: takes connections in and hands each to the least loaded
- * I/O thread; signals, timers and the drain.
+ * acceptor.h - the listening sockets, and the connections that come in through them.
+ *
+ * An acceptor watches its sockets on the main thread's libuv loop and hands every accepted
+ * connection to its owner. Main thread only.
  */
 #ifndef SERVER_NET_ACCEPTOR_H
 #define SERVER_NET_ACCEPTOR_H
 
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <uv.h>
+
 #include "proto/error.h"
+#include "server/config/config.h"
+#include "server/observe/log.h"
 
 struct acceptor;
-struct daemon;
 
-/* Opens the listening sockets (inherited ones, else the configured addresses). Nothing is accepted
- * before acceptor_run. */
-enum gemmd_error acceptor_create(struct daemon *daemon, struct acceptor **acceptor,
+/* Takes over an accepted, non-blocking socket. */
+typedef void acceptor_take(void *context, int fd, const struct sockaddr *peer,
+                           socklen_t peer_length);
+
+/* Opens the listening sockets: inherited sockets and the configured addresses. Nothing is accepted
+ * before acceptor_start. `loop`, `config` and `log` are borrowed. After a failure *acceptor, if it
+ * is not NULL, has to be destroyed too, once the loop has closed all handles. */
+enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, struct log *log,
+                                 acceptor_take *take, void *context, struct acceptor **acceptor,
                                  struct fault *fault);
-/* Accepts until a signal ends the daemon and everything accepted has been answered (or the
- * drain timeout passed). */
-void acceptor_run(struct acceptor *acceptor);
-/* After the I/O threads have stopped. */
+/* Logs the addresses that are listened on. With `open_to_all` (requests need no token), each
+ * address that other hosts may reach gets a warning. */
+void acceptor_announce(const struct acceptor *acceptor, bool open_to_all);
+/* Starts to accept, or goes on after the process ran out of descriptors or memory: accepting then
+ * stops by itself, and connections stay in the backlog. */
+void acceptor_start(struct acceptor *acceptor);
+/* Closes the listening sockets: nobody can connect from here on. Runs the loop once; not to be
+ * called from a callback of the loop. */
+void acceptor_close(struct acceptor *acceptor);
+/* Frees the acceptor, after the loop has closed all its handles. NULL is allowed. */
 void acceptor_destroy(struct acceptor *acceptor);
 
 #endif

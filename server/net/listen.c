@@ -19,12 +19,6 @@ static enum gemmd_error io_fault(struct fault *fault, const char *what, const ch
                      strerror(errno));
 }
 
-enum gemmd_error listen_check(const char *address, struct fault *fault)
-{
-    struct address parsed;
-    return address_parse(address, &parsed, fault);
-}
-
 /* Makes way for a Unix socket: a crashed daemon leaves its file behind, and only connecting tells
  * such a file from a daemon that lives. */
 static enum gemmd_error clear_path(const char *path, const struct sockaddr_storage *name,

@@ -2,12 +2,7 @@
  * listen.h - listening sockets: by address, or inherited from whoever started the daemon.
  *
  * Sockets are non-blocking stream sockets, closed on exec. All functions are called by the main
- * thread, but for listen_check and listen_peer_text (any thread).
- *
- *   HOST:PORT     an IPv4 address or a name (its first address); port 0 takes a free one
- *   [V6]:PORT     an IPv6 address, IPv6 only
- *   unix:PATH     a socket in the file system; umask decides who may connect
- *   unix:@NAME    Linux's abstract namespace: no file, no permissions
+ * thread, but for listen_peer_text (any thread).
  */
 #ifndef SERVER_NET_LISTEN_H
 #define SERVER_NET_LISTEN_H
@@ -17,21 +12,20 @@
 #include <sys/types.h>
 
 #include "proto/error.h"
+#include "server/base/address.h"
 
-enum { LISTEN_ADDRESS_MAX = 288, LISTEN_NAME_MAX = 64, LISTEN_PEER_MAX = 64 };
+enum { LISTEN_NAME_MAX = 64, LISTEN_PEER_MAX = 64 };
 
 struct listener {
     int fd;
     bool is_unix;
-    bool inherited;                   /* the starter's: the file of a Unix socket is left alone */
-    char address[LISTEN_ADDRESS_MAX]; /* as bound: with the real port, "unix:..." */
-    char name[LISTEN_NAME_MAX];       /* of an inherited one (LISTEN_FDNAMES), or "" */
-    dev_t device;                     /* of a Unix socket's own file, to unlink no other */
+    bool inherited;                 /* the starter's: the file of a Unix socket is left alone */
+    char address[ADDRESS_TEXT_MAX]; /* as bound: with the real port, "unix:..." */
+    char name[LISTEN_NAME_MAX];     /* of an inherited one (LISTEN_FDNAMES), or "" */
+    dev_t device;                   /* of a Unix socket's own file, to unlink no other */
     ino_t inode;
 };
 
-/* Whether an address is well-formed, without looking anything up. */
-enum gemmd_error listen_check(const char *address, struct fault *fault);
 /* Binds and listens. A Unix socket file that nobody listens on any more is replaced; anything else
  * in its place is an error. */
 enum gemmd_error listen_open(const char *address, struct listener *listener, struct fault *fault);
@@ -41,10 +35,8 @@ void listen_close(struct listener *listener);
 /* Whether others than this host's own programs may reach it. */
 bool listen_is_public(const struct listener *listener);
 
-/* The sockets that the environment (LISTEN_PID, LISTEN_FDS; sd_listen_fds(3)) passes to this
- * process; 0 if none or if they are meant for another. */
-uint32_t listen_inherited_count(void);
-/* Takes them over, once. Every one must be a listening stream socket. After a failure `*count`
+/* Takes over the sockets that the starter of the process passed (inherited_sockets.h), once. Every
+ * one must be a listening stream socket. After a failure `*count`
  * says how many were taken. */
 enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
                                 struct fault *fault);

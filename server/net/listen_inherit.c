@@ -8,20 +8,10 @@
 
 #include "proto/number.h"
 #include "server/base/address.h"
+#include "server/base/inherited_sockets.h"
 #include "server/net/listen.h"
 
 enum { FIRST_FD = 3 };
-
-uint32_t listen_inherited_count(void)
-{
-    const char *pid_text = getenv("LISTEN_PID");
-    const char *fds_text = getenv("LISTEN_FDS");
-    uint64_t pid, fds;
-    if (!pid_text || !fds_text || !number_u64(pid_text, &pid) || !number_u64(fds_text, &fds) ||
-        pid != (uint64_t)getpid() || fds > UINT16_MAX)
-        return 0;
-    return (uint32_t)fds;
-}
 
 static enum gemmd_error take(int fd, struct listener *listener, struct fault *fault)
 {
@@ -52,7 +42,7 @@ static enum gemmd_error take(int fd, struct listener *listener, struct fault *fa
 enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
                                 struct fault *fault)
 {
-    uint32_t promised = listen_inherited_count();
+    uint32_t promised = inherited_sockets();
     const char *names = getenv("LISTEN_FDNAMES");
     *count = 0;
     if (promised > capacity)

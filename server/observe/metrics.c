@@ -99,7 +99,7 @@ void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64
     observe(&shard->stages[stage], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns);
 }
 
-void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns)
+void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns)
 {
     observe(&shard->batch_size, metrics_batch_bounds, METRICS_BATCH_BUCKETS, requests);
     add(&shard->busy_ns, busy_ns);

@@ -13,8 +13,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/scheduler/admission.h"
-
 struct metrics;
 struct metrics_shard; /* one thread's counters */
 
@@ -55,13 +53,21 @@ struct metrics_tenant {
     uint64_t requests, bytes, tensor_bytes;
 };
 
+/* Requests that were refused for one of the limits of admission. */
+enum { METRICS_LIMITS_MAX = 4 };
+struct metrics_limit {
+    const char *name; /* "queue-bytes", the option's name; borrowed */
+    uint64_t refused;
+};
+
 /* What is read at scrape time rather than counted. Filled in by the daemon's callback. */
 struct metrics_gauges {
     uint32_t requests_waiting, requests_running, connections, connections_capacity, ready, draining;
     uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
     uint64_t tenant_capacity_requests, tenant_capacity_bytes; /* 0: none of their own */
     uint64_t tenant_capacity_tensor_bytes;                    /* likewise */
-    uint64_t refused[ADMISSION_LIMIT_COUNT];
+    struct metrics_limit limits[METRICS_LIMITS_MAX];
+    uint32_t limit_count;
     struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last: all others */
     uint32_t tenant_count;                                  /* 0 without a token file */
     uint64_t pinned_used_bytes, pinned_capacity_bytes;
@@ -93,7 +99,7 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
                      uint64_t response_bytes);
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
 /* One launch that `requests` requests shared, computing `flops` operations in `busy_ns`. */
-void metrics_batch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
+void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
 /* A compressed body became `bytes` long. */
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
 void metrics_connection_refused(struct metrics_shard *shard); /* over the connection limit */

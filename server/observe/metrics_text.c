@@ -1,4 +1,5 @@
-/* metrics_text.c - every family that /metrics has, in a fixed order, from the summed shards. */
+/* metrics_text.c - writes every metric family of /metrics, in a fixed order, from the shards' sums.
+ */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue",
 static const char *const job_names[METRICS_JOB_COUNT] = {"receiving", "queued", "running",
                                                          "done",      "failed", "cancelled"};
 
-/* The sum over all shards of the counter that lies `offset` bytes into each. */
+/* Returns the sum over all shards of the counter at `offset` bytes in a shard. */
 static uint64_t total(const struct metrics *metrics, size_t offset)
 {
     uint64_t sum = 0;
@@ -39,7 +40,7 @@ static uint64_t requests_of(const struct metrics *metrics, int op, int dtype, in
     return total(metrics, offsetof(struct metrics_shard, requests) + index * sizeof(uint64_t));
 }
 
-/* Several errors share a status; the first of them stands for it. */
+/* Whether a code is the first of the errors that share its HTTP status. */
 static bool stands_for_status(int code)
 {
     for (int earlier = 0; earlier < code; earlier++) {
@@ -59,9 +60,10 @@ static void status_label(int status, char out[16])
 
 static void write_requests(struct metrics_writer *writer, const struct metrics *metrics)
 {
-    metrics_family(writer, "gemmd_requests", METRICS_COUNTER,
-                   "Requests answered, by operation, operand type and HTTP status "
-                   "(200: any success; none: the client left first).");
+    metrics_family(
+        writer, "gemmd_requests", METRICS_COUNTER,
+        "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
+        "for every success, none for a client that disconnected before the answer.");
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
@@ -91,7 +93,8 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
 static void write_rejected(struct metrics_writer *writer, const struct metrics *metrics)
 {
     metrics_family(writer, "gemmd_rejected", METRICS_COUNTER,
-                   "Requests answered with an error, by reason, and connections over the limit.");
+                   "Requests answered with an error, by reason, and connections refused because "
+                   "too many were open.");
     for (int code = GEMMD_OK + 1; code < GEMMD_ERR_COUNT; code++) {
         if (error_status((enum gemmd_error)code) == 0)
             continue;
@@ -124,7 +127,7 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
 {
     char labels[LABELS_MAX];
     metrics_family(writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
-                   "From a request's first byte to its answer's last.");
+                   "Time from the first byte of a request to the last byte of its answer.");
     for (size_t op = 0; op < METRICS_OP_COUNT; op++) {
         snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
         write_histogram(writer, metrics, labels,
@@ -133,7 +136,7 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
                         metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
     }
     metrics_family(writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
-                   "What a computing request spends where.");
+                   "Time that a request to compute spends in each stage.");
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
         snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
         write_histogram(writer, metrics, labels,
@@ -142,7 +145,7 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
                         metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
     }
     metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
-                   "Requests that shared one launch.");
+                   "Requests computed by one launch on the device.");
     write_histogram(writer, metrics, "", offsetof(struct metrics_shard, batch_size),
                     metrics_batch_bounds, METRICS_BATCH_BUCKETS, 1);
 }
@@ -154,26 +157,35 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         const char *name, *help;
         uint64_t value;
     } counters[] = {
-        {"gemmd_request_bytes", "Bytes of request bodies received.", TOTAL(metrics, request_bytes)},
-        {"gemmd_response_bytes", "Bytes of answers' bodies sent.", TOTAL(metrics, response_bytes)},
-        {"gemmd_inflated_bodies", "Request bodies that came compressed.",
+        {"gemmd_request_bytes", "Bytes of request bodies received, before decompression.",
+         TOTAL(metrics, request_bytes)},
+        {"gemmd_response_bytes", "Bytes of the bodies of answers.", TOTAL(metrics, response_bytes)},
+        {"gemmd_inflated_bodies", "Request bodies received compressed.",
          TOTAL(metrics, inflated_bodies)},
-        {"gemmd_inflated_bytes", "Bytes that these became.", TOTAL(metrics, inflated_bytes)},
+        {"gemmd_inflated_bytes", "Bytes of compressed request bodies after decompression.",
+         TOTAL(metrics, inflated_bytes)},
         {"gemmd_early_copy_bytes",
-         "Bytes of operands whose copy to the device began while their request was received.",
+         "Bytes of operands whose copy to the device began before their request was received "
+         "completely.",
          TOTAL(metrics, early_copy_bytes)},
-        {"gemmd_client_gone", "Requests whose client left before the answer.",
+        {"gemmd_client_gone", "Requests whose client disconnected before the end of the answer.",
          TOTAL(metrics, client_gone)},
-        {"gemmd_device_errors", "Errors that the device reported.", TOTAL(metrics, device_errors)},
-        {"gemmd_tensor_hits", "Operands of products that were resident.", gauges->tensor_hits},
-        {"gemmd_tensor_misses", "Operands of products whose name no tensor had.",
+        {"gemmd_device_errors", "Launches that failed with an error of the device.",
+         TOTAL(metrics, device_errors)},
+        {"gemmd_tensor_hits", "Operands named by requests that were found as resident tensors.",
+         gauges->tensor_hits},
+        {"gemmd_tensor_misses",
+         "Operands named by requests for which there was no resident tensor.",
          gauges->tensor_misses},
-        {"gemmd_tensor_evictions", "Evictable tensors that made room for others.",
+        {"gemmd_tensor_evictions", "Evictable tensors removed to make room for other tensors.",
          gauges->tensor_evictions},
-        {"gemmd_jobs_created", "Jobs accepted.", gauges->jobs_created},
-        {"gemmd_jobs_cancelled", "Jobs deleted before they were done.", gauges->jobs_cancelled},
-        {"gemmd_jobs_expired", "Jobs whose result nobody deleted in time.", gauges->jobs_expired},
-        {"gemmd_log_dropped_lines", "Log lines that standard output did not take.",
+        {"gemmd_jobs_created", "Jobs accepted (requests with Prefer: respond-async).",
+         gauges->jobs_created},
+        {"gemmd_jobs_cancelled", "Jobs deleted before they had finished.", gauges->jobs_cancelled},
+        {"gemmd_jobs_expired", "Jobs whose result expired before it was deleted (--job-ttl).",
+         gauges->jobs_expired},
+        {"gemmd_log_dropped_lines",
+         "Log lines dropped because standard output did not take them at once.",
          gauges->log_dropped_lines},
     };
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
@@ -181,14 +193,14 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         metrics_sample(writer, "", counters[i].value);
     }
     metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
-                   "Time the device spent on launches.");
+                   "Time that the device has spent on launches.");
     metrics_sample_seconds(writer, "", TOTAL(metrics, busy_ns));
 
     double flops = 0;
     for (uint32_t i = 0; i < metrics->count; i++)
         flops += atomic_load_explicit(&metrics->shards[i].flops, memory_order_relaxed);
     metrics_family(writer, "gemmd_flops", METRICS_COUNTER,
-                   "Additions and multiplications of the products computed (2mnk each).");
+                   "Floating-point operations of computed results (2mnk for a product).");
     metrics_sample_real(writer, "", flops);
 }
 
@@ -198,61 +210,82 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         const char *name, *help;
         uint64_t value;
     } values[] = {
-        {"gemmd_requests_running", "Requests on the device.", gauges->requests_running},
-        {"gemmd_requests_waiting", "Requests queued for the device.", gauges->requests_waiting},
-        {"gemmd_queue_requests", "Requests accepted and not over.", gauges->queue_requests},
-        {"gemmd_queue_bytes", "Bytes of operands and results of accepted requests.",
+        {"gemmd_requests_running", "Requests that the device is computing.",
+         gauges->requests_running},
+        {"gemmd_requests_waiting", "Requests waiting in the queue for the device.",
+         gauges->requests_waiting},
+        {"gemmd_queue_requests", "Requests that are accepted and not computed yet.",
+         gauges->queue_requests},
+        {"gemmd_queue_bytes",
+         "Bytes of bodies and results of requests that are accepted and not computed yet.",
          gauges->queue_bytes},
-        {"gemmd_queue_capacity_bytes", "Most such bytes that are accepted.",
+        {"gemmd_queue_capacity_bytes", "Limit of gemmd_queue_bytes (--queue-bytes).",
          gauges->queue_capacity_bytes},
-        {"gemmd_queue_capacity_requests", "Most requests that are accepted.",
+        {"gemmd_queue_capacity_requests", "Limit of gemmd_queue_requests (--queue-requests).",
          gauges->queue_capacity_requests},
-        {"gemmd_tenant_capacity_requests", "Most of one tenant that are accepted; 0: no own limit.",
+        {"gemmd_tenant_capacity_requests",
+         "Limit of one tenant's accepted requests (--tenant-requests); 0: only the limit of all.",
          gauges->tenant_capacity_requests},
-        {"gemmd_tenant_capacity_bytes", "Most bytes of one tenant; 0: no own limit.",
+        {"gemmd_tenant_capacity_bytes",
+         "Limit of the bytes of one tenant's accepted requests (--tenant-bytes); 0: only the limit "
+         "of all.",
          gauges->tenant_capacity_bytes},
         {"gemmd_tenant_tensor_capacity_bytes",
-         "Most device memory of one tenant's tensors; 0: no own limit.",
+         "Limit of the device memory of one tenant's tensors (--tenant-tensor-bytes); 0: only the "
+         "limit of all.",
          gauges->tenant_capacity_tensor_bytes},
-        {"gemmd_pinned_memory_used_bytes", "Host memory for bodies and results in use.",
-         gauges->pinned_used_bytes},
-        {"gemmd_pinned_memory_capacity_bytes", "Host memory for bodies and results.",
+        {"gemmd_pinned_memory_used_bytes",
+         "Bytes in use of the host memory for bodies and results.", gauges->pinned_used_bytes},
+        {"gemmd_pinned_memory_capacity_bytes",
+         "Bytes of host memory for bodies and results (--pinned-bytes).",
          gauges->pinned_capacity_bytes},
-        {"gemmd_device_memory_used_bytes", "Device memory in use.", gauges->device_used_bytes},
-        {"gemmd_device_memory_capacity_bytes", "Device memory taken at start.",
+        {"gemmd_device_memory_used_bytes",
+         "Bytes in use of the device memory for accepted requests.", gauges->device_used_bytes},
+        {"gemmd_device_memory_capacity_bytes",
+         "Bytes of --device-bytes that accepted requests can use, without what is set aside for "
+         "stacks.",
          gauges->device_capacity_bytes},
         {"gemmd_kernels_left_out",
-         "Kernels that are not served: they failed the self-test, or --without-kernels names them.",
+         "Kernels that are not used because they failed the self-test or --without-kernels names "
+         "them.",
          gauges->kernels_left_out},
-        {"gemmd_shared_memory_used_bytes", "Memory of clients' that is mapped.",
+        {"gemmd_shared_memory_used_bytes", "Bytes of clients' shared memory that are mapped.",
          gauges->shared_bytes},
-        {"gemmd_shared_memory_capacity_bytes", "Memory of clients' that may be mapped.",
+        {"gemmd_shared_memory_capacity_bytes",
+         "Bytes of clients' shared memory that may be mapped (--shm-bytes).",
          gauges->shared_capacity_bytes},
-        {"gemmd_shared_memories", "Memories of clients' that are mapped.", gauges->shared_memories},
-        {"gemmd_shared_memories_capacity", "Memories of clients' that may be mapped.",
+        {"gemmd_shared_memories", "Mappings of clients' shared memory.", gauges->shared_memories},
+        {"gemmd_shared_memories_capacity",
+         "Mappings of clients' shared memory that there may be (--shm-regions).",
          gauges->shared_capacity_memories},
-        {"gemmd_shared_memory_regions", "Names that clients have registered for their memory.",
+        {"gemmd_shared_memory_regions", "Names that clients have registered for shared memory.",
          gauges->shared_regions},
-        {"gemmd_tensor_memory_used_bytes", "Device memory that resident tensors take.",
+        {"gemmd_tensor_memory_used_bytes", "Bytes of device memory that resident tensors take.",
          gauges->tensor_used_bytes},
-        {"gemmd_tensor_memory_capacity_bytes", "Device memory for resident tensors.",
+        {"gemmd_tensor_memory_capacity_bytes",
+         "Bytes of device memory for resident tensors (--tensor-bytes).",
          gauges->tensor_capacity_bytes},
         {"gemmd_tensor_names", "Resident tensors that have a name.", gauges->tensor_count},
-        {"gemmd_jobs_capacity", "Most jobs that are kept.", gauges->jobs_capacity},
-        {"gemmd_job_bytes", "Bytes of the results of jobs, reserved or kept.", gauges->job_bytes},
-        {"gemmd_job_capacity_bytes", "Most such bytes.", gauges->job_capacity_bytes},
+        {"gemmd_jobs_capacity", "Limit of unfinished and kept jobs (--max-jobs).",
+         gauges->jobs_capacity},
+        {"gemmd_job_bytes", "Bytes reserved or kept for the results of jobs.", gauges->job_bytes},
+        {"gemmd_job_capacity_bytes", "Limit of gemmd_job_bytes (--job-bytes).",
+         gauges->job_capacity_bytes},
         {"gemmd_connections", "Open connections.", gauges->connections},
-        {"gemmd_connections_capacity", "Most that may be open.", gauges->connections_capacity},
-        {"gemmd_ready", "1 while requests are accepted and the device answers.", gauges->ready},
-        {"gemmd_draining", "1 while the daemon is shutting down.", gauges->draining},
+        {"gemmd_connections_capacity", "Limit of open connections (--max-connections).",
+         gauges->connections_capacity},
+        {"gemmd_ready",
+         "1 while the daemon is not shutting down and its device is not lost, else 0.",
+         gauges->ready},
+        {"gemmd_draining", "1 while the daemon is shutting down, else 0.", gauges->draining},
     };
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         metrics_family(writer, values[i].name, METRICS_GAUGE, values[i].help);
         metrics_sample(writer, "", values[i].value);
     }
     metrics_family(writer, "gemmd_jobs", METRICS_GAUGE,
-                   "Jobs that count against the limit, by state (cancelled: not yet off the "
-                   "device).");
+                   "Jobs that count against --max-jobs, by state; a cancelled job counts until the "
+                   "device has finished it.");
     for (int state = 0; state < METRICS_JOB_COUNT; state++) {
         char labels[LABELS_MAX];
         snprintf(labels, sizeof(labels), "state=\"%s\"", job_names[state]);
@@ -265,20 +298,22 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
     char labels[LABELS_MAX];
     metrics_family(writer, "gemmd_queue_refused", METRICS_COUNTER,
                    "Requests refused with 429, by the limit that they would have exceeded.");
-    for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++) {
-        snprintf(labels, sizeof(labels), "limit=\"%s\"",
-                 admission_limit_name((enum admission_limit)limit));
-        metrics_sample(writer, labels, gauges->refused[limit]);
+    for (uint32_t i = 0; i < gauges->limit_count; i++) {
+        snprintf(labels, sizeof(labels), "limit=\"%s\"", gauges->limits[i].name);
+        metrics_sample(writer, labels, gauges->limits[i].refused);
     }
     const struct {
         const char *name, *help;
         size_t offset;
     } gauged[] = {
-        {"gemmd_tenant_requests", "A tenant's requests accepted and not over.",
+        {"gemmd_tenant_requests", "Requests of a tenant that are accepted and not computed yet.",
          offsetof(struct metrics_tenant, requests)},
-        {"gemmd_tenant_bytes", "Bytes of a tenant's accepted requests.",
+        {"gemmd_tenant_bytes",
+         "Bytes of bodies and results of a tenant's requests that are accepted and not computed "
+         "yet.",
          offsetof(struct metrics_tenant, bytes)},
-        {"gemmd_tenant_tensor_bytes", "Device memory that a tenant's tensors take.",
+        {"gemmd_tenant_tensor_bytes",
+         "Bytes of device memory that a tenant's resident tensors take.",
          offsetof(struct metrics_tenant, tensor_bytes)},
     };
     for (size_t family = 0; family < sizeof(gauged) / sizeof(gauged[0]) && gauges->tenant_count > 0;
@@ -312,7 +347,7 @@ static void write_build(struct metrics_writer *writer, const struct metrics_iden
         length += (size_t)snprintf(labels + length, sizeof(labels) - length, "%s%s=\"%s\"",
                                    i ? "," : "", members[i].name, value);
     }
-    metrics_family(writer, "gemmd_build", METRICS_INFO, "What this daemon is.");
+    metrics_family(writer, "gemmd_build", METRICS_INFO, "Version and build of this daemon.");
     metrics_sample(writer, labels, 1);
 }
 
@@ -324,20 +359,21 @@ static void write_process(struct metrics_writer *writer, const struct metrics *m
         const char *name, *help;
         uint64_t value;
     } values[] = {
-        {"process_open_fds", "Open file descriptors.", process.open_fds},
-        {"process_max_fds", "Most open file descriptors.", process.max_fds},
-        {"process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes},
-        {"process_resident_memory_bytes", "Resident memory.", process.resident_bytes},
-        {"process_threads", "Threads.", process.threads},
+        {"process_open_fds", "Number of open file descriptors.", process.open_fds},
+        {"process_max_fds", "Maximum number of open file descriptors.", process.max_fds},
+        {"process_virtual_memory_bytes", "Virtual memory size in bytes.", process.virtual_bytes},
+        {"process_resident_memory_bytes", "Resident memory size in bytes.", process.resident_bytes},
+        {"process_threads", "Number of operating system threads in the process.", process.threads},
     };
-    metrics_family(writer, "process_cpu_seconds", METRICS_COUNTER, "CPU time of all threads.");
+    metrics_family(writer, "process_cpu_seconds", METRICS_COUNTER,
+                   "User and system CPU time of all threads.");
     metrics_sample_seconds(writer, "", process.cpu_ns);
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         metrics_family(writer, values[i].name, METRICS_GAUGE, values[i].help);
         metrics_sample(writer, "", values[i].value);
     }
     metrics_family(writer, "process_start_time_seconds", METRICS_GAUGE,
-                   "When the process started, since the epoch.");
+                   "Start time of the process since the Unix epoch in seconds.");
     metrics_sample_real(writer, "", metrics->start_seconds);
 }
 

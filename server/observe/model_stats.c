@@ -16,15 +16,15 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
-void model_stats_success(struct model_stats *stats, const struct work *work, uint64_t total_ns)
+void model_stats_success(struct model_stats *stats, const struct model_stages *stages)
 {
     add(&stats->success_count, 1);
-    add(&stats->success_ns, total_ns);
-    add(&stats->queue_ns, work->started_ns - work->queued_ns);
-    add(&stats->input_ns, work->h2d_ns);
-    add(&stats->infer_ns, work->kernel_ns);
-    add(&stats->output_ns, work->d2h_ns);
-    add(&stats->launches, LAUNCH / (work->batch > 0 ? work->batch : 1));
+    add(&stats->success_ns, stages->total_ns);
+    add(&stats->queue_ns, stages->queue_ns);
+    add(&stats->input_ns, stages->input_ns);
+    add(&stats->infer_ns, stages->infer_ns);
+    add(&stats->output_ns, stages->output_ns);
+    add(&stats->launches, LAUNCH / (stages->launch_requests > 0 ? stages->launch_requests : 1));
     atomic_store_explicit(&stats->last_ms, now_ms(), memory_order_relaxed);
 }
 

@@ -10,26 +10,26 @@
 #include "proto/size.h"
 #include "server/base/drain_rate.h"
 
-/* What is held is what was taken less what was given back. Two counts that only grow, but for a
- * place that is handed back at once because another limit refused it, tell in the same breath how
- * much has ended. */
+/* An amount that is held: `taken` minus `given`. Both counters only grow, except that `taken`
+ * shrinks again when another limit refuses the same reservation. `given` is therefore also the
+ * amount that has ended so far. */
 struct tally {
     _Atomic uint64_t taken, given;
 };
 
-/* Of the whole, or of a tenant; on lines of its own. */
+/* The reservations of all tenants, or of one tenant. An account has cache lines of its own. */
 struct account {
     _Alignas(128) struct tally requests;
     struct tally bytes;
-    struct drain_rate rate; /* under the lock */
+    struct drain_rate rate; /* under the admission's lock */
 };
 
 struct admission {
     struct admission_limits limits;
-    pthread_mutex_t lock; /* of the rates */
+    pthread_mutex_t lock; /* of the drain rates */
     _Atomic uint64_t refused[ADMISSION_LIMIT_COUNT];
     struct account whole;
-    uint32_t count;            /* 0: all is one tenant's, who has no limits of its own */
+    uint32_t count;            /* of `of_tenant`; 0: one tenant, without limits of its own */
     struct account *of_tenant; /* [count] */
 };
 
@@ -43,51 +43,52 @@ static void *alloc_lines(uint64_t bytes)
 
 struct admission *admission_create(const struct admission_limits *limits)
 {
-    struct admission *places = alloc_lines(sizeof *places);
-    if (places == NULL)
+    struct admission *admission = alloc_lines(sizeof *admission);
+    if (admission == NULL)
         return NULL;
-    places->limits = *limits;
+    admission->limits = *limits;
     if (limits->tenants > 1 || limits->tenant_requests > 0 || limits->tenant_bytes > 0) {
-        places->count = limits->tenants > 0 ? limits->tenants : 1;
-        places->of_tenant = alloc_lines(places->count * sizeof *places->of_tenant);
-        if (places->of_tenant == NULL)
+        admission->count = limits->tenants > 0 ? limits->tenants : 1;
+        admission->of_tenant = alloc_lines(admission->count * sizeof *admission->of_tenant);
+        if (admission->of_tenant == NULL)
             goto no_accounts;
     }
-    if (pthread_mutex_init(&places->lock, NULL) != 0)
+    if (pthread_mutex_init(&admission->lock, NULL) != 0)
         goto no_lock;
-    return places;
+    return admission;
 
 no_lock:
-    free(places->of_tenant);
+    free(admission->of_tenant);
 no_accounts:
-    free(places);
+    free(admission);
     return NULL;
 }
 
-void admission_destroy(struct admission *places)
+void admission_destroy(struct admission *admission)
 {
-    if (places == NULL)
+    if (admission == NULL)
         return;
-    pthread_mutex_destroy(&places->lock);
-    free(places->of_tenant);
-    free(places);
+    pthread_mutex_destroy(&admission->lock);
+    free(admission->of_tenant);
+    free(admission);
 }
 
-static struct account *account_of(const struct admission *places, uint32_t tenant)
+static struct account *account_of(const struct admission *admission, uint32_t tenant)
 {
-    assert(places->count == 0 || tenant < places->count);
-    return places->count == 0 ? NULL : &places->of_tenant[tenant];
+    assert(admission->count == 0 || tenant < admission->count);
+    return admission->count == 0 ? NULL : &admission->of_tenant[tenant];
 }
 
-/* `given` is read first: it is never more than `taken` was then. */
-static uint64_t held(const struct tally *tally)
+/* `given` is read first: `given` is never more than `taken`, and `taken` may grow in between. */
+static uint64_t tally_held(const struct tally *tally)
 {
     uint64_t given = atomic_load(&tally->given);
     return atomic_load(&tally->taken) - given;
 }
 
-/* Takes `amount` unless more than `limit` were held then; `*holding` is what is held without it. */
-static bool take_within(struct tally *tally, uint64_t amount, uint64_t limit, uint64_t *holding)
+/* Takes `amount` unless more than `limit` would be held with it. `*holding` becomes what is held
+ * without `amount`. */
+static bool tally_take(struct tally *tally, uint64_t amount, uint64_t limit, uint64_t *holding)
 {
     uint64_t given = atomic_load(&tally->given), taken = atomic_load(&tally->taken);
     for (;;) {
@@ -96,7 +97,7 @@ static bool take_within(struct tally *tally, uint64_t amount, uint64_t limit, ui
             uint64_t given_now = atomic_load(&tally->given);
             if (given_now == given)
                 return false;
-            given = given_now; /* some came back meanwhile */
+            given = given_now; /* something was given back in the meantime */
             taken = atomic_load(&tally->taken);
         } else if (atomic_compare_exchange_weak(&tally->taken, &taken, taken + amount)) {
             return true;
@@ -104,18 +105,19 @@ static bool take_within(struct tally *tally, uint64_t amount, uint64_t limit, ui
     }
 }
 
-static void take_back(struct tally *tally, uint64_t amount)
+static void tally_undo(struct tally *tally, uint64_t amount)
 {
     atomic_fetch_sub(&tally->taken, amount);
 }
 
-static enum gemmd_error refuse(struct admission *places, enum admission_limit limit,
-                               uint64_t holding, uint64_t most, uint64_t bytes, struct fault *fault)
+static enum gemmd_error admission_refuse(struct admission *admission, enum admission_limit limit,
+                                         uint64_t holding, uint64_t most, uint64_t bytes,
+                                         struct fault *fault)
 {
     const bool own =
         limit == ADMISSION_LIMIT_TENANT_REQUESTS || limit == ADMISSION_LIMIT_TENANT_BYTES;
     const char *full = own ? "this tenant's part of the queue is full" : "the queue is full";
-    atomic_fetch_add_explicit(&places->refused[limit], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&admission->refused[limit], 1, memory_order_relaxed);
     if (limit == ADMISSION_LIMIT_REQUESTS || limit == ADMISSION_LIMIT_TENANT_REQUESTS)
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "%s: %" PRIu64 " requests, which is the limit (%s)", full, holding,
@@ -131,35 +133,39 @@ static uint64_t or_none(uint64_t limit)
     return limit == 0 ? UINT64_MAX : limit;
 }
 
-/* `more` bytes of one request that needs `bytes` in all. */
-static enum gemmd_error take_bytes(struct admission *places, struct account *account, bool own,
-                                   uint64_t bytes, uint64_t more, struct fault *fault)
+/* Takes `more` bytes for one request that needs `bytes` in all. `own`: the account is a tenant's.
+ */
+static enum gemmd_error account_take_bytes(struct admission *admission, struct account *account,
+                                           bool own, uint64_t bytes, uint64_t more,
+                                           struct fault *fault)
 {
-    uint64_t most = own ? or_none(places->limits.tenant_bytes) : places->limits.bytes, holding;
-    if (take_within(&account->bytes, more, most, &holding))
+    uint64_t most = own ? or_none(admission->limits.tenant_bytes) : admission->limits.bytes,
+             holding;
+    if (tally_take(&account->bytes, more, most, &holding))
         return GEMMD_OK;
-    return refuse(places, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
-                  holding - (bytes - more), most, bytes, fault);
+    return admission_refuse(admission, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
+                            holding - (bytes - more), most, bytes, fault);
 }
 
-static enum gemmd_error take_from(struct admission *places, struct account *account, bool own,
-                                  uint64_t bytes, struct fault *fault)
+static enum gemmd_error account_take(struct admission *admission, struct account *account, bool own,
+                                     uint64_t bytes, struct fault *fault)
 {
-    uint64_t most = own ? or_none(places->limits.tenant_requests) : places->limits.requests;
+    uint64_t most = own ? or_none(admission->limits.tenant_requests) : admission->limits.requests;
     uint64_t holding;
-    if (!take_within(&account->requests, 1, most, &holding))
-        return refuse(places, own ? ADMISSION_LIMIT_TENANT_REQUESTS : ADMISSION_LIMIT_REQUESTS,
-                      holding, most, bytes, fault);
-    enum gemmd_error code = take_bytes(places, account, own, bytes, bytes, fault);
+    if (!tally_take(&account->requests, 1, most, &holding))
+        return admission_refuse(admission,
+                                own ? ADMISSION_LIMIT_TENANT_REQUESTS : ADMISSION_LIMIT_REQUESTS,
+                                holding, most, bytes, fault);
+    enum gemmd_error code = account_take_bytes(admission, account, own, bytes, bytes, fault);
     if (code != GEMMD_OK)
-        take_back(&account->requests, 1);
+        tally_undo(&account->requests, 1);
     return code;
 }
 
-static enum gemmd_error check_fits(const struct admission *places, uint64_t bytes,
+static enum gemmd_error check_fits(const struct admission *admission, uint64_t bytes,
                                    struct fault *fault)
 {
-    const struct admission_limits *limits = &places->limits;
+    const struct admission_limits *limits = &admission->limits;
     if (bytes > limits->bytes)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
@@ -173,84 +179,85 @@ static enum gemmd_error check_fits(const struct admission *places, uint64_t byte
     return GEMMD_OK;
 }
 
-enum gemmd_error admission_reserve(struct admission *places, uint32_t tenant, uint64_t bytes,
+enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                    struct fault *fault)
 {
-    struct account *own = account_of(places, tenant);
-    enum gemmd_error code = check_fits(places, bytes, fault);
-    /* The tenant's first: who is over his own limit does not even shortly hold what others want. */
+    struct account *own = account_of(admission, tenant);
+    enum gemmd_error code = check_fits(admission, bytes, fault);
+    /* The tenant's own account comes first: a tenant that is over its own limit takes nothing from
+     * the other tenants, not even for a moment. */
     if (code == GEMMD_OK && own != NULL)
-        code = take_from(places, own, true, bytes, fault);
+        code = account_take(admission, own, true, bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    code = take_from(places, &places->whole, false, bytes, fault);
+    code = account_take(admission, &admission->whole, false, bytes, fault);
     if (code != GEMMD_OK && own != NULL) {
-        take_back(&own->bytes, bytes);
-        take_back(&own->requests, 1);
+        tally_undo(&own->bytes, bytes);
+        tally_undo(&own->requests, 1);
     }
     return code;
 }
 
-enum gemmd_error admission_grow(struct admission *places, uint32_t tenant, uint64_t bytes,
+enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                 uint64_t more, struct fault *fault)
 {
-    struct account *own = account_of(places, tenant);
+    struct account *own = account_of(admission, tenant);
     uint64_t total;
     if (!size_add(bytes, more, &total))
         total = UINT64_MAX;
-    enum gemmd_error code = check_fits(places, total, fault);
+    enum gemmd_error code = check_fits(admission, total, fault);
     if (code == GEMMD_OK && own != NULL)
-        code = take_bytes(places, own, true, total, more, fault);
+        code = account_take_bytes(admission, own, true, total, more, fault);
     if (code != GEMMD_OK)
         return code;
-    code = take_bytes(places, &places->whole, false, total, more, fault);
+    code = account_take_bytes(admission, &admission->whole, false, total, more, fault);
     if (code != GEMMD_OK && own != NULL)
-        take_back(&own->bytes, more);
+        tally_undo(&own->bytes, more);
     return code;
 }
 
-static void give_to(struct account *account, uint64_t bytes)
+static void account_give_back(struct account *account, uint64_t bytes)
 {
-    assert(held(&account->requests) > 0 && held(&account->bytes) >= bytes);
+    assert(tally_held(&account->requests) > 0 && tally_held(&account->bytes) >= bytes);
     atomic_fetch_add(&account->bytes.given, bytes);
     atomic_fetch_add(&account->requests.given, 1);
 }
 
-void admission_release(struct admission *places, uint32_t tenant, uint64_t bytes)
+void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes)
 {
-    struct account *own = account_of(places, tenant);
-    give_to(&places->whole, bytes);
+    struct account *own = account_of(admission, tenant);
+    account_give_back(&admission->whole, bytes);
     if (own != NULL)
-        give_to(own, bytes);
+        account_give_back(own, bytes);
 }
 
-static void sample(struct account *account, uint64_t now_ns)
+static void account_sample(struct account *account, uint64_t now_ns)
 {
     drain_rate_sample(&account->rate, now_ns, atomic_load(&account->requests.given),
-                      atomic_load(&account->bytes.given), held(&account->requests) > 0);
+                      atomic_load(&account->bytes.given), tally_held(&account->requests) > 0);
 }
 
-void admission_sample(struct admission *places, uint64_t now_ns)
+void admission_sample(struct admission *admission, uint64_t now_ns)
 {
-    pthread_mutex_lock(&places->lock);
-    sample(&places->whole, now_ns);
-    for (uint32_t i = 0; i < places->count; i++)
-        sample(&places->of_tenant[i], now_ns);
-    pthread_mutex_unlock(&places->lock);
+    pthread_mutex_lock(&admission->lock);
+    account_sample(&admission->whole, now_ns);
+    for (uint32_t i = 0; i < admission->count; i++)
+        account_sample(&admission->of_tenant[i], now_ns);
+    pthread_mutex_unlock(&admission->lock);
 }
 
-/* How much more than `limit` would be held with `amount` more. */
-static uint64_t excess(const struct tally *tally, uint64_t amount, uint64_t limit)
+/* By how much the limit would be exceeded with `amount` more. */
+static uint64_t tally_excess(const struct tally *tally, uint64_t amount, uint64_t limit)
 {
-    uint64_t room = limit - amount, holding = held(tally); /* amount <= limit */
+    uint64_t room = limit - amount, holding = tally_held(tally); /* amount <= limit */
     return holding > room ? holding - room : 0;
 }
 
-static uint32_t wait_for(const struct account *account, uint64_t bytes, uint64_t requests_most,
-                         uint64_t bytes_most)
+static uint32_t account_wait_s(const struct account *account, uint64_t bytes,
+                               uint64_t requests_most, uint64_t bytes_most)
 {
-    uint64_t requests_over = excess(&account->requests, 1, requests_most);
-    uint64_t bytes_over = excess(&account->bytes, bytes, bytes_most);
+    uint64_t requests_over = tally_excess(&account->requests, 1, requests_most);
+    uint64_t bytes_over = tally_excess(&account->bytes, bytes, bytes_most);
     uint32_t seconds = DRAIN_SECONDS_MIN;
     if (requests_over > 0)
         seconds = drain_rate_seconds(&account->rate, requests_over);
@@ -261,44 +268,46 @@ static uint32_t wait_for(const struct account *account, uint64_t bytes, uint64_t
     return seconds;
 }
 
-uint32_t admission_wait_s(struct admission *places, uint32_t tenant, uint64_t bytes)
+uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t bytes)
 {
-    const struct admission_limits *limits = &places->limits;
-    const struct account *own = account_of(places, tenant);
+    const struct admission_limits *limits = &admission->limits;
+    const struct account *own = account_of(admission, tenant);
     if (bytes > limits->bytes || bytes > or_none(limits->tenant_bytes))
         return DRAIN_SECONDS_MAX; /* never */
-    pthread_mutex_lock(&places->lock);
-    uint32_t seconds = wait_for(&places->whole, bytes, limits->requests, limits->bytes);
+    pthread_mutex_lock(&admission->lock);
+    uint32_t seconds = account_wait_s(&admission->whole, bytes, limits->requests, limits->bytes);
     uint32_t for_own = own == NULL ? 0
-                                   : wait_for(own, bytes, or_none(limits->tenant_requests),
-                                              or_none(limits->tenant_bytes));
-    pthread_mutex_unlock(&places->lock);
+                                   : account_wait_s(own, bytes, or_none(limits->tenant_requests),
+                                                    or_none(limits->tenant_bytes));
+    pthread_mutex_unlock(&admission->lock);
     return for_own > seconds ? for_own : seconds;
 }
 
-uint32_t admission_drain_s(struct admission *places, uint64_t bytes)
+uint32_t admission_drain_s(struct admission *admission, uint64_t bytes)
 {
-    pthread_mutex_lock(&places->lock);
-    uint32_t seconds = drain_rate_seconds_bytes(&places->whole.rate, bytes);
-    pthread_mutex_unlock(&places->lock);
+    pthread_mutex_lock(&admission->lock);
+    uint32_t seconds = drain_rate_seconds_bytes(&admission->whole.rate, bytes);
+    pthread_mutex_unlock(&admission->lock);
     return seconds;
 }
 
-struct admission_held admission_held(const struct admission *places)
+struct admission_held admission_held(const struct admission *admission)
 {
-    return (struct admission_held){held(&places->whole.requests), held(&places->whole.bytes)};
+    return (struct admission_held){tally_held(&admission->whole.requests),
+                                   tally_held(&admission->whole.bytes)};
 }
 
-struct admission_held admission_held_by(const struct admission *places, uint32_t tenant)
+struct admission_held admission_held_by(const struct admission *admission, uint32_t tenant)
 {
-    const struct account *own = account_of(places, tenant);
-    return own == NULL ? admission_held(places)
-                       : (struct admission_held){held(&own->requests), held(&own->bytes)};
+    const struct account *own = account_of(admission, tenant);
+    return own == NULL
+               ? admission_held(admission)
+               : (struct admission_held){tally_held(&own->requests), tally_held(&own->bytes)};
 }
 
-uint64_t admission_refused(const struct admission *places, enum admission_limit limit)
+uint64_t admission_refused(const struct admission *admission, enum admission_limit limit)
 {
-    return atomic_load_explicit(&places->refused[limit], memory_order_relaxed);
+    return atomic_load_explicit(&admission->refused[limit], memory_order_relaxed);
 }
 
 const char *admission_limit_name(enum admission_limit limit)

@@ -1,9 +1,10 @@
 /*
- * admission.h - who may come in: places by count and by bytes, in total and for each tenant.
+ * admission.h - the decision whether a request is admitted: reservations of requests and bytes, in
+ * total and for each tenant.
  *
- * A place is taken at a request's headers and given back when the request is over. The limits are
- * exact: no more is ever held, and nobody is refused while there is room. No lock is taken but for
- * a refusal's Retry-After. Thread-safe.
+ * A request makes a reservation at its headers and gives the reservation back when the request is
+ * over. The limits are exact: reservations never exceed a limit, and a reservation that fits is
+ * never refused. Thread-safe. No lock is taken, except to compute Retry-After for a refusal.
  */
 #ifndef SERVER_SCHEDULER_ADMISSION_H
 #define SERVER_SCHEDULER_ADMISSION_H
@@ -23,45 +24,49 @@ enum admission_limit {
 };
 
 struct admission_limits {
-    uint32_t requests; /* in total */
-    uint64_t bytes;
-    uint32_t tenants;         /* 0 ... tenants - 1; 0 counts as one */
-    uint32_t tenant_requests; /* of each; 0: no own limit */
-    uint64_t tenant_bytes;
+    uint32_t requests; /* of all tenants together */
+    uint64_t bytes;    /* of all tenants together */
+    uint32_t tenants;  /* tenants have the numbers 0 ... tenants - 1; 0 counts as one tenant */
+    uint32_t tenant_requests; /* of each tenant; 0: a tenant has no limit of its own */
+    uint64_t tenant_bytes;    /* of each tenant; 0: a tenant has no limit of its own */
 };
 
 struct admission_held {
     uint64_t requests, bytes;
 };
 
-struct admission *admission_create(const struct admission_limits *limits); /* NULL: out of memory */
-void admission_destroy(struct admission *places);                          /* NULL is allowed */
+/* NULL: out of memory. */
+struct admission *admission_create(const struct admission_limits *limits);
+/* NULL is allowed. */
+void admission_destroy(struct admission *admission);
 
-/* Takes a place. GEMMD_ERR_QUEUE_FULL names the limit that it would exceed, GEMMD_ERR_TOO_LARGE one
- * that it would exceed if nothing else were held. */
-enum gemmd_error admission_reserve(struct admission *places, uint32_t tenant, uint64_t bytes,
+/* Makes a reservation for one request of `bytes`. GEMMD_ERR_QUEUE_FULL: the reservation would
+ * exceed a limit, which the fault names. GEMMD_ERR_TOO_LARGE: it would exceed a limit even if there
+ * were no other reservation. */
+enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                    struct fault *fault);
-/* Adds `more` to the bytes of a place that has `bytes`; refused as above, the place is as it was.
- */
-enum gemmd_error admission_grow(struct admission *places, uint32_t tenant, uint64_t bytes,
+/* Adds `more` bytes to a reservation of `bytes`. Errors are those of admission_reserve; the
+ * reservation then stays as it was. */
+enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, uint64_t bytes,
                                 uint64_t more, struct fault *fault);
-/* Gives one back that was taken with the same tenant and bytes. */
-void admission_release(struct admission *places, uint32_t tenant, uint64_t bytes);
+/* Gives back a reservation that was made with the same tenant and bytes. */
+void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes);
 
-/* Looks at how much has ended; called by a timer, some times a second, from one thread. */
-void admission_sample(struct admission *places, uint64_t now_ns);
-/* Seconds until admission_reserve with these arguments may succeed, at the rate at which places
- * came free lately: 1 ... DRAIN_SECONDS_MAX, as Retry-After wants it. */
-uint32_t admission_wait_s(struct admission *places, uint32_t tenant, uint64_t bytes);
-/* Seconds until so many bytes of anyone's requests have ended, likewise. */
-uint32_t admission_drain_s(struct admission *places, uint64_t bytes);
+/* Records how many requests and bytes have ended, for Retry-After. Called by a timer several times
+ * a second, always from the same thread. */
+void admission_sample(struct admission *admission, uint64_t now_ns);
+/* Seconds until admission_reserve may succeed with the same arguments, at the rate at which
+ * reservations were given back lately: 1 ... DRAIN_SECONDS_MAX, for Retry-After. */
+uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t bytes);
+/* Seconds until `bytes` of any requests have ended, at the same rate and in the same range. */
+uint32_t admission_drain_s(struct admission *admission, uint64_t bytes);
 
-/* For metrics. */
-struct admission_held admission_held(const struct admission *places);
-struct admission_held admission_held_by(const struct admission *places, uint32_t tenant);
-/* How many were refused for a limit so far. */
-uint64_t admission_refused(const struct admission *places, enum admission_limit limit);
-const char *
-admission_limit_name(enum admission_limit limit); /* "tenant-bytes", as the option is called */
+/* What is reserved now, in total and by one tenant; for metrics. */
+struct admission_held admission_held(const struct admission *admission);
+struct admission_held admission_held_by(const struct admission *admission, uint32_t tenant);
+/* Number of requests that were refused because of a limit so far. */
+uint64_t admission_refused(const struct admission *admission, enum admission_limit limit);
+/* The name of a limit, which is the name of its option: "tenant-bytes". */
+const char *admission_limit_name(enum admission_limit limit);
 
 #endif

@@ -10,40 +10,41 @@
 #include "server/base/clock.h"
 #include "server/scheduler/verifier.h"
 
-/* How the end of running work is noticed: by looking all the time at first, for as long as a small
- * product takes, then at intervals that grow with the time already waited, so that what a large
- * product loses to them is small against what it takes, and the core is free meanwhile. */
+/* How the thread notices that a work has ended. For as long as a small product takes, the thread
+ * polls without a pause. Then it polls at intervals that grow with the time it has waited: a large
+ * product is delayed by a small part of its own time, and the core is free in between. */
 static const uint64_t SPIN_NS = 40000;
-static const uint64_t INTERVAL_SHARE = 16;
+static const uint64_t INTERVALS_WAITED = 16; /* an interval is 1/16 of the time waited so far */
 static const uint64_t INTERVAL_MIN_NS = 10000, INTERVAL_MAX_NS = 500000;
 
-/* So many requests on their way are more than I/O threads are done with while a small product runs.
- * They wait for those, and not for the device: after each look the dispatch thread sleeps so long,
- * which makes launches larger and leaves its core to others. */
+/* With this many requests in flight, I/O threads need longer for the requests than the device needs
+ * for a small product. The requests then wait for I/O threads and not for the device. The dispatch
+ * thread sleeps for CROWD_NS after each round, which makes launches larger and leaves the core to
+ * the I/O threads. */
 static const uint64_t CROWD_REQUESTS = 24;
 static const uint64_t CROWD_NS = 20000;
 
-/* Bytes of operands and results of a shared launch: what the bus takes in less than 100 us, so that
- * nobody waits longer for his neighbours. */
-static const uint64_t BATCH_BYTES = 4 << 20;
+/* Most bytes of operands and results of a shared launch. The bus moves them in less than 100 us, so
+ * that a work waits no longer than that for the others of its launch. */
+static const uint64_t SHARED_LAUNCH_BYTES = 4 << 20;
 
 enum { STOP_STEP_NS = 1000000 };
 
 struct dispatch {
-    struct device *device;       /* borrowed */
-    struct queue *queue;         /* borrowed */
-    struct early_copy *intake;   /* borrowed; may be NULL */
-    struct metrics_shard *shard; /* borrowed */
-    uint32_t max_batch;
+    struct device *device;         /* borrowed */
+    struct queue *queue;           /* borrowed */
+    struct early_copy *early_copy; /* borrowed; may be NULL */
+    struct metrics_shard *shard;   /* borrowed */
+    uint32_t max_launch_works;
     uint64_t busy_poll_ns;
     struct verifier *verifier;
     struct probe *probe;
     pthread_t thread;
     atomic_bool stopping, stopped;
-    bool lost; /* the device's loss was told to the queue */
+    bool lost; /* the queue has been told that the device is lost */
 };
 
-static void wake(void *queue)
+static void dispatch_wake(void *queue)
 {
     queue_wake(queue);
 }
@@ -51,25 +52,26 @@ static void wake(void *queue)
 static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 {
     struct queue_room room = {
-        .alone = device_has_room(dispatch->device) ? dispatch->max_batch : 0,
-        .shared = device_has_group_room(dispatch->device) ? dispatch->max_batch : 0,
-        .shared_bytes = BATCH_BYTES,
+        .exclusive = device_has_room(dispatch->device) ? dispatch->max_launch_works : 0,
+        .shared = device_has_shared_room(dispatch->device) ? dispatch->max_launch_works : 0,
+        .shared_bytes = SHARED_LAUNCH_BYTES,
     };
     return queue_pop(dispatch->queue, room, wait_ns);
 }
 
-static bool take_in(struct dispatch *dispatch)
+static bool start_early_copies(struct dispatch *dispatch)
 {
-    const uint64_t bytes = early_copy_feed(dispatch->intake);
+    const uint64_t bytes = early_copy_feed(dispatch->early_copy);
     if (bytes > 0)
         metrics_early_copy(dispatch->shard, bytes);
     return bytes > 0;
 }
 
-/* Takes what waits for as long as there is room. `works` (may be NULL) are already taken. */
+/* Submits works for as long as the device has room and works wait. `works` (may be NULL) were
+ * popped before. Returns whether anything was started. */
 static bool feed(struct dispatch *dispatch, struct work *works)
 {
-    bool moved = take_in(dispatch);
+    bool moved = start_early_copies(dispatch);
     if (probe_due(dispatch->probe)) {
         device_submit_probe(dispatch->device, probe_begin(dispatch->probe));
         moved = true;
@@ -77,7 +79,7 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     if (works == NULL)
         works = next_work(dispatch, 0);
     for (; works != NULL; works = next_work(dispatch, 0)) {
-        (void)take_in(dispatch); /* what was said of their bodies before they came */
+        (void)start_early_copies(dispatch); /* copies of these works' bodies come first */
         for (struct work *work = works; work != NULL; work = work->next)
             if (work->started != NULL)
                 work->started(work);
@@ -91,8 +93,8 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     return moved;
 }
 
-/* One launch, whose works have the same fate. */
-static void count(struct dispatch *dispatch, const struct work *works)
+/* Counts one launch, whose works have all succeeded or all failed. */
+static void count_launch(struct dispatch *dispatch, const struct work *works)
 {
     struct metrics_shard *shard = dispatch->shard;
     double flops = 0;
@@ -109,14 +111,14 @@ static void count(struct dispatch *dispatch, const struct work *works)
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
         metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);
     }
-    metrics_batch(shard, works->batch, flops, works->kernel_ns);
+    metrics_launch(shard, works->launch_works, flops, works->kernel_ns);
 }
 
-static void end(struct dispatch *dispatch, struct work *works)
+static void end_works(struct dispatch *dispatch, struct work *works)
 {
     struct work *next;
     for (struct work *work = works; work != NULL; work = next) {
-        next = work->next; /* the work is its owner's again once it is done */
+        next = work->next; /* once its `done` is called, the work belongs to its owner */
         if (work->verify && work->status == GEMMD_OK)
             verifier_push(dispatch->verifier, work);
         else
@@ -124,6 +126,7 @@ static void end(struct dispatch *dispatch, struct work *works)
     }
 }
 
+/* Ends the works that the device has finished. Returns whether there were any. */
 static bool collect(struct dispatch *dispatch)
 {
     bool moved = false;
@@ -132,8 +135,8 @@ static bool collect(struct dispatch *dispatch)
         moved = true;
         if (probe_end(dispatch->probe, works))
             continue;
-        count(dispatch, works);
-        end(dispatch, works);
+        count_launch(dispatch, works);
+        end_works(dispatch, works);
     }
     return moved;
 }
@@ -161,29 +164,30 @@ static bool is_crowded(const struct dispatch *dispatch)
            admission_held(queue_admission(dispatch->queue)).requests >= CROWD_REQUESTS;
 }
 
-/* Something is running. Returns works that arrived meanwhile, if there is room for them. */
+/* Waits while something runs on the device. Returns works that arrived in the meantime and that the
+ * device has room for, or NULL. */
 static struct work *wait_for_change(struct dispatch *dispatch, uint64_t waited_ns)
 {
-    uint64_t interval_ns = waited_ns / INTERVAL_SHARE;
+    uint64_t interval_ns = waited_ns / INTERVALS_WAITED;
     if (waited_ns < SPIN_NS)
         return NULL;
     if (interval_ns < INTERVAL_MIN_NS)
         interval_ns = INTERVAL_MIN_NS;
     if (interval_ns > INTERVAL_MAX_NS)
         interval_ns = INTERVAL_MAX_NS;
-    if (device_has_room(dispatch->device) || device_has_group_room(dispatch->device))
+    if (device_has_room(dispatch->device) || device_has_shared_room(dispatch->device))
         return next_work(dispatch, interval_ns);
     sleep_for(interval_ns);
     return NULL;
 }
 
-static void *run(void *argument)
+static void *dispatch_run(void *argument)
 {
     struct dispatch *dispatch = argument;
     struct work *works = NULL;
     uint64_t moved_ns = 0;
     pthread_setname_np(pthread_self(), "dispatch");
-    prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* the default is 50 us */
+    prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* in ns; the default is 50 us */
     device_enter(dispatch->device);
 
     for (;;) {
@@ -196,7 +200,7 @@ static void *run(void *argument)
             if (is_crowded(dispatch))
                 sleep_for(CROWD_NS);
         } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe) ||
-                   early_copy_is_closing(dispatch->intake)) {
+                   early_copy_is_closing(dispatch->early_copy)) {
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);
@@ -207,23 +211,23 @@ static void *run(void *argument)
         }
     }
     queue_fail_all(dispatch->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
-    early_copy_stop(dispatch->intake);
+    early_copy_stop(dispatch->early_copy);
     atomic_store(&dispatch->stopped, true);
     return NULL;
 }
 
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct early_copy *intake, struct metrics_shard *shard,
-                                uint32_t max_batch, uint32_t busy_poll_us)
+                                struct early_copy *early_copy, struct metrics_shard *shard,
+                                uint32_t max_launch_works, uint32_t busy_poll_us)
 {
     struct dispatch *dispatch = malloc(sizeof *dispatch);
     if (dispatch == NULL)
         return NULL;
     *dispatch = (struct dispatch){.device = device,
                                   .queue = queue,
-                                  .intake = intake,
+                                  .early_copy = early_copy,
                                   .shard = shard,
-                                  .max_batch = max_batch,
+                                  .max_launch_works = max_launch_works,
                                   .busy_poll_ns = busy_poll_us * UINT64_C(1000)};
     dispatch->probe = probe_create(device);
     if (dispatch->probe == NULL)
@@ -231,7 +235,7 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
     dispatch->verifier = verifier_start();
     if (dispatch->verifier == NULL)
         goto no_verifier;
-    if (pthread_create(&dispatch->thread, NULL, run, dispatch) != 0)
+    if (pthread_create(&dispatch->thread, NULL, dispatch_run, dispatch) != 0)
         goto no_thread;
     return dispatch;
 
@@ -265,7 +269,7 @@ bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
         return false;
     pthread_join(dispatch->thread, NULL);
     verifier_stop(dispatch->verifier);
-    probe_expire(dispatch->probe, UINT64_MAX, false); /* nobody is left to run one */
+    probe_expire(dispatch->probe, UINT64_MAX, false); /* no thread is left to run a probe */
     probe_destroy(dispatch->probe);
     free(dispatch);
     return true;
@@ -276,9 +280,9 @@ void dispatch_leave(struct dispatch *dispatch)
     (void)pthread_detach(dispatch->thread);
 }
 
-/* The CPU computes in the dispatch thread, where a probe cannot pass a long product; that it
- * computes is the answer then. */
-static bool answers_for_itself(const struct dispatch *dispatch)
+/* The CPU computes in the dispatch thread, where a probe cannot overtake a long product. The CPU is
+ * then known to compute without a probe. */
+static bool is_known_to_compute(const struct dispatch *dispatch)
 {
     return device_computes_in_submit(dispatch->device) && device_in_flight(dispatch->device) > 0;
 }
@@ -290,11 +294,11 @@ bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t
     if (!wait->right)
         snprintf(wait->reason, sizeof wait->reason, "the device is lost: %s",
                  device_lost_reason(dispatch->device));
-    return !wait->right || answers_for_itself(dispatch) ||
-           probe_ask(dispatch->probe, wait, timeout_ms, wake, dispatch->queue);
+    return !wait->right || is_known_to_compute(dispatch) ||
+           probe_ask(dispatch->probe, wait, timeout_ms, dispatch_wake, dispatch->queue);
 }
 
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
 {
-    probe_expire(dispatch->probe, now_ns, answers_for_itself(dispatch));
+    probe_expire(dispatch->probe, now_ns, is_known_to_compute(dispatch));
 }

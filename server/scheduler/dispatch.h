@@ -1,11 +1,14 @@
 /*
- * dispatch.h - the thread that feeds a device: takes work from its queue whenever a stream is
- * free, and ends work when the device is done with it. Works that can share a launch do: whenever
- * there is room, all that wait are taken, and none is waited for. One a device (two split batches
- * and lose). Also has bodies copied while they are received, and answers readiness probes, so that
- * /readyz says what the device really does.
+ * dispatch.h - the dispatch thread, which feeds one device: it pops works from the queue whenever
+ * a stream is free, submits them, and ends them when the device has finished.
  *
- * Once the device is lost, all work that waits or comes later ends with GEMMD_ERR_DEVICE_LOST.
+ * Works that can share a launch do. Whenever there is room, all that wait are taken, and the thread
+ * never waits for more. A device has one dispatch thread: two would split launches, and were
+ * slower. The thread also starts the early copies of bodies that are still being received
+ * (early_copy.h), and runs readiness probes (probe.h), so that /readyz says what the device really
+ * does.
+ *
+ * Once the device is lost, all works that wait or are pushed later end with GEMMD_ERR_DEVICE_LOST.
  */
 #ifndef SERVER_SCHEDULER_DISPATCH_H
 #define SERVER_SCHEDULER_DISPATCH_H
@@ -21,28 +24,29 @@
 
 struct dispatch;
 
-/* Starts the thread (and the verifier's). All are borrowed and must outlive it; `shard` is written
- * by this thread alone. `intake` is the device's, NULL for one that copies nothing early. At most
- * `max_batch` works (1 ... DEVICE_GROUP_MAX) share a launch. Before it sleeps, the thread looks for
- * work for busy_poll_us. NULL if a thread can't start or there is no memory. */
+/* Starts the dispatch thread and the verifier's thread. All pointers are borrowed and must outlive
+ * both threads. `early_copy` is NULL for a device that copies nothing early. `shard` is written by
+ * the dispatch thread alone. At most `max_launch_works` works (1 ... DEVICE_LAUNCH_WORKS_MAX) share
+ * a launch. The thread polls the queue for `busy_poll_us` microseconds before it sleeps. NULL: a
+ * thread cannot start, or there is no memory. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
-                                struct early_copy *intake, struct metrics_shard *shard,
-                                uint32_t max_batch, uint32_t busy_poll_us);
-/* Waits until all work that was pushed is done and the threads have ended; work pushed later ends
- * with GEMMD_ERR_DRAINING. False if that takes longer than `patience_ns` (UINT64_MAX: any time):
- * the device computes something long, which nothing can stop. The threads and all they use stay
- * then, and the only way on is the end of the process. NULL is allowed. */
+                                struct early_copy *early_copy, struct metrics_shard *shard,
+                                uint32_t max_launch_works, uint32_t busy_poll_us);
+/* Waits until all works that were pushed have ended, and ends both threads. Works that are pushed
+ * later end with GEMMD_ERR_DRAINING. False: the device did not finish within `patience_ns`
+ * (UINT64_MAX: any time), since nothing can stop a long computation. The threads and everything
+ * they use are then left as they are, and the process can only end. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
-/* After a dispatch_stop that was false: nobody will wait for it again; the process ends. */
+/* After a dispatch_stop that returned false: gives the threads up, since the process ends. */
 void dispatch_leave(struct dispatch *dispatch);
 
-/* Asks whether the device computed a product with a known answer lately; a probe is run when the
- * last success is older than a second. True: `wait` has the answer already. False: wait->done will
- * be called with it, from another thread, within about `timeout_ms`. Not subject to the queue's
- * limits, and not behind the work in it; a CPU that is computing answers for itself. Any thread but
- * the dispatch thread. */
+/* Asks whether the device computed a product with a known answer lately. A probe is run if the last
+ * success is older than a second. True: `wait` has the answer already. False: wait->done will be
+ * called with the answer from another thread, within about `timeout_ms`. A probe is subject to no
+ * limit of the queue and does not wait behind works. A CPU that is computing counts as ready. Any
+ * thread except the dispatch thread. */
 bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms);
-/* Answers those who have waited for long enough; called by a timer. */
+/* Answers the callers of dispatch_probe whose time is over. Called by a timer. */
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,6 @@
-/* Bodies are in the list `news` when the dispatch thread has to look at them, under the lock, and
- * then in its own list `closing` until their copies are over. */
+/* A body that the dispatch thread has to look at is in the list `changed`, under the lock. A body
+ * that was closed then moves to the dispatch thread's own list `closing` until its copies have
+ * ended. */
 #include "server/scheduler/early_copy.h"
 
 #include <pthread.h>
@@ -12,68 +13,71 @@
 enum { STOP_STEP_NS = 50000 };
 
 struct early_copy_body {
-    struct copy_in copies; /* first; the dispatch thread's until the body is closed */
-    struct early_copy *intake;
-    struct early_copy_body *next; /* in one of the lists */
-    void *block;                  /* of the pool */
+    struct copy_in copies; /* used by the dispatch thread until the body is closed */
+    struct early_copy *early_copy;
+    struct early_copy_body *next; /* in `changed` or in `closing` */
+    void *block;                  /* the body's memory, of the pool */
     uint64_t block_bytes, device_offset;
-    uint64_t announced_bytes; /* the receiver's */
+    uint64_t announced_bytes; /* used by the receiving thread: bytes that it has announced */
 
     /* Under the lock. */
-    uint64_t landed_bytes;
-    bool listed, closed;
+    uint64_t received_bytes;
+    bool listed; /* in `changed` */
+    bool closed;
 };
 
 struct early_copy {
     struct device *device;
     struct queue *queue;
-    pthread_mutex_t lock;
-    struct early_copy_body *news, **news_end;
-    bool ending;  /* no more copies begin; */
-    bool stopped; /* none is under way */
-    /* The dispatch thread's. */
+
+    pthread_mutex_t lock; /* of the next three */
+    struct early_copy_body *changed, **changed_end;
+    bool ending;  /* no more copies start */
+    bool stopped; /* no copy is in flight either */
+
+    /* Used by the dispatch thread. */
     struct pool_cache *memory;
     struct early_copy_body *closing;
 };
 
 struct early_copy *early_copy_create(struct device *device, struct queue *queue, struct pool *pool)
 {
-    struct early_copy *intake = malloc(sizeof *intake);
-    if (intake == NULL)
+    struct early_copy *early_copy = malloc(sizeof *early_copy);
+    if (early_copy == NULL)
         return NULL;
-    *intake = (struct early_copy){.device = device, .queue = queue};
-    intake->news_end = &intake->news;
-    intake->memory = pool_cache_create(pool);
-    if (intake->memory == NULL || pthread_mutex_init(&intake->lock, NULL) != 0) {
-        pool_cache_destroy(intake->memory);
-        free(intake);
+    *early_copy = (struct early_copy){.device = device, .queue = queue};
+    early_copy->changed_end = &early_copy->changed;
+    early_copy->memory = pool_cache_create(pool);
+    if (early_copy->memory == NULL || pthread_mutex_init(&early_copy->lock, NULL) != 0) {
+        pool_cache_destroy(early_copy->memory);
+        free(early_copy);
         return NULL;
     }
-    return intake;
+    return early_copy;
 }
 
-void early_copy_destroy(struct early_copy *intake)
+void early_copy_destroy(struct early_copy *early_copy)
 {
-    if (intake == NULL)
+    if (early_copy == NULL)
         return;
-    pthread_mutex_destroy(&intake->lock);
-    pool_cache_destroy(intake->memory);
-    free(intake);
+    pthread_mutex_destroy(&early_copy->lock);
+    pool_cache_destroy(early_copy->memory);
+    free(early_copy);
 }
 
-struct early_copy_body *early_copy_open(struct early_copy *intake, const struct work *work,
+struct early_copy_body *early_copy_open(struct early_copy *early_copy, const struct work *work,
                                         void *body, uint64_t body_bytes)
 {
-    if (intake == NULL || body_bytes < EARLY_COPY_BODY_BYTES || work->device_bytes == 0)
+    if (early_copy == NULL || body_bytes < EARLY_COPY_BODY_BYTES || work->device_bytes == 0)
         return NULL;
     struct early_copy_body *opened = malloc(sizeof *opened);
     if (opened == NULL)
         return NULL;
-    *opened = (struct early_copy_body){.intake = intake,
+    *opened = (struct early_copy_body){.early_copy = early_copy,
                                        .block = body,
                                        .block_bytes = body_bytes,
                                        .device_offset = work->device_offset};
-    if (!device_plan_copies(intake->device, work, (struct device_span){body, body_bytes},
+    if (!device_plan_copies(early_copy->device, work, (struct device_span){body, body_bytes},
                             &opened->copies)) {
         free(opened);
         return NULL;
@@ -87,38 +91,38 @@ struct copy_in *early_copy_copies(struct early_copy_body *body)
 }
 
 /* Under the lock. */
-static void list(struct early_copy *intake, struct early_copy_body *body)
+static void early_copy_list(struct early_copy *early_copy, struct early_copy_body *body)
 {
     if (body->listed)
         return;
     body->listed = true;
     body->next = NULL;
-    *intake->news_end = body;
-    intake->news_end = &body->next;
+    *early_copy->changed_end = body;
+    early_copy->changed_end = &body->next;
 }
 
-void early_copy_landed(struct early_copy_body *body, uint64_t bytes)
+void early_copy_received(struct early_copy_body *body, uint64_t bytes)
 {
     if (body == NULL || bytes == body->announced_bytes ||
         (bytes - body->announced_bytes < EARLY_COPY_STEP_BYTES && bytes < body->block_bytes))
         return;
-    struct early_copy *intake = body->intake;
+    struct early_copy *early_copy = body->early_copy;
     body->announced_bytes = bytes;
-    pthread_mutex_lock(&intake->lock);
-    const bool ending = intake->ending;
-    body->landed_bytes = bytes;
+    pthread_mutex_lock(&early_copy->lock);
+    const bool ending = early_copy->ending;
+    body->received_bytes = bytes;
     if (!ending)
-        list(intake, body);
-    pthread_mutex_unlock(&intake->lock);
+        early_copy_list(early_copy, body);
+    pthread_mutex_unlock(&early_copy->lock);
     if (!ending)
-        queue_wake(intake->queue);
+        queue_wake(early_copy->queue);
 }
 
-/* Nothing uses its memory any more. */
-static void give_back(struct early_copy *intake, struct early_copy_body *body)
+/* Frees a body and its memory, which the device does not use any more. */
+static void free_body(struct early_copy *early_copy, struct early_copy_body *body)
 {
-    arena_free(device_arena(intake->device), body->device_offset);
-    pool_free(intake->memory, body->block, body->block_bytes);
+    arena_free(device_arena(early_copy->device), body->device_offset);
+    pool_free(early_copy->memory, body->block, body->block_bytes);
     free(body);
 }
 
@@ -126,99 +130,101 @@ bool early_copy_close(struct early_copy_body *body)
 {
     if (body == NULL)
         return true;
-    struct early_copy *intake = body->intake;
+    struct early_copy *early_copy = body->early_copy;
     if (body->announced_bytes == 0 || body->copies.over) {
         free(body);
         return true;
     }
-    pthread_mutex_lock(&intake->lock);
-    const bool stopped = intake->stopped;
+    pthread_mutex_lock(&early_copy->lock);
+    const bool stopped = early_copy->stopped;
     body->closed = true;
     if (!stopped)
-        list(intake, body);
-    pthread_mutex_unlock(&intake->lock);
+        early_copy_list(early_copy, body);
+    pthread_mutex_unlock(&early_copy->lock);
     if (!stopped)
-        queue_wake(intake->queue);
+        queue_wake(early_copy->queue);
     else
         free(body);
     return stopped;
 }
 
-/* The next body to look at, or NULL. */
-static struct early_copy_body *take(struct early_copy *intake, uint64_t *landed_bytes, bool *closed)
+/* Takes the next body out of `changed`; NULL: there is none. */
+static struct early_copy_body *take_changed(struct early_copy *early_copy, uint64_t *received_bytes,
+                                            bool *closed)
 {
-    pthread_mutex_lock(&intake->lock);
-    struct early_copy_body *body = intake->news;
+    pthread_mutex_lock(&early_copy->lock);
+    struct early_copy_body *body = early_copy->changed;
     if (body != NULL) {
         body->listed = false;
-        intake->news = body->next;
-        if (intake->news == NULL)
-            intake->news_end = &intake->news;
-        *landed_bytes = body->landed_bytes;
+        early_copy->changed = body->next;
+        if (early_copy->changed == NULL)
+            early_copy->changed_end = &early_copy->changed;
+        *received_bytes = body->received_bytes;
         *closed = body->closed;
     }
-    pthread_mutex_unlock(&intake->lock);
+    pthread_mutex_unlock(&early_copy->lock);
     return body;
 }
 
-/* Lets go of those closed bodies whose copies are over. */
-static void let_go(struct early_copy *intake)
+/* Frees the closed bodies whose copies have ended. */
+static void free_closed(struct early_copy *early_copy)
 {
-    struct early_copy_body **link = &intake->closing;
+    struct early_copy_body **link = &early_copy->closing;
     while (*link != NULL) {
         struct early_copy_body *body = *link;
-        if (device_copied_in(intake->device, &body->copies)) {
+        if (device_copied_in(early_copy->device, &body->copies)) {
             *link = body->next;
-            give_back(intake, body);
+            free_body(early_copy, body);
         } else {
             link = &body->next;
         }
     }
 }
 
-uint64_t early_copy_feed(struct early_copy *intake)
+uint64_t early_copy_feed(struct early_copy *early_copy)
 {
     struct early_copy_body *body;
-    uint64_t landed_bytes, bytes = 0;
+    uint64_t received_bytes, bytes = 0;
     bool closed;
-    if (intake == NULL)
+    if (early_copy == NULL)
         return 0;
-    while ((body = take(intake, &landed_bytes, &closed)) != NULL) {
+    while ((body = take_changed(early_copy, &received_bytes, &closed)) != NULL) {
         if (!closed) {
-            bytes += device_copy_in(intake->device, &body->copies, landed_bytes);
+            bytes += device_copy_in(early_copy->device, &body->copies, received_bytes);
             continue;
         }
-        body->next = intake->closing;
-        intake->closing = body;
+        body->next = early_copy->closing;
+        early_copy->closing = body;
     }
-    let_go(intake);
+    free_closed(early_copy);
     return bytes;
 }
 
-bool early_copy_is_closing(struct early_copy *intake)
+bool early_copy_is_closing(struct early_copy *early_copy)
 {
-    return intake != NULL && intake->closing != NULL;
+    return early_copy != NULL && early_copy->closing != NULL;
 }
 
-/* Bodies may be open, with copies under way, when there is nothing more to close. */
-static bool ends(struct early_copy *intake)
+/* Stops unless bodies are being closed or copies are in flight. Open bodies may have copies in
+ * flight too. */
+static bool early_copy_try_stop(struct early_copy *early_copy)
 {
-    (void)early_copy_feed(intake);
-    if (intake->closing != NULL || !device_copies_are_over(intake->device))
+    (void)early_copy_feed(early_copy);
+    if (early_copy->closing != NULL || !device_copies_are_over(early_copy->device))
         return false;
-    pthread_mutex_lock(&intake->lock);
-    intake->stopped = intake->news == NULL;
-    pthread_mutex_unlock(&intake->lock);
-    return intake->stopped;
+    pthread_mutex_lock(&early_copy->lock);
+    early_copy->stopped = early_copy->changed == NULL;
+    pthread_mutex_unlock(&early_copy->lock);
+    return early_copy->stopped;
 }
 
-void early_copy_stop(struct early_copy *intake)
+void early_copy_stop(struct early_copy *early_copy)
 {
-    if (intake == NULL)
+    if (early_copy == NULL)
         return;
-    pthread_mutex_lock(&intake->lock);
-    intake->ending = true;
-    pthread_mutex_unlock(&intake->lock);
-    while (!ends(intake))
+    pthread_mutex_lock(&early_copy->lock);
+    early_copy->ending = true;
+    pthread_mutex_unlock(&early_copy->lock);
+    while (!early_copy_try_stop(early_copy))
         nanosleep(&(struct timespec){.tv_nsec = STOP_STEP_NS}, NULL);
 }

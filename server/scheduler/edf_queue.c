@@ -2,14 +2,14 @@
 
 enum { STEP_BITS = 20 };
 
-static uint64_t step(const struct work *work)
+static uint64_t deadline_step(const struct work *work)
 {
     return work->deadline_ns == 0 ? UINT64_MAX : work->deadline_ns >> STEP_BITS;
 }
 
 bool edf_queue_before(const struct work *one, const struct work *other)
 {
-    uint64_t step_of_one = step(one), step_of_other = step(other);
+    uint64_t step_of_one = deadline_step(one), step_of_other = deadline_step(other);
     return step_of_one != step_of_other ? step_of_one < step_of_other : one->order < other->order;
 }
 
@@ -19,48 +19,49 @@ static bool node_before(const struct heap_node *one, const struct heap_node *oth
                             HEAP_OWNER(other, const struct work, node));
 }
 
-void edf_queue_add(struct edf_queue *agenda, struct work *work)
+void edf_queue_add(struct edf_queue *edf, struct work *work)
 {
-    work->in_order = agenda->last == NULL || !edf_queue_before(work, agenda->last);
+    work->in_order = edf->last == NULL || !edf_queue_before(work, edf->last);
     if (!work->in_order) {
-        heap_add(&agenda->others, &work->node, node_before);
+        heap_add(&edf->others, &work->node, node_before);
         return;
     }
     work->next = NULL;
-    work->previous = agenda->last;
-    if (agenda->last != NULL)
-        agenda->last->next = work;
+    work->previous = edf->last;
+    if (edf->last != NULL)
+        edf->last->next = work;
     else
-        agenda->first = work;
-    agenda->last = work;
+        edf->first = work;
+    edf->last = work;
 }
 
-void edf_queue_remove(struct edf_queue *agenda, struct work *work)
+void edf_queue_remove(struct edf_queue *edf, struct work *work)
 {
     if (!work->in_order) {
-        heap_remove(&agenda->others, &work->node, node_before);
+        heap_remove(&edf->others, &work->node, node_before);
         return;
     }
     if (work->previous != NULL)
         work->previous->next = work->next;
     else
-        agenda->first = work->next;
+        edf->first = work->next;
     if (work->next != NULL)
         work->next->previous = work->previous;
     else
-        agenda->last = work->previous;
+        edf->last = work->previous;
 }
 
-struct work *edf_queue_first(const struct edf_queue *agenda)
+struct work *edf_queue_first(const struct edf_queue *edf)
 {
-    if (agenda->others == NULL)
-        return agenda->first;
-    struct work *other = HEAP_OWNER(agenda->others, struct work, node);
-    return agenda->first == NULL || edf_queue_before(other, agenda->first) ? other : agenda->first;
+    if (edf->others == NULL)
+        return edf->first;
+    struct work *other = HEAP_OWNER(edf->others, struct work, node);
+    return edf->first == NULL || edf_queue_before(other, edf->first) ? other : edf->first;
 }
 
-uint64_t edf_queue_earliest_ns(const struct edf_queue *agenda)
+uint64_t edf_queue_earliest_ns(const struct edf_queue *edf)
 {
-    const struct work *first = edf_queue_first(agenda);
-    return first == NULL || first->deadline_ns == 0 ? UINT64_MAX : step(first) << STEP_BITS;
+    const struct work *first = edf_queue_first(edf);
+    return first == NULL || first->deadline_ns == 0 ? UINT64_MAX
+                                                    : deadline_step(first) << STEP_BITS;
 }

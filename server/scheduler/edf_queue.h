@@ -1,11 +1,13 @@
 /*
- * edf_queue.h - the works of one tenant, lane and priority that wait, in the order they run: the
- * earliest deadline first, those without one last, each by arrival.
+ * edf_queue.h - the waiting works of one tenant, lane and priority, earliest deadline first. Works
+ * without a deadline come last. Works with equal deadlines run in the order of their arrival.
  *
- * Deadlines count in steps of a millisecond (2^20 ns). Requests with one timeout arrive nearly in
- * the order of their deadlines, so that most works go to the end of a list and leave at its front;
- * only what comes out of order goes through a heap. So adding and removing take O(1) steps for the
- * usual load, and O(log n) for any. Not thread-safe: the queue locks it.
+ * Deadlines count in steps of 2^20 ns, about a millisecond. Requests with the same timeout arrive
+ * nearly in the order of their deadlines, so that most works are added at the end of a list and
+ * removed at its front. Only works that arrive out of order go through a heap. Adding and removing
+ * therefore take O(1) steps for the usual load and O(log n) steps for any load.
+ *
+ * Works are borrowed. Not thread-safe: the queue's lock protects an edf_queue.
  */
 #ifndef SERVER_SCHEDULER_EDF_QUEUE_H
 #define SERVER_SCHEDULER_EDF_QUEUE_H
@@ -17,19 +19,21 @@
 
 /* Zeroed: empty. */
 struct edf_queue {
-    struct work *first, *last; /* in order already */
-    struct heap_node *others;  /* those that came after one with a later deadline */
+    struct work *first, *last; /* works that arrived in the order of their deadlines */
+    struct heap_node *others;  /* works that arrived after one with a later deadline */
 };
 
-/* Whether one runs before another of the same tenant, lane and priority; `order` is set. */
+/* Whether work `one` runs before work `other` of the same tenant, lane and priority. `order` of
+ * both is set. */
 bool edf_queue_before(const struct work *one, const struct work *other);
 
-/* `work->order`, its number in order of arrival, is set. The work stays the caller's. */
-void edf_queue_add(struct edf_queue *agenda, struct work *work);
-void edf_queue_remove(struct edf_queue *agenda, struct work *work);
-/* The one to run next, which stays where it is; NULL if there is none. */
-struct work *edf_queue_first(const struct edf_queue *agenda);
-/* No work has a deadline before this; UINT64_MAX if none has one. */
-uint64_t edf_queue_earliest_ns(const struct edf_queue *agenda);
+/* Adds a work. `work->order`, the work's number in the order of arrival, is set. */
+void edf_queue_add(struct edf_queue *edf, struct work *work);
+/* Removes a work that is in the queue. */
+void edf_queue_remove(struct edf_queue *edf, struct work *work);
+/* The work to run next, which stays in the queue; NULL: the queue is empty. */
+struct work *edf_queue_first(const struct edf_queue *edf);
+/* A time before which no work in the queue has a deadline; UINT64_MAX: no work has one. */
+uint64_t edf_queue_earliest_ns(const struct edf_queue *edf);
 
 #endif

@@ -17,15 +17,15 @@ struct probe {
     void *memory;
     bool has_device_memory;
     struct work work;
-    bool running; /* the dispatch thread's */
+    bool running; /* used by the dispatch thread */
 
     atomic_bool wanted;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* of the next two */
     struct probe_wait *waits;
     uint64_t right_ns; /* when the last right answer came; 0: none yet */
 };
 
-static bool take_memory(struct probe *probe)
+static bool alloc_memory(struct probe *probe)
 {
     struct device *device = probe->device;
     struct work *work = &probe->work;
@@ -45,7 +45,7 @@ static bool take_memory(struct probe *probe)
     return work->device_bytes == 0 || probe->has_device_memory;
 }
 
-static void give_back_memory(struct probe *probe)
+static void free_memory(struct probe *probe)
 {
     if (probe->has_device_memory)
         arena_free(device_arena(probe->device), probe->work.device_offset);
@@ -58,8 +58,8 @@ struct probe *probe_create(struct device *device)
     if (probe == NULL)
         return NULL;
     probe->device = device;
-    if (!take_memory(probe) || pthread_mutex_init(&probe->lock, NULL) != 0) {
-        give_back_memory(probe);
+    if (!alloc_memory(probe) || pthread_mutex_init(&probe->lock, NULL) != 0) {
+        free_memory(probe);
         free(probe);
         return NULL;
     }
@@ -70,7 +70,7 @@ void probe_destroy(struct probe *probe)
 {
     if (probe == NULL)
         return;
-    give_back_memory(probe);
+    free_memory(probe);
     pthread_mutex_destroy(&probe->lock);
     free(probe);
 }
@@ -96,7 +96,7 @@ bool probe_ask(struct probe *probe, struct probe_wait *wait, uint32_t timeout_ms
     }
     pthread_mutex_unlock(&probe->lock);
     if (!fresh)
-        wake(argument); /* the wait may be over by now */
+        wake(argument); /* `wait` may not exist any more */
     return fresh;
 }
 
@@ -136,7 +136,7 @@ struct work *probe_begin(struct probe *probe)
     struct work *work = &probe->work;
     atomic_store(&probe->wanted, false);
     probe->running = true;
-    /* Operands and poison anew: an answer is never left over from the last time. */
+    /* Writes the operands and poisons the result, so that no answer is left over from last time. */
     known_answer_init(&work->problem, GEMMD_F32, GEMMD_F32, false, false, probe->memory);
     work->queued_ns = clock_now_ns();
     return work;
@@ -147,8 +147,8 @@ bool probe_running(const struct probe *probe)
     return probe->running;
 }
 
-/* Why the answer is not right, or "". */
-static void judge(const struct work *work, char reason[PROBE_REASON_MAX])
+/* Writes why the answer of a work is not right, or "". */
+static void check_answer(const struct work *work, char reason[PROBE_REASON_MAX])
 {
     uint64_t row, column;
     reason[0] = '\0';
@@ -165,7 +165,7 @@ bool probe_end(struct probe *probe, const struct work *work)
     if (work != &probe->work)
         return false;
     char reason[PROBE_REASON_MAX];
-    judge(work, reason);
+    check_answer(work, reason);
     probe->running = false;
     pthread_mutex_lock(&probe->lock);
     if (reason[0] == '\0')

@@ -1,8 +1,10 @@
 /*
- * probe.h - a product with a known answer that shows whether the device still computes.
+ * probe.h - a readiness probe: a product with a known answer, which shows whether the device still
+ * computes.
  *
- * Anyone may ask; the dispatch thread runs it, one at a time, past the queue. Those who ask while
- * one is on its way share its answer, and so does everybody for a second after a right one.
+ * Any thread may ask. The dispatch thread runs one probe at a time, ahead of the queue. Callers
+ * that ask while a probe is running share its answer, and for a second after a correct answer every
+ * caller gets that answer at once.
  */
 #ifndef SERVER_SCHEDULER_PROBE_H
 #define SERVER_SCHEDULER_PROBE_H
@@ -14,39 +16,46 @@
 
 struct probe;
 
-/* Takes the probe's memory, host and device. NULL if there is none. */
+/* Allocates the probe with its host memory and device memory. NULL: there is not enough memory. */
 struct probe *probe_create(struct device *device);
-void probe_destroy(struct probe *probe); /* NULL is allowed */
+/* NULL is allowed. */
+void probe_destroy(struct probe *probe);
 
 enum { PROBE_REASON_MAX = 160 };
 
-/* Someone who asked. Its owner's, and in the probe's hands from asking until `done`. */
+/* A caller that waits for an answer. The struct is part of the caller's own struct, and belongs to
+ * the probe from probe_ask until `done` is called. */
 struct probe_wait {
-    /* Whoever brings the answer calls it, once, with no lock held; the wait is its owner's again.
-     */
+    /* Called once, by the thread that has the answer, with no lock held. */
     void (*done)(struct probe_wait *wait);
-    bool right;
-    char reason[PROBE_REASON_MAX]; /* why not; "" if it is */
+    bool right;                    /* the device computed the known answer */
+    char reason[PROBE_REASON_MAX]; /* why `right` is false; "" if `right` is true */
 
-    struct probe_wait *next; /* the probe's, from here on */
+    /* Used by the probe. */
+    struct probe_wait *next;
     uint64_t until_ns;
     uint32_t timeout_ms;
 };
 
-/* Any thread. Tells the last answer if it was right and is less than a second old: true, and `done`
- * is not called. Else false, and `done` will be, with the next answer or by probe_expire. `wake`
- * (with its argument) makes the dispatch thread look at probe_due. */
+/* Asks for an answer. True: the last answer was right and is less than a second old; `wait` has
+ * that answer, and `done` is not called. False: `done` will be called with the next answer, or by
+ * probe_expire. probe_ask calls `wake` with `argument` to make the dispatch thread call probe_due.
+ * Any thread. */
 bool probe_ask(struct probe *probe, struct probe_wait *wait, uint32_t timeout_ms,
                void (*wake)(void *argument), void *argument);
-/* Any thread: answers those whose time is over, with `right`. */
+/* Answers the callers whose time is over with `right`. Any thread. */
 void probe_expire(struct probe *probe, uint64_t now_ns, bool right);
 
-/* Dispatch thread: whether someone asked and no probe is on its way. */
+/* --- For the dispatch thread. */
+
+/* Whether a caller has asked and no probe is running. */
 bool probe_due(const struct probe *probe);
-/* Dispatch thread: the work to submit now. */
+/* Starts a probe: returns the work to submit now. */
 struct work *probe_begin(struct probe *probe);
+/* Whether a probe is running. */
 bool probe_running(const struct probe *probe);
-/* Dispatch thread: takes back a work that the device ended; false if it is not the probe's. */
+/* Ends a probe, if `work`, which the device has finished, is the probe's work. False: the work is
+ * another one. */
 bool probe_end(struct probe *probe, const struct work *work);
 
 #endif

@@ -1,34 +1,26 @@
 /*
- * queue.h - the bounded queue between the I/O threads and a device's dispatch thread.
+ * queue.h - the bounded queue between the I/O threads, which push works, and a device's dispatch
+ * thread, which pops them.
  *
- * The order is that of priority; within one, tenants share fairly; within a tenant, the earliest
- * deadline comes first, then those without one by arrival (agenda.h). Fairness stands before
- * deadlines, because a deadline is what a client says it is: if it counted across tenants, whoever
- * sends `timeout_ms=1` would pass all others for ever.
+ * Works run by priority; within a priority, tenants get equal shares of the device, counted in
+ * bytes of work; within a tenant, the earliest deadline comes first, and works without a deadline
+ * come last, by arrival (fair_queue.h, edf_queue.h). Fairness stands before deadlines, because a
+ * client chooses its own deadline: if deadlines counted across tenants, a client that always sends
+ * `timeout_ms=1` would pass all others for ever. The bytes of a work are those of its operands and
+ * results wherever they are, resident operands and those in the client's shared memory too, so that
+ * the same product always costs the same.
  *
- * Fair means equal bytes of work for all tenants that have some waiting, by start-time fair
- * queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): each tenant has a tag that grows by the
- * bytes of what was run for it, and the least tag is next. Two tenants that wait all the time are
- * never further apart than the largest work of each. Deficit round robin gives the same shares, but
- * its quantum has to be as large as the largest work, here a gigabyte, or it goes round and round
- * until a large work's turn has come. A tenant who had nothing waiting for a while has saved up
- * nothing. Bytes of work are those of operands and results wherever they are, resident ones and
- * those in a client's memory too: the same product costs the same.
+ * The queue has two lanes: works that run on a stream of their own, and works that run on a stream
+ * for shared launches. queue_pop is told which kind of stream is free, and what else may go in the
+ * same launch is taken along (launch_list.h).
  *
- * There are two lanes: works that go to a stream of their own and works that go to one for shared
- * launches. Whoever takes work says of which there is room, and where there is room for both they
- * go by priority and arrival alike; a lane without room holds up only itself.
+ * The queue is bounded by requests and by bytes, in total and for each tenant (admission.h). A
+ * request makes a reservation at its headers (queue_reserve), has its work pushed (queue_push), and
+ * gives the reservation back when the request is over (queue_release). Reservations therefore count
+ * requests that are being received, that wait, that run and that are being answered alike.
  *
- * In either lane works may wait that can be stacked, products and attentions (work.h: stack_key).
- * When the turn of one has come, those of its stack come along, whatever waits between them, in the
- * order above: for them the launch costs next to nothing. Each is paid for by its tenant as if it
- * had been its turn.
- *
- * Bounded by count and by bytes, in total and for each tenant, exactly (places.h): a place is
- * reserved at the headers (queue_reserve), turned into work (queue_push) and given back
- * (queue_release) when the request is over, so that it counts what waits, runs and is being
- * received alike. Thread-safe. Pushing, popping and removing take O(1) steps for one tenant whose
- * deadlines come in order, O(log n) for any others. `done` callbacks are called by the thread whose
+ * Thread-safe. Pushing, popping and cancelling take O(1) steps for one tenant whose deadlines come
+ * in order, and O(log n) steps otherwise. A work's `done` callback is called by the thread whose
  * call ended the work, with no lock held.
  */
 #ifndef SERVER_SCHEDULER_QUEUE_H
@@ -39,65 +31,64 @@
 
 #include "server/device/work.h"
 #include "server/scheduler/admission.h"
+#include "server/scheduler/launch_list.h"
 
 struct queue;
 
-struct queue *queue_create(const struct admission_limits *limits); /* NULL: out of memory */
-void queue_destroy(struct queue *queue); /* no work may wait in it; NULL is allowed */
+/* NULL: out of memory. */
+struct queue *queue_create(const struct admission_limits *limits);
+/* No work may wait in the queue. NULL is allowed. */
+void queue_destroy(struct queue *queue);
 
-/* Takes a place for one request of `bytes`. GEMMD_ERR_QUEUE_FULL if count or bytes would exceed a
- * limit (GEMMD_ERR_TOO_LARGE if they would in an empty queue too), GEMMD_ERR_DRAINING after
- * queue_close, queue_fail_all's code after that. */
+/* Makes a reservation for one request of `bytes`. GEMMD_ERR_QUEUE_FULL: the reservation would
+ * exceed a limit. GEMMD_ERR_TOO_LARGE: it would exceed a limit even if the queue were empty.
+ * GEMMD_ERR_DRAINING: queue_close was called. After queue_fail_all the error is the code that
+ * queue_fail_all was given. */
 enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
                                struct fault *fault);
-/* Adds `more` to the bytes of a place that has `bytes`: what is known only once the body is there.
- * GEMMD_ERR_QUEUE_FULL or GEMMD_ERR_TOO_LARGE as above, and the place is as it was; a queue that
- * was closed since takes it. */
+/* Adds `more` bytes, which are known only once the body has been received, to a reservation of
+ * `bytes`. GEMMD_ERR_QUEUE_FULL and GEMMD_ERR_TOO_LARGE as for queue_reserve; the reservation then
+ * stays as it was. A queue that has been closed since still grants the bytes. */
 enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
                                     uint64_t more, struct fault *fault);
-/* Gives a place back: the request is over, whatever became of it. */
+/* Gives a reservation back, whatever became of its request. */
 void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes);
-/* The places, for their metrics and Retry-After. */
+/* The reservations, for their metrics and for Retry-After. */
 struct admission *queue_admission(struct queue *queue);
 
-/* Hands work over; its place must have been reserved. Never fails; after queue_fail_all the work
- * ends at once, before this returns. Takes no lock, unless a thread sleeps that has to be woken. */
+/* Hands a work over to the queue. The work's request must have a reservation. A push never fails;
+ * after queue_fail_all the work ends before queue_push returns. A push takes no lock unless a
+ * sleeping thread has to be woken. */
 void queue_push(struct queue *queue, struct work *work);
-/* Takes back work that was pushed, if it still waits: `done` will not be called, and the work is
- * the caller's again. False if it was popped or has ended: `done` was called, or will be. The work
- * must not be gone. */
+/* Takes back a work that was pushed. True: the work was still waiting, `done` will not be called,
+ * and the work belongs to the caller again. False: the work was popped or has ended, and `done` was
+ * called or will be. The work must still exist. */
 bool queue_cancel(struct queue *queue, struct work *work);
 
-/* What a taker has room for. */
-struct queue_room {
-    uint32_t alone;        /* a launch on a stream of its own: one work, or a stack of so many */
-    uint32_t shared;       /* a shared launch of so many works; */
-    uint64_t shared_bytes; /* if of more than one, of so many bytes together */
-};
-
-/* The next work, or NULL: one that runs alone, or a chain by `next` of all that share a launch and
- * wait now, the more urgent first, as far as there is room: the works of a stack (then all have a
- * stack_key), or others. With wait_ns > 0, waits up to that long
- * for one (UINT64_MAX: until there is one) or for queue_wake. Expired work is never returned: its
- * `done` is called with GEMMD_ERR_DEADLINE instead. */
+/* Pops the works of the next launch, linked by `next`, the more urgent first; NULL: no work waits
+ * that the device has room for (launch_list.h). If `wait_ns` is not 0, a pop waits up to `wait_ns`
+ * nanoseconds (UINT64_MAX: for any time) for a work or for queue_wake. An expired work is never
+ * returned: its `done` is called with GEMMD_ERR_DEADLINE instead. */
 struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);
-/* Makes a waiting pop, or else the next one that would wait, return at once. */
+/* Makes a pop that is waiting, or else the next pop that would wait, return at once. */
 void queue_wake(struct queue *queue);
 
-/* Ends work whose deadline has passed (`done` with GEMMD_ERR_DEADLINE), within a millisecond or the
- * next call; called by a timer. */
+/* Ends works whose deadline has passed with GEMMD_ERR_DEADLINE. Called by a timer. Deadlines count
+ * in steps of about a millisecond, so that a work may end one call late. */
 void queue_expire(struct queue *queue, uint64_t now_ns);
-/* Ends all waiting work with `code`, and from now on all that is pushed; no more places are given.
- * Used when the device is lost or its dispatch thread ends. The first code stays. */
+/* Ends with `code` all works that wait and all works that are pushed from now on, and refuses new
+ * reservations. Called when the device is lost or its dispatch thread ends. Only the first call's
+ * code and detail are used for later works. */
 void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *detail);
 
-/* No more places from now on; work whose place was reserved before is still taken and handed out.
+/* Refuses new reservations from now on. Works of earlier reservations are still taken and popped.
  */
 void queue_close(struct queue *queue);
 
 /* For metrics; any thread. */
 struct queue_state {
-    uint32_t waiting, reserved; /* pushed and not popped; places taken */
+    uint32_t waiting;  /* works that were pushed and neither popped nor ended */
+    uint32_t reserved; /* requests that hold a reservation */
     uint64_t waiting_bytes, reserved_bytes;
 };
 struct queue_state queue_state(struct queue *queue);

@@ -5,97 +5,98 @@
 #include "server/scheduler/edf_queue.h"
 
 struct stack_index {
-    struct stack_bucket *buckets[SHELVES];
+    struct stack_bucket *chains[STACK_BUCKETS]; /* lists of the buckets in use, by hash_of */
     struct stack_bucket *free;
-    struct stack_bucket all[SHELVES];
+    struct stack_bucket all[STACK_BUCKETS];
 };
 
 static bool node_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return edf_queue_before(HEAP_OWNER(one, const struct work, shelf_node),
-                            HEAP_OWNER(other, const struct work, shelf_node));
+    return edf_queue_before(HEAP_OWNER(one, const struct work, bucket_node),
+                            HEAP_OWNER(other, const struct work, bucket_node));
 }
 
 struct stack_index *stack_index_create(void)
 {
-    struct stack_index *shelves = calloc(1, sizeof *shelves);
-    for (uint32_t i = 0; shelves != NULL && i < SHELVES; i++) {
-        shelves->all[i].next = shelves->free;
-        shelves->free = &shelves->all[i];
+    struct stack_index *index = calloc(1, sizeof *index);
+    for (uint32_t i = 0; index != NULL && i < STACK_BUCKETS; i++) {
+        index->all[i].next = index->free;
+        index->free = &index->all[i];
     }
-    return shelves;
+    return index;
 }
 
-void stack_index_destroy(struct stack_index *shelves)
+void stack_index_destroy(struct stack_index *index)
 {
-    free(shelves);
+    free(index);
 }
 
-/* The high bits of a key are the better ones. */
-static uint32_t bucket_of(const struct work *work)
+/* The high bits of a stack_key are spread more evenly than the low bits. */
+static uint32_t hash_of(const struct work *work)
 {
-    return (uint32_t)(work->stack_key >> 32) % SHELVES;
+    return (uint32_t)(work->stack_key >> 32) % STACK_BUCKETS;
 }
 
-/* The first from `shelf` on that holds works of the same stack. */
-static struct stack_bucket *match(struct stack_bucket *shelf, const struct work *work)
+/* The first bucket from `bucket` on in a hash chain that holds works of the same stack as `work`.
+ */
+static struct stack_bucket *first_match(struct stack_bucket *bucket, const struct work *work)
 {
-    for (; shelf != NULL; shelf = shelf->next) {
-        const struct work *other = stack_bucket_first(shelf);
+    for (; bucket != NULL; bucket = bucket->next) {
+        const struct work *other = stack_bucket_first(bucket);
         if (other->stack_key == work->stack_key && work_same_stack(other, work))
-            return shelf;
+            return bucket;
     }
     return NULL;
 }
 
-struct stack_bucket *stack_index_find(const struct stack_index *shelves, const struct work *work)
+struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work)
 {
-    return match(shelves->buckets[bucket_of(work)], work);
+    return first_match(index->chains[hash_of(work)], work);
 }
 
-struct stack_bucket *stack_index_find_next(const struct stack_bucket *shelf,
+struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
                                            const struct work *work)
 {
-    return match(shelf->next, work);
+    return first_match(bucket->next, work);
 }
 
-void stack_index_add(struct stack_index *shelves, struct work *work, struct flow *flow)
+void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow)
 {
-    struct stack_bucket *shelf = stack_index_find(shelves, work);
-    while (shelf != NULL && shelf->flow != flow)
-        shelf = stack_index_find_next(shelf, work);
-    if (shelf == NULL && shelves->free != NULL) {
-        struct stack_bucket **bucket = &shelves->buckets[bucket_of(work)];
-        shelf = shelves->free;
-        shelves->free = shelf->next;
-        *shelf = (struct stack_bucket){.next = *bucket, .flow = flow};
-        *bucket = shelf;
+    struct stack_bucket *bucket = stack_index_find(index, work);
+    while (bucket != NULL && bucket->flow != flow)
+        bucket = stack_index_find_next(bucket, work);
+    if (bucket == NULL && index->free != NULL) {
+        struct stack_bucket **chain = &index->chains[hash_of(work)];
+        bucket = index->free;
+        index->free = bucket->next;
+        *bucket = (struct stack_bucket){.next = *chain, .flow = flow};
+        *chain = bucket;
     }
-    work->shelf = shelf;
-    if (shelf != NULL)
-        heap_add(&shelf->works, &work->shelf_node, node_before);
+    work->bucket = bucket;
+    if (bucket != NULL)
+        heap_add(&bucket->works, &work->bucket_node, node_before);
 }
 
-void stack_index_remove(struct stack_index *shelves, struct work *work)
+void stack_index_remove(struct stack_index *index, struct work *work)
 {
-    struct stack_bucket *shelf = work->shelf, **link = &shelves->buckets[bucket_of(work)];
-    heap_remove(&shelf->works, &work->shelf_node, node_before);
-    work->shelf = NULL;
-    if (shelf->works != NULL)
+    struct stack_bucket *bucket = work->bucket, **link = &index->chains[hash_of(work)];
+    heap_remove(&bucket->works, &work->bucket_node, node_before);
+    work->bucket = NULL;
+    if (bucket->works != NULL)
         return;
-    while (*link != shelf)
+    while (*link != bucket)
         link = &(*link)->next;
-    *link = shelf->next;
-    shelf->next = shelves->free;
-    shelves->free = shelf;
+    *link = bucket->next;
+    bucket->next = index->free;
+    index->free = bucket;
 }
 
-struct work *stack_bucket_first(const struct stack_bucket *shelf)
+struct work *stack_bucket_first(const struct stack_bucket *bucket)
 {
-    return HEAP_OWNER(shelf->works, struct work, shelf_node);
+    return HEAP_OWNER(bucket->works, struct work, bucket_node);
 }
 
-bool stack_bucket_has_one(const struct stack_bucket *shelf)
+bool stack_bucket_has_one(const struct stack_bucket *bucket)
 {
-    return shelf->works->left == NULL && shelf->works->right == NULL;
+    return bucket->works->left == NULL && bucket->works->right == NULL;
 }

@@ -1,12 +1,14 @@
 /*
- * stack_index.h - the works that wait to be stacked (work.h: stack_key), where those of one stack
- * are found together.
+ * stack_index.h - an index of the waiting works that can be stacked (work.h: stack_key), in which
+ * the works of one stack are found together.
  *
- * A shelf holds works of one stack and one flow: one tenant, lane and priority of the queue. A
- * stack has as many shelves as flows have works for it. Their number is fixed, so that nothing is
- * allocated while serving; what finds none free waits without one, and is launched without company.
- * Finding takes O(1) steps, adding and removing O(log n) for n works on the shelf. Not thread-safe:
- * the queue locks it. Works are borrowed.
+ * A bucket holds works of one stack and one flow (one tenant, lane and priority of the queue), so
+ * that a stack has as many buckets as there are flows with works for it. The number of buckets is
+ * fixed, and nothing is allocated while the daemon serves. A work that finds no free bucket waits
+ * without one and is launched without others of its stack.
+ *
+ * Finding a bucket takes O(1) steps; adding and removing take O(log n) steps for n works in the
+ * bucket. Works are borrowed. Not thread-safe: the queue's lock protects the index.
  */
 #ifndef SERVER_SCHEDULER_STACK_INDEX_H
 #define SERVER_SCHEDULER_STACK_INDEX_H
@@ -15,34 +17,39 @@
 
 #include "server/device/work.h"
 
-enum { SHELVES = 1024 };
+enum { STACK_BUCKETS = 1024 };
 
-struct flow; /* the queue's */
+struct flow; /* fair_queue.h */
 struct stack_index;
 
 struct stack_bucket {
-    struct stack_bucket *next; /* in its bucket, or among the free ones */
-    struct heap_node *works;   /* as they run (edf_queue_before); never empty */
+    struct stack_bucket *next; /* in the index's hash chain, or in its list of free buckets */
+    struct heap_node *works;   /* in the order of edf_queue_before; not empty while in use */
     struct flow *flow;
-    struct heap_node node; /* the taker's, while it takes */
+    struct heap_node node; /* for the caller of stack_index_find, while it takes works */
 };
 
-struct stack_index *stack_index_create(void); /* NULL: out of memory */
-void stack_index_destroy(struct stack_index *shelves);
+/* NULL: out of memory. */
+struct stack_index *stack_index_create(void);
+/* NULL is allowed. */
+void stack_index_destroy(struct stack_index *index);
 
-/* Sets work->shelf: one of its stack and flow, or NULL if there is none left. `order` is set. */
-void stack_index_add(struct stack_index *shelves, struct work *work, struct flow *flow);
-/* Its shelf is not NULL; it is after this. A shelf that gets empty is gone. */
-void stack_index_remove(struct stack_index *shelves, struct work *work);
+/* Adds a work of `flow`, whose `order` is set, and sets work->bucket to the bucket of the work's
+ * stack and flow, or to NULL if all buckets are in use. */
+void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow);
+/* Removes a work whose bucket is not NULL, and sets work->bucket to NULL. A bucket that becomes
+ * empty becomes free. */
+void stack_index_remove(struct stack_index *index, struct work *work);
 
-/* The shelves with works of the same stack as `work`, one after another, in no order; NULL: there
- * are no more. */
-struct stack_bucket *stack_index_find(const struct stack_index *shelves, const struct work *work);
-struct stack_bucket *stack_index_find_next(const struct stack_bucket *shelf,
+/* The first bucket with works of the same stack as `work`, and the next one after `bucket`, in no
+ * particular order. NULL: there are no more such buckets. */
+struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work);
+struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
                                            const struct work *work);
 
-/* The one that runs first, and whether it is the only one. */
-struct work *stack_bucket_first(const struct stack_bucket *shelf);
-bool stack_bucket_has_one(const struct stack_bucket *shelf);
+/* The work of a bucket that runs first. */
+struct work *stack_bucket_first(const struct stack_bucket *bucket);
+/* Whether a bucket holds exactly one work. */
+bool stack_bucket_has_one(const struct stack_bucket *bucket);
 
 #endif

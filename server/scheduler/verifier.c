@@ -14,7 +14,7 @@ struct verifier {
     bool stopping;
 };
 
-/* Nobody computes with the problem any more. */
+/* Points the problem to memory that the host can read. The device has finished with the problem. */
 static void point_to_host(struct work *work)
 {
     if (work->host_a != NULL)
@@ -25,11 +25,12 @@ static void point_to_host(struct work *work)
         work->problem.c = work->host_c;
 }
 
-static void verify(struct work *work)
+static void verifier_check(struct work *work)
 {
     bool pass = false;
     point_to_host(work);
-    /* Another vector each time: a fault that one of them happens to miss shows with the next. */
+    /* Each check uses another vector, so that an error that one vector misses shows with another.
+     */
     uint64_t seed = clock_now_ns();
     enum gemmd_error code = freivalds_check(&work->problem, seed, &pass, &work->residual);
     if (code != GEMMD_OK)
@@ -43,7 +44,7 @@ static void verify(struct work *work)
     work_end(work);
 }
 
-static void *run(void *argument)
+static void *verifier_run(void *argument)
 {
     struct verifier *verifier = argument;
     pthread_mutex_lock(&verifier->lock);
@@ -52,7 +53,7 @@ static void *run(void *argument)
         if (work != NULL) {
             verifier->first = work->next;
             pthread_mutex_unlock(&verifier->lock);
-            verify(work);
+            verifier_check(work);
             pthread_mutex_lock(&verifier->lock);
         } else if (verifier->stopping) {
             break;
@@ -73,7 +74,7 @@ struct verifier *verifier_start(void)
         goto no_lock;
     if (pthread_cond_init(&verifier->changed, NULL) != 0)
         goto no_condition;
-    if (pthread_create(&verifier->thread, NULL, run, verifier) != 0)
+    if (pthread_create(&verifier->thread, NULL, verifier_run, verifier) != 0)
         goto no_thread;
     return verifier;
 

@@ -1,8 +1,9 @@
 /*
- * verifier.h - the thread that checks results on the host (Freivalds) for requests that ask for it,
- * so that the dispatch thread does not stall on them.
+ * verifier.h - the thread that checks results on the host (Freivalds' algorithm,
+ * kernels/freivalds.h) for requests with `verify`, so that the dispatch thread does not stall.
  *
- * Works wait in a list of their own, which the places of the main queue bound.
+ * The works that are being checked wait in a list of their own. The reservations of their requests
+ * bound that list (admission.h).
  */
 #ifndef SERVER_SCHEDULER_VERIFIER_H
 #define SERVER_SCHEDULER_VERIFIER_H
@@ -11,13 +12,13 @@
 
 struct verifier;
 
-/* Starts the thread; NULL if it can't. */
+/* Starts the thread. NULL: the thread cannot start, or there is no memory. */
 struct verifier *verifier_start(void);
-/* Finishes all that was pushed, then ends the thread. NULL is allowed. */
+/* Checks all works that were pushed, then ends the thread. NULL is allowed. */
 void verifier_stop(struct verifier *verifier);
 
-/* Checks the work's result and calls `done`. A result that is wrong, or could not be checked, is
- * an error in the work. */
+/* Has the result of a work checked, and the work ended by the verifier's thread. A result that is
+ * wrong, or that could not be checked, is an error of the work. Any thread. */
 void verifier_push(struct verifier *verifier, struct work *work);
 
 #endif

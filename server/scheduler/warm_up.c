@@ -11,17 +11,17 @@
 
 static const uint64_t PATIENCE_NS = 20000000000u;
 
-struct first {
-    struct work work; /* first */
+struct first_product {
+    struct work work; /* the first member: first_product_done casts it back */
     atomic_bool ended;
 };
 
-static void first_done(struct work *work)
+static void first_product_done(struct work *work)
 {
-    atomic_store(&((struct first *)work)->ended, true);
+    atomic_store(&((struct first_product *)work)->ended, true);
 }
 
-static bool wait_for_end(struct first *first)
+static bool wait_for_end(struct first_product *first)
 {
     const uint64_t begun_ns = clock_now_ns();
     while (!atomic_load(&first->ended)) {
@@ -32,21 +32,21 @@ static bool wait_for_end(struct first *first)
     return true;
 }
 
-/* Its kernel is chosen and its operands are in place. */
-static enum gemmd_error run(struct device *device, struct queue *queue, struct first *first,
-                            struct fault *fault)
+/* Runs one product, whose kernel is chosen and whose operands are written. */
+static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
+                                    struct first_product *first, struct fault *fault)
 {
     struct work *work = &first->work;
     struct arena *arena = device_arena(device);
     uint64_t row, column;
     if (!device_plan(device, work) || queue_reserve(queue, 0, 0, fault) != GEMMD_OK)
-        return GEMMD_OK; /* limits so tight that nothing will run */
-    const bool takes = work->device_bytes > 0;
-    if (takes && !arena_alloc(arena, work->device_bytes, &work->device_offset)) {
+        return GEMMD_OK; /* the limits are so tight that no request will run either */
+    const bool takes_memory = work->device_bytes > 0;
+    if (takes_memory && !arena_alloc(arena, work->device_bytes, &work->device_offset)) {
         queue_release(queue, 0, 0);
         return GEMMD_OK;
     }
-    work->done = first_done;
+    work->done = first_product_done;
     work->uncounted = true;
     work->queued_ns = clock_now_ns();
     queue_push(queue, work);
@@ -54,7 +54,7 @@ static enum gemmd_error run(struct device *device, struct queue *queue, struct f
         return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
                          "the first product was not done within %" PRIu64 " s",
                          PATIENCE_NS / 1000000000u);
-    if (takes)
+    if (takes_memory)
         arena_free(arena, work->device_offset);
     queue_release(queue, 0, 0);
     if (work->status != GEMMD_OK)
@@ -75,15 +75,15 @@ enum gemmd_error warm_up(struct device *device, struct queue *queue, struct pool
     const struct gemm_device target = device_gemm(device);
     enum gemmd_error code = GEMMD_OK;
     struct fault ignored;
-    struct first *first = calloc(1, sizeof *first);
+    struct first_product *first = calloc(1, sizeof *first);
     struct pool_cache *memory = pool_cache_create(pool);
     void *block = memory == NULL ? NULL : pool_alloc(memory, KNOWN_ANSWER_BYTES, &ignored);
     for (int i = 0; i < 2 && first != NULL && block != NULL && code == GEMMD_OK; i++) {
-        *first = (struct first){.ended = false};
+        *first = (struct first_product){.ended = false};
         known_answer_init(&first->work.problem, GEMMD_F32, GEMMD_F32, false, false, block);
         if (gemm_select(&target, kernels[i], &first->work.problem, &first->work.kernel, &ignored) ==
             GEMMD_OK)
-            code = run(device, queue, first, fault);
+            code = warm_up_run(device, queue, first, fault);
     }
     if (first != NULL && first->work.done != NULL && !atomic_load(&first->ended))
         return code;

@@ -1,7 +1,8 @@
 /*
  * warm_up.h - small products that go from the queue through the dispatch thread to the device and
- * back before a request does. The self-test has run the kernels by then; here the thread launches
- * for the first time, and the device meets the pool's memory.
+ * back before the daemon serves. The self-test has run every kernel by then. The warm-up makes the
+ * dispatch thread launch for the first time, and the device use the pool's memory for the first
+ * time.
  */
 #ifndef SERVER_SCHEDULER_WARM_UP_H
 #define SERVER_SCHEDULER_WARM_UP_H
@@ -11,10 +12,11 @@
 
 struct device;
 
-/* To be called once, by the thread that starts the daemon, when the queue's dispatch thread runs.
- * One product that shares launches and one that does not, where the device has such; metrics do not
- * count them. GEMMD_ERR_DEVICE_LOST if one does not end within some seconds, or wrong: its memory
- * may still be in use then, and stays taken. */
+/* Runs one product in a shared launch and one in a launch of its own, as far as the device has such
+ * launches. Metrics do not count the products. Called once, by the thread that starts the daemon,
+ * while the queue's dispatch thread runs. GEMMD_ERR_DEVICE_LOST: a product did not end within 20
+ * seconds, or its result is wrong. The memory of a product that did not end may still be in use,
+ * and is never freed. */
 enum gemmd_error warm_up(struct device *device, struct queue *queue, struct pool *pool,
                          struct fault *fault);
 

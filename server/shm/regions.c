@@ -33,7 +33,7 @@ struct regions *regions_create(uint32_t most)
 /* An entry that is in the list no more. */
 static void forget(struct entry *entry)
 {
-    shared_release(entry->region.memory);
+    shm_mapping_release(entry->region.mapping);
     free(entry);
 }
 
@@ -78,7 +78,7 @@ enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
     enum gemmd_error code = GEMMD_OK;
     struct entry *entry = malloc(sizeof *entry);
     if (entry == NULL) {
-        shared_release(region->memory);
+        shm_mapping_release(region->mapping);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a region");
     }
     *entry = (struct entry){.owner = owner, .region = *region};
@@ -103,13 +103,13 @@ enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
 }
 
 enum gemmd_error regions_find(struct regions *regions, struct region_owner owner, const char *name,
-                              struct shared_memory **memory, struct fault *fault)
+                              struct shm_mapping **mapping, struct fault *fault)
 {
     pthread_mutex_lock(&regions->lock);
     const struct entry *entry = *place_of(regions, owner, name);
     if (entry != NULL) {
-        *memory = entry->region.memory;
-        shared_use(*memory);
+        *mapping = entry->region.mapping;
+        shm_mapping_hold(*mapping);
     }
     pthread_mutex_unlock(&regions->lock);
     return entry != NULL
@@ -118,7 +118,7 @@ enum gemmd_error regions_find(struct regions *regions, struct region_owner owner
                            "there is no shared memory region '%.128s' of this client's", name);
 }
 
-void regions_remove(struct regions *regions, struct region_owner owner, enum shared_kind kind,
+void regions_remove(struct regions *regions, struct region_owner owner, enum shm_kind kind,
                     const char *name)
 {
     struct entry *removed = NULL;
@@ -143,7 +143,7 @@ void regions_remove(struct regions *regions, struct region_owner owner, enum sha
     }
 }
 
-uint32_t regions_each(struct regions *regions, struct region_owner owner, enum shared_kind kind,
+uint32_t regions_each(struct regions *regions, struct region_owner owner, enum shm_kind kind,
                       const char *name, void (*visit)(void *context, const struct region *region),
                       void *context)
 {

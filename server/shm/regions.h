@@ -1,6 +1,6 @@
 /*
  * regions.h - the names that clients give to memory they share (the shared memory extensions of the
- * Open Inference Protocol; shared.h is the memory itself).
+ * Open Inference Protocol; shm_store.h is the memory itself).
  *
  * A name is its owner's: that of one user of this host with one token. Others neither see it, nor
  * use it, nor take it away; they may have the same name for a memory of theirs. A name that is
@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "proto/error.h"
-#include "server/shm/shared.h"
+#include "server/shm/shm_store.h"
 
 struct regions;
 
@@ -28,11 +28,11 @@ struct region_owner {
 
 struct region {
     char name[REGION_NAME_MAX + 1];
-    enum shared_kind kind;        /* SHARED_SYSTEM or SHARED_CUDA, which share their names */
-    char key[SHARED_KEY_MAX + 1]; /* system */
+    enum shm_kind kind;        /* SHM_SYSTEM or SHM_CUDA, which share their names */
+    char key[SHM_KEY_MAX + 1]; /* system */
     uint64_t offset, bytes;
     int32_t device; /* CUDA */
-    struct shared_memory *memory;
+    struct shm_mapping *mapping;
 };
 
 struct regions *regions_create(uint32_t most); /* NULL: out of memory */
@@ -40,22 +40,22 @@ void regions_destroy(struct regions *regions); /* takes all names away; NULL is 
 
 /* "[A-Za-z0-9._-]{1,128}" */
 bool region_is_name(const char *name);
-/* Names a memory; the reference in region->memory is taken over, also on failure.
+/* Names a memory; the reference in region->mapping is taken over, also on failure.
  * GEMMD_ERR_MALFORMED: the owner has a region of that name. GEMMD_ERR_NO_ROOM: there are `most`. */
 enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
                              const struct region *region, struct fault *fault);
 /* The memory of a name, with a reference for the caller. GEMMD_ERR_MALFORMED: the owner has none of
  * that name. */
 enum gemmd_error regions_find(struct regions *regions, struct region_owner owner, const char *name,
-                              struct shared_memory **memory, struct fault *fault);
+                              struct shm_mapping **mapping, struct fault *fault);
 /* Takes the owner's name away, NULL: all of its names of that kind. What is not there is gone
  * already. */
-void regions_remove(struct regions *regions, struct region_owner owner, enum shared_kind kind,
+void regions_remove(struct regions *regions, struct region_owner owner, enum shm_kind kind,
                     const char *name);
 /* Calls `visit` with each of the owner's regions of a kind, or with that of a name, in the order of
  * their making. It must
  * not call these functions. Returns how many there are. */
-uint32_t regions_each(struct regions *regions, struct region_owner owner, enum shared_kind kind,
+uint32_t regions_each(struct regions *regions, struct region_owner owner, enum shm_kind kind,
                       const char *name, void (*visit)(void *context, const struct region *region),
                       void *context);
 uint32_t regions_count(struct regions *regions);

@@ -77,8 +77,8 @@ static bool names(const char *list, bool exists, const char *etag, bool weakly)
     return false;
 }
 
-enum tensor_verdict tensor_condition_judge(const struct tensor_condition *condition, bool exists,
-                                           const char *etag)
+enum tensor_condition_result tensor_condition_evaluate(const struct tensor_condition *condition,
+                                                       bool exists, const char *etag)
 {
     if (condition->if_match != NULL && !names(condition->if_match, exists, etag, false))
         return TENSOR_CONDITION_OTHER;
@@ -90,7 +90,7 @@ enum tensor_verdict tensor_condition_judge(const struct tensor_condition *condit
 enum gemmd_error tensor_condition_require(const struct tensor_condition *condition, bool exists,
                                           const char *etag, struct fault *fault)
 {
-    switch (tensor_condition_judge(condition, exists, etag)) {
+    switch (tensor_condition_evaluate(condition, exists, etag)) {
     case TENSOR_CONDITION_HOLDS:
         return GEMMD_OK;
     case TENSOR_CONDITION_OTHER:

@@ -86,7 +86,7 @@ int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
         if (!attention_own_takes(&own[k], &p))
             continue;
         if (chosen == NULL) {
-            chosen = attention_faster(&HOPPER, own[k].kernel, &p);
+            chosen = attention_preferred(&HOPPER, own[k].kernel, &p);
             if (number-- == 0) {
                 strncpy(name, chosen->name, KERNEL_NAME_MAX - 1);
                 return 0;

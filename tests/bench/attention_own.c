@@ -1,6 +1,6 @@
 /* Our kernels, by name, and the tiles of flash_wgmma each as one of them. */
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "proto/dtype.h"
 #include "tests/bench/attention.h"
 

@@ -114,7 +114,7 @@ static bool set_up(const struct bench_run *run, const struct bench_case *c, uint
                                           .b = p->b,
                                           .bias = p->bias,
                                           .c0 = p->c0};
-    return bench_split(p, &o->parts_memory, &o->parts) &&
+    return bench_make_parts(p, &o->parts_memory, &o->parts) &&
            bench_reference(&product, o->reference) == cudaSuccess &&
            cudaDeviceSynchronize() == cudaSuccess;
 }
@@ -131,7 +131,7 @@ static void bounds(const struct gemm_problem *p, double *atol, double *rtol)
         *rtol = p->out == GEMMD_I32 ? 0 : 4e-6;
         break;
     case GEMMD_F32: /* tf32: 11 bits of each operand */
-        *atol = bench_is_split(p) ? scale * 1.6e-7 * k + 1e-6 : scale * 1.5e-3 * sqrt(k) + 1e-5;
+        *atol = bench_is_in_parts(p) ? scale * 1.6e-7 * k + 1e-6 : scale * 1.5e-3 * sqrt(k) + 1e-5;
         break;
     default: /* a few times what a chain of FMAs loses where the result is f32 */
         *atol = scale * (p->out == GEMMD_F32 ? 1.6e-7 : 2e-6) * k + 1e-5;
@@ -167,7 +167,7 @@ static bool check_one(const struct bench_run *run, const struct sm90_device *dev
     unsigned long long touched = 0;
     double atol, rtol;
     cudaError_t error =
-        sm90_prepare(device, kernel, p, bench_is_split(p) ? &o->parts : NULL, &launch);
+        sm90_prepare(device, kernel, p, bench_is_in_parts(p) ? &o->parts : NULL, &launch);
     if (error != cudaSuccess) {
         state->wrong[variant]++;
         snprintf(state->why[variant], WHY_MAX, "not prepared: %s", cudaGetErrorString(error));

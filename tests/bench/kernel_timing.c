@@ -186,7 +186,7 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
         set->a = at(s->a, s->a_bytes, i);
         set->b = at(s->b, s->b_bytes, i);
         set->c = at(s->c, s->c_bytes, i);
-        if (!bench_split(set, &s->parts_memory[i], &s->parts[i]) ||
+        if (!bench_make_parts(set, &s->parts_memory[i], &s->parts[i]) ||
             !bench_turn(set, &s->turned_memory[i], &s->turned[i])) {
             return false;
         }
@@ -202,7 +202,7 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
             return false;
         }
         for (uint32_t i = 0; i < s->sets; i++) {
-            const struct sm90_parts *parts = bench_is_split(p) ? &s->parts[i] : NULL;
+            const struct sm90_parts *parts = bench_is_in_parts(p) ? &s->parts[i] : NULL;
             if (sm90_prepare(&t->device, &kernels[v], &sets[i], parts, &s->launches[v][i]) !=
                 cudaSuccess) {
                 free(s->launches[v]);

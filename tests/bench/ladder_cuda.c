@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/register_tiled.h"
-#include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/bench/cublaslt.h"
 #include "tests/bench/device.h"
 #include "tests/bench/ladder.h"
 #include "tests/bench/sensors.h"
+#include "tests/gpu/tile_kernels.h"
 
 enum { SETS_MAX = 64, ROUNDS = 7, POISON = 0xff };
 static const float BLOCK_MS = 3;
@@ -114,13 +113,9 @@ uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_pro
         .backend = GEMM_BACKEND_CUDA,
         .compute_capability = (uint32_t)(10 * cuda->properties.major + cuda->properties.minor)};
     uint32_t count = 0;
-    for (unsigned i = 0; i < REGISTER_TILES && count < max; i++)
-        if (gemm_kernel_runs_on(&register_tiled_kernels[i], &device) &&
-            register_tiled_kernels[i].takes(shape))
-            kernels[count++] = &register_tiled_kernels[i];
-    for (unsigned i = 0; i < TENSOR_CORE_TILES && count < max; i++)
-        if (tensor_core_kernels[i].takes(shape))
-            kernels[count++] = &tensor_core_kernels[i];
+    for (const struct gemm_kernel *tile = tile_kernels; tile->name != NULL && count < max; tile++)
+        if (gemm_kernel_runs_on(tile, &device) && tile->takes(shape))
+            kernels[count++] = tile;
     return count;
 }
 

@@ -1,15 +1,15 @@
 #include "tests/bench/parts.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 
 enum { PARTS = 3 };
 
-bool bench_is_split(const struct gemm_problem *p)
+bool bench_is_in_parts(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
-/* How an operand of `lines` by `width` is split; `to` is filled in later. */
+/* How an operand of `lines` by `width` is decomposed; `to` is filled in later. */
 static struct realign_job job_of(const void *from, uint64_t lines, uint64_t width, uint64_t batch,
                                  uint64_t ld, uint64_t stride)
 {
@@ -24,10 +24,10 @@ static struct realign_job job_of(const void *from, uint64_t lines, uint64_t widt
                                 .stride_to = lines * leading};
 }
 
-bool bench_split(const struct gemm_problem *p, void **memory, struct sm90_parts *parts)
+bool bench_make_parts(const struct gemm_problem *p, void **memory, struct sm90_parts *parts)
 {
     *memory = NULL;
-    if (!bench_is_split(p)) {
+    if (!bench_is_in_parts(p)) {
         return true;
     }
     struct realign_job a = job_of(p->a, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch,
@@ -43,7 +43,7 @@ bool bench_split(const struct gemm_problem *p, void **memory, struct sm90_parts 
     a.to = *memory;
     b.to = (char *)*memory + a_bytes;
     *parts = (struct sm90_parts){{a.to, a.ld_to, a.stride_to}, {b.to, b.ld_to, b.stride_to}};
-    if (split_launch(0, &a) != GEMMD_OK || split_launch(0, &b) != GEMMD_OK) {
+    if (parts_launch(0, &a) != GEMMD_OK || parts_launch(0, &b) != GEMMD_OK) {
         cudaFree(*memory);
         *memory = NULL;
         return false;

@@ -7,16 +7,16 @@
 
 #include "kernels/cuda/sm90/sm90.h"
 
-/* Splits both operands of a problem, on the default stream, into device memory that is allocated
- * here: *memory is the caller's to free with cudaFree. False, with nothing allocated, on failure;
- * true without doing anything for problems that need no parts. */
-bool bench_split(const struct gemm_problem *problem, void **memory, struct sm90_parts *parts);
+/* Makes the parts of both operands of a problem, on the default stream, into device memory that is
+ * allocated here: *memory is the caller's to free with cudaFree. False, with nothing allocated, on
+ * failure; true without doing anything for problems that need no parts. */
+bool bench_make_parts(const struct gemm_problem *problem, void **memory, struct sm90_parts *parts);
 
 /* The same problem with B along k, if it is one of tf32 and B lies along n: turned on the default
  * stream into device memory that is allocated here, the caller's to free with cudaFree. Other
  * problems stay as they are. False, with nothing allocated, on failure. */
 bool bench_turn(const struct gemm_problem *problem, void **memory, struct gemm_problem *turned);
 
-bool bench_is_split(const struct gemm_problem *problem);
+bool bench_is_in_parts(const struct gemm_problem *problem);
 
 #endif

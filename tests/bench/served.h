@@ -3,8 +3,9 @@
  *
  * Where `gemmd-bench kernels` times kernels on operands as they like them, this times the whole of
  * a gemm_kernel: operands as a request brings them, with all that has to be copied, turned, widened
- * or split first. Against the kernel `cublas` and, where it takes the operands as they are, the
- * best of cuBLASLt's candidates. And for f32 with precision full: the error of each against f64.
+ * or decomposed into parts first. Against the kernel `cublas` and, where it takes the operands as
+ * they are, the best of cuBLASLt's candidates. And for f32 with precision full: the error of each
+ * against f64.
  */
 #ifndef TESTS_BENCH_SERVED_H
 #define TESTS_BENCH_SERVED_H

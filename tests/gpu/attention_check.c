@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/attention_tiled.h"
+#include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
 #include "tests/gpu/attention_company.h"
@@ -57,6 +57,32 @@ struct wanted {
     int32_t lens_q[BATCH_MAX], lens_kv[BATCH_MAX];
 };
 
+static enum gemmd_error run_few(struct gemm_context *context,
+                                const struct attention_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return attention_tiled_launch(cuda_context_of(context)->stream, ATTENTION_TILED_FEW, problem);
+}
+
+static enum gemmd_error run_many(struct gemm_context *context,
+                                 const struct attention_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return attention_tiled_launch(cuda_context_of(context)->stream, ATTENTION_TILED_MANY, problem);
+}
+
+/* Each tile of the kernel "tiled" as a kernel of its own, whose bits must be the same. */
+static const struct attention_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
+    [ATTENTION_TILED_FEW] = {.name = "tiled_32",
+                             .takes = attention_problem_offered,
+                             .workspace_bytes = attention_no_workspace,
+                             .run = run_few},
+    [ATTENTION_TILED_MANY] = {.name = "tiled_128",
+                              .takes = attention_problem_offered,
+                              .workspace_bytes = attention_no_workspace,
+                              .run = run_many},
+};
+
 static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
 
 static void add_trials(struct check *check, const struct attention_kernel *kernel, bool family)
@@ -74,8 +100,8 @@ static void add_all(struct check *check, const struct gemm_device *device, const
         if (attention_kernel_runs_on(*k, device) && strstr((*k)->name, text) != NULL)
             add_trials(check, *k, strcmp((*k)->name, "tiled") == 0);
     for (unsigned i = 0; i < ATTENTION_TILED_ROWS; i++)
-        if (strstr(attention_tiled_kernels[i].name, text) != NULL)
-            add_trials(check, &attention_tiled_kernels[i], true);
+        if (strstr(tiled_kernels[i].name, text) != NULL)
+            add_trials(check, &tiled_kernels[i], true);
 }
 
 static void record(struct trial *trial, bool right, const struct attention_problem *problem,

@@ -22,13 +22,12 @@
 #include <string.h>
 
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/register_tiled.h"
-#include "kernels/cuda/tensor_core.h"
 #include "proto/dtype.h"
 #include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
 #include "tests/gpu/lanes.h"
 #include "tests/gpu/share.h"
+#include "tests/gpu/tile_kernels.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
 #include "tests/product/random.h"
@@ -87,13 +86,9 @@ static void add_all(struct check *check, const struct gemm_device *device, const
     for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
         if (gemm_kernel_runs_on(*k, device) && strstr((*k)->name, text) != NULL)
             add_trials(check, *k, NULL);
-    for (unsigned i = 0; i < REGISTER_TILES; i++)
-        if (gemm_kernel_runs_on(&register_tiled_kernels[i], device) &&
-            strstr(register_tiled_kernels[i].name, text) != NULL)
-            add_trials(check, &register_tiled_kernels[i], "register_tiled");
-    for (unsigned i = 0; i < TENSOR_CORE_TILES; i++)
-        if (strstr(tensor_core_kernels[i].name, text) != NULL)
-            add_trials(check, &tensor_core_kernels[i], "tensor_core");
+    for (const struct gemm_kernel *tile = tile_kernels; tile->name != NULL; tile++)
+        if (gemm_kernel_runs_on(tile, device) && strstr(tile->name, text) != NULL)
+            add_trials(check, tile, tile_kernel_family(tile));
 }
 
 static void record(struct trial *trial, bool right, const struct gemm_problem *problem,

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/launch.h"
-#include "server/device/cuda/copy.h"
+#include "kernels/cuda/move/move.h"
+#include "server/device/device_cuda_copy.h"
 
 enum way { AS_IT_IS, MOVED_APART, BY_ROWS, BY_KERNEL, WAYS };
 static const char *const way_names[WAYS] = {"as it is, no gaps", "then moved apart (served)",
@@ -63,14 +63,14 @@ static double median(double values[RUNS])
 static struct copy_in plan_of(const struct bench *bench, uint64_t rows, uint64_t width, bool apart)
 {
     const uint64_t row_bytes = width * ELEMENT_BYTES;
-    struct copy_in plan = {.count = 1, .lane = COPY_IN_NO_LANE};
+    struct copy_in plan = {.count = 1, .copy_stream = COPY_IN_NO_STREAM};
     plan.operands[0] = (struct copy_in_operand){.from = bench->host,
                                                 .to = bench->range,
                                                 .bytes = rows * row_bytes,
                                                 .row_bytes = apart ? row_bytes : 0,
                                                 .to_pitch = (row_bytes + 127) / 128 * 128,
                                                 .element_bytes = ELEMENT_BYTES,
-                                                .landing = bench->range + bench->bytes};
+                                                .staging = bench->range + bench->bytes};
     return plan;
 }
 

@@ -12,7 +12,7 @@ import requests
 from daemon import PATIENCE_S
 from wire import exchange, request
 
-SOURCE = Path(__file__).resolve().parents[2] / "server/dashboard"
+SOURCE = Path(__file__).resolve().parents[2] / "server/api/dashboard"
 SCRIPT = (SOURCE / "page.js").read_text(encoding="utf-8")
 TOKEN = "a-token-of-some-length"
 

@@ -92,7 +92,7 @@ def test_interrupt(number, gemmctl, files, tmp_path):
                     pass
             said = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 130
-    assert b"interrupted, and the request cancelled" in said
+    assert b"interrupted; the request was cancelled" in said
     assert sorted(os.listdir(tmp_path)) == ["A.npy", "B.npy"]
 
 

@@ -97,7 +97,7 @@ def test_daemon_without_jobs(start, gemmctl, tmp_path, rng):
     result = subprocess.run([gemmctl, "gemm", *files, "--async", "--url", daemon.url],
                             cwd=tmp_path, capture_output=True, timeout=PATIENCE_S, check=False)
     assert result.returncode == FAILED
-    assert b"takes no jobs" in result.stderr and result.stdout == b""
+    assert b"accepts no jobs" in result.stderr and result.stdout == b""
 
 
 @pytest.mark.parametrize("arguments, status, says", [
@@ -105,7 +105,7 @@ def test_daemon_without_jobs(start, gemmctl, tmp_path, rng):
     (["job", "wait", UNKNOWN], FAILED, "404"),
     (["job", "result", UNKNOWN, "-o", "C.npy"], FAILED, "404"),
     (["job", "cancel", UNKNOWN], FAILED, "404"),
-    (["job", "status", "a/b"], USAGE, "no id"),
+    (["job", "status", "a/b"], USAGE, "not the id"),
     (["job", "result", UNKNOWN, "--json"], USAGE, "standard output"),
     (["job", "result", UNKNOWN, "-o", "C.npy", "--format", "png"], USAGE, "png"),
     (["job"], USAGE, "missing"),

@@ -122,7 +122,7 @@ def test_list_and_remove(run, name, weights, tmp_path):
     (["put", "w", "W.bin", "--shape", "5,0"], "5,0"),
     (["put", "w", "W.bin", "--shape", "1,1,1,1,1,1,1,1,35"], "1 to 8"),
     (["put", "w", "W.bin", "--shape", "5,8"], "140 bytes"),
-    (["put", "w", "W.npy", "--shape", "5,7"], "raw files"),
+    (["put", "w", "W.npy", "--shape", "5,7"], "files of raw bytes"),
     (["put", "w", "W.npy", "--dtype", "f99"], "f99"),
     (["put", "w", "W.npy", "--dtype", "f64"], "f64"),
     (["put", "w", "scalar.npy"], "scalar"),
@@ -131,7 +131,7 @@ def test_list_and_remove(run, name, weights, tmp_path):
     (["put", "w"], "operand is missing"),
     (["get", "w", "--json"], "standard output"),
     (["get", "w", "-o", "W.npy", "--format", "png"], "png"),
-    (["get", "../x", "-o", "x.npy"], "no name"),
+    (["get", "../x", "-o", "x.npy"], "not the name"),
     (["rm", "w", "--evictable"], "--evictable"),
     (["pt"], "tensor put"),
     ([], "tensor"),
@@ -237,7 +237,7 @@ def test_chain_through_a_stored_product(run, name, tmp_path, rng):
 
 @pytest.mark.parametrize("arguments, status, says", [
     (["A.npy", "tensor:nosuch", "-o", "C.npy"], FAILED, "there is no tensor 'nosuch'"),
-    (["A.npy", "tensor:a/b", "-o", "C.npy"], USAGE, "no name"),
+    (["A.npy", "tensor:a/b", "-o", "C.npy"], USAGE, "not the name"),
     (["A.npy", "tensor:{name}", "-o", "C.npy"], USAGE, "k is"),
     (["tensor:{name}", "-o", "C.npy"], USAGE, "missing"),
     (["A.npy", "B.npy", "-o", "C.npy", "--store", "c"], USAGE, "--store"),

@@ -488,7 +488,7 @@ def test_every_thread_of_an_idle_daemon_sleeps(start):
     daemon = start()  # its standard input is /dev/null, which is always readable
     tasks = list(pathlib.Path(f"/proc/{daemon.pid}/task").iterdir())
     names = {task: (task / "comm").read_text().strip() for task in tasks}
-    assert {"dispatch", "keeper", "shared", "io-0"} <= set(names.values())
+    assert {"dispatch", "jobs", "shm", "io-0"} <= set(names.values())
     deadline = time.monotonic() + PATIENCE_S
     for task in tasks:
         while not sleeps(task):

@@ -73,16 +73,17 @@ def test_two_commands():
 
 
 def test_links_lead_somewhere():
-    for file in ("README.md", "CONTRIBUTING.md"):
+    for file in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
         for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / file).read_text()):
             assert (ROOT / target).exists(), f"{file} names {target}, which is not there"
 
 
 def test_options_named_here_exist(gemmd):
-    """Of the daemon, where README says how it is run and what it limits."""
+    """Of the daemon, where README says how it is run and what it limits, and in SECURITY.md."""
     text = subprocess.run([gemmd, "--help"], capture_output=True, text=True, check=True).stdout
     table = README.partition("## Running it")[2].partition("## License")[0]
-    options = set(re.findall(r"`(--[a-z-]+)`", table))
+    security = (ROOT / "SECURITY.md").read_text().replace("`--ca-file`", "")  # which is gemmctl's
+    options = set(re.findall(r"`(--[a-z-]+)`", table + security))
     assert len(options) >= 10
     for option in options:
         assert option in text, option

@@ -12,7 +12,7 @@ prefix=$work/prefix
 "$cmake" --install "$build" --prefix "$prefix" --component client >"$work/install.log"
 for file in bin/gemmctl "$libdir/libgemmd.so.0" include/gemmd/gemmd.h include/gemmd/errors.h \
     include/gemmd/dtypes.h include/gemmd/adapters/uv.h share/man/man1/gemmctl.1 share/man/man3/libgemmd.3 \
-    share/bash-completion/completions/gemmctl share/zsh/site-functions/_gemmctl; do
+    share/doc/gemmd/CHANGELOG.md share/doc/gemmd/SECURITY.md share/bash-completion/completions/gemmctl share/zsh/site-functions/_gemmctl; do
     [[ -e $prefix/$file ]] || { echo "$file is not installed" >&2; exit 1; }
 done
 
@@ -36,6 +36,11 @@ read -ra flags <<<"$(pkg-config --cflags --libs gemmd)"
 "$compiler" "$here/consumer/main.c" "${flags[@]}" -o "$work/consumer"
 same_version "the program built with pkg-config" \
     "$(LD_LIBRARY_PATH=$prefix/$libdir "$work/consumer")"
-# The same for the example of the libuv adapter.
-read -ra flags <<<"$(pkg-config --cflags --libs gemmd libuv)"
-"$compiler" "$here/../../client/examples/uv.c" "${flags[@]}" -o "$work/example"
+# The examples, each by the command in the comment at its head.
+for example in "$here"/../../client/examples/*.c; do
+    name=$(basename "$example" .c)
+    command=$(sed -n "s/^ \*     cc $name\.c \(.*\) -o $name\$/\1/p" "$example")
+    [[ -n $command ]] || { echo "$example does not say how it is compiled" >&2; exit 1; }
+    read -ra flags <<<"$(eval "echo $command")"
+    "$compiler" "$prefix/share/doc/gemmd/examples/$name.c" "${flags[@]}" -o "$work/$name"
+done

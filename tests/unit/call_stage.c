@@ -11,34 +11,35 @@ static enum simulated_event done_at_once(const struct work *work)
 
 void call_stage_start(struct call_stage *stage, uint64_t memory_bytes)
 {
-    struct daemon *daemon = &stage->daemon;
+    struct services *services = &stage->services;
     const struct admission_limits limits = {.requests = 10, .bytes = UINT64_MAX, .tenants = 1};
     stage->device = simulated_device_open_copying(2, memory_bytes, done_at_once);
-    daemon->device = &stage->device->base;
-    daemon->config.max_body_bytes = daemon->config.max_result_bytes = memory_bytes;
-    daemon->queue = queue_create(&limits);
-    daemon->pinned = aligned_alloc(ARENA_ALIGNMENT, memory_bytes);
-    daemon->pool = pool_create(daemon->pinned, memory_bytes);
-    daemon->intake = early_copy_create(daemon->device, daemon->queue, daemon->pool);
-    stage->memory = pool_cache_create(daemon->pool);
-    ck_assert(daemon->intake != NULL && stage->memory != NULL);
+    services->device = &stage->device->base;
+    services->config = &stage->config;
+    stage->config.max_body_bytes = stage->config.max_result_bytes = memory_bytes;
+    services->queue = queue_create(&limits);
+    stage->pinned = aligned_alloc(ARENA_ALIGNMENT, memory_bytes);
+    services->pool = pool_create(stage->pinned, memory_bytes);
+    services->early_copy = early_copy_create(services->device, services->queue, services->pool);
+    stage->memory = pool_cache_create(services->pool);
+    ck_assert(services->early_copy != NULL && stage->memory != NULL);
 }
 
 void call_stage_assert_all_given_back(struct call_stage *stage)
 {
-    ck_assert_uint_eq(pool_used_bytes(stage->daemon.pool), 0);
-    ck_assert_uint_eq(arena_used_bytes(device_arena(stage->daemon.device)), 0);
-    ck_assert_uint_eq(admission_held(queue_admission(stage->daemon.queue)).requests, 0);
+    ck_assert_uint_eq(pool_used_bytes(stage->services.pool), 0);
+    ck_assert_uint_eq(arena_used_bytes(device_arena(stage->services.device)), 0);
+    ck_assert_uint_eq(admission_held(queue_admission(stage->services.queue)).requests, 0);
 }
 
 void call_stage_stop(struct call_stage *stage)
 {
-    struct daemon *daemon = &stage->daemon;
+    struct services *services = &stage->services;
     call_stage_assert_all_given_back(stage);
     pool_cache_destroy(stage->memory);
-    early_copy_destroy(daemon->intake);
-    pool_destroy(daemon->pool);
-    free(daemon->pinned);
-    queue_destroy(daemon->queue);
-    device_close(daemon->device);
+    early_copy_destroy(services->early_copy);
+    pool_destroy(services->pool);
+    free(stage->pinned);
+    queue_destroy(services->queue);
+    device_close(services->device);
 }

@@ -1,15 +1,17 @@
 /*
- * call_stage.h - what a compute_call needs of a daemon, around a simulated device that copies
+ * call_stage.h - the services that a compute_call needs, around a simulated device that copies
  * early.
  */
 #ifndef UNIT_CALL_STAGE_H
 #define UNIT_CALL_STAGE_H
 
-#include "server/daemon.h"
+#include "server/api/services.h"
 #include "simulated_device.h"
 
 struct call_stage {
-    struct daemon daemon; /* device, limits, queue, pool and intake */
+    struct config config;     /* its limits of size */
+    struct services services; /* config, device, queue, pool and early_copy */
+    void *pinned;             /* the pool's memory */
     struct simulated_device *device;
     struct pool_cache *memory; /* of the calls */
 };

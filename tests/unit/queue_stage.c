@@ -29,7 +29,7 @@ struct queue *queue_of_one(uint32_t requests, uint64_t bytes)
 
 struct work *pop_any(struct queue *queue, uint64_t wait_ns)
 {
-    struct queue_room room = {.alone = true, .shared = 1};
+    struct queue_room room = {.exclusive = true, .shared = 1};
     return queue_pop(queue, room, wait_ns);
 }
 

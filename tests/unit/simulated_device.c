@@ -64,11 +64,11 @@ static bool is_held(struct device *device)
     return atomic_load(&simulated(device)->copies) == SIMULATED_RUNNING;
 }
 
-static void finish_lane(struct simulated_device *device, uint32_t lane)
+static void finish_copy_stream(struct simulated_device *device, uint32_t copy_stream)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < device->under_way_count; i++)
-        if (device->under_way[i].lane == lane)
+        if (device->under_way[i].copy_stream == copy_stream)
             move(&device->under_way[i].piece);
         else
             device->under_way[left++] = device->under_way[i];
@@ -91,8 +91,8 @@ static bool simulated_plan_copies(const struct device *device, const struct work
     unsigned char *range = simulated_device->memory + work->device_offset;
     struct device_layout layout;
     struct attention_parts parts;
-    if (work->attends != NULL) {
-        if (!attention_parts_place(&work->attention, work->attends, nowhere, &parts))
+    if (work->attention_kernel != NULL) {
+        if (!attention_parts_place(&work->attention, work->attention_kernel, nowhere, &parts))
             return false;
         copy_in_plan_attention(copies, &work->attention, &parts, nowhere, range, body);
         return copies->count > 0;
@@ -103,7 +103,7 @@ static bool simulated_plan_copies(const struct device *device, const struct work
     return copies->count > 0;
 }
 
-static enum gemmd_error simulated_copy_in(struct device *device, uint32_t lane,
+static enum gemmd_error simulated_copy_in(struct device *device, uint32_t copy_stream,
                                           const struct copy_in_piece *piece)
 {
     struct simulated_device *to = simulated(device);
@@ -113,18 +113,18 @@ static enum gemmd_error simulated_copy_in(struct device *device, uint32_t lane,
     if (event == SIMULATED_LOST || event == SIMULATED_FAILED ||
         to->under_way_count == SIMULATED_COPIES_MAX)
         return event == SIMULATED_LOST ? GEMMD_ERR_DEVICE_LOST : GEMMD_ERR_INTERNAL;
-    to->under_way[to->under_way_count++] = (struct simulated_copy){*piece, lane};
+    to->under_way[to->under_way_count++] = (struct simulated_copy){*piece, copy_stream};
     atomic_fetch_add(&to->early_bytes, piece->bytes);
     return GEMMD_OK;
 }
 
-static bool simulated_copied_in(struct device *device, uint32_t lane)
+static bool simulated_copied_in(struct device *device, uint32_t copy_stream)
 {
     struct simulated_device *on = simulated(device);
     const unsigned asked = atomic_fetch_add(&on->asked, 1);
     if (is_held(device) || asked % (on->slowness + 1) < on->slowness)
         return false;
-    finish_lane(on, lane);
+    finish_copy_stream(on, copy_stream);
     return true;
 }
 
@@ -137,8 +137,8 @@ static void end_copies(struct device *device, struct work *work, bool failed)
         return;
     if (simulated_plan_copies(device, work, (struct device_span){NULL, 0}, &all))
         copy_in_settle(work->copy_in, &all);
-    if (work->copy_in->lane != COPY_IN_NO_LANE)
-        finish_lane(simulated(device), (uint32_t)work->copy_in->lane);
+    if (work->copy_in->copy_stream != COPY_IN_NO_STREAM)
+        finish_copy_stream(simulated(device), (uint32_t)work->copy_in->copy_stream);
     while (!failed && copy_in_next(work->copy_in, UINT64_MAX, &piece)) {
         move(&piece);
         atomic_fetch_add(&simulated(device)->late_bytes, piece.bytes);
@@ -246,7 +246,8 @@ static bool simulated_work_bytes(const struct device *device, const struct gemm_
     return true;
 }
 
-static bool simulated_shares(const struct gemm_problem *problem, const struct gemm_kernel *kernel)
+static bool simulated_can_share_launch(const struct gemm_problem *problem,
+                                       const struct gemm_kernel *kernel)
 {
     (void)kernel;
     return gemm_is_small(problem);
@@ -257,7 +258,7 @@ static const struct device_ops simulated_ops = {
     .poll = simulated_poll,
     .close = simulated_close,
     .work_bytes = simulated_work_bytes,
-    .shares = simulated_shares,
+    .can_share_launch = simulated_can_share_launch,
 };
 
 static bool copying_work_bytes(const struct device *device, const struct gemm_problem *problem,

@@ -34,7 +34,7 @@ struct simulated_work {
  * the memory away before finds out. */
 struct simulated_copy {
     struct copy_in_piece piece;
-    uint32_t lane;
+    uint32_t copy_stream;
 };
 enum { SIMULATED_COPIES_MAX = 256 };
 /* The leading dimension that it wants for rows of so many elements, if the kernel does. */
@@ -50,7 +50,8 @@ struct simulated_device {
     /* Of one that copies early. What becomes of a piece: RUNNING: it goes on until this is changed;
      * FAILED and LOST: it does not start, and the latter takes the device with it. */
     _Atomic enum simulated_event copies;
-    unsigned slowness;     /* of so many and one looks at a lane, one finds that its copies ended */
+    unsigned
+        slowness; /* of so many and one looks at a copy_stream, one finds that its copies ended */
     atomic_uint asked;     /* looks so far */
     unsigned char *memory; /* the arena's span */
     struct simulated_copy under_way[SIMULATED_COPIES_MAX];

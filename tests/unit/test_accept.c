@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/api/accept.h"
+#include "server/http/accept.h"
 
 static const struct {
     const char *accept;

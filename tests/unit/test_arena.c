@@ -211,36 +211,36 @@ START_TEST(a_large_span_costs_what_is_used_of_it)
 }
 END_TEST
 
-struct shared {
+struct arena_test {
     struct arena *arena;
     atomic_int owners[UNITS]; /* thread number, 0 for nobody */
     atomic_int clashes;
 };
 
 struct user {
-    struct shared *shared;
+    struct arena_test *test;
     int number;
 };
 
-static void change_owner(struct shared *shared, const struct held *held, int from, int to)
+static void change_owner(struct arena_test *test, const struct held *held, int from, int to)
 {
     for (uint64_t i = 0; i < held->units; i++)
-        if (atomic_exchange(&shared->owners[held->offset / UNIT + i], to) != from)
-            atomic_fetch_add(&shared->clashes, 1);
+        if (atomic_exchange(&test->owners[held->offset / UNIT + i], to) != from)
+            atomic_fetch_add(&test->clashes, 1);
 }
 
 static void take(const struct user *user, struct held *held, uint64_t units)
 {
-    if (!arena_alloc(user->shared->arena, units * UNIT, &held->offset))
+    if (!arena_alloc(user->test->arena, units * UNIT, &held->offset))
         return;
     held->units = units;
-    change_owner(user->shared, held, 0, user->number);
+    change_owner(user->test, held, 0, user->number);
 }
 
 static void give_back(const struct user *user, struct held *held)
 {
-    change_owner(user->shared, held, user->number, 0);
-    arena_free(user->shared->arena, held->offset);
+    change_owner(user->test, held, user->number, 0);
+    arena_free(user->test->arena, held->offset);
     held->units = 0;
 }
 
@@ -264,20 +264,20 @@ static void *use(void *argument)
 
 START_TEST(threads_never_share_a_range)
 {
-    static struct shared shared;
+    static struct arena_test test;
     struct user users[THREADS];
     pthread_t threads[THREADS];
-    shared.arena = arena_create(UNITS * UNIT);
+    test.arena = arena_create(UNITS * UNIT);
     for (int i = 0; i < THREADS; i++) {
-        users[i] = (struct user){&shared, i + 1};
+        users[i] = (struct user){&test, i + 1};
         ck_assert_int_eq(pthread_create(&threads[i], NULL, use, &users[i]), 0);
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    ck_assert_int_eq(atomic_load(&shared.clashes), 0);
-    ck_assert_uint_eq(arena_used_bytes(shared.arena), 0);
-    ck_assert_uint_eq(arena_largest_free_bytes(shared.arena), UNITS * UNIT);
-    arena_destroy(shared.arena);
+    ck_assert_int_eq(atomic_load(&test.clashes), 0);
+    ck_assert_uint_eq(arena_used_bytes(test.arena), 0);
+    ck_assert_uint_eq(arena_largest_free_bytes(test.arena), UNITS * UNIT);
+    arena_destroy(test.arena);
 }
 END_TEST
 

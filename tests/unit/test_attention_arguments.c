@@ -1,9 +1,9 @@
-/* kernels/cuda/attention_arguments.h: a problem as the fast attention kernels get it. */
+/* kernels/cuda/attention/arguments.h: a problem as the fast attention kernels get it. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/attention_arguments.h"
+#include "kernels/cuda/attention/arguments.h"
 
 static struct attention_problem problem_of(float scale, float softcap)
 {

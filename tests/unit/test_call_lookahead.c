@@ -12,9 +12,11 @@
 
 #include "call_stage.h"
 #include "proto/npy.h"
+#include "server/api/compute/call_lookahead.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/v2/infer.h"
 #include "server/device/device_copy.h"
+#include "server/http/io_thread.h"
 
 enum { MEMORY_BYTES = 48 << 20, ROOM = 8 << 20, ARRAYS_MAX = 5, HEADS_MAX = 8 };
 
@@ -273,9 +275,9 @@ static uint64_t hash_operands(const struct work *work, bool arrived)
 
 static void run(struct work *work)
 {
-    early_copy_feed(stage.daemon.intake);
-    device_submit(stage.daemon.device, work);
-    ck_assert_ptr_eq(device_poll(stage.daemon.device), work);
+    early_copy_feed(stage.services.early_copy);
+    device_submit(stage.services.device, work);
+    ck_assert_ptr_eq(device_poll(stage.services.device), work);
     ck_assert_int_eq(work->status, GEMMD_OK);
 }
 
@@ -304,8 +306,8 @@ static void receive(const struct body *body, uint64_t seed,
             count = body->length - at;
         if (!take(context, body->bytes + at, count))
             return;
-        if (stage.daemon.intake != NULL && next_random(&state) % 4 == 0)
-            early_copy_feed(stage.daemon.intake);
+        if (stage.services.early_copy != NULL && next_random(&state) % 4 == 0)
+            early_copy_feed(stage.services.early_copy);
     }
 }
 
@@ -319,7 +321,9 @@ static bool take(void *context, const void *bytes, uint64_t count)
     struct receiver *receiver = context;
     struct outcome *outcome = receiver->outcome;
     outcome->code =
-        compute_call_append(&receiver->call, &stage.daemon, bytes, count, &outcome->fault);
+        compute_call_append(&receiver->call, &stage.services, bytes, count, &outcome->fault);
+    if (outcome->code == GEMMD_OK)
+        call_lookahead_arrived(&receiver->call, &stage.services);
     return outcome->code == GEMMD_OK;
 }
 
@@ -338,9 +342,12 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
         const char *name = strsep(&pair, "=");
         ck_assert_int_eq(call->operation->set(call, name, pair, fault), GEMMD_OK);
     }
-    ck_assert_int_eq(call->operation->settle(call, &stage.daemon, "", fault), GEMMD_OK);
-    return compute_call_open(call, &stage.daemon,
-                             (struct body_length){.known = true, .bytes = length}, fault);
+    ck_assert_int_eq(call->operation->settle(call, &stage.services, "", fault), GEMMD_OK);
+    const enum gemmd_error code = compute_call_open(
+        call, &stage.services, (struct body_length){.known = true, .bytes = length}, fault);
+    if (code == GEMMD_OK)
+        call_lookahead_open(call, &stage.services);
+    return code;
 }
 
 static struct outcome send_call(const struct spelled *spelling, enum travel travel,
@@ -353,9 +360,9 @@ static struct outcome send_call(const struct spelled *spelling, enum travel trav
     if (outcome.code == GEMMD_OK)
         receive(body, seed, take, &receiver);
     if (outcome.code == GEMMD_OK)
-        outcome.code = compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault);
+        outcome.code = compute_call_bind(&receiver.call, &stage.services, &outcome.fault);
     conclude(&receiver.call, early, &outcome);
-    compute_call_close(&receiver.call, &stage.daemon);
+    compute_call_close(&receiver.call, &stage.services);
     return outcome;
 }
 
@@ -368,13 +375,15 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
                                  bool early, uint64_t seed)
 {
     struct outcome outcome = {.code = GEMMD_OK};
-    struct io_thread thread = {.memory = stage.memory};
+    struct http_server server = {.config = &stage.config, .services = &stage.services};
+    struct io_thread thread = {.server = &server, .services = stage.memory};
     struct request *request = calloc(1, sizeof *request);
     struct infer_call *infer = calloc(1, sizeof *infer);
-    struct compute_call *call = &request->call;
-    request->daemon = &stage.daemon;
+    struct compute_call *call = &infer->compute;
+    request->server = &server;
     request->thread = &thread;
-    request->infer = infer;
+    request->call = infer;
+    infer->request = request;
     request->tenant = "";
     request->sized = true;
     request->body_bytes = body->length;
@@ -382,12 +391,12 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
     infer->json_bytes = body->json_bytes;
     call->memory = stage.memory;
     call->shapes_inside = call->sends_lse = true;
-    ck_assert_int_eq(model_find(&stage.daemon, spelling->model, "", &infer->model, &outcome.fault),
-                     GEMMD_OK);
+    ck_assert_int_eq(
+        model_find(&stage.services, spelling->model, "", &infer->model, &outcome.fault), GEMMD_OK);
     call->operation = infer->model.operation->operation;
     call->operation->init(call);
     call->gemm.dtype = call->attention.dtype = infer->model.dtype;
-    outcome.code = compute_call_open(call, &stage.daemon,
+    outcome.code = compute_call_open(call, &stage.services,
                                      (struct body_length){.known = true, .bytes = body->length},
                                      &request->fault);
     if (outcome.code == GEMMD_OK) {
@@ -398,6 +407,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
     outcome.fault = request->fault;
     conclude(call, early, &outcome);
     infer_release(request);
+    free(infer);
     free(request);
     return outcome;
 }
@@ -405,14 +415,14 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
 static struct outcome send_once(const struct spelled *spelling, enum travel travel,
                                 const struct body *body, bool early, uint64_t seed)
 {
-    struct early_copy *intake = stage.daemon.intake;
+    struct early_copy *early_copy = stage.services.early_copy;
     const uint64_t before = atomic_load(&stage.device->early_bytes);
     if (!early)
-        stage.daemon.intake = NULL;
+        stage.services.early_copy = NULL;
     struct outcome outcome = travel == V2 ? send_infer(spelling, body, early, seed)
                                           : send_call(spelling, travel, body, early, seed);
-    stage.daemon.intake = intake;
-    early_copy_feed(intake);
+    stage.services.early_copy = early_copy;
+    early_copy_feed(early_copy);
     outcome.early_bytes = atomic_load(&stage.device->early_bytes) - before;
     call_stage_assert_all_given_back(&stage);
     return outcome;
@@ -436,7 +446,7 @@ static void assert_same(const struct outcome *late, const struct outcome *early)
 static void start(struct body *body)
 {
     call_stage_start(&stage, MEMORY_BYTES);
-    stage.daemon.config.max_json_bytes = 1 << 20;
+    stage.config.max_json_bytes = 1 << 20;
     body->bytes = malloc(ROOM);
     ck_assert_ptr_nonnull(body->bytes);
 }
@@ -508,17 +518,17 @@ START_TEST(the_memory_of_a_bad_body_waits_for_its_copies)
     ck_assert_int_eq(open_call(&receiver.call, spelling, travel, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 3, take, &receiver);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.services.early_copy);
     ck_assert_uint_gt(stage.device->under_way_count, 0);
-    ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault),
+    ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.services, &outcome.fault),
                      GEMMD_ERR_MALFORMED);
     ck_assert_str_eq(outcome.fault.field, "lens");
-    compute_call_close(&receiver.call, &stage.daemon);
-    early_copy_feed(stage.daemon.intake);
-    ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), body.length);
-    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), body.length);
+    compute_call_close(&receiver.call, &stage.services);
+    early_copy_feed(stage.services.early_copy);
+    ck_assert_uint_ge(pool_used_bytes(stage.services.pool), body.length);
+    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.services.device)), body.length);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.services.early_copy);
     stop(&body);
 }
 END_TEST
@@ -533,20 +543,20 @@ START_TEST(memory_that_is_short_early_is_asked_for_again)
     struct body body;
     uint64_t held;
     start(&body);
-    arena = device_arena(stage.daemon.device);
+    arena = device_arena(stage.services.device);
     make(&body, spelling, SAFETENSORS, 0);
     ck_assert(arena_alloc(arena, MEMORY_BYTES - 4096, &held));
     receiver.outcome = &outcome;
     ck_assert_int_eq(open_call(&receiver.call, spelling, SAFETENSORS, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 5, take, &receiver);
-    ck_assert_ptr_null(receiver.call.intake);
+    ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_ptr_null(receiver.call.result);
     arena_free(arena, held);
-    outcome.code = compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault);
+    outcome.code = compute_call_bind(&receiver.call, &stage.services, &outcome.fault);
     ck_assert_msg(outcome.code == GEMMD_OK, "%s", outcome.fault.detail);
     ck_assert_ptr_null(receiver.call.work.copy_in);
-    compute_call_close(&receiver.call, &stage.daemon);
+    compute_call_close(&receiver.call, &stage.services);
     stop(&body);
 }
 END_TEST
@@ -563,15 +573,16 @@ START_TEST(a_body_of_unknown_length_goes_late)
     ck_assert_int_eq(open_call(&receiver.call, &spelled[0], NPY, body.length, &outcome.fault),
                      GEMMD_OK);
     ck_assert_uint_lt(receiver.call.look_at_bytes, UINT64_MAX);
-    compute_call_close(&receiver.call, &stage.daemon);
+    compute_call_close(&receiver.call, &stage.services);
     receiver.call.shapes_inside = true;
-    ck_assert_int_eq(compute_call_open(&receiver.call, &stage.daemon,
+    ck_assert_int_eq(compute_call_open(&receiver.call, &stage.services,
                                        (struct body_length){.known = false}, &outcome.fault),
                      GEMMD_OK);
+    call_lookahead_open(&receiver.call, &stage.services);
     receive(&body, 7, take, &receiver);
-    ck_assert_ptr_null(receiver.call.intake);
-    ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.daemon, &outcome.fault), GEMMD_OK);
-    compute_call_close(&receiver.call, &stage.daemon);
+    ck_assert_ptr_null(receiver.call.early_copy);
+    ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.services, &outcome.fault), GEMMD_OK);
+    compute_call_close(&receiver.call, &stage.services);
     stop(&body);
 }
 END_TEST

@@ -276,7 +276,8 @@ START_TEST(notices_a_server_that_stops_reading)
     gemm.a = gemm.b = data;
     gemmd_result_init(&result, sizeof result);
     ck_assert_int_eq(gemmd_gemm(client, &gemm, &result, &error), GEMMD_ERR_TIMEOUT);
-    ck_assert_msg(strstr(error.message, "no byte moved") != NULL, "%s", error.message);
+    ck_assert_msg(strstr(error.message, "no byte was sent to or received") != NULL, "%s",
+                  error.message);
     gemmd_client_free(client);
     fake_stop(server);
     fake_free(server);
@@ -299,7 +300,8 @@ START_TEST(notices_an_answer_that_stops)
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     ck_assert_int_eq(gemmd_gemm(client, &gemm, &result, &error), GEMMD_ERR_TIMEOUT);
-    ck_assert_msg(strstr(error.message, "no byte moved") != NULL, "%s", error.message);
+    ck_assert_msg(strstr(error.message, "no byte was sent to or received") != NULL, "%s",
+                  error.message);
     gemmd_client_free(client);
     fake_stop(server);
     fake_free(server);

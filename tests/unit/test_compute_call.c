@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "call_stage.h"
+#include "server/api/compute/call_lookahead.h"
 #include "server/api/compute/compute_call.h"
 
 /* m and k; n is 4. A, B and C0 in f32, so that the body is more than two steps. */
@@ -44,19 +45,22 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         ck_assert_int_eq(call->operation->set(call, parameters[i][0], parameters[i][1], &fault),
                          GEMMD_OK);
-    ck_assert_int_eq(call->operation->settle(call, &stage.daemon, "", &fault), GEMMD_OK);
+    ck_assert_int_eq(call->operation->settle(call, &stage.services, "", &fault), GEMMD_OK);
     ck_assert(call->operation->raw_bytes(call, &bytes));
     const struct body_length length = {.known = true, .bytes = bytes};
-    ck_assert_msg(compute_call_open(call, &stage.daemon, length, &fault) == GEMMD_OK, "%s",
+    ck_assert_msg(compute_call_open(call, &stage.services, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
+    call_lookahead_open(call, &stage.services);
 }
 
 static void append(struct compute_call *call, uint64_t from, uint64_t to)
 {
-    for (uint64_t at = from; at < to; at += PART)
-        ck_assert_int_eq(compute_call_append(call, &stage.daemon, body + at,
+    for (uint64_t at = from; at < to; at += PART) {
+        ck_assert_int_eq(compute_call_append(call, &stage.services, body + at,
                                              at + PART < to ? PART : to - at, NULL),
                          GEMMD_OK);
+        call_lookahead_arrived(call, &stage.services);
+    }
 }
 
 static void assert_part_is(const struct compute_call *call, uint64_t offset, const void *bytes,
@@ -68,11 +72,11 @@ static void assert_part_is(const struct compute_call *call, uint64_t offset, con
 /* Up to the end of its work. */
 static void compute(struct compute_call *call)
 {
-    ck_assert_int_eq(compute_call_bind(call, &stage.daemon, NULL), GEMMD_OK);
+    ck_assert_int_eq(compute_call_bind(call, &stage.services, NULL), GEMMD_OK);
     ck_assert_ptr_nonnull(call->work.copy_in);
-    early_copy_feed(stage.daemon.intake);
-    device_submit(stage.daemon.device, &call->work);
-    ck_assert_ptr_eq(device_poll(stage.daemon.device), &call->work);
+    early_copy_feed(stage.services.early_copy);
+    device_submit(stage.services.device, &call->work);
+    ck_assert_ptr_eq(device_poll(stage.services.device), &call->work);
     ck_assert_int_eq(call->work.status, GEMMD_OK);
 }
 
@@ -87,17 +91,17 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     struct compute_call call;
     start();
     open_call(&call, "1100", "1");
-    ck_assert_ptr_nonnull(call.intake);
+    ck_assert_ptr_nonnull(call.early_copy);
     append(&call, 0, BODY_BYTES / PART * PART);
-    ck_assert_uint_ge(early_copy_feed(stage.daemon.intake), EARLY_COPY_STEP_BYTES);
+    ck_assert_uint_ge(early_copy_feed(stage.services.early_copy), EARLY_COPY_STEP_BYTES);
     append(&call, BODY_BYTES / PART * PART, BODY_BYTES);
     compute(&call);
     assert_part_is(&call, 0, body, A_BYTES);
     assert_part_is(&call, aligned(A_BYTES), body + A_BYTES, B_BYTES);
     assert_part_is(&call, aligned(A_BYTES) + aligned(B_BYTES), body + A_BYTES + B_BYTES, C0_BYTES);
-    compute_call_finish(&call, &stage.daemon);
+    compute_call_finish(&call, &stage.services);
     ck_assert_ptr_null(call.work.copy_in);
-    compute_call_close(&call, &stage.daemon);
+    compute_call_close(&call, &stage.services);
     stop();
 }
 END_TEST
@@ -108,14 +112,14 @@ START_TEST(a_call_that_is_moved_takes_its_copies_along)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES + B_BYTES);
-    ck_assert_uint_gt(early_copy_feed(stage.daemon.intake), 0);
-    ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
+    ck_assert_uint_gt(early_copy_feed(stage.services.early_copy), 0);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
     compute_call_move(&job, &call);
-    compute_call_close(&call, &stage.daemon);
-    ck_assert_ptr_null(call.intake);
+    compute_call_close(&call, &stage.services);
+    ck_assert_ptr_null(call.early_copy);
     compute(&job);
     assert_part_is(&job, 0, body, A_BYTES);
-    compute_call_close(&job, &stage.daemon);
+    compute_call_close(&job, &stage.services);
     stop();
 }
 END_TEST
@@ -128,16 +132,16 @@ START_TEST(what_copies_use_outlives_the_call)
     open_call(&call, "1100", "0");
     atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     append(&call, 0, _i == 0 ? A_BYTES - 1 : A_BYTES + B_BYTES);
-    ck_assert_uint_gt(early_copy_feed(stage.daemon.intake), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.services.early_copy), 0);
     if (_i == 1)
-        ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
-    compute_call_close(&call, &stage.daemon);
-    early_copy_feed(stage.daemon.intake);
-    ck_assert_uint_ge(pool_used_bytes(stage.daemon.pool), A_BYTES + B_BYTES);
-    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.daemon.device)), A_BYTES);
-    ck_assert_uint_eq(admission_held(queue_admission(stage.daemon.queue)).requests, 0);
+        ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
+    compute_call_close(&call, &stage.services);
+    early_copy_feed(stage.services.early_copy);
+    ck_assert_uint_ge(pool_used_bytes(stage.services.pool), A_BYTES + B_BYTES);
+    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.services.device)), A_BYTES);
+    ck_assert_uint_eq(admission_held(queue_admission(stage.services.queue)).requests, 0);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.services.early_copy);
     stop();
 }
 END_TEST
@@ -148,10 +152,10 @@ START_TEST(a_body_that_is_cut_short_gives_all_back)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES);
-    early_copy_feed(stage.daemon.intake);
-    ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_ERR_MALFORMED);
-    compute_call_close(&call, &stage.daemon);
-    early_copy_feed(stage.daemon.intake);
+    early_copy_feed(stage.services.early_copy);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_ERR_MALFORMED);
+    compute_call_close(&call, &stage.services);
+    early_copy_feed(stage.services.early_copy);
     stop();
 }
 END_TEST
@@ -161,11 +165,11 @@ START_TEST(small_bodies_do_not_go_early)
     struct compute_call call;
     start();
     open_call(&call, "900", "0");
-    ck_assert_ptr_null(call.intake);
+    ck_assert_ptr_null(call.early_copy);
     append(&call, 0, (900 * K + K * N) * 4);
-    ck_assert_int_eq(compute_call_bind(&call, &stage.daemon, NULL), GEMMD_OK);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
     ck_assert_ptr_null(call.work.copy_in);
-    compute_call_close(&call, &stage.daemon);
+    compute_call_close(&call, &stage.services);
     stop();
 }
 END_TEST

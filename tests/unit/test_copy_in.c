@@ -36,7 +36,7 @@ static struct device_layout layout_of(const struct gemm_problem *problem, uint64
     layout.b = (struct device_part){32768, 2 * K * N};
     layout.bias = (struct device_part){65536, 2 * N};
     layout.c0 = (struct device_part){66048, 2 * M * N};
-    layout.a_landing = leading != 0 ? (struct device_part){98304, 2 * M * K} : none;
+    layout.a_staging = leading != 0 ? (struct device_part){98304, 2 * M * K} : none;
     layout.problem.lda = leading != 0 ? leading : K;
     return layout;
 }
@@ -64,9 +64,9 @@ static uint64_t run(struct copy_in *plan, uint64_t landed)
         }
         ck_assert_uint_eq(piece.first % o->row_bytes, 0);
         ck_assert_uint_eq(piece.bytes % o->row_bytes, 0);
-        memcpy(o->landing + piece.first, o->from + piece.first, piece.bytes);
+        memcpy(o->staging + piece.first, o->from + piece.first, piece.bytes);
         for (uint64_t at = piece.first; at < piece.first + piece.bytes; at += o->row_bytes)
-            memcpy(o->to + at / o->row_bytes * o->to_pitch, o->landing + at, o->row_bytes);
+            memcpy(o->to + at / o->row_bytes * o->to_pitch, o->staging + at, o->row_bytes);
     }
     return bytes;
 }
@@ -97,7 +97,7 @@ START_TEST(all_goes_once_however_it_lands)
     struct copy_in plan;
     copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body + BODY_OFFSET));
     ck_assert_uint_eq(plan.count, 4);
-    ck_assert_int_eq(plan.lane, COPY_IN_NO_LANE);
+    ck_assert_int_eq(plan.copy_stream, COPY_IN_NO_STREAM);
     uint64_t bytes = 0;
     for (uint64_t landed = 0; landed < BODY_BYTES; landed += step)
         bytes += run(&plan, landed);

@@ -76,7 +76,7 @@ START_TEST(the_cpu_computes_one_at_a_time)
     ck_assert_ptr_null(device_poll(device));
 
     ck_assert_int_eq(work.status, GEMMD_OK);
-    ck_assert_uint_eq(work.batch, 1);
+    ck_assert_uint_eq(work.launch_works, 1);
     ck_assert_uint_gt(work.kernel_ns, 0);
     ck_assert_uint_ge(work.done_ns, work.started_ns + work.kernel_ns);
     ck_assert(known_answer_check(&work.problem, &row, &column));
@@ -234,7 +234,7 @@ START_TEST(streams_are_kept_within_limits)
     uint32_t given[] = {1, 1, DEVICE_STREAMS_MAX, DEVICE_STREAMS_MAX, DEVICE_STREAMS_MAX};
     for (int i = 0; i < 5; i++) {
         struct simulated_device *simulated = simulated_device_open(asked[i], look);
-        ck_assert_uint_eq(simulated->base.slots - simulated->base.groups, given[i]);
+        ck_assert_uint_eq(simulated->base.slots - simulated->base.shared_slots, given[i]);
         device_close(&simulated->base);
     }
 }

@@ -1,4 +1,5 @@
-/* Attentions on the CPU's device: those of a chain are one launch, with the bytes of each alone. */
+/* Attentions on the CPU's device: those of a launch list are one launch, with the bytes of each
+ * alone. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static void teardown(void)
     device_close(device);
 }
 
-/* Work i as part of a chain; `kernel` is a name, or "auto". */
+/* Work i as part of a launch list; `kernel` is a name, or "auto". */
 static void make(const char *kernel)
 {
     const struct gemm_device about = device_gemm(device);
@@ -52,13 +53,13 @@ static void make(const char *kernel)
         struct attention_problem *p = &work->attention;
         p->q_strides = p->o_strides = attention_strides(ATTENTION_BHSD, heads, length, D);
         p->k_strides = p->v_strides = attention_strides(ATTENTION_BHSD, 1, length, D);
-        ck_assert_int_eq(attention_select(&about, kernel, p, &work->attends, &work->fault),
+        ck_assert_int_eq(attention_select(&about, kernel, p, &work->attention_kernel, &work->fault),
                          GEMMD_OK);
         ck_assert(device_plan_attention(device, work));
     }
 }
 
-START_TEST(a_chain_is_one_group)
+START_TEST(a_launch_list_is_one_group)
 {
     static float together[WORKS][WIDEST];
     make("auto");
@@ -68,7 +69,7 @@ START_TEST(a_chain_is_one_group)
         ck_assert(work_same_stack(&works[0], &works[i]));
         ck_assert_uint_gt(works[i].stack_rows, 0);
         ck_assert_uint_eq(works[i].device_bytes, 0);
-        ck_assert(!works[i].shares);
+        ck_assert(!works[i].shared_launch);
     }
     device_submit(device, works);
     ck_assert_ptr_eq(device_poll(device), works);
@@ -76,13 +77,13 @@ START_TEST(a_chain_is_one_group)
     const uint64_t kernel_ns = works[0].kernel_ns;
     for (int i = 0; i < WORKS; i++) {
         ck_assert_int_eq(works[i].status, GEMMD_OK);
-        ck_assert_uint_eq(works[i].batch, WORKS);
+        ck_assert_uint_eq(works[i].launch_works, WORKS);
         ck_assert_uint_eq(works[i].kernel_ns, kernel_ns);
         memset(results[i], 0xff, sizeof results[i]);
         works[i].next = NULL;
         device_submit(device, &works[i]);
         ck_assert_ptr_eq(device_poll(device), &works[i]);
-        ck_assert_uint_eq(works[i].batch, 1);
+        ck_assert_uint_eq(works[i].launch_works, 1);
         const struct attention_problem *p = &works[i].attention;
         ck_assert_msg(memcmp(together[i], results[i], p->heads * p->sq * D * sizeof(float)) == 0,
                       "work %d has other bytes alone", i);
@@ -102,11 +103,11 @@ static enum gemmd_error failing_group(struct gemm_context *context,
 START_TEST(a_group_that_fails_fails_all_in_it)
 {
     make("auto");
-    struct attention_kernel failing = *works[0].attends;
+    struct attention_kernel failing = *works[0].attention_kernel;
     failing.name = "failing";
     failing.run_group = failing_group;
     for (int i = 0; i < WORKS; i++)
-        works[i].attends = &failing;
+        works[i].attention_kernel = &failing;
     device_submit(device, works);
     ck_assert_ptr_eq(device_poll(device), works);
     for (int i = 0; i < WORKS; i++) {
@@ -134,7 +135,7 @@ int main(void)
     TCase *tests = tcase_create("device_attention");
     tcase_set_timeout(tests, 240);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, a_chain_is_one_group);
+    tcase_add_test(tests, a_launch_list_is_one_group);
     tcase_add_test(tests, a_group_that_fails_fails_all_in_it);
     tcase_add_test(tests, the_naive_kernel_takes_one_at_a_time);
     suite_add_tcase(suite, tests);

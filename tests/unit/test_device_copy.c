@@ -1,6 +1,6 @@
 /* server/device/device_copy.c on the CPU, where nothing is copied early, and on a GPU if there is
  * one, where a body in steps gives the bytes of one at once. On a simulated device:
- * test_intake.c. */
+ * test_early_copy.c. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +183,7 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
         ck_assert_uint_le(started, product.body_bytes);
         run(&product, device, product.in_steps, &copies);
         ck_assert(copies.over);
-        ck_assert_int_eq(copies.lane, COPY_IN_NO_LANE);
+        ck_assert_int_eq(copies.copy_stream, COPY_IN_NO_STREAM);
         ck_assert_msg(memcmp(product.in_steps, product.once, product.c_bytes) == 0,
                       "%s by %s: other bytes in steps of %lu", dtype_name(problem->dtype),
                       product.work.kernel->name, (unsigned long)steps[i]);
@@ -212,7 +212,7 @@ START_TEST(a_body_that_comes_to_nothing_leaves_its_memory_alone)
     ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));
     ck_assert_uint_gt(device_copy_in(device, &copies, product.body_bytes / 2), 0);
     wait_until_copied(device, &copies);
-    ck_assert_int_eq(copies.lane, COPY_IN_NO_LANE);
+    ck_assert_int_eq(copies.copy_stream, COPY_IN_NO_STREAM);
     ck_assert(device_copies_are_over(device));
     unmake(&product, device);
     /* In the same memory. */

@@ -44,7 +44,7 @@ START_TEST(the_gpu_describes_itself)
     ck_assert_uint_gt(info->memory_total_bytes, 0);
     ck_assert_uint_eq(device_stack_memory(device), UINT64_C(32) << 20);
     ck_assert_uint_eq(arena_capacity_bytes(device_arena(device)),
-                      (UINT64_C(1024) - DEVICE_GROUPS * 32) << 20);
+                      (UINT64_C(1024) - DEVICE_SHARED_SLOTS * 32) << 20);
     ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
     device_close(device);
 }
@@ -189,11 +189,11 @@ static uint32_t init_sharing(struct device *device, struct work *works, uint32_t
             struct work *work = &works[made];
             if (!dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
                 continue;
-            *work = (struct work){.shares = true};
+            *work = (struct work){.shared_launch = true};
             known_answer_init(&work->problem, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
                               made & 1, made & 2, memory + made * SMALL_BYTES);
             choose(work, "auto");
-            ck_assert(device_shares(device, &work->problem, work->kernel));
+            ck_assert(device_can_share_launch(device, &work->problem, work->kernel));
             ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
             ck_assert_uint_eq(work->device_bytes, 0);
             if (made > 0)
@@ -219,7 +219,7 @@ START_TEST(small_works_share_a_launch)
     }
     for (uint32_t i = 0; i < count; i++) {
         ck_assert_msg(works[i].status == GEMMD_OK, "%s", works[i].fault.detail);
-        ck_assert_uint_eq(works[i].batch, count);
+        ck_assert_uint_eq(works[i].launch_works, count);
         ck_assert_uint_gt(works[i].kernel_ns, 0);
         ck_assert(known_answer_check(&works[i].problem, &row, &column));
     }
@@ -235,7 +235,7 @@ END_TEST
 static void check_resident(struct device *device, enum gemmd_dtype dtype, enum gemmd_dtype out,
                            uint64_t gap, const char *kernel, bool shares, unsigned char *memory)
 {
-    struct work work = {.shares = shares};
+    struct work work = {.shared_launch = shares};
     struct gemm_problem *p = &work.problem, known;
     uint64_t row, column;
     unsigned char *there = device_tensor_memory(device).start;
@@ -306,7 +306,7 @@ static void init_stacked(struct device *device, struct work *work, const struct 
     choose_for(device_gemm(device), work, kernel);
     ck_assert(device_plan(device, work));
     ck_assert_msg(work->stack_key != 0, "%s does not stack", work->kernel->name);
-    ck_assert(work->shares);
+    ck_assert(work->shared_launch);
     ck_assert_uint_eq(work->device_bytes, 0);
     memset(work->problem.c, 0xff, like->m * like->n * dtype_size(like->out));
 }
@@ -343,7 +343,7 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
     ck_assert_ptr_eq(wait_for_one(device), &works[0]);
     for (uint32_t i = 0; i < STACKED; i++) {
         ck_assert_msg(works[i].status == GEMMD_OK, "%s", works[i].fault.detail);
-        ck_assert_uint_eq(works[i].batch, STACKED);
+        ck_assert_uint_eq(works[i].launch_works, STACKED);
         ck_assert_uint_gt(works[i].kernel_ns, 0);
         memcpy(together[i], works[i].problem.c, works[i].problem.m * n * size);
     }
@@ -352,7 +352,7 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
             struct work *work = &works[i];
             const uint64_t bytes = work->problem.m * n * size;
             work->next = NULL;
-            work->shares = stacked;
+            work->shared_launch = stacked;
             work->stack_key = stacked ? key : 0;
             memset(work->problem.c, 0xff, bytes);
             if (!stacked)
@@ -410,7 +410,7 @@ START_TEST(copies_after_a_product_see_its_result)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(SMALL_BYTES);
-    struct work work = {.shares = true};
+    struct work work = {.shared_launch = true};
     struct gemm_problem known;
     uint64_t row, column;
     known_answer_init(&work.problem, GEMMD_F32, GEMMD_F32, false, false, memory);
@@ -418,7 +418,7 @@ START_TEST(copies_after_a_product_see_its_result)
     const uint64_t bytes = known.m * known.n * 4;
     memset(known.c, 0, bytes);
     for (int alone = 0; alone < 2; alone++) {
-        work.shares = !alone;
+        work.shared_launch = !alone;
         work.problem.c = device_tensor_memory(device).start;
         work.copies[0] = (struct work_copy){.from = work.problem.c,
                                             .to = known.c,

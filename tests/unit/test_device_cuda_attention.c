@@ -13,7 +13,7 @@ static void check_attention(const struct work *work, const struct attention_prob
     uint64_t row, column;
     ck_assert_msg(work->status == GEMMD_OK, "%s", work->fault.detail);
     ck_assert_msg(known_attention_check(known, &row, &column),
-                  "%s in %s: row %lu, column %lu is not right", work->attends->name,
+                  "%s in %s: row %lu, column %lu is not right", work->attention_kernel->name,
                   dtype_name(known->dtype), (unsigned long)row, (unsigned long)column);
 }
 
@@ -24,11 +24,12 @@ static void attend(struct device *device, struct work *work)
 {
     const struct gemm_device gpu = device_gemm(device);
     struct fault fault = {.detail = ""};
-    if (work->attends == NULL)
-        ck_assert_msg(attention_select(&gpu, "auto", &work->attention, &work->attends, &fault) ==
-                          GEMMD_OK,
+    if (work->attention_kernel == NULL)
+        ck_assert_msg(attention_select(&gpu, "auto", &work->attention, &work->attention_kernel,
+                                       &fault) == GEMMD_OK,
                       "%s", fault.detail);
-    ck_assert(device_attention_bytes(device, &work->attention, work->attends, &work->device_bytes));
+    ck_assert(device_attention_bytes(device, &work->attention, work->attention_kernel,
+                                     &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     run(device, work);
     arena_free(device_arena(device), work->device_offset);
@@ -123,14 +124,14 @@ START_TEST(attention_that_fails_leaves_the_device_usable)
     struct work work = {.verify = false};
     known_attention_init(&work.attention, GEMMD_F32, false, memory);
     attend(device, &work);
-    const struct attention_kernel *right = work.attends;
+    const struct attention_kernel *right = work.attention_kernel;
     struct attention_kernel failing = *right;
     failing.run = attend_nothing;
-    work.attends = &failing;
+    work.attention_kernel = &failing;
     attend(device, &work);
     ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
 
-    work.attends = right;
+    work.attention_kernel = right;
     work.device_bytes -= 1; /* of what it needs */
     run(device, &work);
     ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
@@ -148,11 +149,11 @@ END_TEST
 
 enum { ATTENTIONS = 3 };
 
-/* A chain of attentions of one kind, with memory reserved to the byte; the second and the third lie
- * at odd addresses. `memory` has two times KNOWN_ATTENTION_BYTES for each. */
-static void make_chain(struct device *device, enum gemmd_dtype dtype, bool causal,
-                       unsigned char *memory, struct work works[ATTENTIONS],
-                       struct attention_problem known[ATTENTIONS])
+/* A launch list of attentions of one kind, with memory reserved to the byte; the second and the
+ * third lie at odd addresses. `memory` has two times KNOWN_ATTENTION_BYTES for each. */
+static void make_launch_list(struct device *device, enum gemmd_dtype dtype, bool causal,
+                             unsigned char *memory, struct work works[ATTENTIONS],
+                             struct attention_problem known[ATTENTIONS])
 {
     const struct gemm_device gpu = device_gemm(device);
     struct fault fault = {.detail = ""};
@@ -168,7 +169,8 @@ static void make_chain(struct device *device, enum gemmd_dtype dtype, bool causa
         p->k = odd + ((const unsigned char *)p->k - plain);
         p->v = odd + ((const unsigned char *)p->v - plain);
         p->o = odd + ((unsigned char *)p->o - plain);
-        ck_assert_msg(attention_select(&gpu, "auto", p, &works[i].attends, &fault) == GEMMD_OK,
+        ck_assert_msg(attention_select(&gpu, "auto", p, &works[i].attention_kernel, &fault) ==
+                          GEMMD_OK,
                       "%s", fault.detail);
         ck_assert(device_plan_attention(device, &works[i]));
         ck_assert_uint_ne(works[i].stack_key, 0);
@@ -178,7 +180,7 @@ static void make_chain(struct device *device, enum gemmd_dtype dtype, bool causa
     }
 }
 
-static void free_chain(struct device *device, const struct work works[ATTENTIONS])
+static void free_launch_list(struct device *device, const struct work works[ATTENTIONS])
 {
     for (int i = 0; i < ATTENTIONS; i++)
         arena_free(device_arena(device), works[i].device_offset);
@@ -198,16 +200,16 @@ START_TEST(attentions_of_one_kind_share_a_launch)
     for (int i = 0; i < 6; i++) {
         struct work works[ATTENTIONS];
         struct attention_problem known[ATTENTIONS];
-        make_chain(device, dtypes[i / 2], i % 2, memory, works, known);
+        make_launch_list(device, dtypes[i / 2], i % 2, memory, works, known);
         device_submit(device, works);
         ck_assert_ptr_eq(wait_for_one(device), works);
         for (int j = 0; j < ATTENTIONS; j++) {
-            ck_assert_uint_eq(works[j].batch, ATTENTIONS);
+            ck_assert_uint_eq(works[j].launch_works, ATTENTIONS);
             ck_assert_uint_eq(works[j].kernel_ns, works[0].kernel_ns);
             copy_result(&works[j], &known[j]);
             check_attention(&works[j], &known[j]);
         }
-        free_chain(device, works);
+        free_launch_list(device, works);
     }
     device_host_free(GEMM_BACKEND_CUDA, memory, 2 * ATTENTIONS * KNOWN_ATTENTION_BYTES);
     device_close(device);
@@ -229,17 +231,17 @@ START_TEST(a_group_of_attentions_that_fails_leaves_the_device_usable)
     unsigned char *memory = take_host(2 * ATTENTIONS * KNOWN_ATTENTION_BYTES);
     struct work works[ATTENTIONS];
     struct attention_problem known[ATTENTIONS];
-    make_chain(device, GEMMD_F16, true, memory, works, known);
-    const struct attention_kernel *right = works[0].attends;
+    make_launch_list(device, GEMMD_F16, true, memory, works, known);
+    const struct attention_kernel *right = works[0].attention_kernel;
     struct attention_kernel failing = *right;
     failing.run_group = attend_none;
-    works[0].attends = &failing;
+    works[0].attention_kernel = &failing;
     device_submit(device, works);
     ck_assert_ptr_eq(wait_for_one(device), works);
     for (int i = 0; i < ATTENTIONS; i++)
         ck_assert_int_eq(works[i].status, GEMMD_ERR_INTERNAL);
 
-    works[0].attends = right;
+    works[0].attention_kernel = right;
     works[1].device_bytes -= 1; /* of what it needs */
     device_submit(device, works);
     ck_assert_ptr_eq(wait_for_one(device), works);
@@ -254,7 +256,7 @@ START_TEST(a_group_of_attentions_that_fails_leaves_the_device_usable)
         copy_result(&works[i], &known[i]);
         check_attention(&works[i], &known[i]);
     }
-    free_chain(device, works);
+    free_launch_list(device, works);
     device_host_free(GEMM_BACKEND_CUDA, memory, 2 * ATTENTIONS * KNOWN_ATTENTION_BYTES);
     device_close(device);
 }

@@ -200,12 +200,12 @@ START_TEST(rows_are_further_apart_where_that_spares_workspace)
     ck_assert_uint_eq(layout.problem.lda, 8);
     ck_assert_uint_eq(layout.problem.stride_a, 8 * rows);
     ck_assert_uint_eq(layout.a.bytes, F16 * (8 * (2 * rows - 1) + columns));
-    ck_assert_uint_eq(layout.a_landing.bytes, F16 * 2 * 3 * 7);
-    ck_assert_uint_ge(layout.a_landing.offset, layout.workspace.offset + layout.workspace.bytes);
-    ck_assert_uint_le(layout.a_landing.offset + layout.a_landing.bytes, layout.total_bytes);
+    ck_assert_uint_eq(layout.a_staging.bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_ge(layout.a_staging.offset, layout.workspace.offset + layout.workspace.bytes);
+    ck_assert_uint_le(layout.a_staging.offset + layout.a_staging.bytes, layout.total_bytes);
     /* B is well as it is. */
     ck_assert_uint_eq(layout.problem.ldb, 16);
-    ck_assert_uint_eq(layout.b_landing.bytes, 0);
+    ck_assert_uint_eq(layout.b_staging.bytes, 0);
     ck_assert_uint_eq(layout.workspace.bytes, 0);
 }
 END_TEST
@@ -218,7 +218,7 @@ static void assert_not_padded(const struct gemm_problem *problem, const struct g
     ck_assert(device_layout(problem, of, there, &plain));
     ck_assert_uint_eq(layout.problem.lda, problem->lda);
     ck_assert_uint_eq(layout.problem.stride_a, problem->stride_a);
-    ck_assert_uint_eq(layout.a_landing.bytes + layout.b_landing.bytes, 0);
+    ck_assert_uint_eq(layout.a_staging.bytes + layout.b_staging.bytes, 0);
     ck_assert_uint_eq(layout.total_bytes, plain.total_bytes);
 }
 

@@ -76,7 +76,7 @@ static struct gemm_problem problem_of(uint64_t m)
     return problem;
 }
 
-/* As a chain: request i has i + 1 rows. */
+/* As a launch list: request i has i + 1 rows. */
 static void make_requests(const char *kernel)
 {
     uint64_t seed = 5;
@@ -100,7 +100,7 @@ static void make_requests(const char *kernel)
     }
 }
 
-START_TEST(a_chain_is_one_stack)
+START_TEST(a_launch_list_is_one_stack)
 {
     static const char *const kernels[] = {"tiled", "naive"};
     make_requests(kernels[_i]);
@@ -121,7 +121,7 @@ START_TEST(a_chain_is_one_stack)
         struct work *work = &requests[i].work;
         const uint64_t bytes = work->problem.m * N * sizeof(float);
         ck_assert_int_eq(work->status, GEMMD_OK);
-        ck_assert_uint_eq(work->batch, WORKS);
+        ck_assert_uint_eq(work->launch_works, WORKS);
         ck_assert_uint_eq(work->kernel_ns, kernel_ns);
 
         /* The bytes of the kernel by itself, and of a stack of one. */
@@ -262,7 +262,7 @@ int main(void)
     TCase *tests = tcase_create("device_stack");
     tcase_set_timeout(tests, 60);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_loop_test(tests, a_chain_is_one_stack, 0, 2);
+    tcase_add_loop_test(tests, a_launch_list_is_one_stack, 0, 2);
     tcase_add_test(tests, a_stack_that_fails_fails_all_in_it);
     tcase_add_test(tests, too_many_rows_are_refused);
     tcase_add_test(tests, what_is_not_stacked);

@@ -17,7 +17,7 @@ START_TEST(work_runs_and_its_times_are_told)
     stop();
     ck_assert_uint_eq(atomic_load(&item->ended), 1);
     ck_assert_int_eq(item->work.status, GEMMD_OK);
-    ck_assert_uint_eq(item->work.batch, 1);
+    ck_assert_uint_eq(item->work.launch_works, 1);
     ck_assert_uint_eq(item->work.kernel_ns, 2000);
     ck_assert_uint_le(item->work.queued_ns, item->work.started_ns);
     ck_assert_uint_le(item->work.started_ns, item->work.done_ns);
@@ -244,7 +244,7 @@ static void *produce(void *argument)
         atomic_store(&item->event, (i + load->seed) % 11 == 0 ? SIMULATED_FAILED : SIMULATED_DONE);
         item->work.kernel = &simulated_kernel;
         item->work.priority = i % 10;
-        item->work.shares = i % 3 != 0;
+        item->work.shared_launch = i % 3 != 0;
         item->work.verify = i % 5 == 0;
         item->work.deadline_ns = i % 13 == 0 ? clock_now_ns() + 20000 : 0;
         item->work.done = item_done;
@@ -283,7 +283,7 @@ START_TEST(under_load_everything_ends_once)
             if (item->work.status == GEMMD_ERR_DEADLINE && item->work.deadline_ns != 0)
                 continue;
             /* What shares a launch with one that fails fails too. */
-            if (fails || !item->work.shares || item->work.status != GEMMD_ERR_INTERNAL)
+            if (fails || !item->work.shared_launch || item->work.status != GEMMD_ERR_INTERNAL)
                 ck_assert_int_eq(item->work.status, fails ? GEMMD_ERR_INTERNAL : GEMMD_OK);
         }
 }

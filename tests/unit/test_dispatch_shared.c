@@ -9,14 +9,14 @@
 static struct item *add_sharing(enum simulated_event event)
 {
     struct item *item = add(event);
-    item->work.shares = true;
+    item->work.shared_launch = true;
     return item;
 }
 
 /* Fills the device with launches that last until `end` is called on each. */
-static void occupy(struct item *items[DEVICE_GROUPS])
+static void occupy(struct item *items[DEVICE_SHARED_SLOTS])
 {
-    for (uint32_t i = 0; i < DEVICE_GROUPS; i++) {
+    for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++) {
         items[i] = add_sharing(SIMULATED_RUNNING);
         push(items[i]);
         wait_until_submitted(i + 1);
@@ -25,7 +25,7 @@ static void occupy(struct item *items[DEVICE_GROUPS])
 
 START_TEST(all_that_wait_share_a_launch)
 {
-    struct item *first[DEVICE_GROUPS], *items[MAX_BATCH];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_BATCH];
     start(2, ITEMS_MAX);
     occupy(first);
     for (int i = 0; i < MAX_BATCH; i++) {
@@ -36,11 +36,11 @@ START_TEST(all_that_wait_share_a_launch)
     for (int i = 0; i < MAX_BATCH; i++)
         wait_until_ended(items[i]);
     end_with(first[1], SIMULATED_DONE);
-    ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_GROUPS + 1);
-    ck_assert_uint_eq(first[0]->work.batch, 1);
+    ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_SHARED_SLOTS + 1);
+    ck_assert_uint_eq(first[0]->work.launch_works, 1);
     for (int i = 0; i < MAX_BATCH; i++) {
         ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
-        ck_assert_uint_eq(items[i]->work.batch, MAX_BATCH);
+        ck_assert_uint_eq(items[i]->work.launch_works, MAX_BATCH);
         ck_assert_uint_eq(items[i]->work.started_ns, items[0]->work.started_ns);
     }
     ck_assert(counts("gemmd_batch_size_count 3\n"));
@@ -51,7 +51,7 @@ END_TEST
 
 START_TEST(no_more_than_max_batch_share_a_launch)
 {
-    struct item *first[DEVICE_GROUPS], *items[2 * MAX_BATCH + 1];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[2 * MAX_BATCH + 1];
     start(1, ITEMS_MAX);
     occupy(first);
     for (int i = 0; i < 2 * MAX_BATCH + 1; i++) {
@@ -62,17 +62,17 @@ START_TEST(no_more_than_max_batch_share_a_launch)
     for (int i = 0; i < 2 * MAX_BATCH + 1; i++)
         wait_until_ended(items[i]);
     end_with(first[1], SIMULATED_DONE);
-    ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_GROUPS + 3);
+    ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_SHARED_SLOTS + 3);
     stop();
     for (int i = 0; i < 2 * MAX_BATCH; i++)
-        ck_assert_uint_eq(items[i]->work.batch, MAX_BATCH);
-    ck_assert_uint_eq(items[2 * MAX_BATCH]->work.batch, 1);
+        ck_assert_uint_eq(items[i]->work.launch_works, MAX_BATCH);
+    ck_assert_uint_eq(items[2 * MAX_BATCH]->work.launch_works, 1);
 }
 END_TEST
 
 START_TEST(large_and_small_work_do_not_hold_each_other_up)
 {
-    struct item *large[3], *small[3], *first[DEVICE_GROUPS];
+    struct item *large[3], *small[3], *first[DEVICE_SHARED_SLOTS];
     start(2, ITEMS_MAX);
     for (int i = 0; i < 3; i++) /* the third has to wait */
         large[i] = add_and_push(SIMULATED_RUNNING);
@@ -85,7 +85,7 @@ START_TEST(large_and_small_work_do_not_hold_each_other_up)
         wait_until_ended(small[i]);
     ck_assert_uint_eq(queue_state(stage.queue).waiting, 1);
 
-    for (uint32_t i = 0; i < DEVICE_GROUPS; i++) { /* and the other way round */
+    for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++) { /* and the other way round */
         first[i] = add_sharing(SIMULATED_RUNNING);
         push(first[i]);
         wait_until_submitted(5 + i + 1);
@@ -95,7 +95,7 @@ START_TEST(large_and_small_work_do_not_hold_each_other_up)
     end_with(large[0], SIMULATED_DONE);
     end_with(large[2], SIMULATED_DONE);
     ck_assert_uint_eq(atomic_load(&waiting->ended), 0);
-    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+    for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         end_with(first[i], SIMULATED_DONE);
     wait_until_ended(waiting);
     end_with(large[1], SIMULATED_DONE);
@@ -105,7 +105,7 @@ END_TEST
 
 START_TEST(a_failed_launch_fails_all_that_share_it)
 {
-    struct item *first[DEVICE_GROUPS], *items[MAX_BATCH];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_BATCH];
     start(1, ITEMS_MAX);
     occupy(first);
     for (int i = 0; i < MAX_BATCH; i++) {
@@ -130,7 +130,7 @@ END_TEST
 
 START_TEST(a_lost_device_fails_shared_launches_once)
 {
-    struct item *first[DEVICE_GROUPS], *items[MAX_BATCH];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_BATCH];
     start(1, ITEMS_MAX);
     occupy(first);
     for (int i = 0; i < MAX_BATCH; i++) {
@@ -138,7 +138,7 @@ START_TEST(a_lost_device_fails_shared_launches_once)
         push(items[i]);
     }
     end_with(first[0], SIMULATED_DONE);
-    wait_until_submitted(DEVICE_GROUPS + MAX_BATCH);
+    wait_until_submitted(DEVICE_SHARED_SLOTS + MAX_BATCH);
     for (int i = 0; i < MAX_BATCH; i++)
         atomic_store(&items[i]->event, i == 1 ? SIMULATED_LOST : SIMULATED_DONE);
     for (int i = 0; i < MAX_BATCH; i++)
@@ -155,7 +155,7 @@ END_TEST
 
 START_TEST(a_deadline_in_a_shared_launch_is_its_own_work_s_alone)
 {
-    struct item *first[DEVICE_GROUPS], *items[3];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[3];
     start(1, ITEMS_MAX);
     occupy(first);
     for (int i = 0; i < 3; i++) {

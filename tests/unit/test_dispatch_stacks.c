@@ -13,14 +13,14 @@ static struct item *add_stacking(enum simulated_event event, uint32_t stack, boo
     item->work.problem.n = stack;
     item->work.stack_key = stack;
     item->work.stack_rows = 8;
-    item->work.shares = shares;
+    item->work.shared_launch = shares;
     return item;
 }
 
 /* Launches that last until end_with is called on each, so that nothing else starts. */
-static uint32_t occupy(struct item *items[DEVICE_GROUPS], bool shares)
+static uint32_t occupy(struct item *items[DEVICE_SHARED_SLOTS], bool shares)
 {
-    const uint32_t count = shares ? DEVICE_GROUPS : 1;
+    const uint32_t count = shares ? DEVICE_SHARED_SLOTS : 1;
     for (uint32_t i = 0; i < count; i++) {
         items[i] = add_stacking(SIMULATED_RUNNING, 9, shares);
         push(items[i]);
@@ -29,7 +29,7 @@ static uint32_t occupy(struct item *items[DEVICE_GROUPS], bool shares)
     return count;
 }
 
-static uint32_t begin(struct item *first[DEVICE_GROUPS], bool shares)
+static uint32_t begin(struct item *first[DEVICE_SHARED_SLOTS], bool shares)
 {
     if (shares)
         start(1, ITEMS_MAX);
@@ -46,7 +46,7 @@ static void end_all(struct item *first[], uint32_t count)
 
 START_TEST(those_of_one_stack_are_one_launch)
 {
-    struct item *first[DEVICE_GROUPS], *items[6];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[6];
     const uint32_t busy = begin(first, _i);
     for (uint32_t i = 0; i < 6; i++) {
         items[i] = add_stacking(SIMULATED_DONE, 1 + i % 2, _i);
@@ -59,7 +59,7 @@ START_TEST(those_of_one_stack_are_one_launch)
     stop();
     for (int i = 0; i < 6; i++) {
         ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
-        ck_assert_uint_eq(items[i]->work.batch, 3);
+        ck_assert_uint_eq(items[i]->work.launch_works, 3);
         ck_assert_uint_eq(items[i]->work.kernel_ns, 2000);
         ck_assert_uint_eq(items[i]->work.started_ns, items[i % 2]->work.started_ns);
     }
@@ -69,7 +69,7 @@ END_TEST
 START_TEST(max_batch_and_rows_bound_a_stack)
 {
     static const uint32_t expected[] = {4, 4, 4, 4, 1, 2, 2, 1};
-    struct item *first[DEVICE_GROUPS], *items[8];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[8];
     const uint32_t busy = begin(first, _i);
     for (uint32_t i = 0; i < 8; i++) {
         items[i] = add_stacking(SIMULATED_DONE, i < 5 ? 1 : 2, _i);
@@ -82,7 +82,7 @@ START_TEST(max_batch_and_rows_bound_a_stack)
         wait_until_ended(items[i]);
     stop();
     for (int i = 0; i < 8; i++)
-        ck_assert_uint_eq(items[i]->work.batch, expected[i]);
+        ck_assert_uint_eq(items[i]->work.launch_works, expected[i]);
 }
 END_TEST
 
@@ -90,13 +90,13 @@ END_TEST
 START_TEST(attentions_of_one_kind_are_one_launch)
 {
     static const struct attention_kernel attends = {.name = "grouping"};
-    struct item *first[DEVICE_GROUPS], *items[6];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[6];
     const uint32_t busy = begin(first, _i);
     for (uint32_t i = 0; i < 6; i++) {
         struct work *work = &(items[i] = add_stacking(SIMULATED_DONE, 1, _i))->work;
         if (i % 2 == 0) {
             work->kernel = NULL;
-            work->attends = &attends;
+            work->attention_kernel = &attends;
             work->attention = (struct attention_problem){
                 .batch = 1, .heads = 1 + i, .kv_heads = 1, .sq = 1 + i, .skv = 9, .d = 8, .dv = 8};
         }
@@ -109,14 +109,14 @@ START_TEST(attentions_of_one_kind_are_one_launch)
     stop();
     for (int i = 0; i < 6; i++) {
         ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
-        ck_assert_uint_eq(items[i]->work.batch, 3);
+        ck_assert_uint_eq(items[i]->work.launch_works, 3);
     }
 }
 END_TEST
 
 START_TEST(a_failed_stack_fails_its_works_only)
 {
-    struct item *first[DEVICE_GROUPS], *items[6];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[6];
     const uint32_t busy = begin(first, _i);
     for (uint32_t i = 0; i < 6; i++) {
         items[i] = add_stacking(i == 2 ? SIMULATED_FAILED : SIMULATED_DONE, 1 + i % 2, _i);
@@ -137,7 +137,7 @@ END_TEST
 
 START_TEST(a_deadline_in_a_stack_is_its_own_work_s_alone)
 {
-    struct item *first[DEVICE_GROUPS], *items[3];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[3];
     const uint32_t busy = begin(first, true);
     for (int i = 0; i < 3; i++) {
         items[i] = add_stacking(SIMULATED_RUNNING, 1, true);
@@ -161,7 +161,7 @@ END_TEST
 
 START_TEST(a_lost_device_fails_stacks_that_run_and_wait)
 {
-    struct item *first[DEVICE_GROUPS], *items[6];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[6];
     begin(first, true);
     for (uint32_t i = 0; i < 6; i++) {
         items[i] = add_stacking(SIMULATED_DONE, 1 + i % 2, true);

@@ -22,7 +22,7 @@ static struct {
     struct simulated_device *device;
     struct queue *queue;
     struct pool *pool;
-    struct early_copy *intake;
+    struct early_copy *early_copy;
     void *pinned;
 } stage; /* each test runs in a process of its own */
 static _Thread_local struct pool_cache *cache;
@@ -52,8 +52,8 @@ static void start(void)
     stage.pinned = aligned_alloc(ARENA_ALIGNMENT, MEMORY_BYTES);
     stage.pool = pool_create(stage.pinned, MEMORY_BYTES);
     cache = pool_cache_create(stage.pool);
-    stage.intake = early_copy_create(&stage.device->base, stage.queue, stage.pool);
-    ck_assert_ptr_nonnull(stage.intake);
+    stage.early_copy = early_copy_create(&stage.device->base, stage.queue, stage.pool);
+    ck_assert_ptr_nonnull(stage.early_copy);
 }
 
 static void assert_all_given_back(void)
@@ -65,7 +65,7 @@ static void assert_all_given_back(void)
 static void stop(void)
 {
     assert_all_given_back();
-    early_copy_destroy(stage.intake);
+    early_copy_destroy(stage.early_copy);
     pool_cache_destroy(cache);
     pool_destroy(stage.pool);
     free(stage.pinned);
@@ -77,7 +77,7 @@ static void stop(void)
 struct sender {
     struct simulated_work scripted; /* first */
     unsigned char *body;
-    struct early_copy_body *intake;
+    struct early_copy_body *early_copy;
     unsigned char seed;
     atomic_bool done;
 };
@@ -110,9 +110,9 @@ static void open_body_for(struct sender *sender, const struct gemm_kernel *runs,
     gemm_problem_contiguous(&work->problem);
     ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
-    sender->intake = early_copy_open(stage.intake, work, sender->body, BODY_BYTES);
-    ck_assert_ptr_nonnull(sender->intake);
-    work->copy_in = early_copy_copies(sender->intake);
+    sender->early_copy = early_copy_open(stage.early_copy, work, sender->body, BODY_BYTES);
+    ck_assert_ptr_nonnull(sender->early_copy);
+    work->copy_in = early_copy_copies(sender->early_copy);
 }
 
 static void open_body(struct sender *sender, unsigned char seed)
@@ -129,7 +129,7 @@ static void write_body(struct sender *sender, uint64_t from, uint64_t to)
 static void land(struct sender *sender, uint64_t from, uint64_t to)
 {
     write_body(sender, from, to);
-    early_copy_landed(sender->intake, to);
+    early_copy_received(sender->early_copy, to);
 }
 
 /* Whether A, of rows so many bytes apart, is in the work's device memory. */
@@ -150,10 +150,10 @@ static void assert_there(const struct sender *sender)
                      bytes_of(sender, a_bytes), SIDE * 4);
 }
 
-/* As a request gives back what it holds. False: the intake has it. */
+/* As a request gives back what it holds. False: the early copy has it. */
 static bool close_body(struct sender *sender)
 {
-    if (!early_copy_close(sender->intake))
+    if (!early_copy_close(sender->early_copy))
         return false;
     arena_free(device_arena(&stage.device->base), sender->scripted.work.device_offset);
     pool_free(cache, sender->body, BODY_BYTES);
@@ -178,12 +178,12 @@ START_TEST(what_has_landed_goes_step_by_step)
     start();
     open_body(&sender, 1);
     land(&sender, 0, STEP - 1);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), 0); /* too little to say */
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), 0); /* too little to say */
     land(&sender, STEP - 1, STEP);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), STEP);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), 0);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), STEP);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), 0);
     land(&sender, STEP, BODY_BYTES);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), BODY_BYTES - STEP);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), BODY_BYTES - STEP);
     run_work(&sender);
     ck_assert_int_eq(sender.scripted.work.status, GEMMD_OK);
     assert_there(&sender);
@@ -199,7 +199,7 @@ START_TEST(a_work_copies_what_its_body_left)
     start();
     open_body(&sender, 2);
     land(&sender, 0, STEP);
-    early_copy_feed(stage.intake);
+    early_copy_feed(stage.early_copy);
     write_body(&sender, STEP, BODY_BYTES);
     run_work(&sender);
     assert_there(&sender);
@@ -219,7 +219,7 @@ START_TEST(rows_come_further_apart_where_the_kernel_wants_them_so)
     open_body_for(&sender, &wants_a_apart, 12);
     for (; at + SOME < BODY_BYTES; at += SOME) {
         land(&sender, at, at + SOME);
-        early_copy_feed(stage.intake);
+        early_copy_feed(stage.early_copy);
     }
     ck_assert_uint_gt(early(), 0);
     write_body(&sender, at, BODY_BYTES);
@@ -239,10 +239,10 @@ START_TEST(what_is_small_or_needs_no_memory_does_not_go_early)
     struct work work = sender.scripted.work;
     ck_assert_ptr_null(early_copy_open(NULL, &work, sender.body, BODY_BYTES));
     ck_assert_ptr_null(
-        early_copy_open(stage.intake, &work, sender.body, EARLY_COPY_BODY_BYTES - 1));
+        early_copy_open(stage.early_copy, &work, sender.body, EARLY_COPY_BODY_BYTES - 1));
     work.device_bytes = 0;
-    ck_assert_ptr_null(early_copy_open(stage.intake, &work, sender.body, BODY_BYTES));
-    early_copy_landed(NULL, STEP);
+    ck_assert_ptr_null(early_copy_open(stage.early_copy, &work, sender.body, BODY_BYTES));
+    early_copy_received(NULL, STEP);
     ck_assert(early_copy_close(NULL));
     ck_assert(close_body(&sender));
     stop();
@@ -256,15 +256,15 @@ START_TEST(an_aborted_body_keeps_its_memory_while_it_is_copied)
     open_body(&sender, 4);
     atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     land(&sender, 0, STEP);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), STEP);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), STEP);
     ck_assert(!close_body(&sender));
-    early_copy_feed(stage.intake);
-    ck_assert(early_copy_is_closing(stage.intake));
+    early_copy_feed(stage.early_copy);
+    ck_assert(early_copy_is_closing(stage.early_copy));
     ck_assert_uint_gt(pool_used_bytes(stage.pool), 0);
     ck_assert_uint_gt(arena_used_bytes(device_arena(&stage.device->base)), 0);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.intake);
-    ck_assert(!early_copy_is_closing(stage.intake));
+    early_copy_feed(stage.early_copy);
+    ck_assert(!early_copy_is_closing(stage.early_copy));
     stop();
 }
 END_TEST
@@ -279,7 +279,7 @@ START_TEST(a_body_of_which_nothing_was_copied_is_its_owners)
     open_body(&sender, 6);
     land(&sender, 0, STEP); /* said, and closed before anyone looked */
     ck_assert(!close_body(&sender));
-    early_copy_feed(stage.intake);
+    early_copy_feed(stage.early_copy);
     ck_assert_uint_eq(early(), 0);
     stop();
 }
@@ -291,13 +291,13 @@ START_TEST(after_a_failed_copy_the_work_copies_all)
     start();
     open_body(&sender, 7);
     land(&sender, 0, STEP);
-    early_copy_feed(stage.intake);
+    early_copy_feed(stage.early_copy);
     atomic_store(&stage.device->copies, SIMULATED_FAILED);
     land(&sender, STEP, 2 * STEP);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), 0);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), 0);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
     land(&sender, 2 * STEP, BODY_BYTES);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), 0);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), 0);
     run_work(&sender);
     ck_assert_int_eq(sender.scripted.work.status, GEMMD_OK);
     assert_there(&sender);
@@ -315,14 +315,14 @@ START_TEST(a_device_that_is_lost_holds_no_memory)
         open_body(&senders[i], (unsigned char)i);
         atomic_store(&stage.device->copies, SIMULATED_RUNNING);
         land(&senders[i], 0, STEP);
-        early_copy_feed(stage.intake);
+        early_copy_feed(stage.early_copy);
     }
     ck_assert(!close_body(&senders[0]));
     atomic_store(&stage.device->copies, SIMULATED_LOST);
     land(&senders[1], STEP, 2 * STEP);
-    early_copy_feed(stage.intake);
+    early_copy_feed(stage.early_copy);
     ck_assert(device_lost(&stage.device->base));
-    ck_assert(!early_copy_is_closing(stage.intake));
+    ck_assert(!early_copy_is_closing(stage.early_copy));
     /* Its work ends as all do then. */
     run_work(&senders[1]);
     ck_assert_int_eq(senders[1].scripted.work.status, GEMMD_ERR_DEVICE_LOST);
@@ -337,18 +337,18 @@ START_TEST(who_gets_no_lane_is_copied_with_his_work)
     start();
     open_body(&sender, 8);
     open_body(&waiting, 9);
-    for (int lane = 1; lane < DEVICE_LANES; lane++)
-        stage.device->base.lanes[lane] = true;
+    for (int lane = 1; lane < DEVICE_COPY_STREAMS; lane++)
+        stage.device->base.copy_streams[lane] = true;
     land(&sender, 0, BODY_BYTES);
     land(&waiting, 0, BODY_BYTES);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), BODY_BYTES);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), BODY_BYTES);
     run_work(&waiting);
     assert_there(&waiting);
     ck_assert_uint_eq(atomic_load(&stage.device->late_bytes), BODY_BYTES);
     run_work(&sender);
-    ck_assert(!stage.device->base.lanes[0]);
+    ck_assert(!stage.device->base.copy_streams[0]);
     ck_assert(close_body(&sender) && close_body(&waiting));
-    memset(stage.device->base.lanes, 0, sizeof stage.device->base.lanes);
+    memset(stage.device->base.copy_streams, 0, sizeof stage.device->base.copy_streams);
     stop();
 }
 END_TEST
@@ -372,14 +372,14 @@ START_TEST(stopping_waits_for_copies_and_then_none_begins)
     atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     land(&open, 0, STEP);
     land(&closed, 0, STEP);
-    early_copy_feed(stage.intake);
+    early_copy_feed(stage.early_copy);
     ck_assert(!close_body(&closed));
     ck_assert_int_eq(pthread_create(&thread, NULL, let_copies_end, NULL), 0);
-    early_copy_stop(stage.intake);
+    early_copy_stop(stage.early_copy);
     pthread_join(thread, NULL);
     ck_assert_uint_eq(stage.device->under_way_count, 0);
     land(&open, STEP, 2 * STEP);
-    ck_assert_uint_eq(early_copy_feed(stage.intake), 0);
+    ck_assert_uint_eq(early_copy_feed(stage.early_copy), 0);
     ck_assert(close_body(&open));
     stop();
 }
@@ -439,7 +439,7 @@ START_TEST(bodies_come_and_leave_while_others_are_computed)
     start();
     stage.device->slowness = 3;
     struct metrics *metrics = metrics_create(1, &identity);
-    struct dispatch *dispatch = dispatch_start(&stage.device->base, stage.queue, stage.intake,
+    struct dispatch *dispatch = dispatch_start(&stage.device->base, stage.queue, stage.early_copy,
                                                metrics_shard(metrics, 0), 4, 0);
     ck_assert_ptr_nonnull(dispatch);
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -458,8 +458,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("intake");
-    TCase *tcase = tcase_create("intake");
+    Suite *suite = suite_create("early_copy");
+    TCase *tcase = tcase_create("early_copy");
     tcase_add_test(tcase, what_has_landed_goes_step_by_step);
     tcase_add_test(tcase, a_work_copies_what_its_body_left);
     tcase_add_test(tcase, rows_come_further_apart_where_the_kernel_wants_them_so);

@@ -199,7 +199,7 @@ START_TEST(kernels_stay_on_their_architecture)
 }
 END_TEST
 
-/* As measured: see kernels/EXPERIMENTS.md. */
+/* As measured: see kernels/experiments. */
 START_TEST(auto_takes_what_is_fastest_on_hopper)
 {
     if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
@@ -271,8 +271,9 @@ START_TEST(tensor_core_turns_what_lies_across_k)
 }
 END_TEST
 
-/* Short sums lose more in parts than in a chain, and split operands cost their time. */
-START_TEST(auto_splits_no_small_operands)
+/* For short sums the error in parts is larger than that of a chain, and making the parts takes
+ * time. */
+START_TEST(auto_makes_no_parts_of_small_operands)
 {
     if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
         return;
@@ -401,7 +402,7 @@ int main(void)
     tcase_add_test(tests, auto_takes_what_is_fastest_on_hopper);
     tcase_add_test(tests, tensor_core_takes_what_it_can_multiply);
     tcase_add_test(tests, tensor_core_turns_what_lies_across_k);
-    tcase_add_test(tests, auto_splits_no_small_operands);
+    tcase_add_test(tests, auto_makes_no_parts_of_small_operands);
     tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
     tcase_add_test(tests, operands_of_odd_sizes_are_laid_out_for_tensor_cores);
     tcase_add_test(tests, what_stays_is_laid_out_only_where_all_that_serve_it_gain);

@@ -196,7 +196,7 @@ static const struct {
     {"A.npy", NULL, NULL, NULL, "B is missing"},
     {"A.npy", "B.npy", "B.npy", NULL, "bias must be one vector"},
     {"A.npy", "B.npy", NULL, "A.npy", "leaves unused"},
-    {"A.npy", "two.bin", NULL, NULL, "--m, --n and --k must"},
+    {"A.npy", "two.bin", NULL, NULL, "give --m, --n and --k"},
     {"two.safetensors", "B.npy", NULL, NULL, "two.safetensors"},
 };
 

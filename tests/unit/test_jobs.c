@@ -485,11 +485,11 @@ START_TEST(a_place_comes_free_by_the_next_end_or_expiry)
     char id[JOB_ID_TEXT + 1];
     const uint64_t now_ns = finish_steadily(jobs, 6500);
     struct job *unfinished = accept_job(jobs, 1, id);
-    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns), 7);
+    ck_assert_uint_eq(jobs_open_wait_s(jobs, now_ns), 7);
     finish_well(accept_job(jobs, 1, id), now_ns);
-    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns), 5);
-    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns + SECOND + 1), 4);
-    ck_assert_uint_eq(jobs_place_wait_s(jobs, now_ns + 9 * SECOND), 1);
+    ck_assert_uint_eq(jobs_open_wait_s(jobs, now_ns), 5);
+    ck_assert_uint_eq(jobs_open_wait_s(jobs, now_ns + SECOND + 1), 4);
+    ck_assert_uint_eq(jobs_open_wait_s(jobs, now_ns + 9 * SECOND), 1);
     finish_well(unfinished, now_ns);
     jobs_destroy(jobs);
 }
@@ -613,7 +613,7 @@ static void *run_worker(void *argument)
     }
 }
 
-static void *run_keeper(void *argument)
+static void *run_job_thread(void *argument)
 {
     struct jobs *jobs = argument;
     for (uint64_t now_ns = 1; !atomic_load(&busy.all_done); now_ns += 1) {
@@ -631,10 +631,10 @@ START_TEST(threads_lose_nothing)
         .max_jobs = 2 * CLIENTS, .max_bytes = (2 * CLIENTS - 1) * BUSY_BYTES, .ttl_ns = 50};
     struct jobs *jobs = jobs_create(&few);
     struct client clients[CLIENTS];
-    pthread_t worker, keeper;
+    pthread_t worker, job_thread;
     uint32_t made = 0, deleted = 0;
     ck_assert_int_eq(pthread_create(&worker, NULL, run_worker, NULL), 0);
-    ck_assert_int_eq(pthread_create(&keeper, NULL, run_keeper, jobs), 0);
+    ck_assert_int_eq(pthread_create(&job_thread, NULL, run_job_thread, jobs), 0);
     for (unsigned i = 0; i < CLIENTS; i++) {
         clients[i] = (struct client){.jobs = jobs, .seed = i + 1};
         ck_assert_int_eq(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
@@ -647,7 +647,7 @@ START_TEST(threads_lose_nothing)
     atomic_store(&busy.clients_done, true);
     pthread_join(worker, NULL);
     atomic_store(&busy.all_done, true);
-    pthread_join(keeper, NULL);
+    pthread_join(job_thread, NULL);
     jobs_expire(jobs, UINT64_MAX / 2);
     jobs_expire(jobs, UINT64_MAX);
 

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/base/inherited_sockets.h"
 #include "server/net/listen.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
@@ -48,7 +49,8 @@ static const struct {
 START_TEST(checks_addresses)
 {
     struct fault fault = {0};
-    enum gemmd_error error = listen_check(addresses[_i].address, &fault);
+    struct address parsed;
+    enum gemmd_error error = address_parse(addresses[_i].address, &parsed, &fault);
     const char *wrong = addresses[_i].wrong;
     ck_assert_msg((error == GEMMD_OK) == (wrong == NULL), "'%s': %s", addresses[_i].address,
                   fault.detail);
@@ -60,13 +62,14 @@ END_TEST
 START_TEST(refuses_long_names)
 {
     char address[600] = "unix:";
+    struct address parsed;
     memset(address + 5, 'a', 108);
-    ck_assert_int_eq(listen_check(address, NULL), GEMMD_ERR_USAGE);
+    ck_assert_int_eq(address_parse(address, &parsed, NULL), GEMMD_ERR_USAGE);
     address[5 + 107] = '\0';
-    ck_assert_int_eq(listen_check(address, NULL), GEMMD_OK);
+    ck_assert_int_eq(address_parse(address, &parsed, NULL), GEMMD_OK);
     memset(address, 'a', 500);
     memcpy(address + 500, ":80", sizeof(":80"));
-    ck_assert_int_eq(listen_check(address, NULL), GEMMD_ERR_USAGE);
+    ck_assert_int_eq(address_parse(address, &parsed, NULL), GEMMD_ERR_USAGE);
 }
 END_TEST
 
@@ -356,7 +359,7 @@ static void take_two(void)
     place(tcp.fd, 0);
     place(un.fd, 1);
     inherit(2, "http:a-name-that-is-longer-than-there-is-room-for-0123456789-0123456789");
-    EXPECT(listen_inherited_count() == 2);
+    EXPECT(inherited_sockets() == 2);
 
     struct listener taken[4];
     uint32_t count = 0;
@@ -432,12 +435,12 @@ START_TEST(sockets_for_another_process_are_not_ours)
 {
     inherit(1, NULL);
     setenv("LISTEN_PID", "1", 1);
-    ck_assert_uint_eq(listen_inherited_count(), 0);
+    ck_assert_uint_eq(inherited_sockets(), 0);
     inherit(1, NULL);
     setenv("LISTEN_FDS", "many", 1);
-    ck_assert_uint_eq(listen_inherited_count(), 0);
+    ck_assert_uint_eq(inherited_sockets(), 0);
     unsetenv("LISTEN_FDS");
-    ck_assert_uint_eq(listen_inherited_count(), 0);
+    ck_assert_uint_eq(inherited_sockets(), 0);
     struct listener taken[1];
     uint32_t count = 7;
     ck_assert_int_eq(listen_inherit(taken, 1, &count, NULL), GEMMD_OK);

@@ -79,7 +79,7 @@ START_TEST(every_series_is_there_from_the_start)
     }
     for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
         metrics_stage(metrics_shard(metrics, 1), (enum metrics_stage)stage, UINT64_MAX / 2);
-    metrics_batch(metrics_shard(metrics, 1), 5000, 1e30, 1);
+    metrics_launch(metrics_shard(metrics, 1), 5000, 1e30, 1);
     metrics_connection_refused(metrics_shard(metrics, 1));
     metrics_client_gone(metrics_shard(metrics, 1));
     metrics_device_error(metrics_shard(metrics, 1));
@@ -101,7 +101,7 @@ START_TEST(shards_are_added_up)
         metrics_request(shard, METRICS_OP_GEMM, GEMMD_BF16, GEMMD_OK, 20000000, 100 + i, 10);
         metrics_request(shard, METRICS_OP_GEMM, GEMMD_DTYPE_COUNT, GEMMD_ERR_QUEUE_FULL, 1, 0, 0);
         metrics_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0, 0);
-        metrics_batch(shard, 4, 0.5, 1500000000);
+        metrics_launch(shard, 4, 0.5, 1500000000);
     }
     metrics_device_error(metrics_shard(metrics, 2));
     metrics_client_gone(metrics_shard(metrics, 0));
@@ -194,7 +194,11 @@ START_TEST(tenants_are_those_given)
     struct metrics_gauges gauges = {.tenant_capacity_requests = 21,
                                     .tenant_capacity_bytes = 22,
                                     .tenant_capacity_tensor_bytes = 23,
-                                    .refused = {31, 32, 33, 34},
+                                    .limits = {{"queue-requests", 31},
+                                               {"queue-bytes", 32},
+                                               {"tenant-requests", 33},
+                                               {"tenant-bytes", 34}},
+                                    .limit_count = 4,
                                     .tenants = {{"alice", 41, 42, 45}, {"(others)", 43, 44, 46}},
                                     .tenant_count = 2};
     struct metrics *metrics = metrics_create(1, &identity);
@@ -325,7 +329,7 @@ END_TEST
 START_TEST(promtool_finds_nothing)
 {
     struct metrics *metrics = metrics_create(1, &identity);
-    metrics_batch(metrics_shard(metrics, 0), 3, 1e18 + 0.5, 12345);
+    metrics_launch(metrics_shard(metrics, 0), 3, 1e18 + 0.5, 12345);
     char *text = expose_text(metrics);
     FILE *input = tmpfile();
     ck_assert_ptr_nonnull(input);
@@ -353,7 +357,7 @@ static void *count(void *argument)
     struct writer *writer = argument;
     for (uint64_t i = 0; i < ROUNDS; i++) {
         metrics_request(writer->shard, METRICS_OP_GEMM, GEMMD_F32, GEMMD_OK, i, 1, 1);
-        metrics_batch(writer->shard, 1, 1, 1);
+        metrics_launch(writer->shard, 1, 1, 1);
     }
     atomic_fetch_sub(writer->running, 1);
     return NULL;

@@ -6,10 +6,15 @@
 START_TEST(phases_add_up)
 {
     struct model_stats stats = {0};
-    const struct work work = {
-        .batch = 1, .queued_ns = 100, .started_ns = 130, .h2d_ns = 4, .kernel_ns = 5, .d2h_ns = 6};
-    model_stats_success(&stats, &work, 1000);
-    model_stats_success(&stats, &work, 2000);
+    struct model_stages stages = {.launch_requests = 1,
+                                  .queue_ns = 30,
+                                  .input_ns = 4,
+                                  .infer_ns = 5,
+                                  .output_ns = 6,
+                                  .total_ns = 1000};
+    model_stats_success(&stats, &stages);
+    stages.total_ns = 2000;
+    model_stats_success(&stats, &stages);
     model_stats_fail(&stats, 7);
     ck_assert_uint_eq(stats.success_count, 2);
     ck_assert_uint_eq(stats.success_ns, 3000);
@@ -29,11 +34,11 @@ START_TEST(shared_launches_count_once)
 {
     struct model_stats stats = {0};
     const uint32_t batch = (uint32_t)_i;
-    const struct work work = {.batch = batch};
+    const struct model_stages stages = {.launch_requests = batch};
     ck_assert_uint_eq(model_stats_executions(&stats), 0);
     for (uint32_t launch = 0; launch < 100; launch++)
         for (uint32_t i = 0; i < batch; i++)
-            model_stats_success(&stats, &work, 1);
+            model_stats_success(&stats, &stages);
     ck_assert_uint_eq(model_stats_executions(&stats), 100);
 }
 END_TEST
@@ -41,8 +46,8 @@ END_TEST
 START_TEST(a_part_of_a_launch_is_one)
 {
     struct model_stats stats = {0};
-    const struct work work = {.batch = 1024};
-    model_stats_success(&stats, &work, 1);
+    const struct model_stages stages = {.launch_requests = 1024};
+    model_stats_success(&stats, &stages);
     ck_assert_uint_eq(model_stats_executions(&stats), 1);
 }
 END_TEST

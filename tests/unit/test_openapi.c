@@ -1,4 +1,4 @@
-/* openapi.yaml, as built in, says what the code does: parameters, values, defaults, statuses. */
+/* openapi.json, as compiled in, agrees with the code: parameters, values, defaults, statuses. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -36,7 +36,7 @@ static struct rivals *rivals_create(void)
 
 static struct work *pop_any(struct rivals *rivals)
 {
-    return queue_pop(rivals->queue, (struct queue_room){.alone = true, .shared = 1}, 0);
+    return queue_pop(rivals->queue, (struct queue_room){.exclusive = true, .shared = 1}, 0);
 }
 
 static void rivals_destroy(struct rivals *rivals)
@@ -106,14 +106,15 @@ START_TEST(what_is_outside_counts_as_well)
 }
 END_TEST
 
-START_TEST(tenants_share_a_chain)
+START_TEST(tenants_share_a_launch_list)
 {
     struct rivals *rivals = rivals_create();
     struct queue_room room = {.shared = 12, .shared_bytes = UINT64_MAX};
     for (uint32_t i = 0; i < WAITING; i++)
         for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
             struct work *work = &rivals->works[tenant][i];
-            *work = (struct work){.tenant = tenant, .priority = 4, .bytes = 10, .shares = true};
+            *work =
+                (struct work){.tenant = tenant, .priority = 4, .bytes = 10, .shared_launch = true};
         }
     for (uint32_t tenant = 0; tenant < TENANTS; tenant++) /* the last came last with all of it */
         for (uint32_t i = 0; i < WAITING; i++)
@@ -199,7 +200,7 @@ int main(void)
     TCase *tests = tcase_create("queue_fairness");
     tcase_add_test(tests, tenants_share_by_bytes);
     tcase_add_test(tests, what_is_outside_counts_as_well);
-    tcase_add_test(tests, tenants_share_a_chain);
+    tcase_add_test(tests, tenants_share_a_launch_list);
     tcase_add_test(tests, who_was_away_has_saved_up_nothing);
     tcase_add_test(tests, what_one_had_is_remembered_while_others_wait);
     tcase_add_test(tests, what_is_taken_back_costs_its_tenant_nothing);

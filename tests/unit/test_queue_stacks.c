@@ -20,7 +20,7 @@ static struct item items[ITEMS];
 static char text[512];
 static const struct gemm_kernel kernel = {.name = "stacking"};
 
-static const struct queue_room plenty = {.alone = 64, .shared = 64, .shared_bytes = 1 << 20};
+static const struct queue_room plenty = {.exclusive = 64, .shared = 64, .shared_bytes = 1 << 20};
 
 static void setup(void)
 {
@@ -97,7 +97,7 @@ START_TEST(the_same_on_streams_for_shared_launches)
 {
     for (uint32_t i = 0; i < 9; i++) {
         struct work *work = make(i, (uint32_t)("102120113"[i] - '0'));
-        work->shares = true;
+        work->shared_launch = true;
         push(work);
     }
     ck_assert_str_eq(pop(plenty), "0 3 6 7");
@@ -111,9 +111,9 @@ END_TEST
 START_TEST(a_stack_is_bounded_by_count)
 {
     push_all("1111121");
-    ck_assert_str_eq(pop((struct queue_room){.alone = 2, .shared_bytes = 1000}), "0 1");
-    ck_assert_str_eq(pop((struct queue_room){.alone = 3, .shared_bytes = 1000}), "2 3 4");
-    ck_assert_str_eq(pop((struct queue_room){.alone = 1, .shared_bytes = 1000}), "5");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 2, .shared_bytes = 1000}), "0 1");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 3, .shared_bytes = 1000}), "2 3 4");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 1, .shared_bytes = 1000}), "5");
     ck_assert_str_eq(pop((struct queue_room){.shared = 9, .shared_bytes = 1000}), "");
     ck_assert_str_eq(pop(plenty), "6");
 }
@@ -122,9 +122,10 @@ END_TEST
 START_TEST(a_stack_is_bounded_by_bytes)
 {
     push_all("11111");
-    ck_assert_str_eq(pop((struct queue_room){.alone = 9, .shared_bytes = 29}), "0 1");
-    ck_assert_str_eq(pop((struct queue_room){.alone = 9, .shared_bytes = 0}), "2"); /* one always */
-    ck_assert_str_eq(pop((struct queue_room){.alone = 9, .shared_bytes = 20}), "3 4");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 9, .shared_bytes = 29}), "0 1");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 9, .shared_bytes = 0}),
+                     "2"); /* one always */
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 9, .shared_bytes = 20}), "3 4");
 }
 END_TEST
 
@@ -149,7 +150,7 @@ START_TEST(higher_priorities_come_first)
         make(i, i == 4 ? 2 : 1)->priority = priorities[i];
         push(&items[i].work);
     }
-    ck_assert_str_eq(pop((struct queue_room){.alone = 4, .shared_bytes = 1000}), "1 3 0 5");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 4, .shared_bytes = 1000}), "1 3 0 5");
     ck_assert_str_eq(pop(plenty), "4");
     ck_assert_str_eq(pop(plenty), "2");
 }
@@ -163,7 +164,7 @@ START_TEST(earlier_deadlines_come_first)
         make(i, 1)->deadline_ns = seconds[i] > 0 ? now_ns + seconds[i] * second_ns : 0;
         push(&items[i].work);
     }
-    ck_assert_str_eq(pop((struct queue_room){.alone = 3, .shared_bytes = 1000}), "4 2 1");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 3, .shared_bytes = 1000}), "4 2 1");
     ck_assert_str_eq(pop(plenty), "0 3");
 }
 END_TEST
@@ -206,8 +207,9 @@ START_TEST(tenants_share_a_stack)
     }
     make(15, 1)->tenant = 2;
     push(&items[15].work);
-    ck_assert_str_eq(pop((struct queue_room){.alone = 6, .shared_bytes = 1000}), "0 12 15 1 13 2");
-    ck_assert_str_eq(pop((struct queue_room){.alone = 3, .shared_bytes = 1000}), "14 3 4");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 6, .shared_bytes = 1000}),
+                     "0 12 15 1 13 2");
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 3, .shared_bytes = 1000}), "14 3 4");
 }
 END_TEST
 
@@ -230,7 +232,7 @@ END_TEST
  * works of that cost for each. */
 START_TEST(the_b_of_a_stack_is_paid_once)
 {
-    const struct queue_room room = {.alone = 4, .shared_bytes = UINT64_MAX};
+    const struct queue_room room = {.exclusive = 4, .shared_bytes = UINT64_MAX};
     const uint64_t row = 10 + 4096;
     for (uint32_t i = 0; i < 12; i++) {
         make(i, 1)->outside_bytes = 20 * row;
@@ -250,16 +252,16 @@ START_TEST(the_b_of_a_stack_is_paid_once)
 }
 END_TEST
 
-START_TEST(one_without_a_shelf_runs_all_the_same)
+START_TEST(one_without_a_bucket_runs_all_the_same)
 {
-    static struct item others[SHELVES];
-    for (uint32_t i = 0; i < SHELVES; i++) {
+    static struct item others[STACK_BUCKETS];
+    for (uint32_t i = 0; i < STACK_BUCKETS; i++) {
         others[i].work = *make(0, i + 1);
         push(&others[i].work);
     }
-    push(make(1, SHELVES + 1))->priority = 4;
-    push(make(2, SHELVES + 1));
-    for (uint32_t i = 0; i < SHELVES; i++)
+    push(make(1, STACK_BUCKETS + 1))->priority = 4;
+    push(make(2, STACK_BUCKETS + 1));
+    for (uint32_t i = 0; i < STACK_BUCKETS; i++)
         ck_assert_ptr_eq(queue_pop(queue, plenty, 0), &others[i].work);
     ck_assert_str_eq(pop(plenty), "1");
     ck_assert_str_eq(pop(plenty), "2");
@@ -299,7 +301,7 @@ START_TEST(at_random_each_comes_once)
         }
         if (state >> 30 != 0)
             continue;
-        struct queue_room room = {.alone = 1 + (state >> 25) % 7, .shared_bytes = 1000};
+        struct queue_room room = {.exclusive = 1 + (state >> 25) % 7, .shared_bytes = 1000};
         uint32_t count = 0;
         struct work *first = queue_pop(queue, room, 0);
         for (struct work *work = first; work != NULL; work = work->next) {
@@ -310,7 +312,7 @@ START_TEST(at_random_each_comes_once)
             there[item->number] = false;
             count++;
         }
-        ck_assert_uint_le(count, room.alone);
+        ck_assert_uint_le(count, room.exclusive);
         waiting -= count;
         popped += count;
         ck_assert_uint_eq(queue_state(queue).waiting, waiting);
@@ -325,7 +327,7 @@ static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
     static const struct attention_kernel attends = {.name = "grouping"};
     struct work *work = make(number, 1);
     work->kernel = NULL;
-    work->attends = &attends;
+    work->attention_kernel = &attends;
     work->attention = (struct attention_problem){.batch = 1,
                                                  .heads = 1,
                                                  .kv_heads = 1,
@@ -382,7 +384,7 @@ int main(void)
     tcase_add_test(tests, tenants_share_a_stack);
     tcase_add_test(tests, company_counts_as_a_turn);
     tcase_add_test(tests, the_b_of_a_stack_is_paid_once);
-    tcase_add_test(tests, one_without_a_shelf_runs_all_the_same);
+    tcase_add_test(tests, one_without_a_bucket_runs_all_the_same);
     tcase_add_test(tests, those_that_wait_fail_together);
     tcase_add_test(tests, attentions_and_products_are_apart);
     tcase_add_test(tests, a_group_of_attentions_is_bounded_by_its_work);

@@ -159,7 +159,7 @@ static struct task *block(bool shares)
     uint32_t submitted = atomic_load(&stage.device->submitted);
     struct task *task = make(0);
     atomic_store(&task->scripted.held, true);
-    task->scripted.work.shares = shares;
+    task->scripted.work.shared_launch = shares;
     push(task);
     wait_until_submitted(submitted + 1);
     return task;
@@ -239,7 +239,7 @@ START_TEST(no_priority_is_inverted)
     }
     for (uint32_t i = 0; i < 3; i++) {
         small[i] = make(i);
-        small[i]->scripted.work.shares = true;
+        small[i]->scripted.work.shared_launch = true;
         small[i]->scripted.work.priority = 9 - i;
         push(small[i]);
     }
@@ -261,7 +261,7 @@ static void *flood(void *over)
     struct task *ring[8];
     for (uint32_t i = 0; i < 8; i++) {
         ring[i] = make(0);
-        ring[i]->scripted.work.shares = true;
+        ring[i]->scripted.work.shared_launch = true;
         ring[i]->scripted.work.priority = 9;
         push(ring[i]);
     }
@@ -301,16 +301,16 @@ END_TEST
 START_TEST(a_small_one_waits_for_at_most_a_batch)
 {
     start(1);
-    struct task *first[DEVICE_GROUPS], *waiting[3 * MAX_BATCH];
-    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+    struct task *first[DEVICE_SHARED_SLOTS], *waiting[3 * MAX_BATCH];
+    for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         first[i] = block(true);
     for (uint32_t i = 0; i < 3 * MAX_BATCH; i++) {
         waiting[i] = make(0);
-        waiting[i]->scripted.work.shares = true;
+        waiting[i]->scripted.work.shared_launch = true;
         push(waiting[i]);
     }
     struct task *late = make(1); /* of another tenant, who has had nothing yet */
-    late->scripted.work.shares = true;
+    late->scripted.work.shared_launch = true;
     push(late);
     let_go(first[0]);
     wait_for(late);
@@ -318,7 +318,7 @@ START_TEST(a_small_one_waits_for_at_most_a_batch)
     wait_for_all();
     ck_assert_uint_le(late->place, 1 + MAX_BATCH);
     for (uint32_t i = 0; i < 3 * MAX_BATCH; i++)
-        ck_assert_uint_le(waiting[i]->scripted.work.batch, MAX_BATCH);
+        ck_assert_uint_le(waiting[i]->scripted.work.launch_works, MAX_BATCH);
     stop();
 }
 END_TEST
@@ -327,14 +327,14 @@ START_TEST(deadlines_are_kept_behind_a_blocked_device)
 {
     struct task *late[20], *patient[5];
     start(1);
-    struct task *alone = block(false), *sharing[DEVICE_GROUPS];
-    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+    struct task *alone = block(false), *sharing[DEVICE_SHARED_SLOTS];
+    for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         sharing[i] = block(true);
     uint32_t submitted = atomic_load(&stage.device->submitted);
     uint64_t base_ns = clock_now_ns() + 3600000000000;
     for (uint32_t i = 0; i < 20; i++) {
         late[i] = make(i % TENANTS);
-        late[i]->scripted.work.shares = i % 2;
+        late[i]->scripted.work.shared_launch = i % 2;
         late[i]->scripted.work.priority = i % 10;
         late[i]->scripted.work.deadline_ns = base_ns + (i * 7 % 20) * 10000000;
         push(late[i]);
@@ -348,7 +348,7 @@ START_TEST(deadlines_are_kept_behind_a_blocked_device)
     }
     ck_assert_uint_eq(atomic_load(&stage.device->submitted), submitted);
     let_go(alone);
-    for (uint32_t i = 0; i < DEVICE_GROUPS; i++)
+    for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         let_go(sharing[i]);
     for (uint32_t i = 0; i < 5; i++)
         ck_assert_int_eq(wait_for(patient[i]), GEMMD_OK);
@@ -403,7 +403,7 @@ START_TEST(failures_at_every_stage_end_everything_once)
     enum simulated_event event = loses ? SIMULATED_LOST : SIMULATED_FAILED;
     start(2);
     struct task *first = block(shares), *second = block(shares), *others[6], *bad = make(0);
-    bad->scripted.work.shares = shares;
+    bad->scripted.work.shared_launch = shares;
     if (at == 0)
         bad->scripted.at_submit = event;
     if (at == 1)
@@ -415,7 +415,7 @@ START_TEST(failures_at_every_stage_end_everything_once)
     push(bad);
     for (uint32_t i = 0; i < 6; i++) {
         others[i] = make(i % TENANTS);
-        others[i]->scripted.work.shares = !shares; /* not in the same launch */
+        others[i]->scripted.work.shared_launch = !shares; /* not in the same launch */
         atomic_store(&others[i]->scripted.held, i == 0);
         reserve(others[i]); /* of those that come later too */
     }

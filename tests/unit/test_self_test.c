@@ -31,16 +31,17 @@ static void submit(struct device *device, uint32_t slot, struct work *work)
 {
     struct failing_device *failing = (struct failing_device *)device;
     (void)slot;
-    const bool attends = work->attends != NULL;
-    const char *name = attends ? work->attends->name : work->kernel->name;
+    const bool attends = work->attention_kernel != NULL;
+    const char *name = attends ? work->attention_kernel->name : work->kernel->name;
     uint64_t bytes = 0;
     if (attends)
-        ck_assert(work->attends->workspace_bytes(&work->attention, &bytes));
+        ck_assert(work->attention_kernel->workspace_bytes(&work->attention, &bytes));
     else
         ck_assert(work->kernel->workspace_bytes(&work->problem, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-    work->status = attends ? work->attends->run(failing->context, &work->attention, workspace)
-                           : work->kernel->run(failing->context, &work->problem, workspace);
+    work->status = attends
+                       ? work->attention_kernel->run(failing->context, &work->attention, workspace)
+                       : work->kernel->run(failing->context, &work->problem, workspace);
     free(workspace);
     if (attends == failing->attends &&
         (failing->kernel == NULL || strcmp(name, failing->kernel) == 0))
@@ -135,7 +136,7 @@ START_TEST(a_kernel_that_fails_is_left_out)
     ck_assert_int_eq(self_test(device, NULL, &fault), GEMMD_OK);
     ck_assert_uint_eq(device_left_out(device, &list), 1);
     ck_assert_str_eq(list[0].kernel, "tiled");
-    ck_assert_int_eq(list[0].attends, attends);
+    ck_assert_int_eq(list[0].is_attention, attends);
     ck_assert_msg(strstr(list[0].reason, failure == WRONG ? "wrong element" : "a refusal") != NULL,
                   "%s", list[0].reason);
     ck_assert(!serves(device, "tiled", attends));

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/sm90/attention_wgmma.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
 static struct attention_problem problem_of(uint64_t heads, uint64_t kv_heads, uint64_t sq,
                                            uint64_t skv, uint64_t d)
@@ -55,7 +55,7 @@ START_TEST(few_queries_go_to_the_faster_kernel)
 }
 END_TEST
 
-START_TEST(decode_yields_only_to_what_can)
+START_TEST(a_preferred_kernel_must_take_the_problem)
 {
     struct attention_problem p = problem_of(4, 4, 20, 100, 128);
     const struct attention_kernel *kernel = NULL;
@@ -120,7 +120,7 @@ int main(void)
     TCase *tests = tcase_create("choice");
     tcase_add_loop_test(tests, few_queries_go_to_the_faster_kernel, 0,
                         sizeof FEW_QUERIES / sizeof *FEW_QUERIES);
-    tcase_add_test(tests, decode_yields_only_to_what_can);
+    tcase_add_test(tests, a_preferred_kernel_must_take_the_problem);
     tcase_add_loop_test(tests, tiles_of_one_width_take_the_same_steps, 0, 2);
     tcase_add_loop_test(tests, queries_get_the_tile_that_wastes_less, 0,
                         sizeof QUERIES / sizeof *QUERIES);

@@ -40,10 +40,10 @@ static struct gemm_problem problem_of(int type, uint64_t m, uint64_t n, uint64_t
     return p;
 }
 
-static bool is_whole(uint64_t m, uint64_t n, uint64_t k)
+static bool is_fused(uint64_t m, uint64_t n, uint64_t k)
 {
     const struct gemm_problem p = problem_of(TYPE_COUNT - 1, m, n, k);
-    return sm90_choose(&p, MULTIPROCESSORS)->whole;
+    return sm90_choose(&p, MULTIPROCESSORS)->fused;
 }
 
 START_TEST(every_size_and_layout_has_a_kernel)
@@ -66,7 +66,7 @@ START_TEST(every_size_and_layout_has_a_kernel)
 END_TEST
 
 /* The tensor core takes numbers of 32 bits that don't lie along k from registers only. */
-START_TEST(tf32_of_b_along_n_is_computed_turned)
+START_TEST(tf32_of_b_along_n_swaps_the_operands)
 {
     static const uint64_t SIZES[] = {1, 63, 64, 129, 1001, 4096, 100000};
     enum { COUNT = sizeof SIZES / sizeof *SIZES };
@@ -76,17 +76,17 @@ START_TEST(tf32_of_b_along_n_is_computed_turned)
                        SIZES[shape / COUNT / COUNT]);
         p.transb = false;
         const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
-        ck_assert_msg(kernel != NULL && kernel->turned, "%llu x %llu x %llu: %s",
+        ck_assert_msg(kernel != NULL && kernel->swapped, "%llu x %llu x %llu: %s",
                       (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
                       kernel != NULL ? kernel->name : "none");
     }
 }
 END_TEST
 
-START_TEST(tf32_of_other_layouts_is_not_computed_turned)
+START_TEST(tf32_of_other_layouts_does_not_swap_the_operands)
 {
     struct gemm_problem p = problem_of(TF32_TYPE, 4096, 4096, 4096);
-    ck_assert(!sm90_choose(&p, MULTIPROCESSORS)->turned);
+    ck_assert(!sm90_choose(&p, MULTIPROCESSORS)->swapped);
     p.transa = true;
     ck_assert_ptr_null(sm90_choose(&p, MULTIPROCESSORS));
     p.transb = false;
@@ -105,11 +105,11 @@ START_TEST(the_estimates_of_the_largest_products_are_numbers)
 }
 END_TEST
 
-/* Measured: 38 and 56 us instead of 140, see kernels/EXPERIMENTS.md. */
-START_TEST(f32_of_few_rows_is_split_on_the_way)
+/* Measured: 38 and 56 us instead of 140, see kernels/experiments/f32.md. */
+START_TEST(f32_of_few_rows_is_fused)
 {
-    ck_assert(is_whole(1, 4096, 4096));
-    ck_assert(is_whole(64, 4096, 4096));
+    ck_assert(is_fused(1, 4096, 4096));
+    ck_assert(is_fused(64, 4096, 4096));
 }
 END_TEST
 
@@ -119,11 +119,11 @@ START_TEST(f32_of_few_rows_takes_the_tiles_that_measured_best)
     static const struct {
         uint64_t m, n;
         const char *name;
-    } CASES[] = {{1, 4096, "f32_64x32_whole"},
-                 {64, 4096, "f32_64x32_whole"},
-                 {1, 14336, "f32_16x64_whole"},
-                 {16, 14336, "f32_16x64_whole"},
-                 {64, 14336, "f32_64x64_whole"}};
+    } CASES[] = {{1, 4096, "f32_64x32_fused"},
+                 {64, 4096, "f32_64x32_fused"},
+                 {1, 14336, "f32_16x64_fused"},
+                 {16, 14336, "f32_16x64_fused"},
+                 {64, 14336, "f32_64x64_fused"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct gemm_problem p = problem_of(TYPE_COUNT - 1, CASES[i].m, CASES[i].n, 4096);
         ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, CASES[i].name);
@@ -131,10 +131,10 @@ START_TEST(f32_of_few_rows_takes_the_tiles_that_measured_best)
 }
 END_TEST
 
-START_TEST(f32_of_many_rows_is_split_once)
+START_TEST(f32_of_many_rows_reads_parts)
 {
-    ck_assert(!is_whole(256, 4096, 4096));
-    ck_assert(!is_whole(4096, 4096, 4096));
+    ck_assert(!is_fused(256, 4096, 4096));
+    ck_assert(!is_fused(4096, 4096, 4096));
 }
 END_TEST
 
@@ -174,11 +174,11 @@ int main(void)
     TCase *tests = tcase_create("choose");
     tcase_add_loop_test(tests, every_size_and_layout_has_a_kernel, 0, TYPE_COUNT);
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
-    tcase_add_test(tests, tf32_of_b_along_n_is_computed_turned);
-    tcase_add_test(tests, tf32_of_other_layouts_is_not_computed_turned);
-    tcase_add_test(tests, f32_of_few_rows_is_split_on_the_way);
+    tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);
+    tcase_add_test(tests, tf32_of_other_layouts_does_not_swap_the_operands);
+    tcase_add_test(tests, f32_of_few_rows_is_fused);
     tcase_add_test(tests, f32_of_few_rows_takes_the_tiles_that_measured_best);
-    tcase_add_test(tests, f32_of_many_rows_is_split_once);
+    tcase_add_test(tests, f32_of_many_rows_reads_parts);
     tcase_add_test(tests, a_fused_product_can_take_other_tiles);
     tcase_add_test(tests, wide_products_of_short_sums_take_tiles_that_read_b_once);
     tcase_add_test(tests, wide_products_of_few_rows_take_tiles_that_read_b_once);

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/register_tiled.h"
+#include "kernels/cuda/simt/register_tiled.h"
 
 enum { MULTIPROCESSORS = 132 };
 

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/split_k.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"
 #include "tests/product/random.h"
 
@@ -122,7 +122,7 @@ START_TEST(chunks_add_up_to_the_product)
     }
     float *all = calloc(batch * split.stride, sizeof(float));
     ck_assert_ptr_nonnull(all);
-    const struct gemm_problem whole = split_k_whole(&split, &p, all);
+    const struct gemm_problem whole = split_k_one_launch(&split, &p, all);
     multiply(&whole);
     for (uint64_t i = 0; i < batch * split.stride; i++) {
         float sum = 0;

@@ -7,20 +7,20 @@
 
 enum { FLOWS = 3 };
 
-static struct stack_index *shelves;
+static struct stack_index *stacks;
 static char flows[FLOWS]; /* only their addresses count */
 static const struct gemm_kernel kernel = {.name = "one"}, other_kernel = {.name = "other"};
-static struct work works[SHELVES + 1];
+static struct work works[STACK_BUCKETS + 1];
 
 static void setup(void)
 {
-    shelves = stack_index_create();
-    ck_assert_ptr_nonnull(shelves);
+    stacks = stack_index_create();
+    ck_assert_ptr_nonnull(stacks);
 }
 
 static void teardown(void)
 {
-    stack_index_destroy(shelves);
+    stack_index_destroy(stacks);
 }
 
 static struct flow *flow(uint32_t number)
@@ -34,84 +34,84 @@ static struct work *add(uint32_t number, uint64_t key, uint64_t n, uint32_t in_f
     struct work *work = &works[number];
     *work = (struct work){.kernel = &kernel, .stack_key = key, .order = number};
     work->problem.n = n;
-    stack_index_add(shelves, work, flow(in_flow));
+    stack_index_add(stacks, work, flow(in_flow));
     return work;
 }
 
 static uint32_t count(const struct work *work)
 {
     uint32_t found = 0;
-    for (struct stack_bucket *shelf = stack_index_find(shelves, work); shelf != NULL;
-         shelf = stack_index_find_next(shelf, work))
+    for (struct stack_bucket *bucket = stack_index_find(stacks, work); bucket != NULL;
+         bucket = stack_index_find_next(bucket, work))
         found++;
     return found;
 }
 
-START_TEST(one_shelf_for_each_stack_and_flow)
+START_TEST(one_bucket_for_each_stack_and_flow)
 {
     const uint64_t key = UINT64_C(7) << 32;
     struct work *first = add(0, key, 5, 0), *second = add(1, key, 5, 0);
     struct work *elsewhere = add(2, key, 5, 1), *other = add(3, key, 6, 0);
-    ck_assert_ptr_nonnull(first->shelf);
-    ck_assert_ptr_eq(first->shelf, second->shelf);
-    ck_assert_ptr_ne(first->shelf, elsewhere->shelf);
-    ck_assert_msg(first->shelf != other->shelf, "a key that is the same by chance was trusted");
+    ck_assert_ptr_nonnull(first->bucket);
+    ck_assert_ptr_eq(first->bucket, second->bucket);
+    ck_assert_ptr_ne(first->bucket, elsewhere->bucket);
+    ck_assert_msg(first->bucket != other->bucket, "a key that is the same by chance was trusted");
     ck_assert_uint_eq(count(first), 2);
     ck_assert_uint_eq(count(other), 1);
     other->kernel = &other_kernel;
     ck_assert_uint_eq(count(other), 1);
     struct work none = {.kernel = &kernel, .stack_key = key + 1};
     ck_assert_uint_eq(count(&none), 0);
-    ck_assert(!stack_bucket_has_one(first->shelf));
-    ck_assert(stack_bucket_has_one(elsewhere->shelf));
-    ck_assert_ptr_eq(stack_bucket_first(first->shelf), first);
-    stack_index_remove(shelves, first);
-    ck_assert_ptr_null(first->shelf);
-    ck_assert_ptr_eq(stack_bucket_first(second->shelf), second);
+    ck_assert(!stack_bucket_has_one(first->bucket));
+    ck_assert(stack_bucket_has_one(elsewhere->bucket));
+    ck_assert_ptr_eq(stack_bucket_first(first->bucket), first);
+    stack_index_remove(stacks, first);
+    ck_assert_ptr_null(first->bucket);
+    ck_assert_ptr_eq(stack_bucket_first(second->bucket), second);
     ck_assert_uint_eq(count(second), 2);
-    stack_index_remove(shelves, second);
+    stack_index_remove(stacks, second);
     ck_assert_uint_eq(count(elsewhere), 1);
 }
 END_TEST
 
-START_TEST(a_shelf_is_in_the_agenda_s_order)
+START_TEST(a_bucket_is_in_edf_order)
 {
     static const uint64_t deadlines[] = {0, 9, 3, 0, 3};
     static const uint32_t expected[] = {2, 4, 1, 0, 3};
     for (uint32_t i = 0; i < 5; i++) {
         works[i] = (struct work){
             .kernel = &kernel, .stack_key = 1, .order = i, .deadline_ns = deadlines[i] << 20};
-        stack_index_add(shelves, &works[i], flow(0));
+        stack_index_add(stacks, &works[i], flow(0));
     }
     for (uint32_t i = 0; i < 5; i++) {
-        struct work *work = stack_bucket_first(works[expected[i]].shelf);
+        struct work *work = stack_bucket_first(works[expected[i]].bucket);
         ck_assert_uint_eq(work->order, expected[i]);
-        stack_index_remove(shelves, work);
+        stack_index_remove(stacks, work);
     }
 }
 END_TEST
 
 START_TEST(when_all_are_taken_a_work_has_none)
 {
-    for (uint32_t i = 0; i < SHELVES; i++)
-        ck_assert_ptr_nonnull(add(i, (uint64_t)i << 30, i, 0)->shelf);
-    struct work *late = add(SHELVES, UINT64_C(1) << 60, SHELVES, 0);
-    ck_assert_ptr_null(late->shelf);
-    for (uint32_t i = 0; i < SHELVES; i++)
+    for (uint32_t i = 0; i < STACK_BUCKETS; i++)
+        ck_assert_ptr_nonnull(add(i, (uint64_t)i << 30, i, 0)->bucket);
+    struct work *late = add(STACK_BUCKETS, UINT64_C(1) << 60, STACK_BUCKETS, 0);
+    ck_assert_ptr_null(late->bucket);
+    for (uint32_t i = 0; i < STACK_BUCKETS; i++)
         ck_assert_uint_eq(count(&works[i]), 1);
-    stack_index_remove(shelves, &works[17]);
-    stack_index_add(shelves, late, flow(0));
-    ck_assert_ptr_nonnull(late->shelf);
+    stack_index_remove(stacks, &works[17]);
+    stack_index_add(stacks, late, flow(0));
+    ck_assert_ptr_nonnull(late->bucket);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("shelves");
-    TCase *tests = tcase_create("shelves");
+    Suite *suite = suite_create("stacks");
+    TCase *tests = tcase_create("stacks");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, one_shelf_for_each_stack_and_flow);
-    tcase_add_test(tests, a_shelf_is_in_the_agenda_s_order);
+    tcase_add_test(tests, one_bucket_for_each_stack_and_flow);
+    tcase_add_test(tests, a_bucket_is_in_edf_order);
     tcase_add_test(tests, when_all_are_taken_a_work_has_none);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -39,9 +39,10 @@ START_TEST(a_condition_is_judged)
     const struct tensor_condition condition = {cases[_i].if_match, cases[_i].if_none_match};
     struct fault fault = {.detail = ""};
     ck_assert_msg(tensor_condition_check(&condition, &fault) == GEMMD_OK, "%s", fault.detail);
-    const enum tensor_verdict verdicts[] = {tensor_condition_judge(&condition, true, TAG),
-                                            tensor_condition_judge(&condition, true, NULL),
-                                            tensor_condition_judge(&condition, false, NULL)};
+    const enum tensor_condition_result verdicts[] = {
+        tensor_condition_evaluate(&condition, true, TAG),
+        tensor_condition_evaluate(&condition, true, NULL),
+        tensor_condition_evaluate(&condition, false, NULL)};
     char got[4] = "";
     for (int i = 0; i < 3; i++)
         got[i] = "HOS"[verdicts[i]];

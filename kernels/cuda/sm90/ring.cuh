@@ -1,5 +1,5 @@
 /*
- * ring.cuh - a position in a ring of buffers that barriers guard.
+ * ring.cuh - a position in a ring of buffers that are guarded by barriers.
  */
 #ifndef KERNELS_CUDA_SM90_RING_CUH
 #define KERNELS_CUDA_SM90_RING_CUH

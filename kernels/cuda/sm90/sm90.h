@@ -1,21 +1,22 @@
 /*
- * sm90.h - the kernels of this folder, as the rest of kernels/cuda sees them.
+ * sm90.h - the GEMM kernels of sm_90a: their tables, the choice of a kernel, and its launch.
  *
- * What they ask of a problem, besides its types: device pointers that are multiples of 16 bytes,
- * leading dimensions and, in batches, strides whose bytes are multiples of 16. Nothing else: any m,
- * n, k from 1 up. What lies between a row's end and the next row's start changes nothing; where
- * rows start at multiples of 128 bytes, what is left of a row's last 128 may be read. Of C's rows
- * the bytes up to the next multiple of 16 may be written, the rest is not. i8 and tf32 operands
- * must lie along k: A not transposed, B transposed; for the kernels of tf32 that are `turned`,
- * neither is. f32 operands with precision full may lie
- * anywhere, but have to be there a second time in parts of bf16 (split_launch of launch.h), unless
- * the kernel takes them `whole`.
+ * Requirements on a problem, besides its types: device pointers that are multiples of 16 bytes, and
+ * leading dimensions and, in batches, strides whose bytes are multiples of 16. m, n and k may have
+ * any value from 1 up. i8 and tf32 operands must lie along k: A not transposed and B transposed.
+ * For the `swapped` kernels of tf32 neither is transposed. f32 operands with precision full may
+ * have any layout, but their parts of bf16 have to be in memory too (parts_launch of move/move.h),
+ * unless the kernel is `fused`.
  *
- * f16 operands can end as bf16, which is for f8 that was widened. There are no f8 kernels: the
- * tensor core adds f8 products with some 13 bits.
+ * The bytes between the end of a row and the start of the next do not change the result. Where rows
+ * start at multiples of 128 bytes, the rest of the last 128 bytes of a row may be read. Rows of C
+ * may be written up to the next multiple of 16 bytes.
  *
- * Every kernel of one dtype gives the same bits for the same row of A, whatever m is and whichever
- * of them is chosen (EXPERIMENTS.md has the measurement).
+ * f16 operands can have results of bf16, for f8 that was converted to f16. There are no f8 kernels,
+ * because the tensor core adds f8 products with only about 13 bits.
+ *
+ * Every kernel of one type gives the same bits for the same row of A, whatever m is
+ * (kernels/experiments/bits.md has the measurement).
  */
 #ifndef KERNELS_CUDA_SM90_SM90_H
 #define KERNELS_CUDA_SM90_SM90_H
@@ -24,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cuda/sm90/arguments.h"
+#include "kernels/cuda/sm90/gemm/arguments.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,66 +36,70 @@ extern "C" {
 
 /* One tile configuration of one type. */
 struct sm90_kernel {
-    const char *name; /* "bf16_128x256_2x1"; NULL ends a table */
+    const char *name; /* such as "bf16_128x256_2x1"; NULL ends a table */
     int element;      /* enum sm90::element */
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool whole;  /* takes f32 operands as they are, and splits them itself */
-    bool turned; /* computes C turned: the tensor core's left operand is B, its right one A */
-    /* Whether sums of 32 bits are the same as those of chunks of k that are added in order, if the
-     * launch's chunk_tiles say where they end: exact sums, and kernels that add them so. */
+    bool fused;   /* takes f32 operands as they are and makes their parts itself */
+    bool swapped; /* computes the transpose of C: the left operand of the tensor core is B */
+    /* Whether the kernel computes sums of 32 bits with the bits of separate chunks of k whose sums
+     * are added in order, if the launch's chunk_tiles gives the length of a chunk. True for exact
+     * sums and for kernels that add chunks themselves. */
     bool adds_chunks;
-    /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
+    /* Indices: whether sums are promoted, whether X lies along k, whether Y lies along k. NULL:
+     * there is no such kernel. */
     const void *functions[2][2][2];
 };
 
 extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
     sm90_kernels_tf32[], sm90_kernels_f32[];
 
-/* What a launch needs to know of the device it goes to. */
+/* The properties of a device that a launch needs. */
 struct sm90_device {
     void *encode; /* cuTensorMapEncodeTiled; NULL: not opened */
     uint32_t multiprocessors;
 };
 
-/* A launch made ready: can be enqueued any number of times, by any thread. */
+/* A prepared launch, which any thread can enqueue any number of times. */
 struct sm90_launch {
     struct sm90_arguments arguments;
     const void *function;
-    uint32_t blocks, cluster, threads, shared_bytes; /* cluster: placed next to each other */
+    uint32_t blocks, cluster, threads, shared_bytes; /* cluster: blocks of a cluster */
 };
 
 #ifdef __cplusplus
 }
 #else
 
-/* For the current device, before the first launch on it. Fails on other than compute capability
- * 9.0. */
+/* Prepares the kernels for the current device. Called before the first launch. Fails with
+ * cudaErrorInvalidDevice unless the compute capability is 9.0. */
 cudaError_t sm90_device_open(struct sm90_device *device);
 
-/* The table of a type, or NULL. f32 has two. */
+/* The table of a type, NULL if there is none. f32 has two tables, one for each precision. */
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
 
-/* A leading dimension that suits a row of so many elements: the copy engine takes 128 bytes at a
- * time, and a row that starts within them costs it twice; for short rows the memory counts more. */
+/* The leading dimension for rows of `elements` elements. TMA reads 128 bytes at a time, and reads
+ * twice for a row that does not start at a multiple of 128 bytes. Short rows are padded to 16 bytes
+ * only, to save memory. */
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
-/* Whether the kernel can compute the problem (pointers are not looked at). */
+/* Whether the kernel can compute the problem. Ignores pointers. */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
-/* How long a kernel that takes the problem should need, the splitting of f32 operands included, and
- * the kernel that should need least; NULL if none takes it. Pure: results have the same bits
- * whichever is chosen. Pointers are not looked at. */
+/* The estimated time of a kernel that takes the problem, including the decomposition of f32
+ * operands; and the kernel with the lowest estimate, NULL if none takes the problem. All kernels
+ * give the same bits. Pure; pointers are ignored. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors);
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
-/* The same among those with `adds_chunks`. */
+/* The kernel with the lowest estimate among those with `adds_chunks`. */
 const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,
                                              uint32_t multiprocessors);
 
-/* Where the three parts of f32 operands lie, one after another for each problem: bf16 matrices
- * stored as the operands are, aligned as those of bf16 problems, `stride` from part to part. */
+/* The parts of f32 operands in memory: for each problem of the batch three bf16 matrices, one after
+ * another, `stride` elements apart. The matrices have the layout of the operands and the alignment
+ * of the operands of bf16 problems. */
 struct sm90_operand {
     const void *data;
     uint64_t leading, stride; /* elements */
@@ -103,12 +108,14 @@ struct sm90_parts {
     struct sm90_operand a, b;
 };
 
-/* Fills in a launch of a problem that the kernel takes; `parts` of f32 operands with precision
- * full, unless the kernel takes them `whole`, else NULL. Fails if a pointer is not aligned. */
+/* Prepares a launch of a problem that the kernel takes. `parts` is required for f32 operands with
+ * precision full unless the kernel is `fused`, and is NULL otherwise. Fails if a pointer is not
+ * aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch);
 
+/* Enqueues a prepared launch on the stream. */
 cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * tensor_map.h - what the copy engine is told of a tensor.
+ * tensor_map.h - the description of a tensor for TMA.
  */
 #ifndef KERNELS_CUDA_SM90_TENSOR_MAP_H
 #define KERNELS_CUDA_SM90_TENSOR_MAP_H
@@ -23,7 +23,7 @@ struct tensor_map_view {
     CUtensorMapSwizzle swizzle;
 };
 
-/* Fails if the view is not one that the copy engine takes. Reads nothing of the tensor. */
+/* Encodes a tensor map. Fails if TMA does not support the view. Does not read the tensor. */
 cudaError_t tensor_map_encode(const struct sm90_device *device, const struct tensor_map_view *view,
                               CUtensorMap *map);
 

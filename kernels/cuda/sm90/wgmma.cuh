@@ -5,7 +5,7 @@
  * D, per thread: d[8*j + 4*h2 + 2*h1 + e] hold, for lane l of warp w, the element of
  *   row  16*w + l/4 + 8*h1,  column  16*j + 8*h2 + 2*(l%4) + e.
  *
- * Shared-memory tiles are as the copy engine writes boxes of 128 bytes width with 128-byte swizzle:
+ * Shared-memory tiles are as TMA writes boxes of 128 bytes width with 128-byte swizzle:
  * line i of a tile is the 128 bytes at 128*i, and its 16-byte pieces c lie at c ^ (i % 8). Tiles
  * start at multiples of 1024 bytes. Two ways for an operand to lie in them:
  *
@@ -30,7 +30,8 @@
 namespace sm90
 {
 
-/* F32 is multiplied as three parts of bf16 (split.cu), so to the tensor core it is that type. */
+/* F32 is multiplied as three parts of bf16 (move/parts.cu), so to the tensor core it is that type.
+ */
 enum element { BF16, F16, I8, TF32, F32 };
 
 template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 ? 1 : 2;
@@ -43,8 +44,8 @@ template <> struct accumulator<I8> {
 };
 template <element E> using accumulator_t = typename accumulator<E>::type;
 
-/* What tells the tensor core where an operand lies; `address` is that of its first line, K_BYTES
- * the length of a line along k, or the lines of k in a tile times two. */
+/* The descriptor of an operand in shared memory. `address` is the address of its first line.
+ * K_BYTES is the length of a line along k, or twice the number of lines of k in a tile. */
 template <bool K_MAJOR, uint32_t K_BYTES>
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 {
@@ -126,7 +127,7 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_NAMES_128 WGMMA_NAMES_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
     ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-/* One instruction. COUNT registers; X, Y, S name the operands that follow them. */
+/* One instruction with COUNT registers. X, Y and S name the operands that follow them. */
 #define WGMMA_ISSUE(N, COUNT, X, Y, S, KIND, C, TAIL)                                              \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #S ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" WGMMA_NAMES_##COUNT "}, %" #X    \

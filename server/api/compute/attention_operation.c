@@ -8,7 +8,7 @@
 #include "proto/npy.h"
 #include "proto/size.h"
 #include "server/api/compute/compute_call.h"
-#include "server/daemon.h"
+#include "server/api/services.h"
 
 static void init(struct compute_call *call)
 {
@@ -21,11 +21,11 @@ static enum gemmd_error set(struct compute_call *call, const char *name, const c
     return attention_request_set(&call->attention, name, value, fault);
 }
 
-static enum gemmd_error settle(struct compute_call *call, struct daemon *daemon, const char *tenant,
-                               struct fault *fault)
+static enum gemmd_error settle(struct compute_call *call, struct services *services,
+                               const char *tenant, struct fault *fault)
 {
     enum gemmd_error code = call_residents_acquire_kv(&call->residents, &call->attention,
-                                                      daemon->tensors, tenant, fault);
+                                                      services->tensors, tenant, fault);
     if (code == GEMMD_OK)
         code = attention_request_check(&call->attention, call->body_format, fault);
     call->timeout_ms = call->attention.timeout_ms;
@@ -124,20 +124,20 @@ static void describe(const struct compute_call *call, struct attention_problem *
     };
 }
 
-static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error choose(struct compute_call *call, struct services *services,
                                struct fault *fault)
 {
     struct work *work = &call->work;
-    const struct gemm_device device = device_gemm(daemon->device);
+    const struct gemm_device device = device_gemm(services->device);
     describe(call, &work->attention);
     /* Each head of K and V sees the queries of so many heads of Q. */
     const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
     work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
-    enum gemmd_error code =
-        attention_select(&device, call->attention.kernel, &work->attention, &work->attends, fault);
+    enum gemmd_error code = attention_select(&device, call->attention.kernel, &work->attention,
+                                             &work->attention_kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!device_plan_attention(daemon->device, work))
+    if (!device_plan_attention(services->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;

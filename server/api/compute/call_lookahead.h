@@ -16,16 +16,17 @@
 
 /* There is memory for the body, which nobody looks at so far: looks, as far as that can be done
  * without any of it, and sets look_at_bytes. */
-void call_lookahead_open(struct compute_call *call, struct daemon *daemon);
-/* look_at_bytes of the body are there: looks, and starts to copy if all is known. */
-void call_lookahead(struct compute_call *call, struct daemon *daemon);
+void call_lookahead_open(struct compute_call *call, struct services *services);
+/* More of the body has been appended: looks, if there is enough for that, and starts to copy if all
+ * is known. */
+void call_lookahead_arrived(struct compute_call *call, struct services *services);
 
 /* Whether anything would be gained by knowing a body's operands early: for formats that somebody
  * else reads. */
-bool call_lookahead_pays(const struct compute_call *call, const struct daemon *daemon);
+bool call_lookahead_pays(const struct compute_call *call, const struct services *services);
 /* They are known, and the request is complete with them: takes the memory and starts to copy, if it
  * can. Operands without data, and those that do not lie in the body, go late. */
-void call_lookahead_start(struct compute_call *call, struct daemon *daemon,
+void call_lookahead_start(struct compute_call *call, struct services *services,
                           const struct call_operands *operands);
 
 #endif

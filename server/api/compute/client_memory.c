@@ -8,29 +8,29 @@ static enum gemmd_error cut_short(struct fault *fault)
                      "the shared memory has been made shorter than it was when it was shared");
 }
 
-enum gemmd_error client_memory_hold(struct client_memory *places, struct shared_memory *memory,
+enum gemmd_error client_memory_hold(struct client_memory *places, struct shm_mapping *memory,
                                     struct fault *fault)
 {
     if (places->memory_count == CLIENT_MEMORY_MAX) {
-        shared_release(memory);
+        shm_mapping_release(memory);
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the request uses more than %d memories",
                          CLIENT_MEMORY_MAX);
     }
     places->memories[places->memory_count++] = memory;
-    places->on_device |= shared_is_on_device(memory);
-    return shared_is_whole(memory) ? GEMMD_OK : cut_short(fault);
+    places->on_device |= shm_mapping_is_on_device(memory);
+    return shm_mapping_is_whole(memory) ? GEMMD_OK : cut_short(fault);
 }
 
-enum gemmd_error client_memory_find(const struct shared_memory *memory, const char *what,
+enum gemmd_error client_memory_find(const struct shm_mapping *memory, const char *what,
                                     uint64_t offset, uint64_t bytes, uint64_t alignment,
                                     unsigned char **at, struct fault *fault)
 {
-    *at = shared_at(memory, offset, bytes);
+    *at = shm_mapping_at(memory, offset, bytes);
     if (*at == NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "%s: %" PRIu64 " bytes from offset %" PRIu64
                          " on are not in the shared memory, which has %" PRIu64 " bytes",
-                         what, bytes, offset, shared_bytes(memory));
+                         what, bytes, offset, shm_mapping_bytes(memory));
     if ((uintptr_t)*at % alignment != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "%s: its offset %" PRIu64 " is not a multiple of the %" PRIu64
@@ -102,9 +102,9 @@ void client_memory_end(struct client_memory *places, struct work *work)
     for (uint32_t i = 0; i < places->memory_count; i++) {
         /* A result that fails verification may do so for that. */
         if ((work->status == GEMMD_OK || work->status == GEMMD_ERR_INTERNAL) &&
-            !shared_is_whole(places->memories[i]))
+            !shm_mapping_is_whole(places->memories[i]))
             work->status = cut_short(&work->fault);
-        shared_release(places->memories[i]);
+        shm_mapping_release(places->memories[i]);
     }
     places->memory_count = 0;
 }

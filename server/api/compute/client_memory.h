@@ -13,7 +13,7 @@
 #include "proto/error.h"
 #include "proto/tensor.h"
 #include "server/device/work.h"
-#include "server/shm/shared.h"
+#include "server/shm/shm_store.h"
 
 enum { CLIENT_MEMORY_MAX = 7, CLIENT_MEMORY_OPERANDS = 5 };
 
@@ -26,7 +26,7 @@ struct shared_result {
 
 /* All zero at first. */
 struct client_memory {
-    struct shared_memory *memories[CLIENT_MEMORY_MAX]; /* references */
+    struct shm_mapping *memories[CLIENT_MEMORY_MAX]; /* references */
     uint32_t memory_count;
     bool on_device;                                        /* one of them is the device's */
     const unsigned char *operands[CLIENT_MEMORY_OPERANDS]; /* in a raw body's order; NULL: it is not
@@ -36,12 +36,12 @@ struct client_memory {
 
 /* The reference is taken over, also on failure. GEMMD_ERR_MALFORMED: the memory has been cut short,
  * or there are more than CLIENT_MEMORY_MAX. */
-enum gemmd_error client_memory_hold(struct client_memory *places, struct shared_memory *memory,
+enum gemmd_error client_memory_hold(struct client_memory *places, struct shm_mapping *memory,
                                     struct fault *fault);
 /* `bytes` at `offset` in a memory that is held. `alignment`: an element's bytes, which has to be
  * kept where nothing can be copied first: results, and what the host cannot touch.
  * GEMMD_ERR_MALFORMED names `what`. */
-enum gemmd_error client_memory_find(const struct shared_memory *memory, const char *what,
+enum gemmd_error client_memory_find(const struct shm_mapping *memory, const char *what,
                                     uint64_t offset, uint64_t bytes, uint64_t alignment,
                                     unsigned char **at, struct fault *fault);
 /* Gives those operands their data that lie there; they are all of a raw body's, in its order. */

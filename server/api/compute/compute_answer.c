@@ -50,7 +50,7 @@ void compute_answer_product_headers(const struct compute_call *call,
     headers_add(headers, "Gemmd-Shape", text);
     headers_add(headers, "Gemmd-Dtype", dtype_name(call->c.dtype));
     headers_add(headers, "Gemmd-Kernel", work_kernel_name(work));
-    *decimal_u64(text, work->batch) = '\0';
+    *decimal_u64(text, work->launch_works) = '\0';
     headers_add(headers, "Gemmd-Batch", text);
     write_timing(work, times, text);
     headers_add(headers, "Server-Timing", text);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "server/api/compute/compute_call.h"
-#include "server/http/headers.h"
+#include "server/base/headers.h"
 
 /* When things happened to a request; monotonic clock. */
 struct compute_times {

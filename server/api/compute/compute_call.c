@@ -6,8 +6,7 @@
 #include "proto/dtype.h"
 #include "proto/npy.h"
 #include "proto/size.h"
-#include "server/api/compute/call_lookahead.h"
-#include "server/daemon.h"
+#include "server/api/services.h"
 
 /* A self-describing body of unknown length starts with this much and doubles. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
@@ -32,13 +31,13 @@ static bool is_sent(const struct compute_call *call)
 }
 
 /* Makes the place in the queue count so many bytes, unless it counts as many already. */
-static enum gemmd_error count_bytes(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error count_bytes(struct compute_call *call, struct services *services,
                                     uint64_t bytes, struct fault *fault)
 {
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
-    enum gemmd_error code = queue_reserve_more(daemon->queue, call->work.tenant, call->queue_bytes,
-                                               bytes - call->queue_bytes, fault);
+    enum gemmd_error code = queue_reserve_more(services->queue, call->work.tenant,
+                                               call->queue_bytes, bytes - call->queue_bytes, fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
@@ -46,17 +45,17 @@ static enum gemmd_error count_bytes(struct compute_call *call, struct daemon *da
 
 /* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
  * others' not before the body is there. Not a result that stays. */
-static enum gemmd_error complete_place(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error complete_place(struct compute_call *call, struct services *services,
                                        struct fault *fault)
 {
     const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
     uint64_t bytes;
     if (!size_add(body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
-    return count_bytes(call, daemon, bytes, fault);
+    return count_bytes(call, services, bytes, fault);
 }
 
-static enum gemmd_error take_result(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error take_result(struct compute_call *call, struct services *services,
                                     struct fault *fault)
 {
     char header[SAFETENSORS_HEADER_MAX];
@@ -64,7 +63,8 @@ static enum gemmd_error take_result(struct compute_call *call, struct daemon *da
     const uint32_t format_bytes = call->operation->header(call, header);
     call->header_bytes = call->front_bytes + format_bytes;
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
-        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+        return too_large(fault, "the result", call->result_bytes,
+                         services->config->max_result_bytes);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -73,7 +73,7 @@ static enum gemmd_error take_result(struct compute_call *call, struct daemon *da
     return GEMMD_OK;
 }
 
-static enum gemmd_error prepare(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error prepare(struct compute_call *call, struct services *services,
                                 struct fault *fault)
 {
     struct work *work = &call->work;
@@ -81,20 +81,21 @@ static enum gemmd_error prepare(struct compute_call *call, struct daemon *daemon
     if (!call->operation->result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
-    if (is_sent(call) && call->result_bytes > daemon->config.max_result_bytes)
-        return too_large(fault, "the result", call->result_bytes, daemon->config.max_result_bytes);
+    if (is_sent(call) && call->result_bytes > services->config->max_result_bytes)
+        return too_large(fault, "the result", call->result_bytes,
+                         services->config->max_result_bytes);
 
-    enum gemmd_error code = complete_place(call, daemon, fault);
+    enum gemmd_error code = complete_place(call, services, fault);
     if (code == GEMMD_OK)
-        code = call->operation->choose(call, daemon, fault);
+        code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK && is_sent(call))
-        code = take_result(call, daemon, fault);
+        code = take_result(call, services, fault);
     if (code != GEMMD_OK)
         return code;
     if (!is_stored(call) && !is_sent(call))
         call->operation->place_result(call, NULL);
     if (work->device_bytes > 0) {
-        struct arena *arena = device_arena(daemon->device);
+        struct arena *arena = device_arena(services->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                              "the problem needs %" PRIu64 " bytes of device memory; the device has "
@@ -110,15 +111,15 @@ static enum gemmd_error prepare(struct compute_call *call, struct daemon *daemon
     return GEMMD_OK;
 }
 
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault)
 {
-    enum gemmd_error code = prepare(call, daemon, fault);
+    enum gemmd_error code = prepare(call, services, fault);
     call->prepared = code == GEMMD_OK;
     if (call->prepared)
         return GEMMD_OK;
     /* The device's memory is what is taken last. */
-    call_residents_undo(&call->residents, &call->work, daemon->tensors, call->memory);
+    call_residents_undo(&call->residents, &call->work, services->tensors, call->memory);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
     return code;
@@ -147,9 +148,9 @@ static enum gemmd_error check_length(const struct compute_call *call, const stru
 }
 
 /* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
-static bool is_read_in_place(const struct compute_call *call, const struct daemon *daemon)
+static bool is_read_in_place(const struct compute_call *call, const struct services *services)
 {
-    return call->work.shares || device_info(daemon->device)->backend == GEMM_BACKEND_CPU;
+    return call->work.shared_launch || device_info(services->device)->backend == GEMM_BACKEND_CPU;
 }
 
 /* Memory for the copies of operands, if there is not as much already. */
@@ -165,12 +166,12 @@ static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, 
     return GEMMD_OK;
 }
 
-enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault)
 {
-    const uint64_t limit = daemon->config.max_body_bytes;
+    const uint64_t limit = services->config->max_body_bytes;
     uint64_t expected;
-    enum gemmd_error code = check_length(call, &daemon->config, length, &expected, fault);
+    enum gemmd_error code = check_length(call, services->config, length, &expected, fault);
     if (code != GEMMD_OK)
         return code;
 
@@ -185,12 +186,12 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *dae
             expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
         call->queue_bytes = expected;
     }
-    code = queue_reserve(daemon->queue, call->work.tenant, call->queue_bytes, fault);
+    code = queue_reserve(services->queue, call->work.tenant, call->queue_bytes, fault);
     if (code != GEMMD_OK)
         return code;
     call->has_place = true;
     if (!call->shapes_inside) {
-        code = compute_call_prepare(call, daemon, fault);
+        code = compute_call_prepare(call, services, fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -204,23 +205,21 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *dae
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     if (!call->shapes_inside && call->operation->unaligned_bytes != NULL &&
-        is_read_in_place(call, daemon))
+        is_read_in_place(call, services))
         code = take_scratch(call, call->operation->unaligned_bytes(call), fault);
-    if (code == GEMMD_OK)
-        call_lookahead_open(call, daemon);
     return code;
 }
 
-static enum gemmd_error grow_body(struct compute_call *call, struct daemon *daemon, uint64_t needed,
-                                  struct fault *fault)
+static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
+                                  uint64_t needed, struct fault *fault)
 {
-    uint64_t limit = daemon->config.max_body_bytes, capacity = call->body_capacity;
+    uint64_t limit = services->config->max_body_bytes, capacity = call->body_capacity;
     if (needed > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
-    enum gemmd_error code = count_bytes(call, daemon, capacity, fault);
+    enum gemmd_error code = count_bytes(call, services, capacity, fault);
     if (code != GEMMD_OK)
         return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
@@ -233,7 +232,7 @@ static enum gemmd_error grow_body(struct compute_call *call, struct daemon *daem
     return GEMMD_OK;
 }
 
-enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
                                      const void *bytes, uint64_t length, struct fault *fault)
 {
     uint64_t needed;
@@ -244,30 +243,28 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *d
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the body has more than the %" PRIu64 " bytes that the operands take",
                              call->body_capacity);
-        enum gemmd_error code = grow_body(call, daemon, needed, fault);
+        enum gemmd_error code = grow_body(call, services, needed, fault);
         if (code != GEMMD_OK)
             return code;
     }
     memcpy(call->body + call->body_bytes, bytes, length);
     call->body_bytes = needed;
-    early_copy_landed(call->intake, needed);
-    if (needed >= call->look_at_bytes)
-        call_lookahead(call, daemon);
+    early_copy_received(call->early_copy, needed);
     return GEMMD_OK;
 }
 
 /* Batches and C0 in column-major order, and, where operands are used in place, elements that are
  * not aligned (a copy to a GPU does not care). */
-bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
+bool compute_call_needs_copy(const struct compute_call *call, struct services *services,
                              const struct tensor *operand)
 {
     return operand->rank > 0 &&
-           (operand->fortran || (is_read_in_place(call, daemon) &&
+           (operand->fortran || (is_read_in_place(call, services) &&
                                  (uintptr_t)operand->data % dtype_size(operand->dtype) != 0));
 }
 
 /* Copies those operands that cannot be used where they lie. */
-static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error copy_operands(struct compute_call *call, struct services *services,
                                       struct tensor *const all[], uint32_t count,
                                       struct fault *fault)
 {
@@ -277,7 +274,7 @@ static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *
     if (code != GEMMD_OK)
         return code;
     for (uint32_t i = 0; i < count; i++) {
-        if (!compute_call_needs_copy(call, daemon, all[i]))
+        if (!compute_call_needs_copy(call, services, all[i]))
             continue;
         if (!size_add(total, all[i]->bytes, &total) ||
             !size_align(total, COMPUTE_CALL_COPY_ALIGNMENT, &total))
@@ -287,7 +284,7 @@ static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *
     if (code != GEMMD_OK)
         return code;
     for (uint32_t i = 0; i < count; i++) {
-        if (!compute_call_needs_copy(call, daemon, all[i]))
+        if (!compute_call_needs_copy(call, services, all[i]))
             continue;
         unsigned char *copy = call->scratch + offset;
         if (all[i]->fortran)
@@ -302,15 +299,15 @@ static enum gemmd_error copy_operands(struct compute_call *call, struct daemon *
     return GEMMD_OK;
 }
 
-enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault)
 {
     struct call_operands operands;
     enum gemmd_error code = call->operation->find(call, &operands, fault);
-    return code == GEMMD_OK ? compute_call_bind_operands(call, daemon, &operands, fault) : code;
+    return code == GEMMD_OK ? compute_call_bind_operands(call, services, &operands, fault) : code;
 }
 
-enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
                                             struct call_operands *operands, struct fault *fault)
 {
     const struct call_operation *operation = call->operation;
@@ -321,9 +318,9 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
         code = operation->check_values(call, operands, fault);
     operation->settle_operands(call, operands);
     if (code == GEMMD_OK && !call->prepared)
-        code = compute_call_prepare(call, daemon, fault);
+        code = compute_call_prepare(call, services, fault);
     if (code == GEMMD_OK)
-        code = copy_operands(call, daemon, all, count, fault);
+        code = copy_operands(call, services, all, count, fault);
     if (code != GEMMD_OK)
         return code;
     operation->point(call, operands);
@@ -331,10 +328,10 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct da
     if (code != GEMMD_OK)
         return code;
     /* All that the queue looks at. */
-    if (call->intake != NULL) {
-        call->work.copy_in = early_copy_copies(call->intake);
+    if (call->early_copy != NULL) {
+        call->work.copy_in = early_copy_copies(call->early_copy);
         /* What attentions that share a launch are copied by is not what has begun. */
-        if (call->work.attends != NULL)
+        if (call->work.attention_kernel != NULL)
             call->work.stack_key = 0;
     }
     call->work.priority = call->priority;
@@ -358,41 +355,81 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .deadline_ns = to->deadline_ns,
                                   .memory = to->memory,
                                   .work.kernel = to->work.kernel,
-                                  .work.attends = to->work.attends};
+                                  .work.attention_kernel = to->work.attention_kernel};
 }
 
-/* What copies of the body may still use is the intake's from here on. */
-static void close_intake(struct compute_call *call)
+/* What copies of the body may still use is the early_copy's from here on. */
+static void close_early_copy(struct compute_call *call)
 {
-    if (!early_copy_close(call->intake)) {
+    if (!early_copy_close(call->early_copy)) {
         call->has_device_memory = false;
         call->body = NULL;
     }
-    call->intake = NULL;
+    call->early_copy = NULL;
     call->work.copy_in = NULL;
 }
 
-void compute_call_finish(struct compute_call *call, struct daemon *daemon)
+void compute_call_finish(struct compute_call *call, struct services *services)
 {
-    close_intake(call);
+    close_early_copy(call);
     if (call->has_device_memory)
-        arena_free(device_arena(daemon->device), call->work.device_offset);
+        arena_free(device_arena(services->device), call->work.device_offset);
     call->has_device_memory = false;
     pool_free(call->memory, call->body, call->body_capacity);
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
     client_memory_end(&call->places, &call->work);
-    call_residents_finish(&call->residents, daemon->tensors, call->memory);
+    call_residents_finish(&call->residents, services->tensors, call->memory);
     if (call->has_place)
-        queue_release(daemon->queue, call->work.tenant, call->queue_bytes);
+        queue_release(services->queue, call->work.tenant, call->queue_bytes);
     call->has_place = false;
 }
 
-void compute_call_close(struct compute_call *call, struct daemon *daemon)
+void compute_call_close(struct compute_call *call, struct services *services)
 {
-    compute_call_finish(call, daemon);
-    call_residents_close(&call->residents, daemon->tensors);
+    compute_call_finish(call, services);
+    call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
+}
+
+static enum gemmd_dtype describe_product(const struct gemm_request *gemm, struct log_access *entry)
+{
+    entry->m = gemm->m;
+    entry->n = gemm->n;
+    entry->k = gemm->k;
+    entry->batch = gemm->batch;
+    entry->dtype = dtype_name(gemm->dtype);
+    return gemm->m != 0 ? gemm->dtype : GEMMD_DTYPE_COUNT;
+}
+
+static enum gemmd_dtype describe_attention(const struct attention_request *attention,
+                                           struct log_access *entry)
+{
+    entry->m = attention->sq;
+    entry->n = attention->skv;
+    entry->k = attention->d;
+    entry->batch = attention->batch;
+    entry->dtype = dtype_name(attention->dtype);
+    return attention->heads != 0 ? attention->dtype : GEMMD_DTYPE_COUNT;
+}
+
+enum gemmd_dtype compute_call_describe(const struct compute_call *call,
+                                       const struct call_operation *operation, bool work_ended,
+                                       struct log_access *entry)
+{
+    const struct work *work = &call->work;
+    entry->kernel = work_kernel_name(work);
+    if (work_ended) {
+        entry->shared = work->launch_works;
+        entry->queue_ns = work->started_ns - work->queued_ns;
+        entry->h2d_ns = work->h2d_ns;
+        entry->kernel_ns = work->kernel_ns;
+        entry->d2h_ns = work->d2h_ns;
+    }
+    if (call->operation != NULL)
+        operation = call->operation;
+    return operation == &attention_operation ? describe_attention(&call->attention, entry)
+                                             : describe_product(&call->gemm, entry);
 }

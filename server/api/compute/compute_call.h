@@ -23,7 +23,8 @@
 #include "server/device/work.h"
 
 struct body_front;
-struct daemon;
+struct log_access;
+struct services;
 struct compute_call;
 struct early_copy_body;
 struct pool_cache;
@@ -49,8 +50,8 @@ struct call_operation {
                             struct fault *fault);
     /* All parameters are in: acquires the resident operands, checks, and sets timeout_ms and
      * priority. */
-    enum gemmd_error (*settle)(struct compute_call *call, struct daemon *daemon, const char *tenant,
-                               struct fault *fault);
+    enum gemmd_error (*settle)(struct compute_call *call, struct services *services,
+                               const char *tenant, struct fault *fault);
     /* Of a raw body. */
     bool (*raw_bytes)(const struct compute_call *call, uint64_t *out);
     enum gemmd_error (*check_raw_bytes)(const struct compute_call *call, uint64_t bytes,
@@ -69,7 +70,7 @@ struct call_operation {
     /* The shapes are known: sets `c`, `lse` and result_bytes; false on overflow. */
     bool (*result)(struct compute_call *call);
     /* Describes the problem in `work` and chooses its kernel, `shares` and device_bytes. */
-    enum gemmd_error (*choose)(struct compute_call *call, struct daemon *daemon,
+    enum gemmd_error (*choose)(struct compute_call *call, struct services *services,
                                struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
@@ -113,10 +114,11 @@ struct compute_call {
     struct pool_cache *memory; /* the I/O thread's; borrowed */
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
-    bool body_sized;                /* body_capacity is what there will be */
-    bool prepared;                  /* compute_call_prepare has been done */
-    uint64_t look_at_bytes;         /* call_lookahead.h's: once so many are there */
-    struct early_copy_body *intake; /* copies the body's operands while it is received; NULL: not */
+    bool body_sized;        /* body_capacity is what there will be */
+    bool prepared;          /* compute_call_prepare has been done */
+    uint64_t look_at_bytes; /* call_lookahead.h's: once so many are there */
+    struct early_copy_body
+        *early_copy;       /* copies the body's operands while it is received; NULL: not */
     uint32_t front_bytes;  /* room for an endpoint's own text before the format's header */
     unsigned char *result; /* pinned: header_bytes of that and the header, then the payload */
     uint64_t header_bytes;
@@ -144,37 +146,43 @@ struct body_length {
 };
 
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents` (acquired), `places`, `memory` and
- * work.tenant. */
-enum gemmd_error compute_call_open(struct compute_call *call, struct daemon *daemon,
+ * `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents` (acquired), `places`,
+ * `memory` and work.tenant. */
+enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Appends to the body. */
-enum gemmd_error compute_call_append(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
                                      const void *bytes, uint64_t length, struct fault *fault);
 /* The body is complete: finds the operands and makes call->work ready for the queue (all but
  * `done`). */
-enum gemmd_error compute_call_bind(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault);
 /* As compute_call_bind, for operands that somebody else has found and completed the request with
  * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, in
  * call->places, or in pinned memory that stays. */
-enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
                                             struct call_operands *operands, struct fault *fault);
 /* The shapes are known: chooses the kernel, and takes the memory for the result and on the device.
  * After a failure the call is as it was, but for the bytes that its place in the queue counts. */
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct daemon *daemon,
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault);
 /* Where copies of operands begin in `scratch`. */
 enum { COMPUTE_CALL_COPY_ALIGNMENT = 64 };
 /* Whether an operand has to be copied before the device can use it. */
-bool compute_call_needs_copy(const struct compute_call *call, struct daemon *daemon,
+bool compute_call_needs_copy(const struct compute_call *call, struct services *services,
                              const struct tensor *operand);
 /* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
  * describes the product stays in both. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);
+/* Fills in what the access log says of the computation of a call, which may be zeroed; `operation`
+ * is that of a call that has none yet. Returns the operands' type, GEMMD_DTYPE_COUNT if it is not
+ * known. `work_ended`: nobody else has the work. */
+enum gemmd_dtype compute_call_describe(const struct compute_call *call,
+                                       const struct call_operation *operation, bool work_ended,
+                                       struct log_access *entry);
 /* The work is done: gives back all but the result. */
-void compute_call_finish(struct compute_call *call, struct daemon *daemon);
+void compute_call_finish(struct compute_call *call, struct services *services);
 /* Gives back everything that is still held. */
-void compute_call_close(struct compute_call *call, struct daemon *daemon);
+void compute_call_close(struct compute_call *call, struct services *services);
 
 #endif

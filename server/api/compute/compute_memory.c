@@ -2,13 +2,16 @@
 
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
-#include "server/daemon.h"
+#include "server/api/compute/compute_request.h"
+#include "server/api/services.h"
+#include "server/http/connection.h"
 #include "server/http/request.h"
+#include "server/shm/shm_store.h"
 
 static enum gemmd_error no_memory(struct request *request)
 {
-    const struct shared_offer *offer = request->connection->memory;
-    if (!request->daemon->config.shm_memfd)
+    const struct shm_offer *offer = request->connection->memory;
+    if (!services_of(request)->config->shm_memfd)
         return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
                          "shared memory of connections is off (--shm-memfd)");
     if (offer == NULL)
@@ -19,7 +22,7 @@ static enum gemmd_error no_memory(struct request *request)
     return offer->fault.code;
 }
 
-static enum gemmd_error find_operand(struct compute_call *call, struct shared_memory *memory,
+static enum gemmd_error find_operand(struct compute_call *call, struct shm_mapping *memory,
                                      const struct call_operand *operand, uint32_t index,
                                      const struct memory_places *places, struct fault *fault)
 {
@@ -36,7 +39,7 @@ static enum gemmd_error find_operand(struct compute_call *call, struct shared_me
     return GEMMD_OK;
 }
 
-static enum gemmd_error find_result(struct compute_call *call, struct shared_memory *memory,
+static enum gemmd_error find_result(struct compute_call *call, struct shm_mapping *memory,
                                     const struct memory_place *place, struct fault *fault)
 {
     struct client_memory *places = &call->places;
@@ -54,10 +57,10 @@ static enum gemmd_error find_result(struct compute_call *call, struct shared_mem
 
 enum gemmd_error compute_memory_open(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = &((struct compute_request *)request->call)->call;
     struct fault *fault = &request->fault;
-    const struct shared_offer *offer = request->connection->memory;
-    struct shared_memory *memory = offer != NULL ? offer->memory : NULL;
+    const struct shm_offer *offer = request->connection->memory;
+    struct shm_mapping *memory = offer != NULL ? offer->mapping : NULL;
     struct memory_places places;
     struct call_operand operands[CLIENT_MEMORY_OPERANDS];
     const char *header = request_header(request, MEMORY_HEADER);
@@ -72,7 +75,7 @@ enum gemmd_error compute_memory_open(struct request *request)
         return fault_set(fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "operands in shared memory are raw: Content-Type has to be "
                          "application/octet-stream");
-    shared_use(memory);
+    shm_mapping_hold(memory);
     code = client_memory_hold(&call->places, memory, fault);
 
     const uint32_t count = call->operation->operands(call, operands);

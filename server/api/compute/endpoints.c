@@ -3,38 +3,38 @@
  * order of their cost: types, parameters, the daemon's state, sizes and places, memory.
  */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/accept.h"
+#include "server/api/compute/call_lookahead.h"
 #include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_job.h"
 #include "server/api/compute/compute_memory.h"
+#include "server/api/compute/compute_request.h"
+#include "server/api/endpoints.h"
 #include "server/api/sent_block.h"
+#include "server/api/services.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
-#include "server/http/endpoints.h"
-#include "server/http/payload.h"
+#include "server/http/accept.h"
 #include "server/http/respond.h"
+#include "server/jobs/jobs.h"
 
-static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
-                                      size_t name_size, const char *value, size_t value_size)
+static struct compute_call *call_of(const struct request *request)
 {
-    struct request *request = cls;
-    (void)kind;
-    if (strlen(name) != name_size || (value != NULL && strlen(value) != value_size)) {
-        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "a parameter contains a zero byte");
-        return MHD_NO;
-    }
-    return request->call.operation->set(&request->call, name, value == NULL ? "" : value,
-                                        &request->fault) == GEMMD_OK
-               ? MHD_YES
-               : MHD_NO;
+    return &((struct compute_request *)request->call)->call;
+}
+
+static bool take_parameter(void *context, const char *name, const char *value)
+{
+    struct request *request = context;
+    struct compute_call *call = call_of(request);
+    return call->operation->set(call, name, value, &request->fault) == GEMMD_OK;
 }
 
 static enum gemmd_error read_body_format(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = call_of(request);
     const char *type = request_header(request, "Content-Type");
     call->body_format = FORMAT_RAW;
     if (type != NULL && !format_from_media_type(type, &call->body_format))
@@ -47,7 +47,7 @@ static enum gemmd_error read_body_format(struct request *request)
 
 static enum gemmd_error choose_answer_format(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = call_of(request);
     if (call->gemm.store[0] != '\0') /* no matrix is sent */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
@@ -60,15 +60,15 @@ static enum gemmd_error choose_answer_format(struct request *request)
 
 static enum gemmd_error read_parameters(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = call_of(request);
     struct fault *fault = &request->fault;
-    const struct config *config = &request->daemon->config;
+    const struct config *config = services_of(request)->config;
 
     call->operation->init(call);
-    MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, request);
-    if (fault->code != GEMMD_OK)
+    if (request_parameters(request, take_parameter, request) != GEMMD_OK)
         return fault->code;
-    enum gemmd_error code = call->operation->settle(call, request->daemon, request->tenant, fault);
+    enum gemmd_error code =
+        call->operation->settle(call, services_of(request), request->tenant, fault);
     if (code != GEMMD_OK)
         return code;
     const uint64_t longest_ms = config_longest_timeout_ms(config);
@@ -81,181 +81,201 @@ static enum gemmd_error read_parameters(struct request *request)
     return GEMMD_OK;
 }
 
-static void compute_begin(struct request *request)
+static void begin(struct request *request, const struct call_operation *operation)
 {
-    request->call.operation = request->endpoint->operation;
-    request->call.memory = request->thread->memory;
-    request->call.work.tenant = request->tenant_number;
-    struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    struct compute_request *state = request->call;
+    struct compute_call *call = &state->call;
+    const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    state->request = request;
+    call->operation = operation;
+    call->memory = services_memory(request);
+    call->work.tenant = request->tenant_number;
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
-        choose_answer_format(request) != GEMMD_OK || request_check_daemon(request) != GEMMD_OK ||
+        choose_answer_format(request) != GEMMD_OK || services_check(request) != GEMMD_OK ||
         compute_memory_open(request) != GEMMD_OK ||
-        compute_call_open(&request->call, request->daemon, length, &request->fault) != GEMMD_OK ||
+        compute_call_open(call, services_of(request), length, &request->fault) != GEMMD_OK ||
         (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
-        compute_call_close(&request->call, request->daemon); /* before a body that is dropped */
+        compute_call_close(call, services_of(request)); /* before a body that is dropped */
         request_refuse(request);
-    } else {
-        request_receive(request, request->call.deadline_ns);
+        return;
     }
+    call_lookahead_open(call, services_of(request));
+    request_receive(request, call->deadline_ns);
+}
+
+static void gemm_begin(struct request *request)
+{
+    begin(request, &gemm_operation);
+}
+
+static void attention_begin(struct request *request)
+{
+    begin(request, &attention_operation);
 }
 
 static bool compute_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    return compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) ==
-           GEMMD_OK;
+    struct compute_call *call = call_of(request);
+    struct services *services = services_of(request);
+    if (compute_call_append(call, services, bytes, length, &request->fault) != GEMMD_OK)
+        return false;
+    call_lookahead_arrived(call, services);
+    return true;
 }
 
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */
 static void work_done(struct work *work)
 {
-    struct compute_call *call =
-        (struct compute_call *)((char *)work - offsetof(struct compute_call, work));
-    struct request *request = (struct request *)((char *)call - offsetof(struct request, call));
-    request_wake(request);
+    const struct compute_request *state =
+        (struct compute_request *)((char *)work - offsetof(struct compute_request, call.work));
+    request_wake(state->request);
 }
 
 static void compute_submit(struct request *request)
 {
-    struct compute_call *call = &request->call;
-    if (compute_call_bind(call, request->daemon, &request->fault) != GEMMD_OK) {
+    struct compute_call *call = call_of(request);
+    if (compute_call_bind(call, services_of(request), &request->fault) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
-    if (request->job != NULL) {
+    if (((struct compute_request *)request->call)->job != NULL) {
         compute_job_submit(request);
         return;
     }
     call->work.done = work_done;
     call->work.queued_ns = clock_now_ns();
     request_hand_over(request); /* before the push: the work may be done at once */
-    queue_push(request->daemon->queue, &call->work);
+    queue_push(services_of(request)->queue, &call->work);
 }
 
 static bool compute_withdraw(struct request *request)
 {
-    if (!queue_cancel(request->daemon->queue, &request->call.work))
+    struct compute_call *call = call_of(request);
+    if (!queue_cancel(services_of(request)->queue, &call->work))
         return false;
-    compute_call_finish(&request->call, request->daemon);
+    compute_call_finish(call, services_of(request));
     return true;
 }
 
-static void add_headers(struct request *request, struct MHD_Response *response)
+static struct compute_times times_of(const struct request *request)
 {
-    struct headers headers;
-    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
-    headers_clear(&headers);
-    compute_answer_headers(&request->call, &times, &headers);
-    headers_apply(&headers, response);
+    return (struct compute_times){request->started_ns, request->received_ns, clock_now_ns()};
 }
 
-/* The result stays: its description is sent. */
+/* The result stays on the device: the answer describes it. */
 static void answer_stored(struct request *request)
 {
+    struct compute_call *call = call_of(request);
+    const struct compute_times times = times_of(request);
+    struct headers headers;
     char *text;
-    if (call_residents_publish(&request->call.residents, request->daemon->tensors, &text,
+    if (call_residents_publish(&call->residents, services_of(request)->tensors, &text,
                                &request->fault) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
-    const uint64_t length = strlen(text);
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        free(text);
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-        respond_fault(request, &request->fault);
-        return;
-    }
-    add_headers(request, response);
-    respond(request, 201, response, length);
+    headers_clear(&headers);
+    compute_answer_headers(call, &times, &headers);
+    const struct payload payload = {.parts = {{text, strlen(text)}},
+                                    .count = 1,
+                                    .sent = free,
+                                    .context = text,
+                                    .as_it_is = true};
+    respond(request, 201, &headers, &payload);
 }
 
-/* The result is where the client wants it: there is nothing to send. */
+/* The result is in the client's shared memory: there is nothing to send. */
 static void answer_placed(struct request *request)
 {
+    const struct compute_times times = times_of(request);
     struct headers headers;
-    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    if (response != NULL) {
-        headers_clear(&headers);
-        compute_answer_product_headers(&request->call, &times, &headers);
-        headers_apply(&headers, response);
-    }
-    respond(request, 200, response, 0);
+    headers_clear(&headers);
+    compute_answer_product_headers(call_of(request), &times, &headers);
+    respond_empty(request, 200, &headers, 0);
 }
 
-/* Straight from pinned memory. NULL: out of memory. */
-static struct MHD_Response *result_response(struct request *request, uint64_t length)
+/* The result is sent straight from pinned memory. */
+static void answer_result(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = call_of(request);
+    const struct compute_times times = times_of(request);
+    const uint64_t length = call->header_bytes + call->result_bytes;
+    struct headers headers;
     struct sent_block *sent = sent_block_create(call->memory, call->result, length);
-    if (sent == NULL)
-        return NULL;
-    const struct payload payload = {{{call->result, (size_t)length}}, 1, sent_block_end, sent};
-    struct MHD_Response *response = payload_response(request, &payload);
+    if (sent == NULL) {
+        respond_out_of_memory(request);
+        return;
+    }
+    const struct payload payload = {.parts = {{call->result, (size_t)length}},
+                                    .count = 1,
+                                    .sent = sent_block_end,
+                                    .context = sent};
     call->result = NULL;
-    if (response == NULL)
-        sent_block_end(sent);
-    return response;
+    headers_clear(&headers);
+    compute_answer_headers(call, &times, &headers);
+    respond(request, 200, &headers, &payload);
 }
 
 static void compute_answer(struct request *request)
 {
-    struct compute_call *call = &request->call;
-    compute_call_finish(call, request->daemon);
-    if (call->work.status != GEMMD_OK) {
+    struct compute_call *call = call_of(request);
+    compute_call_finish(call, services_of(request));
+    if (call->work.status != GEMMD_OK)
         respond_fault(request, &call->work.fault);
-        return;
-    }
-    if (call->residents.stored != NULL) {
+    else if (call->residents.stored != NULL)
         answer_stored(request);
-        return;
-    }
-    if (call->places.result.there) {
+    else if (call->places.result.there)
         answer_placed(request);
-        return;
-    }
-    const uint64_t length = call->header_bytes + call->result_bytes;
-    struct MHD_Response *response = result_response(request, length);
-    if (response == NULL) {
-        struct fault fault;
-        fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-        respond_fault(request, &fault);
-        return;
-    }
-    add_headers(request, response);
-    respond(request, 200, response, length);
+    else
+        answer_result(request);
 }
 
 static void compute_release(struct request *request)
 {
-    compute_call_close(&request->call, request->daemon);
-    job_discard(request->job);
+    struct compute_request *state = request->call;
+    compute_call_close(&state->call, services_of(request));
+    job_discard(state->job);
 }
 
-const struct endpoint endpoint_gemm = {
-    .path = "/gemm",
-    .allow = "POST",
-    .op = METRICS_OP_GEMM,
-    .operation = &gemm_operation,
-    .begin = compute_begin,
-    .chunk = compute_chunk,
-    .submit = compute_submit,
-    .withdraw = compute_withdraw,
-    .answer = compute_answer,
-    .release = compute_release,
-};
+static uint32_t compute_retry_after_s(const struct request *request, enum gemmd_error code)
+{
+    return services_retry_after_s(request, code, call_of(request)->queue_bytes);
+}
 
-const struct endpoint endpoint_attention = {
-    .path = "/attention",
-    .allow = "POST",
-    .op = METRICS_OP_ATTENTION,
-    .operation = &attention_operation,
-    .begin = compute_begin,
-    .chunk = compute_chunk,
-    .submit = compute_submit,
-    .withdraw = compute_withdraw,
-    .answer = compute_answer,
-    .release = compute_release,
+/* A request that was refused before it had a state is described by an empty one. */
+static enum gemmd_dtype compute_describe(const struct request *request, bool work_ended,
+                                         struct log_access *entry,
+                                         const struct call_operation *operation)
+{
+    static const struct compute_call none;
+    const struct compute_call *call = request->call == NULL ? &none : call_of(request);
+    entry->op = operation->name;
+    return compute_call_describe(call, operation, work_ended, entry);
+}
+
+static enum gemmd_dtype gemm_describe(const struct request *request, bool work_ended,
+                                      struct log_access *entry)
+{
+    return compute_describe(request, work_ended, entry, &gemm_operation);
+}
+
+static enum gemmd_dtype attention_describe(const struct request *request, bool work_ended,
+                                           struct log_access *entry)
+{
+    return compute_describe(request, work_ended, entry, &attention_operation);
+}
+
+#define COMPUTE(at, metrics, begin_at, describe_as)                                                \
+    {                                                                                              \
+        .path = at, .allow = "POST", .op = metrics, .call_bytes = sizeof(struct compute_request),  \
+        .call_zeroed_bytes = sizeof(struct compute_request), .begin = begin_at,                    \
+        .chunk = compute_chunk, .submit = compute_submit, .withdraw = compute_withdraw,            \
+        .answer = compute_answer, .release = compute_release,                                      \
+        .retry_after_s = compute_retry_after_s, .describe = describe_as                            \
+    }
+
+const struct endpoint compute_endpoints[] = {
+    COMPUTE("/gemm", METRICS_OP_GEMM, gemm_begin, gemm_describe),
+    COMPUTE("/attention", METRICS_OP_ATTENTION, attention_begin, attention_describe),
+    {0},
 };

@@ -7,7 +7,7 @@
 #include "proto/npy.h"
 #include "proto/size.h"
 #include "server/api/compute/compute_call.h"
-#include "server/daemon.h"
+#include "server/api/services.h"
 
 static void init(struct compute_call *call)
 {
@@ -20,11 +20,11 @@ static enum gemmd_error set(struct compute_call *call, const char *name, const c
     return gemm_request_set(&call->gemm, name, value, fault);
 }
 
-static enum gemmd_error settle(struct compute_call *call, struct daemon *daemon, const char *tenant,
-                               struct fault *fault)
+static enum gemmd_error settle(struct compute_call *call, struct services *services,
+                               const char *tenant, struct fault *fault)
 {
     enum gemmd_error code =
-        call_residents_acquire(&call->residents, &call->gemm, daemon->tensors, tenant, fault);
+        call_residents_acquire(&call->residents, &call->gemm, services->tensors, tenant, fault);
     if (code == GEMMD_OK)
         code = gemm_request_check(&call->gemm, call->body_format, fault);
     call->timeout_ms = call->gemm.timeout_ms;
@@ -169,19 +169,20 @@ static void describe(const struct gemm_request *request, struct gemm_problem *pr
     gemm_problem_contiguous(problem);
 }
 
-static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
+static enum gemmd_error choose(struct compute_call *call, struct services *services,
                                struct fault *fault)
 {
     const struct gemm_request *request = &call->gemm;
     struct work *work = &call->work;
-    const struct gemm_device device = device_gemm(daemon->device);
+    const struct gemm_device device = device_gemm(services->device);
     enum gemmd_error code = check_one_product(request, fault);
 
     if (code != GEMMD_OK)
         return code;
     describe(request, &work->problem);
     if (request->store[0] != '\0')
-        code = call_residents_reserve(&call->residents, request, &call->c, daemon->tensors, fault);
+        code =
+            call_residents_reserve(&call->residents, request, &call->c, services->tensors, fault);
     if (code != GEMMD_OK)
         return code;
     call_residents_place(&call->residents, &work->problem);
@@ -195,7 +196,7 @@ static enum gemmd_error choose(struct compute_call *call, struct daemon *daemon,
         if (code != GEMMD_OK)
             return code;
     }
-    if (!device_plan(daemon->device, work))
+    if (!device_plan(services->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;

@@ -1,6 +1,7 @@
-/* GET /: the page for people (server/api/dashboard/dashboard.h). */
+/* GET /: the page for people (dashboard.h). */
 #include "server/api/dashboard/dashboard.h"
-#include "server/http/endpoints.h"
+#include "server/api/endpoints.h"
+#include "server/http/request.h"
 #include "server/http/respond.h"
 #include "server/tensors/tensor_condition.h"
 
@@ -10,37 +11,31 @@ static int status_of(struct request *request)
     const struct tensor_condition condition = {
         .if_none_match = request_header(request, "If-None-Match"),
     };
-    return tensor_condition_judge(&condition, true, dashboard_etag) == TENSOR_CONDITION_SAME ? 304
-                                                                                             : 200;
+    return tensor_condition_evaluate(&condition, true, dashboard_etag) == TENSOR_CONDITION_SAME
+               ? 304
+               : 200;
 }
 
 static void dashboard_begin(struct request *request)
 {
-    const struct {
-        const char *name, *value;
-    } headers[] = {
-        {"Content-Type", "text/html; charset=utf-8"},
-        {"Cache-Control", "no-cache"},
-        {"ETag", dashboard_etag},
-        {"Content-Security-Policy", dashboard_policy},
-        {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "no-referrer"},
-    };
-    const int status = status_of(request);
-    /* libmicrohttpd only reads, but the parameter is not const. */
-    union {
-        const void *in;
-        void *out;
-    } page = {.in = dashboard_page};
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(dashboard_page_length, page.out, MHD_RESPMEM_PERSISTENT);
-    for (size_t i = 0; response != NULL && i < sizeof headers / sizeof *headers; i++)
-        MHD_add_response_header(response, headers[i].name, headers[i].value);
-    respond(request, status, response, status == 304 ? 0 : dashboard_page_length);
+    const struct payload page = {
+        .parts = {{dashboard_page, dashboard_page_length}}, .count = 1, .as_it_is = true};
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "text/html; charset=utf-8");
+    headers_add(&headers, "Cache-Control", "no-cache");
+    headers_add(&headers, "ETag", dashboard_etag);
+    headers_add(&headers, "Content-Security-Policy", dashboard_policy);
+    headers_add(&headers, "X-Content-Type-Options", "nosniff");
+    headers_add(&headers, "Referrer-Policy", "no-referrer");
+    respond(request, status_of(request), &headers, &page);
 }
 
-const struct endpoint endpoint_dashboard = {.path = "/",
-                                            .allow = "GET, HEAD",
-                                            .op = METRICS_OP_OTHER,
-                                            .open = true,
-                                            .begin = dashboard_begin};
+const struct endpoint dashboard_endpoints[] = {
+    {.path = "/",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .open = true,
+     .begin = dashboard_begin},
+    {0},
+};

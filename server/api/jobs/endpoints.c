@@ -3,43 +3,43 @@
 #include <string.h>
 
 #include "proto/number.h"
+#include "server/api/endpoints.h"
+#include "server/api/services.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
-#include "server/http/endpoints.h"
-#include "server/http/payload.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
 
-static enum MHD_Result refuse_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
-                                        const char *value)
+/* GET /jobs/{id}/result with a wait. */
+struct result_call {
+    struct request *request;
+    struct job_waiter waiter;
+};
+
+static bool refuse_parameter(void *context, const char *name, const char *value)
 {
-    struct request *request = cls;
-    (void)kind;
+    struct request *request = context;
     (void)value;
     fault_set(&request->fault, GEMMD_ERR_MALFORMED, name, "this path takes no parameters");
-    return MHD_NO;
+    return false;
 }
 
 static void answer_view(struct request *request, const struct job_view *view)
 {
     char text[JOB_VIEW_TEXT_MAX];
-    uint64_t length = job_view_json(view, text);
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
-    if (response != NULL) {
-        MHD_add_response_header(response, "Content-Type", "application/json");
-        MHD_add_response_header(response, "Cache-Control", "no-store");
-    }
-    respond(request, 200, response, length);
+    const uint64_t length = job_view_json(view, text);
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    headers_add(&headers, "Cache-Control", "no-store");
+    respond_copy(request, 200, &headers, text, length);
 }
 
 static void job_begin(struct request *request)
 {
-    struct jobs *jobs = request->daemon->jobs;
+    struct jobs *jobs = services_of(request)->jobs;
     struct job_view view;
     uint64_t now_ns = clock_now_ns();
-    MHD_get_connection_values(request->mhd, MHD_GET_ARGUMENT_KIND, refuse_parameter, request);
-    enum gemmd_error code = request->fault.code;
+    enum gemmd_error code = request_parameters(request, refuse_parameter, request);
     if (code == GEMMD_OK && strcmp(request->method, "DELETE") == 0)
         code = jobs_delete(jobs, request->name, request->tenant, now_ns, &view, &request->fault);
     else if (code == GEMMD_OK)
@@ -58,30 +58,28 @@ struct wait {
     uint64_t ms;
 };
 
-static enum MHD_Result take_wait(void *cls, enum MHD_ValueKind kind, const char *name,
-                                 const char *value)
+static bool take_wait(void *context, const char *name, const char *value)
 {
-    struct wait *wait = cls;
+    struct wait *wait = context;
     struct fault *fault = &wait->request->fault;
-    (void)kind;
     if (strcmp(name, "wait_ms") != 0)
         fault_set(fault, GEMMD_ERR_MALFORMED, name, "the only parameter here is wait_ms");
     else if (wait->given)
         fault_set(fault, GEMMD_ERR_MALFORMED, name, "wait_ms is given twice");
-    else if (value == NULL || !number_u64(value, &wait->ms))
+    else if (!number_u64(value, &wait->ms))
         fault_set(fault, GEMMD_ERR_MALFORMED, name,
                   "wait_ms must be a whole number of "
                   "milliseconds");
     wait->given = true;
-    return fault->code == GEMMD_OK ? MHD_YES : MHD_NO;
+    return fault->code == GEMMD_OK;
 }
 
 /* How long the client is willing to wait, and may. */
 static enum gemmd_error read_wait(struct request *request, uint64_t *ms)
 {
-    const uint64_t limit_ms = request->daemon->config.max_wait_ms;
+    const uint64_t limit_ms = services_of(request)->config->max_wait_ms;
     struct wait wait = {.request = request};
-    MHD_get_connection_values(request->mhd, MHD_GET_ARGUMENT_KIND, take_wait, &wait);
+    (void)request_parameters(request, take_wait, &wait);
     struct preferences preferences = request_preferences(request);
     if (!wait.given && preferences.has_wait)
         wait.ms = preferences.wait_s < limit_ms ? preferences.wait_s * 1000 : limit_ms;
@@ -89,9 +87,9 @@ static enum gemmd_error read_wait(struct request *request, uint64_t *ms)
     return request->fault.code;
 }
 
-static void payload_sent(void *cls)
+static void result_sent(void *answer)
 {
-    job_answer_release(cls);
+    job_answer_release(answer);
 }
 
 /* Takes over the reference. */
@@ -102,17 +100,11 @@ static void answer_result(struct request *request, struct job_answer *answer)
         job_answer_release(answer);
         return;
     }
-    const struct payload payload = {
-        {{answer->payload, (size_t)answer->bytes}}, 1, payload_sent, answer};
-    struct MHD_Response *response = payload_response(request, &payload);
-    if (response == NULL) {
-        job_answer_release(answer);
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-        respond_fault(request, &request->fault);
-        return;
-    }
-    headers_apply(&answer->headers, response);
-    respond(request, answer->status, response, answer->bytes);
+    const struct payload payload = {.parts = {{answer->payload, (size_t)answer->bytes}},
+                                    .count = 1,
+                                    .sent = result_sent,
+                                    .context = answer};
+    respond(request, answer->status, &answer->headers, &payload);
 }
 
 /* At once, or when the wait is over. */
@@ -121,7 +113,7 @@ static void result_answer(struct request *request)
     struct fault *fault = &request->fault;
     struct job_view view;
     struct job_answer *answer;
-    if (jobs_find(request->daemon->jobs, request->name, request->tenant, clock_now_ns(), &view,
+    if (jobs_find(services_of(request)->jobs, request->name, request->tenant, clock_now_ns(), &view,
                   &answer, fault) == GEMMD_OK) {
         if (answer != NULL) {
             answer_result(request, answer);
@@ -129,53 +121,64 @@ static void result_answer(struct request *request)
         }
         if (view.state == JOB_CANCELLED)
             fault_set(fault, GEMMD_ERR_GONE, NULL, "the job was cancelled");
-        else if (atomic_load(&request->daemon->stage) == DAEMON_CLOSING)
+        else if (atomic_load(&request->server->stage) == HTTP_CLOSING)
             fault_set(fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
         else
             fault_set(fault, GEMMD_ERR_CONFLICT, NULL, "the job is %s; its result is not there yet",
                       job_state_name(view.state));
         if (fault->code == GEMMD_ERR_CONFLICT)
-            request->retry_after_s = jobs_result_wait_s(request->daemon->jobs, request->name);
+            request->retry_after_s = jobs_result_wait_s(services_of(request)->jobs, request->name);
     }
     respond_fault(request, fault);
 }
 
-static void waited(struct job_waiter *waiter)
+static void wait_over(struct job_waiter *waiter)
 {
-    request_wake((struct request *)((char *)waiter - offsetof(struct request, waiter)));
+    const struct result_call *call =
+        (struct result_call *)((char *)waiter - offsetof(struct result_call, waiter));
+    request_wake(call->request);
 }
 
 static void result_begin(struct request *request)
 {
-    uint64_t wait_ms, now_ns = clock_now_ns();
+    struct result_call *call = request->call;
+    uint64_t wait_ms;
     if (read_wait(request, &wait_ms) != GEMMD_OK) {
         request_refuse(request);
         return;
     }
     /* A request with a body that nobody asked for has to be answered at the headers. */
-    if (wait_ms == 0 || request->state != REQUEST_BODILESS ||
-        !connection_enter(request->connection, CONNECTION_WORKING, now_ns)) {
+    if (wait_ms == 0 || request_has_body(request) || !request_is_connected(request)) {
         result_answer(request);
         return;
     }
-    request->waiter.wake = waited;
-    request->waiter.until_ns = now_ns + wait_ms * 1000000u;
+    call->request = request;
+    call->waiter.wake = wait_over;
+    call->waiter.until_ns = clock_now_ns() + wait_ms * 1000000u;
     request_hand_over(request); /* before the wait: it may be over at once */
-    if (!jobs_wait(request->daemon->jobs, request->name, request->tenant, &request->waiter))
+    if (!jobs_wait(services_of(request)->jobs, request->name, request->tenant, &call->waiter))
         request_wake(request);
 }
 
-/* The client has left, or need not wait any longer. */
+/* The client has disconnected, or need not wait any longer. */
 static bool result_withdraw(struct request *request)
 {
-    return jobs_unwait(request->daemon->jobs, &request->waiter);
+    struct result_call *call = request->call;
+    return jobs_unwait(services_of(request)->jobs, &call->waiter);
 }
 
-const struct endpoint endpoint_job = {
-    .path = "/jobs/{id}", .allow = "GET, HEAD, DELETE", .op = METRICS_OP_OTHER, .begin = job_begin};
-const struct endpoint endpoint_job_result = {.path = "/jobs/{id}/result",
-                                             .allow = "GET, HEAD",
-                                             .op = METRICS_OP_OTHER,
-                                             .begin = result_begin,
-                                             .withdraw = result_withdraw,
-                                             .answer = result_answer};
+const struct endpoint job_endpoints[] = {
+    {.path = "/jobs/{id}",
+     .allow = "GET, HEAD, DELETE",
+     .op = METRICS_OP_OTHER,
+     .begin = job_begin},
+    {.path = "/jobs/{id}/result",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .call_bytes = sizeof(struct result_call),
+     .call_zeroed_bytes = sizeof(struct result_call),
+     .begin = result_begin,
+     .withdraw = result_withdraw,
+     .answer = result_answer},
+    {0},
+};

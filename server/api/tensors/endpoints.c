@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "proto/number.h"
+#include "server/api/endpoints.h"
+#include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
-#include "server/daemon.h"
-#include "server/http/endpoints.h"
 #include "server/http/respond.h"
 #include "server/tensors/tensor_describe.h"
 
@@ -23,15 +23,11 @@ struct page_request {
     bool has_limit;
 };
 
-static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
-                                      const char *value)
+static bool take_parameter(void *context, const char *name, const char *value)
 {
-    struct page_request *page = cls;
+    struct page_request *page = context;
     struct fault *fault = &page->request->fault;
     uint64_t limit;
-    (void)kind;
-    if (value == NULL)
-        value = "";
     if (strcmp(name, "after") == 0 && page->after == NULL) {
         page->after = value;
         if (!tensor_name_valid(value))
@@ -49,17 +45,16 @@ static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const 
                   "'%.32s' is not a parameter of /tensors, or given twice; those are after, limit",
                   name);
     }
-    return fault->code == GEMMD_OK ? MHD_YES : MHD_NO;
+    return fault->code == GEMMD_OK;
 }
 
 static void list_begin(struct request *request)
 {
-    struct tensor_store *store = request->daemon->tensors;
+    struct tensor_store *store = services_of(request)->tensors;
     struct page_request wanted = {.request = request, .limit = TENSOR_STORE_PAGE_MAX};
     struct resident *page[TENSOR_STORE_PAGE_MAX];
     bool more;
-    MHD_get_connection_values(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, &wanted);
-    if (request->fault.code != GEMMD_OK) {
+    if (request_parameters(request, take_parameter, &wanted) != GEMMD_OK) {
         request_refuse(request);
         return;
     }
@@ -69,12 +64,7 @@ static void list_begin(struct request *request)
     char *text = tensor_describe_page(page, count, more);
     for (uint32_t i = 0; i < count; i++)
         tensor_store_release(store, page[i]);
-    if (text != NULL) {
-        respond_text(request, 200, "application/json", text, strlen(text));
-        return;
-    }
-    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    respond_fault(request, &request->fault);
+    respond_text(request, 200, "application/json", text);
 }
 
 /* --- /tensors/{name} --- */
@@ -83,20 +73,19 @@ static void remove_tensor(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
     if (call == NULL ||
-        tensor_store_remove(request->daemon->tensors, request->rest, request->tenant,
+        tensor_store_remove(services_of(request)->tensors, request->rest, request->tenant,
                             &call->condition, &request->fault) != GEMMD_OK) {
         request_refuse(request);
         return;
     }
-    respond(request, 204, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT), 0);
+    respond_empty(request, 204, NULL, 0);
 }
 
 static void tensor_begin(struct request *request)
 {
-    const bool has_body = request->chunked || request->content_length > 0;
     if (is_put(request)) {
         tensor_put_begin(request);
-    } else if (has_body) {
+    } else if (request_has_body(request)) {
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "%s of a tensor takes no body",
                   request->method);
         request_refuse(request);
@@ -117,24 +106,33 @@ static void tensor_answer(struct request *request)
 
 static bool tensor_withdraw(struct request *request)
 {
-    return tensor_call_withdraw(request->tensor);
+    return tensor_call_withdraw(request->call);
 }
 
 static void tensor_release(struct request *request)
 {
-    tensor_call_close(request->tensor);
+    tensor_call_close(request->call);
 }
 
-const struct endpoint endpoint_tensors = {
-    .path = "/tensors", .allow = "GET, HEAD", .op = METRICS_OP_TENSOR, .begin = list_begin};
-const struct endpoint endpoint_tensor = {
-    .path = "/tensors/",
-    .allow = "GET, HEAD, PUT, DELETE",
-    .op = METRICS_OP_TENSOR,
-    .begin = tensor_begin,
-    .chunk = tensor_put_chunk,
-    .submit = tensor_put_submit,
-    .withdraw = tensor_withdraw,
-    .answer = tensor_answer,
-    .release = tensor_release,
+static uint32_t tensor_retry_after_s(const struct request *request, enum gemmd_error code)
+{
+    const struct tensor_call *call = request->call;
+    return services_retry_after_s(request, code, call->queue_bytes);
+}
+
+const struct endpoint tensor_endpoints[] = {
+    {.path = "/tensors", .allow = "GET, HEAD", .op = METRICS_OP_TENSOR, .begin = list_begin},
+    {.path = "/tensors/",
+     .allow = "GET, HEAD, PUT, DELETE",
+     .op = METRICS_OP_TENSOR,
+     .call_bytes = sizeof(struct tensor_call),
+     .call_zeroed_bytes = sizeof(struct tensor_call),
+     .begin = tensor_begin,
+     .chunk = tensor_put_chunk,
+     .submit = tensor_put_submit,
+     .withdraw = tensor_withdraw,
+     .answer = tensor_answer,
+     .release = tensor_release,
+     .retry_after_s = tensor_retry_after_s},
+    {0},
 };

@@ -1,10 +1,9 @@
 #include "server/api/tensors/tensor_call.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 
+#include "server/api/services.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
 
 /* What is hashed in one turn: less than a millisecond, also without instructions for it. */
 static const uint64_t PIECE_BYTES = 128 * 1024;
@@ -16,42 +15,37 @@ struct tensor_call *tensor_call_open(struct request *request)
                   "a tensor's name is 1 to 128 of the characters A-Z a-z 0-9 . _ -");
         return NULL;
     }
-    struct tensor_call *call = calloc(1, sizeof *call);
-    if (call == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
-        return NULL;
-    }
+    struct tensor_call *call = request->call;
     call->request = request;
     call->condition = (struct tensor_condition){request_header(request, "If-Match"),
                                                 request_header(request, "If-None-Match")};
-    request->tensor = call;
     return tensor_condition_check(&call->condition, &request->fault) == GEMMD_OK ? call : NULL;
 }
 
 static void leave_queue(struct tensor_call *call)
 {
     if (call->has_place)
-        queue_release(call->request->daemon->queue, call->request->tenant_number,
+        queue_release(services_of(call->request)->queue, call->request->tenant_number,
                       call->queue_bytes);
     call->has_place = false;
 }
 
 void tensor_call_close(struct tensor_call *call)
 {
-    if (call == NULL)
-        return;
-    struct pool_cache *memory = call->request->thread->memory;
+    if (call->request == NULL)
+        return; /* it was never opened */
+    struct pool_cache *memory = services_memory(call->request);
     pool_free(memory, call->block, call->block_bytes);
     pool_free(memory, call->scratch, call->scratch_bytes);
-    tensor_store_release(call->request->daemon->tensors, call->resident);
+    tensor_store_release(services_of(call->request)->tensors, call->resident);
     leave_queue(call);
-    free(call);
 }
 
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 {
-    enum gemmd_error code = queue_reserve(
-        call->request->daemon->queue, call->request->tenant_number, bytes, &call->request->fault);
+    enum gemmd_error code =
+        queue_reserve(services_of(call->request)->queue, call->request->tenant_number, bytes,
+                      &call->request->fault);
     call->queue_bytes = bytes;
     call->has_place = code == GEMMD_OK;
     return code;
@@ -60,7 +54,7 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
 {
     enum gemmd_error code =
-        queue_reserve_more(call->request->daemon->queue, call->request->tenant_number,
+        queue_reserve_more(services_of(call->request)->queue, call->request->tenant_number,
                            call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
@@ -71,9 +65,9 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
  * from here. */
 static void set_deadline(struct tensor_call *call)
 {
-    const uint64_t timeout_ms = call->request->daemon->config.default_timeout_ms;
+    const uint64_t timeout_ms = services_of(call->request)->config->default_timeout_ms;
     call->deadline_ns = timeout_ms != 0 ? clock_now_ns() + timeout_ms * 1000000u : 0;
-    call->request->connection->deadline_ns = call->deadline_ns;
+    request_set_deadline(call->request, call->deadline_ns);
 }
 
 static void copy_done(struct work *work)
@@ -97,12 +91,12 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
         .done = copy_done,
     };
     request_hand_over(call->request); /* before the push: the work may be done at once */
-    queue_push(call->request->daemon->queue, &call->work);
+    queue_push(services_of(call->request)->queue, &call->work);
 }
 
 bool tensor_call_withdraw(struct tensor_call *call)
 {
-    if (!queue_cancel(call->request->daemon->queue, &call->work))
+    if (!queue_cancel(services_of(call->request)->queue, &call->work))
         return false;
     leave_queue(call);
     return true;

@@ -46,7 +46,7 @@ struct tensor_call {
 /* For a request whose headers are in: name and conditions are looked at. NULL: request->fault says
  * why. */
 struct tensor_call *tensor_call_open(struct request *request);
-/* Gives back everything that is still held; NULL is allowed. */
+/* Gives back everything that is still held. */
 void tensor_call_close(struct tensor_call *call);
 
 /* A place in the queue for `bytes`, once. */

@@ -11,10 +11,10 @@
 #include "proto/npy.h"
 #include "proto/safetensors.h"
 #include "proto/size.h"
-#include "server/api/accept.h"
 #include "server/api/sent_block.h"
+#include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
-#include "server/daemon.h"
+#include "server/http/accept.h"
 #include "server/http/respond.h"
 #include "server/tensors/resident_copy.h"
 
@@ -36,74 +36,60 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
     return 0;
 }
 
-static void add_headers(const struct tensor_call *call, struct MHD_Response *response)
+static void add_headers(const struct tensor_call *call, struct headers *headers)
 {
     const struct tensor *tensor = resident_tensor(call->resident);
     char shape[TENSOR_MAX_RANK * 21];
     tensor_shape_text(tensor, shape, sizeof shape);
-    MHD_add_response_header(response, "Gemmd-Shape", shape);
-    MHD_add_response_header(response, "Gemmd-Dtype", dtype_name(tensor->dtype));
-    MHD_add_response_header(response, "ETag", resident_etag(call->resident));
-    MHD_add_response_header(response, "Vary", "Accept");
+    headers_add(headers, "Gemmd-Shape", shape);
+    headers_add(headers, "Gemmd-Dtype", dtype_name(tensor->dtype));
+    headers_add(headers, "ETag", resident_etag(call->resident));
+    headers_add(headers, "Vary", "Accept");
 }
 
-/* Of HEAD and of 304 the body is never asked for, only its length told. */
-static ssize_t no_body(void *cls, uint64_t position, char *buffer, size_t capacity)
-{
-    (void)cls;
-    (void)position;
-    (void)buffer;
-    (void)capacity;
-    return MHD_CONTENT_READER_END_WITH_ERROR;
-}
-
-/* Takes over the block. */
-static struct MHD_Response *block_response(struct tensor_call *call)
+/* Sends the block, which is taken over. */
+static void send_block(struct tensor_call *call, const struct headers *headers)
 {
     void *block = call->block;
     struct sent_block *sent =
-        sent_block_create(call->request->thread->memory, block, call->block_bytes);
-    if (sent == NULL)
-        return NULL;
-    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-        (size_t)call->block_bytes, block, sent_block_end, sent);
+        sent_block_create(services_memory(call->request), block, call->block_bytes);
+    if (sent == NULL) {
+        respond_out_of_memory(call->request);
+        return;
+    }
     call->block = NULL;
-    if (response == NULL)
-        sent_block_end(sent);
-    return response;
+    const struct payload payload = {.parts = {{block, (size_t)call->block_bytes}},
+                                    .count = 1,
+                                    .sent = sent_block_end,
+                                    .context = sent,
+                                    .as_it_is = true};
+    respond(call->request, 200, headers, &payload);
 }
 
 /* The tag is known. */
 static void answer(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const enum tensor_verdict verdict =
-        tensor_condition_judge(&call->condition, true, resident_etag(call->resident));
-    struct MHD_Response *response;
-    int status;
-    uint64_t length = 0;
+    const enum tensor_condition_result verdict =
+        tensor_condition_evaluate(&call->condition, true, resident_etag(call->resident));
+    struct headers headers;
     if (verdict == TENSOR_CONDITION_OTHER) {
         (void)tensor_condition_require(&call->condition, true, resident_etag(call->resident),
                                        &request->fault);
         respond_fault(request, &request->fault);
         return;
     }
-    status = verdict == TENSOR_CONDITION_SAME ? 304 : 200;
-    if (status == 304 || is_head(request)) {
-        response = MHD_create_response_from_callback(call->block_bytes, 1, no_body, NULL, NULL);
-    } else {
-        length = call->block_bytes;
-        response = block_response(call);
-    }
-    if (response == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-        respond_fault(request, &request->fault);
+    headers_clear(&headers);
+    add_headers(call, &headers);
+    if (verdict == TENSOR_CONDITION_SAME) {
+        respond_empty(request, 304, &headers, call->block_bytes);
         return;
     }
-    add_headers(call, response);
-    if (status == 200)
-        MHD_add_response_header(response, "Content-Type", format_media_type(call->format));
-    respond(request, status, response, length);
+    headers_add(&headers, "Content-Type", format_media_type(call->format));
+    if (is_head(request))
+        respond_empty(request, 200, &headers, call->block_bytes);
+    else
+        send_block(call, &headers);
 }
 
 /* The answer has no use for the bytes: its headers can be told without. */
@@ -112,13 +98,13 @@ static bool needs_no_bytes(const struct tensor_call *call)
     const char *etag = resident_etag(call->resident);
     return etag != NULL &&
            (is_head(call->request) ||
-            tensor_condition_judge(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
+            tensor_condition_evaluate(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
 }
 
 static enum gemmd_error measure(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const uint64_t limit = request->daemon->config.max_result_bytes;
+    const uint64_t limit = services_of(request)->config->max_result_bytes;
     const uint64_t bytes = resident_tensor(call->resident)->bytes;
     char header[SAFETENSORS_HEADER_MAX];
     call->header_bytes = header_of(call, header);
@@ -133,7 +119,7 @@ static enum gemmd_error take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
     char header[SAFETENSORS_HEADER_MAX];
-    call->block = pool_alloc(request->thread->memory, call->block_bytes, &request->fault);
+    call->block = pool_alloc(services_memory(request), call->block_bytes, &request->fault);
     if (call->block == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     const uint64_t header_bytes = header_of(call, header);
@@ -145,7 +131,7 @@ static bool open_get(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
     if (call == NULL ||
-        tensor_store_acquire(request->daemon->tensors, request->rest, request->tenant,
+        tensor_store_acquire(services_of(request)->tensors, request->rest, request->tenant,
                              &call->resident, &request->fault) != GEMMD_OK)
         return false;
     if (!accept_format(request_header(request, "Accept"), FORMAT_RAW, &call->format)) {
@@ -163,12 +149,12 @@ void tensor_get_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    struct tensor_call *call = request->tensor;
+    struct tensor_call *call = request->call;
     if (needs_no_bytes(call)) {
         answer(call);
         return;
     }
-    if (request_check_daemon(request) != GEMMD_OK ||
+    if (services_check(request) != GEMMD_OK ||
         tensor_call_admit(call, call->block_bytes) != GEMMD_OK || take_block(call) != GEMMD_OK) {
         request_refuse(request);
         return;
@@ -180,7 +166,7 @@ void tensor_get_begin(struct request *request)
 
 void tensor_get_answer(struct request *request)
 {
-    struct tensor_call *call = request->tensor;
+    struct tensor_call *call = request->call;
     const struct tensor *tensor = resident_tensor(call->resident);
     if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
@@ -195,7 +181,7 @@ void tensor_get_answer(struct request *request)
             return; /* the rest in the next turns */
         }
         tensor_hash_end(&call->hash, etag);
-        tensor_store_set_etag(request->daemon->tensors, call->resident, etag);
+        tensor_store_set_etag(services_of(request)->tensors, call->resident, etag);
     }
     answer(call);
 }

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "proto/size.h"
+#include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
-#include "server/daemon.h"
 #include "server/http/respond.h"
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
@@ -19,19 +19,11 @@
 /* A body of unknown length starts with this much and doubles. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
 
-static enum MHD_Result take_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
-                                      size_t name_size, const char *value, size_t value_size)
+static bool take_parameter(void *context, const char *name, const char *value)
 {
-    struct request *request = cls;
-    (void)kind;
-    if (strlen(name) != name_size || (value != NULL && strlen(value) != value_size)) {
-        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "a parameter contains a zero byte");
-        return MHD_NO;
-    }
-    return tensor_request_set(&request->tensor->offer, name, value == NULL ? "" : value,
-                              &request->fault) == GEMMD_OK
-               ? MHD_YES
-               : MHD_NO;
+    struct request *request = context;
+    struct tensor_call *call = request->call;
+    return tensor_request_set(&call->offer, name, value, &request->fault) == GEMMD_OK;
 }
 
 static enum gemmd_error read_parameters(struct tensor_call *call)
@@ -44,8 +36,7 @@ static enum gemmd_error read_parameters(struct tensor_call *call)
                          "Content-Type can be application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
     tensor_request_init(&call->offer);
-    MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, request);
-    if (request->fault.code != GEMMD_OK)
+    if (request_parameters(request, take_parameter, request) != GEMMD_OK)
         return request->fault.code;
     return tensor_request_check(&call->offer, call->format, &request->fault);
 }
@@ -59,8 +50,8 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
                                        .tenant = request->tenant,
                                        .evictable = call->offer.evictable,
                                        .tensor = &call->tensor};
-    enum gemmd_error code =
-        tensor_store_reserve(request->daemon->tensors, &offer, &call->resident, &request->fault);
+    enum gemmd_error code = tensor_store_reserve(services_of(request)->tensors, &offer,
+                                                 &call->resident, &request->fault);
     if (code == GEMMD_OK && !call->tensor.fortran)
         tensor_call_hash_from(call, resident_tensor(call->resident), call->tensor.data);
     return code;
@@ -87,7 +78,7 @@ static enum gemmd_error look(struct tensor_call *call, uint64_t total)
 static enum gemmd_error know_length(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const uint64_t limit = request->daemon->config.max_body_bytes;
+    const uint64_t limit = services_of(request)->config->max_body_bytes;
     call->length_known = request->sized || call->format == FORMAT_RAW;
     call->total_bytes = request->body_bytes;
     if (!request->sized && call->format == FORMAT_RAW &&
@@ -107,7 +98,7 @@ static enum gemmd_error know_length(struct tensor_call *call)
 static enum gemmd_error take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
-    call->block = pool_alloc(request->thread->memory, call->block_bytes, &request->fault);
+    call->block = pool_alloc(services_memory(request), call->block_bytes, &request->fault);
     return call->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
@@ -115,9 +106,9 @@ static bool open_put(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
     return call != NULL && read_parameters(call) == GEMMD_OK &&
-           tensor_store_require(request->daemon->tensors, request->rest, request->tenant,
+           tensor_store_require(services_of(request)->tensors, request->rest, request->tenant,
                                 &call->condition, &request->fault) == GEMMD_OK &&
-           request_check_daemon(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
+           services_check(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
            tensor_call_admit(call, call->block_bytes) == GEMMD_OK && take_block(call) == GEMMD_OK &&
            (!call->length_known || look(call, call->total_bytes) == GEMMD_OK);
 }
@@ -133,8 +124,8 @@ void tensor_put_begin(struct request *request)
 static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
 {
     struct request *request = call->request;
-    struct pool_cache *memory = request->thread->memory;
-    uint64_t limit = request->daemon->config.max_body_bytes, bytes = call->block_bytes;
+    struct pool_cache *memory = services_memory(request);
+    uint64_t limit = services_of(request)->config->max_body_bytes, bytes = call->block_bytes;
     if (call->length_known)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body has more than the %" PRIu64 " bytes that its shape takes",
@@ -169,7 +160,7 @@ static void hash_arrived(struct tensor_call *call)
 
 bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    struct tensor_call *call = request->tensor;
+    struct tensor_call *call = request->call;
     uint64_t needed;
     if (!size_add(call->received_bytes, length, &needed) ||
         (needed > call->block_bytes && grow_block(call, needed) != GEMMD_OK))
@@ -188,7 +179,7 @@ static enum gemmd_error transpose(struct tensor_call *call)
 {
     struct request *request = call->request;
     call->scratch_bytes = call->tensor.bytes;
-    call->scratch = pool_alloc(request->thread->memory, call->scratch_bytes, &request->fault);
+    call->scratch = pool_alloc(services_memory(request), call->scratch_bytes, &request->fault);
     if (call->scratch == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     tensor_copy_row_major(&call->tensor, call->scratch);
@@ -200,7 +191,7 @@ static enum gemmd_error transpose(struct tensor_call *call)
 
 void tensor_put_submit(struct request *request)
 {
-    struct tensor_call *call = request->tensor;
+    struct tensor_call *call = request->call;
     /* Without a Content-Length nobody has counted. */
     if (call->length_known && call->received_bytes < call->total_bytes) {
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
@@ -220,32 +211,34 @@ void tensor_put_submit(struct request *request)
 
 static void respond_stored(struct request *request, bool replaced)
 {
-    const struct resident *resident = request->tensor->resident;
+    const struct tensor_call *call = request->call;
+    const struct resident *resident = call->resident;
     char location[16 + GEMM_TENSOR_NAME_MAX];
-    struct MHD_Response *response = NULL;
+    struct headers headers;
     char *text = tensor_describe(resident);
-    const uint64_t length = text == NULL ? 0 : strlen(text);
-    if (text != NULL)
-        response = MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        free(text);
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-        respond_fault(request, &request->fault);
+    if (text == NULL) {
+        respond_out_of_memory(request);
         return;
     }
-    MHD_add_response_header(response, "Content-Type", "application/json");
-    MHD_add_response_header(response, "ETag", resident_etag(resident));
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    headers_add(&headers, "ETag", resident_etag(resident));
     if (!replaced) {
         snprintf(location, sizeof location, "/tensors/%s", resident_name(resident));
-        MHD_add_response_header(response, "Location", location);
+        headers_add(&headers, "Location", location);
     }
-    respond(request, replaced ? 200 : 201, response, length);
+    const struct payload payload = {.parts = {{text, strlen(text)}},
+                                    .count = 1,
+                                    .sent = free,
+                                    .context = text,
+                                    .as_it_is = true};
+    respond(request, replaced ? 200 : 201, &headers, &payload);
 }
 
 void tensor_put_answer(struct request *request)
 {
-    struct tensor_call *call = request->tensor;
-    struct tensor_store *store = request->daemon->tensors;
+    struct tensor_call *call = request->call;
+    struct tensor_store *store = services_of(request)->tensors;
     char etag[TENSOR_ETAG_SIZE];
     bool replaced = false;
     if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {

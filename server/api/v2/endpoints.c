@@ -2,18 +2,16 @@
  * What is at each path of the Open Inference Protocol but inference itself (infer.c): the daemon,
  * its models, and the extensions that are served. Those that are not answer 501.
  */
-#include "server/api/v2/endpoints.h"
-
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/endpoints.h"
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
 #include "server/api/v2/model_json.h"
 #include "server/api/v2/regions.h"
 #include "server/api/v2/repository.h"
-#include "server/daemon.h"
-#include "server/http/endpoints.h"
 #include "server/http/respond.h"
 
 static bool is_post(const struct request *request)
@@ -26,12 +24,7 @@ static void respond_json(struct request *request, json_t *json)
 {
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
     json_decref(json);
-    if (text != NULL) {
-        respond_text(request, 200, "application/json", text, strlen(text));
-        return;
-    }
-    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    respond_fault(request, &request->fault);
+    respond_text(request, 200, "application/json", text);
 }
 
 static void not_served(struct request *request, const char *sentence)
@@ -44,7 +37,7 @@ static void not_served(struct request *request, const char *sentence)
 
 static void server_begin(struct request *request)
 {
-    const struct config *config = &request->daemon->config;
+    const struct config *config = services_of(request)->config;
     json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "statistics",
                                    "model_configuration", "schedule_policy", "parameters",
                                    "model_repository", "logging");
@@ -56,25 +49,10 @@ static void server_begin(struct request *request)
                                     "extensions", extensions));
 }
 
-static void live_begin(struct request *request)
-{
-    endpoint_livez.begin(request);
-}
-
-static void ready_begin(struct request *request)
-{
-    endpoint_readyz.begin(request);
-}
-
-static void ready_answer(struct request *request)
-{
-    endpoint_readyz.answer(request);
-}
-
 /* What is logged is said at the start, and by nobody else. */
 static void logging_begin(struct request *request)
 {
-    const enum config_log_level level = request->daemon->config.log_level;
+    const enum config_log_level level = services_of(request)->config->log_level;
     if (is_post(request)) {
         not_served(request, "what is logged is set by --log-level when the daemon starts");
         return;
@@ -103,7 +81,7 @@ static void trace_begin(struct request *request)
 /* False if the request has been answered: there is no such model. */
 static bool find(struct request *request, struct model *model)
 {
-    if (model_find(request->daemon, request->name, request->tenant, model, &request->fault) ==
+    if (model_find(services_of(request), request->name, request->tenant, model, &request->fault) ==
         GEMMD_OK)
         return true;
     request_refuse(request);
@@ -116,7 +94,7 @@ static void respond_model(struct request *request, json_t *(*describe)(const str
     if (!find(request, &model))
         return;
     json_t *json = describe(&model);
-    model_release(request->daemon, &model);
+    model_release(services_of(request), &model);
     respond_json(request, json);
 }
 
@@ -148,7 +126,7 @@ static bool add_stats(void *context, const struct model *model)
 static void all_stats_begin(struct request *request)
 {
     json_t *stats = json_array();
-    model_each(request->daemon, request->tenant, add_stats, stats);
+    model_each(services_of(request), request->tenant, add_stats, stats);
     respond_json(request, json_pack("{s:o}", "model_stats", stats));
 }
 
@@ -157,8 +135,8 @@ static void model_ready_begin(struct request *request)
     struct model model;
     if (!find(request, &model))
         return;
-    model_release(request->daemon, &model);
-    if (request_check_daemon(request) == GEMMD_OK)
+    model_release(services_of(request), &model);
+    if (services_check(request) == GEMMD_OK)
         respond_static(request, 200, "application/json", "", 0);
     else
         request_refuse(request);
@@ -169,7 +147,7 @@ static void model_trace_begin(struct request *request)
     struct model model;
     if (!find(request, &model))
         return;
-    model_release(request->daemon, &model);
+    model_release(services_of(request), &model);
     trace_begin(request);
 }
 
@@ -207,9 +185,12 @@ static void other_begin(struct request *request)
     }
 #define INFER(at)                                                                                  \
     {                                                                                              \
-        .path = at, .allow = "POST", .op = METRICS_OP_INFER, .begin = infer_begin,                 \
+        .path = at, .allow = "POST", .op = METRICS_OP_INFER,                                       \
+        .call_bytes = sizeof(struct infer_call),                                                   \
+        .call_zeroed_bytes = offsetof(struct infer_call, asked), .begin = infer_begin,             \
         .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
-        .answer = infer_answer, .release = infer_release                                           \
+        .answer = infer_answer, .release = infer_release, .retry_after_s = infer_retry_after_s,    \
+        .describe = infer_describe                                                                 \
     }
 #define REGIONS(at)                                                                                \
     GET(at "/status", region_status_begin),                                                        \
@@ -218,6 +199,7 @@ static void other_begin(struct request *request)
         POST(at "/region/{region}/unregister", region_unregister_begin),                           \
     {                                                                                              \
         .path = at "/region/{region}/register", .allow = "POST", .op = METRICS_OP_OTHER,           \
+        .call_bytes = sizeof(struct region_call), .call_zeroed_bytes = sizeof(struct region_call), \
         .begin = region_register_begin, .chunk = region_register_chunk,                            \
         .submit = region_register_submit, .answer = region_register_answer,                        \
         .release = region_register_release                                                         \
@@ -229,17 +211,6 @@ const struct endpoint v2_endpoints[] = {
     INFER(MODEL "/infer"),
     INFER(VERSION "/infer"),
     GET("/v2", server_begin),
-    {.path = "/v2/health/live",
-     .allow = "GET, HEAD",
-     .op = METRICS_OP_OTHER,
-     .open = true,
-     .begin = live_begin},
-    {.path = "/v2/health/ready",
-     .allow = "GET, HEAD",
-     .op = METRICS_OP_OTHER,
-     .open = true,
-     .begin = ready_begin,
-     .answer = ready_answer},
     GET("/v2/models/stats", all_stats_begin),
     GET(MODEL, metadata_begin),
     GET(VERSION, metadata_begin),
@@ -252,10 +223,11 @@ const struct endpoint v2_endpoints[] = {
     {.path = "/v2/repository/index",
      .allow = "POST",
      .op = METRICS_OP_OTHER,
+     .call_bytes = sizeof(struct repository_call),
+     .call_zeroed_bytes = sizeof(struct repository_call),
      .begin = repository_begin,
      .chunk = repository_chunk,
-     .submit = repository_submit,
-     .release = repository_release},
+     .submit = repository_submit},
     POST("/v2/repository/models/{model}/load", load_begin),
     POST("/v2/repository/models/{model}/unload", load_begin),
     GET_POST("/v2/logging", logging_begin),
@@ -264,5 +236,5 @@ const struct endpoint v2_endpoints[] = {
     REGIONS("/v2/systemsharedmemory"),
     REGIONS("/v2/cudasharedmemory"),
     GET_POST("/v2/", other_begin),
+    {0},
 };
-const uint32_t v2_endpoint_count = sizeof v2_endpoints / sizeof *v2_endpoints;

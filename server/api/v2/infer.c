@@ -3,19 +3,17 @@
 
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "proto/number.h"
 #include "server/api/compute/call_lookahead.h"
+#include "server/api/services.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
 #include "server/http/respond.h"
 
 static void count_failure(struct request *request)
 {
-    struct infer_call *call = request->infer;
-    if (call == NULL || call->counted || call->model.stats == NULL)
+    struct infer_call *call = infer_of(request);
+    if (call->counted || call->model.stats == NULL)
         return;
     call->counted = true;
     model_stats_fail(call->model.stats, clock_now_ns() - request->started_ns);
@@ -30,9 +28,9 @@ void infer_fail(struct request *request)
 /* Where the JSON ends. */
 static enum gemmd_error read_header(struct request *request)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     struct fault *fault = &request->fault;
-    const uint64_t limit = request->daemon->config.max_json_bytes;
+    const uint64_t limit = services_of(request)->config->max_json_bytes;
     const char *header = request_header(request, "Inference-Header-Content-Length");
     call->has_header = header != NULL;
     call->json_bytes = request->body_bytes; /* 0 where it is not known */
@@ -59,36 +57,38 @@ static enum gemmd_error read_header(struct request *request)
 static uint64_t lead_bytes(const struct request *request)
 {
     enum { ALIGNMENT = 64 };
-    const struct infer_call *call = request->infer;
+    const struct infer_call *call = infer_of(request);
     const uint64_t lead = (ALIGNMENT - call->json_bytes % ALIGNMENT) % ALIGNMENT;
-    const bool has_room = call->has_header && request->sized &&
-                          request->body_bytes + lead <= request->daemon->config.max_body_bytes;
+    const bool has_room =
+        call->has_header && request->sized &&
+        request->body_bytes + lead <= services_of(request)->config->max_body_bytes;
     return has_room ? lead : 0;
 }
 
 /* A deadline for the body; the request's own timeout is in there. */
 static enum gemmd_error open_call(struct request *request)
 {
-    struct compute_call *compute = &request->call;
+    struct compute_call *compute = &infer_of(request)->compute;
     const uint64_t lead = lead_bytes(request);
     const struct body_length length = {.known = request->sized,
                                        .bytes = request->body_bytes + lead};
-    const uint64_t timeout_ms = request->daemon->config.default_timeout_ms;
+    const uint64_t timeout_ms = services_of(request)->config->default_timeout_ms;
     compute->shapes_inside = compute->sends_lse = true;
     compute->body_format = compute->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
         compute->deadline_ns = request->started_ns + timeout_ms * 1000000u;
-    enum gemmd_error code = compute_call_open(compute, request->daemon, length, &request->fault);
-    request->infer->lead_bytes = compute->body_bytes = lead;
+    enum gemmd_error code =
+        compute_call_open(compute, services_of(request), length, &request->fault);
+    infer_of(request)->lead_bytes = compute->body_bytes = lead;
     return code;
 }
 
 static enum gemmd_error find_model(struct request *request)
 {
-    struct model *model = &request->infer->model;
-    struct compute_call *compute = &request->call;
+    struct model *model = &infer_of(request)->model;
+    struct compute_call *compute = &infer_of(request)->compute;
     enum gemmd_error code =
-        model_find(request->daemon, request->name, request->tenant, model, &request->fault);
+        model_find(services_of(request), request->name, request->tenant, model, &request->fault);
     if (code != GEMMD_OK)
         return code;
     compute->operation = model->operation->operation;
@@ -99,44 +99,40 @@ static enum gemmd_error find_model(struct request *request)
 
 void infer_begin(struct request *request)
 {
-    struct infer_call *call = malloc(sizeof *call);
-    gemm_operation.init(&request->call); /* for the log, should there be no such model */
-    request->call.memory = request->thread->memory;
-    request->call.work.tenant = request->tenant_number;
-    request->infer = call;
-    if (call == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
-        request_refuse(request);
-        return;
-    }
-    memset(call, 0, offsetof(struct infer_call, asked));
+    struct infer_call *call = infer_of(request);
+    struct compute_call *compute = &call->compute;
+    call->request = request;
+    gemm_operation.init(compute); /* for the log, should there be no such model */
+    compute->memory = services_memory(request);
+    compute->work.tenant = request->tenant_number;
     if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
-        request_check_daemon(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
+        services_check(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);
-        compute_call_close(&request->call, request->daemon); /* before a body that is dropped */
+        compute_call_close(compute, services_of(request)); /* before a body that is dropped */
         request_refuse(request);
         return;
     }
-    request_receive(request, request->call.deadline_ns);
+    request_receive(request, compute->deadline_ns);
 }
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     /* All JSON, and its length was not known before. */
-    const uint64_t limit = request->daemon->config.max_json_bytes;
-    if (!request->infer->has_header && length > limit - request->call.body_bytes) {
+    const uint64_t limit = services_of(request)->config->max_json_bytes;
+    if (!infer_of(request)->has_header && length > limit - infer_of(request)->compute.body_bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                   "the request's JSON is longer than the limit of %" PRIu64
                   " bytes; send tensors as binary data",
                   limit);
         return false;
     }
-    if (compute_call_append(&request->call, request->daemon, bytes, length, &request->fault) !=
-        GEMMD_OK)
+    if (compute_call_append(&infer_of(request)->compute, services_of(request), bytes, length,
+                            &request->fault) != GEMMD_OK)
         return false;
-    if (request->infer->has_header && !request->infer->is_read &&
-        request->call.body_bytes - request->infer->lead_bytes >= request->infer->json_bytes &&
-        call_lookahead_pays(&request->call, request->daemon))
+    const struct infer_call *call = infer_of(request);
+    if (call->has_header && !call->is_read &&
+        call->compute.body_bytes - call->lead_bytes >= call->json_bytes &&
+        call_lookahead_pays(&call->compute, services_of(request)))
         infer_look(request);
     return true;
 }
@@ -144,38 +140,38 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */
 static void work_done(struct work *work)
 {
-    struct compute_call *call =
-        (struct compute_call *)((char *)work - offsetof(struct compute_call, work));
-    request_wake((struct request *)((char *)call - offsetof(struct request, call)));
+    const struct infer_call *call =
+        (struct infer_call *)((char *)work - offsetof(struct infer_call, compute.work));
+    request_wake(call->request);
 }
 
 void infer_submit(struct request *request)
 {
-    struct work *work = &request->call.work;
+    struct work *work = &infer_of(request)->compute.work;
     if (infer_bind(request) != GEMMD_OK) {
         infer_fail(request);
         return;
     }
     work->done = work_done;
     work->queued_ns = clock_now_ns();
-    request->connection->deadline_ns = request->call.deadline_ns; /* the request's own now */
+    request_set_deadline(request, infer_of(request)->compute.deadline_ns); /* its own now */
     request_hand_over(request); /* before the push: the work may be done at once */
-    queue_push(request->daemon->queue, work);
+    queue_push(services_of(request)->queue, work);
 }
 
 void infer_end(struct request *request)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     if (call->model.weight != NULL)
-        request->call.residents.b = NULL; /* the model's */
-    compute_call_finish(&request->call, request->daemon);
-    pool_free(request->call.memory, call->numbers, call->numbers_bytes);
+        infer_of(request)->compute.residents.b = NULL; /* the model's */
+    compute_call_finish(&infer_of(request)->compute, services_of(request));
+    pool_free(infer_of(request)->compute.memory, call->numbers, call->numbers_bytes);
     call->numbers = NULL;
 }
 
 bool infer_withdraw(struct request *request)
 {
-    if (!queue_cancel(request->daemon->queue, &request->call.work))
+    if (!queue_cancel(services_of(request)->queue, &infer_of(request)->compute.work))
         return false;
     infer_end(request);
     return true;
@@ -183,13 +179,24 @@ bool infer_withdraw(struct request *request)
 
 void infer_release(struct request *request)
 {
-    struct infer_call *call = request->infer;
-    if (call == NULL)
-        return;
+    struct infer_call *call = infer_of(request);
     count_failure(request); /* it was not answered here */
     infer_end(request);
-    compute_call_close(&request->call, request->daemon);
-    pool_free(request->thread->memory, call->text, call->text_bytes);
-    model_release(request->daemon, &call->model);
-    free(call);
+    compute_call_close(&call->compute, services_of(request));
+    pool_free(services_memory(request), call->text, call->text_bytes);
+    model_release(services_of(request), &call->model);
+}
+
+uint32_t infer_retry_after_s(const struct request *request, enum gemmd_error code)
+{
+    return services_retry_after_s(request, code, infer_of(request)->compute.queue_bytes);
+}
+
+enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
+                                struct log_access *entry)
+{
+    static const struct compute_call none;
+    entry->op = "infer";
+    return compute_call_describe(request->call == NULL ? &none : &infer_of(request)->compute,
+                                 &gemm_operation, work_ended, entry);
 }

@@ -1,6 +1,6 @@
 /*
  * infer.h - a POST /v2/models/{model}/infer on its way: what it has besides the product or
- * attention that it becomes (request->call). On the request's I/O thread.
+ * attention that it becomes. On the request's I/O thread.
  *
  * The protocol says everything in the body, so that shapes and options are known only once its JSON
  * is there; the limits of size, place and memory hold before, as for a self-describing body of
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "proto/oip.h"
+#include "server/api/compute/compute_call.h"
 #include "server/api/v2/model.h"
 #include "server/http/request.h"
 
@@ -39,8 +40,10 @@ struct infer_output {
 };
 
 struct infer_call {
-    struct model model; /* in use until the request is over */
-    bool has_header;    /* Inference-Header-Content-Length: */
+    struct request *request;     /* the one that this is the state of */
+    struct compute_call compute; /* the product or attention that the request becomes */
+    struct model model;          /* in use until the request is over */
+    bool has_header;             /* Inference-Header-Content-Length: */
     uint64_t json_bytes;
     /* Bytes that are left free before the body in its memory, so that what follows the JSON is
      * aligned: where a kernel reads operands in place, others would be copied first. */
@@ -64,6 +67,11 @@ struct infer_call {
     struct fault read_fault;                        /* why read_code is an error */
 };
 
+static inline struct infer_call *infer_of(const struct request *request)
+{
+    return request->call;
+}
+
 /* The endpoint's functions. */
 void infer_begin(struct request *request);
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length);
@@ -71,11 +79,14 @@ void infer_submit(struct request *request);
 bool infer_withdraw(struct request *request);
 void infer_answer(struct request *request);
 void infer_release(struct request *request);
+uint32_t infer_retry_after_s(const struct request *request, enum gemmd_error code);
+enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
+                                struct log_access *entry);
 
 /* The JSON is there, perhaps not what follows it: reads it, once, and starts to copy what follows
  * to the device where that can be done early (call_lookahead.h). (infer_bind.c, also below.) */
 void infer_look(struct request *request);
-/* The body is complete: reads it, unless that has been done, and makes request->call ready for the
+/* The body is complete: reads it, unless that has been done, and makes call->compute ready for the
  * queue. */
 enum gemmd_error infer_bind(struct request *request);
 /* Finds an input's bytes in its shared memory region, which is in use from here on
@@ -84,7 +95,7 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
                                   const struct model_tensor *expected, struct tensor *tensor);
 /* Puts an output into its shared memory region. */
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
-                                    const struct model_tensor *tensor);
+                                    const struct model_tensor *tensor, enum gemmd_dtype dtype);
 /* The type of an input or output as the request has it. */
 enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor);
 /* An output's tensor; known after infer_bind. */

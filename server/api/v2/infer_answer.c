@@ -7,10 +7,9 @@
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
 #include "server/api/compute/compute_answer.h"
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
 #include "server/base/clock.h"
-#include "server/daemon.h"
-#include "server/http/payload.h"
 #include "server/http/respond.h"
 
 /* What libmicrohttpd sends from, until the last byte has gone. */
@@ -39,7 +38,7 @@ static bool is_binary(const struct infer_call *call)
 /* All of it, which --max-json bounds. False if the request was answered with an error. */
 static bool write_json(struct request *request, char *out, uint64_t room, uint64_t *length)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     struct json_text json;
     json_text_start(&json, out, room);
     oip_answer_begin(&json, call->model.name, call->asked.id);
@@ -73,20 +72,34 @@ static void out_of_memory(struct request *request)
     infer_fail(request);
 }
 
-static void succeed(struct request *request, struct MHD_Response *response, uint64_t length)
+/* The header fields of an answer whose JSON has `json_bytes`. */
+static void add_headers(struct request *request, uint64_t json_bytes,
+                        const struct compute_times *times, struct headers *headers)
 {
-    struct infer_call *call = request->infer;
-    struct headers headers;
-    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    char length[DECIMAL_MAX + 1];
+    headers_clear(headers);
+    if (is_binary(infer_of(request))) {
+        *decimal_u64(length, json_bytes) = '\0';
+        headers_add(headers, "Inference-Header-Content-Length", length);
+    }
+    headers_add(headers, "Content-Type",
+                is_binary(infer_of(request)) ? "application/octet-stream" : "application/json");
+    compute_answer_product_headers(&infer_of(request)->compute, times, headers);
+}
+
+static void count_success(struct infer_call *call, const struct compute_times *times)
+{
+    const struct work *work = &call->compute.work;
+    const struct model_stages stages = {
+        .queue_ns = work->started_ns - work->queued_ns,
+        .input_ns = work->h2d_ns,
+        .infer_ns = work->kernel_ns,
+        .output_ns = work->d2h_ns,
+        .total_ns = times->answered_ns - times->started_ns,
+        .launch_requests = work->launch_works,
+    };
     call->counted = true;
-    model_stats_success(call->model.stats, &request->call.work,
-                        times.answered_ns - times.started_ns);
-    headers_clear(&headers);
-    headers_add(&headers, "Content-Type",
-                is_binary(call) ? "application/octet-stream" : "application/json");
-    compute_answer_product_headers(&request->call, &times, &headers);
-    headers_apply(&headers, response);
-    respond(request, 200, response, length);
+    model_stats_success(call->model.stats, &stages);
 }
 
 /* Puts an output behind what is sent so far: into the last part if it lies there already. */
@@ -101,13 +114,14 @@ static void add_part(struct payload *payload, const struct tensor *output)
 
 static void answer(struct request *request)
 {
-    struct infer_call *call = request->infer;
-    struct compute_call *compute = &request->call;
+    struct infer_call *call = infer_of(request);
+    struct compute_call *compute = &call->compute;
     _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
     const bool in_front = call->text == NULL;
     char *json = in_front ? (char *)compute->result : call->text;
     const uint64_t room = in_front ? compute->header_bytes : call->text_bytes;
     uint64_t json_length;
+    struct headers headers;
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
         out_of_memory(request);
@@ -120,34 +134,27 @@ static void answer(struct request *request)
     /* Next to the payload: one part is one system call and, in most cases, one segment. */
     if (in_front)
         json = memmove(json + room - json_length, json, json_length);
-    struct payload payload = {{{json, (size_t)json_length}}, 1, answer_sent, sent};
+    struct payload payload = {
+        .parts = {{json, (size_t)json_length}}, .count = 1, .sent = answer_sent, .context = sent};
     for (uint32_t i = 0; i < call->output_count; i++)
         if (call->outputs[i].binary)
             add_part(&payload, infer_result(request, &call->outputs[i]));
-    struct MHD_Response *response = payload_response(request, &payload);
-    if (response == NULL) {
-        free(sent);
-        out_of_memory(request);
-        return;
-    }
     sent->memory = compute->memory;
     sent->result = compute->result;
     sent->result_bytes = compute->header_bytes + compute->result_bytes;
     sent->text = call->text;
     sent->text_bytes = call->text_bytes;
-    compute->result = NULL; /* the response's now */
+    compute->result = NULL; /* the payload's now */
     call->text = NULL;
-    if (is_binary(call)) {
-        char header[DECIMAL_MAX + 1];
-        *decimal_u64(header, json_length) = '\0';
-        MHD_add_response_header(response, "Inference-Header-Content-Length", header);
-    }
-    succeed(request, response, payload_bytes(&payload));
+    const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
+    add_headers(request, json_length, &times, &headers);
+    if (respond(request, 200, &headers, &payload))
+        count_success(call, &times);
 }
 
 void infer_answer(struct request *request)
 {
-    const struct compute_call *compute = &request->call;
+    const struct compute_call *compute = &infer_of(request)->compute;
     infer_end(request);
     if (compute->work.status != GEMMD_OK) {
         request->fault = compute->work.fault;

@@ -1,13 +1,13 @@
 /* Models that attend: their options and operands are those of POST /attention. */
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
-#include "server/daemon.h"
 
 static enum gemmd_error settle(struct request *request)
 {
-    struct compute_call *call = &request->call;
+    struct compute_call *call = &infer_of(request)->compute;
     attention_request_mark_given(&call->attention, "dtype");
     enum gemmd_error code =
-        call_residents_acquire_kv(&call->residents, &call->attention, request->daemon->tensors,
+        call_residents_acquire_kv(&call->residents, &call->attention, services_of(request)->tensors,
                                   request->tenant, &request->fault);
     return code == GEMMD_OK
                ? attention_request_check(&call->attention, FORMAT_SAFETENSORS, &request->fault)
@@ -32,8 +32,8 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
 
 static enum gemmd_error complete(struct request *request, struct call_operands *operands)
 {
-    return attention_request_bind_tensors(&request->call.attention, &operands->attention,
-                                          &request->fault);
+    return attention_request_bind_tensors(&infer_of(request)->compute.attention,
+                                          &operands->attention, &request->fault);
 }
 
 /* Shapes and models say the rest. */

@@ -9,8 +9,8 @@
 #include "proto/oip_datatype.h"
 #include "proto/size.h"
 #include "server/api/compute/call_lookahead.h"
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
-#include "server/daemon.h"
 
 enum { ALIGNMENT = 64 }; /* of inputs that came as JSON, and of results */
 
@@ -26,16 +26,16 @@ static bool is_option(const struct infer_operation *operation, const char *name)
 
 static enum gemmd_error take_options(struct request *request)
 {
-    const struct oip_request *asked = &request->infer->asked;
-    const struct infer_operation *operation = request->infer->model.operation;
+    const struct oip_request *asked = &infer_of(request)->asked;
+    const struct infer_operation *operation = infer_of(request)->model.operation;
     for (uint32_t i = 0; i < asked->parameter_count; i++) {
         const struct oip_parameter *parameter = &asked->parameters[i];
         if (!is_option(operation, parameter->name))
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
                              "there is no parameter '%s'; those of this model are %s",
                              parameter->name, operation->options_text);
-        enum gemmd_error code = operation->operation->set(&request->call, parameter->name,
-                                                          parameter->value, &request->fault);
+        enum gemmd_error code = operation->operation->set(
+            &infer_of(request)->compute, parameter->name, parameter->value, &request->fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -52,14 +52,14 @@ static uint32_t priority_of(uint64_t priority)
 
 static enum gemmd_error take_schedule(struct request *request)
 {
-    const struct oip_request *asked = &request->infer->asked;
-    const uint64_t max_us = config_longest_timeout_ms(&request->daemon->config) * 1000u;
+    const struct oip_request *asked = &infer_of(request)->asked;
+    const uint64_t max_us = config_longest_timeout_ms(services_of(request)->config) * 1000u;
     if (asked->timeout_us > max_us)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "timeout",
                          "timeout can be at most %" PRIu64 " microseconds", max_us);
     if (asked->timeout_us != 0)
-        request->call.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
-    request->call.priority = priority_of(asked->priority);
+        infer_of(request)->compute.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
+    infer_of(request)->compute.priority = priority_of(asked->priority);
     return GEMMD_OK;
 }
 
@@ -125,7 +125,7 @@ static enum gemmd_error check_numbers(const struct request *request, const struc
                                       const struct placed_input *placed, struct fault *fault)
 {
     const struct tensor *tensor = placed->tensor;
-    const uint64_t limit = request->daemon->config.max_body_bytes;
+    const uint64_t limit = services_of(request)->config->max_body_bytes;
     if (placed->is_copied && tensor->bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "input '%s' is %" PRIu64 " bytes long; the limit is %" PRIu64, input->name,
@@ -141,7 +141,7 @@ static enum gemmd_error read_numbers(struct request *request,
                                      const struct placed_input placed[OIP_INPUTS_MAX],
                                      uint32_t count)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     struct fault *fault = &request->fault;
     uint64_t total = 0, at = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -158,7 +158,7 @@ static enum gemmd_error read_numbers(struct request *request,
     if (total == 0)
         return GEMMD_OK;
     call->numbers_bytes = total;
-    call->numbers = pool_alloc(request->call.memory, total, fault);
+    call->numbers = pool_alloc(infer_of(request)->compute.memory, total, fault);
     if (call->numbers == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
@@ -189,7 +189,7 @@ static bool is_resident(const struct compute_call *call, enum model_role role)
 
 static enum gemmd_error take_inputs(struct request *request, struct call_operands *operands)
 {
-    const struct infer_call *call = request->infer;
+    const struct infer_call *call = infer_of(request);
     const struct model *model = &call->model;
     const uint32_t count = call->asked.input_count;
     struct placed_input placed[OIP_INPUTS_MAX] = {{.tensor = NULL}};
@@ -212,7 +212,7 @@ static enum gemmd_error take_inputs(struct request *request, struct call_operand
     }
     for (index = 0; index < model->input_count; index++) {
         const struct model_tensor *input = &model->inputs[index];
-        if (!input->optional && !is_resident(&request->call, input->role) &&
+        if (!input->optional && !is_resident(&infer_of(request)->compute, input->role) &&
             model->operation->place(operands, input->role)->rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing", input->name);
@@ -226,25 +226,26 @@ enum gemmd_dtype infer_dtype(const struct request *request, const struct model_t
 {
     const bool of_result =
         tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
-    return of_result ? request->call.gemm.out : tensor->dtype;
+    return of_result ? infer_of(request)->compute.gemm.out : tensor->dtype;
 }
 
 const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
 {
-    return output->tensor->role == MODEL_LSE ? &request->call.lse : &request->call.c;
+    return output->tensor->role == MODEL_LSE ? &infer_of(request)->compute.lse
+                                             : &infer_of(request)->compute.c;
 }
 
 static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
                                    bool binary, bool elsewhere)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     const enum gemmd_dtype dtype = infer_dtype(request, tensor);
     if (!binary && !elsewhere && !oip_datatype_has_json(dtype))
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': data of type %s can't be JSON; ask for binary data",
                          tensor->name, oip_datatype(dtype));
     if (tensor->role == MODEL_LSE)
-        request->call.attention.lse = true;
+        infer_of(request)->compute.attention.lse = true;
     call->outputs[call->output_count++] = (struct infer_output){tensor, binary, elsewhere};
     return GEMMD_OK;
 }
@@ -252,22 +253,22 @@ static enum gemmd_error add_output(struct request *request, const struct model_t
 /* Those that are always there, and lse if the parameter says so. */
 static enum gemmd_error take_all_outputs(struct request *request)
 {
-    const struct infer_call *call = request->infer;
+    const struct infer_call *call = infer_of(request);
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
-        if (!call->model.outputs[i].optional || request->call.attention.lse)
+        if (!call->model.outputs[i].optional || infer_of(request)->compute.attention.lse)
             code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
     return code;
 }
 
 static enum gemmd_error take_outputs(struct request *request)
 {
-    const struct infer_call *call = request->infer;
+    const struct infer_call *call = infer_of(request);
     const struct model *model = &call->model;
     char names[64];
     if (call->asked.output_count == 0)
         return take_all_outputs(request);
-    request->call.attention.lse = false; /* only what is asked for is computed */
+    infer_of(request)->compute.attention.lse = false; /* only what is asked for is computed */
     for (uint32_t i = 0; i < call->asked.output_count; i++) {
         const struct oip_output *asked = &call->asked.outputs[i];
         uint32_t index = 0;
@@ -283,7 +284,8 @@ static enum gemmd_error take_outputs(struct request *request)
         enum gemmd_error code =
             add_output(request, &model->outputs[index], asked->binary, elsewhere);
         if (code == GEMMD_OK && elsewhere)
-            code = infer_place_output(request, asked, &model->outputs[index]);
+            code = infer_place_output(request, asked, &model->outputs[index],
+                                      infer_dtype(request, &model->outputs[index]));
         if (code != GEMMD_OK)
             return code;
     }
@@ -293,21 +295,21 @@ static enum gemmd_error take_outputs(struct request *request)
 /* Leaves room for the answer's JSON before the result, if that is all that is sent. */
 static void take_front(struct request *request)
 {
-    const struct infer_call *call = request->infer;
+    const struct infer_call *call = infer_of(request);
     bool binary = false, numbers = false;
     _Static_assert((int)OIP_ANSWER_TEXT_MAX % ALIGNMENT == 0, "what follows is aligned");
     for (uint32_t i = 0; i < call->output_count; i++) {
         binary |= call->outputs[i].binary;
         numbers |= !call->outputs[i].binary && !call->outputs[i].elsewhere;
     }
-    request->call.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
+    infer_of(request)->compute.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
 }
 
 /* An answer in JSON is longer than the result, which goes through the same limits first. */
 static enum gemmd_error take_text(struct request *request)
 {
-    struct infer_call *call = request->infer;
-    const uint64_t limit = request->daemon->config.max_json_bytes;
+    struct infer_call *call = infer_of(request);
+    const uint64_t limit = services_of(request)->config->max_json_bytes;
     uint64_t total = 0;
     for (uint32_t i = 0; i < call->output_count; i++) {
         const struct tensor *result = infer_result(request, &call->outputs[i]);
@@ -322,10 +324,10 @@ static enum gemmd_error take_text(struct request *request)
                              " bytes; ask for binary data",
                              limit);
     }
-    if (request->call.front_bytes > 0)
+    if (infer_of(request)->compute.front_bytes > 0)
         return GEMMD_OK;
     call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
-    call->text = pool_alloc(request->call.memory, call->text_bytes, &request->fault);
+    call->text = pool_alloc(infer_of(request)->compute.memory, call->text_bytes, &request->fault);
     return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
@@ -334,14 +336,15 @@ static enum gemmd_error take_text(struct request *request)
 /* Of the whole body, which may still be on its way. */
 static uint64_t body_bytes(const struct request *request)
 {
-    const struct compute_call *call = &request->call;
-    return (call->body_sized ? call->body_capacity : call->body_bytes) - request->infer->lead_bytes;
+    const struct compute_call *call = &infer_of(request)->compute;
+    return (call->body_sized ? call->body_capacity : call->body_bytes) -
+           infer_of(request)->lead_bytes;
 }
 
 /* A raw binary request: the body is the model's single input. */
 static enum gemmd_error ask_raw(struct request *request)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     const uint64_t bytes = body_bytes(request);
     const struct model_tensor *x = &call->model.inputs[0];
     struct oip_input *input = &call->asked.inputs[0];
@@ -355,7 +358,7 @@ static enum gemmd_error ask_raw(struct request *request)
     *input = (struct oip_input){.rank = 2, .dims = {bytes / row_bytes, k}, .binary = true};
     snprintf(input->name, sizeof input->name, "%s", x->name);
     snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
-    input->data = request->call.body + call->lead_bytes;
+    input->data = infer_of(request)->compute.body + call->lead_bytes;
     input->bytes = bytes;
     call->asked.input_count = 1;
     call->asked.binary_output = true;
@@ -368,8 +371,8 @@ static enum gemmd_error ask_raw(struct request *request)
 
 static enum gemmd_error ask(struct request *request)
 {
-    struct infer_call *call = request->infer;
-    const struct compute_call *compute = &request->call;
+    struct infer_call *call = infer_of(request);
+    const struct compute_call *compute = &infer_of(request)->compute;
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
@@ -381,7 +384,7 @@ static enum gemmd_error ask(struct request *request)
 /* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
 static enum gemmd_error read_request(struct request *request)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     const struct infer_operation *operation = call->model.operation;
     enum gemmd_error code = ask(request);
     if (code == GEMMD_OK)
@@ -402,11 +405,11 @@ static enum gemmd_error read_request(struct request *request)
 
 void infer_look(struct request *request)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     call->is_read = true;
     call->read_code = read_request(request);
     if (call->read_code == GEMMD_OK) {
-        call_lookahead_start(&request->call, request->daemon, &call->operands);
+        call_lookahead_start(&infer_of(request)->compute, services_of(request), &call->operands);
         return;
     }
     /* It is refused when its body is complete, like all others. */
@@ -416,15 +419,15 @@ void infer_look(struct request *request)
 
 enum gemmd_error infer_bind(struct request *request)
 {
-    struct infer_call *call = request->infer;
+    struct infer_call *call = infer_of(request);
     enum gemmd_error code = call->read_code;
     if (!call->is_read)
         code = read_request(request);
     else if (code != GEMMD_OK)
         request->fault = call->read_fault;
     if (code == GEMMD_OK)
-        code = compute_call_bind_operands(&request->call, request->daemon, &call->operands,
-                                          &request->fault);
+        code = compute_call_bind_operands(&infer_of(request)->compute, services_of(request),
+                                          &call->operands, &request->fault);
     if (code == GEMMD_OK)
         code = take_text(request);
     return code;

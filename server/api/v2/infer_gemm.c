@@ -1,13 +1,13 @@
 /* Models that multiply: their options and operands are those of POST /gemm. */
 #include <string.h>
 
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
-#include "server/daemon.h"
 
 static enum gemmd_error settle(struct request *request)
 {
-    struct compute_call *compute = &request->call;
-    const struct model *model = &request->infer->model;
+    struct compute_call *compute = &infer_of(request)->compute;
+    const struct model *model = &infer_of(request)->model;
     struct fault *fault = &request->fault;
     if (model->weight == NULL) {
         gemm_request_mark_given(&compute->gemm, "dtype");
@@ -17,7 +17,7 @@ static enum gemmd_error settle(struct request *request)
                strlen(model->name) - sizeof MODEL_LINEAR + 2);
         compute->residents.b = model->weight;
         compute->residents.tenant = request->tenant;
-        tensor_store_count_use(request->daemon->tensors, true);
+        tensor_store_count_use(services_of(request)->tensors, true);
         enum gemmd_error code = gemm_request_settle_residents(
             &compute->gemm, NULL, resident_tensor(model->weight), fault);
         if (code != GEMMD_OK)
@@ -42,7 +42,8 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
 
 static enum gemmd_error complete(struct request *request, struct call_operands *operands)
 {
-    return gemm_request_bind_tensors(&request->call.gemm, &operands->gemm, &request->fault);
+    return gemm_request_bind_tensors(&infer_of(request)->compute.gemm, &operands->gemm,
+                                     &request->fault);
 }
 
 /* Shapes and models say the rest. */

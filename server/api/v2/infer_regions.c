@@ -1,8 +1,8 @@
 /* Inputs and outputs in shared memory regions. */
 #include "proto/dtype.h"
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
 #include "server/api/v2/regions.h"
-#include "server/daemon.h"
 
 /* The region's part, in use from here on. `as_it_is`: its elements are used where they lie. */
 static enum gemmd_error find(struct request *request, const char *what,
@@ -10,27 +10,27 @@ static enum gemmd_error find(struct request *request, const char *what,
                              bool on_device, unsigned char **at)
 {
     struct region_owner owner;
-    struct shared_memory *memory;
+    struct shm_mapping *memory;
     struct fault *fault = &request->fault;
-    const struct config *config = &request->daemon->config;
+    const struct config *config = services_of(request)->config;
     if (!config->shm_system && !config->shm_cuda)
         return fault_set(fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
                          "shared memory is off (--shm-system, --shm-cuda); send tensors in the "
                          "body");
     enum gemmd_error code = region_owner_of(request, &owner);
     if (code == GEMMD_OK)
-        code = regions_find(request->daemon->regions, owner, part->name, &memory, fault);
+        code = regions_find(services_of(request)->regions, owner, part->name, &memory, fault);
     if (code != GEMMD_OK)
         return code;
-    code = client_memory_hold(&request->call.places, memory, fault);
+    code = client_memory_hold(&infer_of(request)->compute.places, memory, fault);
     if (code != GEMMD_OK)
         return code;
-    if (shared_is_on_device(memory) && !on_device)
+    if (shm_mapping_is_on_device(memory) && !on_device)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
                          "input '%s' can't be in the GPU's memory, since the host has to read it; "
                          "send it in the body or in a system region",
                          what);
-    const uint64_t alignment = as_it_is || shared_is_on_device(memory) ? dtype_size(dtype) : 1;
+    const uint64_t alignment = as_it_is || shm_mapping_is_on_device(memory) ? dtype_size(dtype) : 1;
     return client_memory_find(memory, what, part->offset, part->bytes, alignment, at, fault);
 }
 
@@ -46,11 +46,10 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
 }
 
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
-                                    const struct model_tensor *tensor)
+                                    const struct model_tensor *tensor, enum gemmd_dtype dtype)
 {
-    struct client_memory *places = &request->call.places;
+    struct client_memory *places = &infer_of(request)->compute.places;
     struct shared_result *result = tensor->role == MODEL_LSE ? &places->lse : &places->result;
     *result = (struct shared_result){.there = true, .room_bytes = asked->region.bytes};
-    return find(request, asked->name, &asked->region, infer_dtype(request, tensor), true, true,
-                &result->at);
+    return find(request, asked->name, &asked->region, dtype, true, true, &result->at);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "server/api/services.h"
 #include "server/api/v2/infer.h"
-#include "server/daemon.h"
 
 enum { PAGE = 64 };
 
@@ -58,14 +58,15 @@ bool model_role_is_lengths(enum model_role role)
     return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
 }
 
-static void describe(const struct fixed_model *fixed, struct daemon *daemon, struct model *model)
+static void describe(const struct fixed_model *fixed, struct services *services,
+                     struct model *model)
 {
     model->name = fixed->name;
     model->dtype = fixed->dtype;
     model->operation = fixed->operation;
     model->weight = NULL;
-    model->stats = fixed->operation == &infer_attention ? &daemon->attention_stats[fixed->dtype]
-                                                        : &daemon->product_stats[fixed->dtype];
+    model->stats = fixed->operation == &infer_attention ? &services->attention_stats[fixed->dtype]
+                                                        : &services->product_stats[fixed->dtype];
     model->inputs = fixed->inputs;
     model->outputs = fixed->outputs;
     model->input_count = model->listed_count = fixed->input_count;
@@ -108,13 +109,13 @@ static void describe_layer(struct resident *weight, struct model *model)
             (int64_t)w->dims[0];
 }
 
-enum gemmd_error model_find(struct daemon *daemon, const char *name, const char *tenant,
+enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault)
 {
     const size_t prefix = sizeof MODEL_LINEAR - 1;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) == 0) {
-            describe(&models[i], daemon, model);
+            describe(&models[i], services, model);
             return GEMMD_OK;
         }
     }
@@ -122,13 +123,13 @@ enum gemmd_error model_find(struct daemon *daemon, const char *name, const char 
         struct resident *weight;
         struct fault reason = {.code = GEMMD_OK};
         enum gemmd_error code =
-            tensor_store_acquire(daemon->tensors, name + prefix, tenant, &weight, &reason);
+            tensor_store_acquire(services->tensors, name + prefix, tenant, &weight, &reason);
         if (code == GEMMD_OK && is_layer(resident_tensor(weight))) {
             describe_layer(weight, model);
             return GEMMD_OK;
         }
         if (code == GEMMD_OK)
-            tensor_store_release(daemon->tensors, weight);
+            tensor_store_release(services->tensors, weight);
         else if (code != GEMMD_ERR_NOT_FOUND)
             return fault_set(fault, code, NULL, "%s", reason.detail);
     }
@@ -137,21 +138,22 @@ enum gemmd_error model_find(struct daemon *daemon, const char *name, const char 
                      name);
 }
 
-void model_release(struct daemon *daemon, struct model *model)
+void model_release(struct services *services, struct model *model)
 {
-    tensor_store_release(daemon->tensors, model->weight);
+    tensor_store_release(services->tensors, model->weight);
     model->weight = NULL;
 }
 
 /* The last name is copied, since its tensor may be gone by the next page. */
-static void each_layer(struct daemon *daemon, const char *tenant,
+static void each_layer(struct services *services, const char *tenant,
                        bool (*visit)(void *context, const struct model *model), void *context)
 {
     char after[GEMM_TENSOR_NAME_MAX + 1] = "";
     bool more = true;
     while (more) {
         struct resident *page[PAGE];
-        const uint32_t count = tensor_store_page(daemon->tensors, tenant, after, page, PAGE, &more);
+        const uint32_t count =
+            tensor_store_page(services->tensors, tenant, after, page, PAGE, &more);
         bool goes_on = count > 0;
         for (uint32_t i = 0; i < count; i++) {
             struct model model;
@@ -160,21 +162,21 @@ static void each_layer(struct daemon *daemon, const char *tenant,
                 describe_layer(page[i], &model);
                 goes_on = visit(context, &model);
             }
-            tensor_store_release(daemon->tensors, page[i]);
+            tensor_store_release(services->tensors, page[i]);
         }
         if (!goes_on)
             return;
     }
 }
 
-void model_each(struct daemon *daemon, const char *tenant,
+void model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context)
 {
     struct model model;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        describe(&models[i], daemon, &model);
+        describe(&models[i], services, &model);
         if (!visit(context, &model))
             return;
     }
-    each_layer(daemon, tenant, visit, context);
+    each_layer(services, tenant, visit, context);
 }

@@ -14,7 +14,7 @@
 #include "proto/gemm_request.h"
 #include "server/observe/model_stats.h"
 
-struct daemon;
+struct services;
 struct infer_operation;
 struct resident;
 
@@ -81,14 +81,14 @@ struct model {
 };
 
 /* GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN: then nothing is in use. */
-enum gemmd_error model_find(struct daemon *daemon, const char *name, const char *tenant,
+enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault);
 /* Ends the use of what model_find found; zeroed ones are allowed. */
-void model_release(struct daemon *daemon, struct model *model);
+void model_release(struct services *services, struct model *model);
 
 /* Calls `visit` with each of the tenant's models, by name within each kind, until it returns false.
  * A model is in use only during its call. */
-void model_each(struct daemon *daemon, const char *tenant,
+void model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context);
 
 #endif

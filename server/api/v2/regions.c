@@ -7,29 +7,15 @@
 #include <string.h>
 
 #include "proto/base64.h"
-#include "server/daemon.h"
+#include "server/api/services.h"
 #include "server/http/connection.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
 
-/* Longer than any key or handle with what is around it. */
-enum { BODY_MAX = 2048 };
-
-/* A region on its way to be registered. */
-struct region_call {
-    struct request *request;
-    struct region_owner owner;
-    struct region region;
-    struct shared_offer offer;
-    uint64_t bytes;
-    char body[BODY_MAX];
-};
-
-static enum shared_kind kind_of(const struct request *request)
+static enum shm_kind kind_of(const struct request *request)
 {
     static const char cuda[] = "/v2/cuda";
-    return strncmp(request->endpoint->path, cuda, sizeof cuda - 1) == 0 ? SHARED_CUDA
-                                                                        : SHARED_SYSTEM;
+    return strncmp(request->endpoint->path, cuda, sizeof cuda - 1) == 0 ? SHM_CUDA : SHM_SYSTEM;
 }
 
 enum gemmd_error region_owner_of(struct request *request, struct region_owner *owner)
@@ -45,8 +31,8 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
 /* GEMMD_ERR_NOT_IMPLEMENTED where the extension is off. */
 static enum gemmd_error check_served(struct request *request)
 {
-    const struct config *config = &request->daemon->config;
-    const bool cuda = kind_of(request) == SHARED_CUDA;
+    const struct config *config = services_of(request)->config;
+    const bool cuda = kind_of(request) == SHM_CUDA;
     if (cuda ? config->shm_cuda : config->shm_system)
         return GEMMD_OK;
     return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
@@ -57,7 +43,7 @@ static enum gemmd_error check_served(struct request *request)
 /* Clients take away the regions of both kinds where they use one; of the other there are none. */
 static enum gemmd_error check_any_served(struct request *request)
 {
-    const struct config *config = &request->daemon->config;
+    const struct config *config = services_of(request)->config;
     return config->shm_system || config->shm_cuda ? GEMMD_OK : check_served(request);
 }
 
@@ -71,7 +57,7 @@ static const char *name_or_all(const struct request *request)
 static void describe(void *context, const struct region *region)
 {
     json_t *entry =
-        region->kind == SHARED_CUDA
+        region->kind == SHM_CUDA
             ? json_pack("{s:s, s:i, s:I}", "name", region->name, "device_id", (int)region->device,
                         "byte_size", (json_int_t)region->bytes)
             : json_pack("{s:s, s:s, s:I, s:I}", "name", region->name, "key", region->key, "offset",
@@ -86,7 +72,7 @@ void region_status_begin(struct request *request)
     uint32_t count = 0;
     if (connection_user(request->connection, &owner.user)) {
         owner.tenant = request->tenant_number;
-        count = regions_each(request->daemon->regions, owner, kind_of(request),
+        count = regions_each(services_of(request)->regions, owner, kind_of(request),
                              name_or_all(request), describe, list);
     }
     if (request->name[0] != '\0' && count == 0) {
@@ -98,12 +84,7 @@ void region_status_begin(struct request *request)
     }
     char *text = list == NULL ? NULL : json_dumps(list, JSON_COMPACT);
     json_decref(list);
-    if (text != NULL) {
-        respond_text(request, 200, "application/json", text, strlen(text));
-        return;
-    }
-    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    respond_fault(request, &request->fault);
+    respond_text(request, 200, "application/json", text);
 }
 
 void region_unregister_begin(struct request *request)
@@ -113,7 +94,7 @@ void region_unregister_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    regions_remove(request->daemon->regions, owner, kind_of(request), name_or_all(request));
+    regions_remove(services_of(request)->regions, owner, kind_of(request), name_or_all(request));
     respond_static(request, 200, "application/json", "", 0);
 }
 
@@ -132,13 +113,7 @@ void region_register_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    struct region_call *call = calloc(1, sizeof *call);
-    request->region = call;
-    if (call == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a region");
-        request_refuse(request);
-        return;
-    }
+    struct region_call *call = request->call;
     call->request = request;
     call->owner = owner;
     call->region.kind = call->offer.kind = kind_of(request);
@@ -148,10 +123,10 @@ void region_register_begin(struct request *request)
 
 bool region_register_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    struct region_call *call = request->region;
-    if (length > BODY_MAX - call->bytes) {
+    struct region_call *call = request->call;
+    if (length > REGION_BODY_MAX - call->bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                  "the body is longer than the %d bytes that are read", BODY_MAX);
+                  "the body is longer than the %d bytes that are read", REGION_BODY_MAX);
         return false;
     }
     memcpy(call->body + call->bytes, bytes, length);
@@ -174,9 +149,9 @@ static bool take_whole(const json_t *object, const char *name, bool optional, ui
 
 static enum gemmd_error read_system(struct region_call *call, const json_t *root)
 {
-    struct shared_offer *offer = &call->offer;
+    struct shm_offer *offer = &call->offer;
     const json_t *key = json_object_get(root, "key");
-    if (!json_is_string(key) || json_string_length(key) > SHARED_KEY_MAX ||
+    if (!json_is_string(key) || json_string_length(key) > SHM_KEY_MAX ||
         !take_whole(root, "offset", true, &offer->offset) ||
         !take_whole(root, "byte_size", false, &offer->bytes) || offer->bytes == 0)
         return fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, NULL,
@@ -191,7 +166,7 @@ static enum gemmd_error read_system(struct region_call *call, const json_t *root
 
 static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
 {
-    struct shared_offer *offer = &call->offer;
+    struct shm_offer *offer = &call->offer;
     const json_t *b64 = json_object_get(json_object_get(root, "raw_handle"), "b64");
     uint64_t device;
     if (!json_is_string(b64) || !take_whole(root, "device_id", false, &device) ||
@@ -203,12 +178,12 @@ static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
     if (!base64_read(json_string_value(b64), json_string_length(b64), offer->handle.bytes,
                      sizeof offer->handle.bytes))
         return fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "raw_handle is not the base64 of %d bytes", DEVICE_SHARE_HANDLE_BYTES);
+                         "raw_handle is not the base64 of %d bytes", DEVICE_SHM_HANDLE_BYTES);
     offer->device = call->region.device = (int32_t)device;
     return GEMMD_OK;
 }
 
-static void taken(struct shared_offer *offer)
+static void taken(struct shm_offer *offer)
 {
     struct region_call *call =
         (struct region_call *)((char *)offer - offsetof(struct region_call, offer));
@@ -217,10 +192,10 @@ static void taken(struct shared_offer *offer)
 
 void region_register_submit(struct request *request)
 {
-    struct region_call *call = request->region;
+    struct region_call *call = request->call;
     json_t *root = json_loadb(call->body, call->bytes, JSON_REJECT_DUPLICATES, NULL);
     enum gemmd_error code =
-        kind_of(request) == SHARED_CUDA ? read_cuda(call, root) : read_system(call, root);
+        kind_of(request) == SHM_CUDA ? read_cuda(call, root) : read_system(call, root);
     json_decref(root);
     if (code != GEMMD_OK) {
         respond_fault(request, &request->fault);
@@ -229,18 +204,18 @@ void region_register_submit(struct request *request)
     call->region.bytes = call->offer.bytes;
     call->offer.done = taken;
     request_hand_over(request);
-    shared_take(request->daemon->shared, &call->offer);
+    shm_store_map(services_of(request)->shm_store, &call->offer);
 }
 
 void region_register_answer(struct request *request)
 {
-    struct region_call *call = request->region;
-    call->region.memory = call->offer.memory;
-    call->offer.memory = NULL; /* the name's now */
-    if (call->region.memory == NULL)
+    struct region_call *call = request->call;
+    call->region.mapping = call->offer.mapping;
+    call->offer.mapping = NULL; /* the name's now */
+    if (call->region.mapping == NULL)
         request->fault = call->offer.fault;
     else
-        regions_add(request->daemon->regions, call->owner, &call->region, &request->fault);
+        regions_add(services_of(request)->regions, call->owner, &call->region, &request->fault);
     if (request->fault.code == GEMMD_OK)
         respond_static(request, 200, "application/json", "", 0);
     else
@@ -249,7 +224,7 @@ void region_register_answer(struct request *request)
 
 void region_register_release(struct request *request)
 {
-    if (request->region != NULL)
-        shared_release(request->region->offer.memory); /* the client left before it had its name */
-    free(request->region);
+    struct region_call *call = request->call;
+    shm_mapping_release(
+        call->offer.mapping); /* the client disconnected before the memory had a name */
 }

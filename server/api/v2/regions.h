@@ -10,8 +10,22 @@
 
 #include "proto/error.h"
 #include "server/shm/regions.h"
+#include "server/shm/shm_store.h"
 
 struct request;
+
+/* Longer than any key or handle, with the JSON around it. */
+enum { REGION_BODY_MAX = 2048 };
+
+/* The state of a request to register a region. */
+struct region_call {
+    struct request *request; /* the one that this is the state of */
+    struct region_owner owner;
+    struct region region;
+    struct shm_offer offer;
+    uint64_t bytes; /* of `body`, so far */
+    char body[REGION_BODY_MAX];
+};
 
 /* Whose regions a request's are. GEMMD_ERR_FORBIDDEN: its client is not on this host. */
 enum gemmd_error region_owner_of(struct request *request, struct region_owner *owner);

@@ -4,18 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/services.h"
 #include "server/api/v2/model.h"
-#include "server/daemon.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
-
-/* {"ready":true} and some space; short enough for any parser. */
-enum { BODY_MAX = 256 };
-
-struct v2_body {
-    uint64_t bytes;
-    char text[BODY_MAX];
-};
 
 struct index {
     json_t *entries;
@@ -34,17 +26,12 @@ static bool add(void *context, const struct model *model)
 
 static void answer(struct request *request, bool ready_only)
 {
-    struct index index = {json_array(), !device_lost(request->daemon->device)};
+    struct index index = {json_array(), !device_lost(services_of(request)->device)};
     if (index.usable || !ready_only)
-        model_each(request->daemon, request->tenant, add, &index);
+        model_each(services_of(request), request->tenant, add, &index);
     char *text = index.entries == NULL ? NULL : json_dumps(index.entries, JSON_COMPACT);
     json_decref(index.entries);
-    if (text != NULL) {
-        respond_text(request, 200, "application/json", text, strlen(text));
-        return;
-    }
-    fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    respond_fault(request, &request->fault);
+    respond_text(request, 200, "application/json", text);
 }
 
 void repository_begin(struct request *request)
@@ -53,23 +40,17 @@ void repository_begin(struct request *request)
         answer(request, false);
         return;
     }
-    request->v2_body = calloc(1, sizeof *request->v2_body);
-    if (request->v2_body == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
-        request_refuse(request);
-        return;
-    }
     request_receive(request, 0);
 }
 
 bool repository_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    struct v2_body *body = request->v2_body;
-    if (length > BODY_MAX - body->bytes) {
+    struct repository_call *body = request->call;
+    if (length > REPOSITORY_BODY_MAX - body->bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                   "the body is longer than the %d bytes that are read; it is {\"ready\":true} or "
                   "nothing",
-                  BODY_MAX);
+                  REPOSITORY_BODY_MAX);
         return false;
     }
     memcpy(body->text + body->bytes, bytes, length);
@@ -79,7 +60,7 @@ bool repository_chunk(struct request *request, const void *bytes, uint64_t lengt
 
 void repository_submit(struct request *request)
 {
-    const struct v2_body *body = request->v2_body;
+    const struct repository_call *body = request->call;
     json_t *root = json_loadb(body->text, body->bytes, JSON_REJECT_DUPLICATES, NULL);
     const json_t *ready = json_object_get(root, "ready");
     const bool right = json_is_object(root) && (ready == NULL || json_is_boolean(ready));
@@ -92,9 +73,4 @@ void repository_submit(struct request *request)
     fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
               "the body is not an object with ready, true or false, or nothing");
     respond_fault(request, &request->fault);
-}
-
-void repository_release(struct request *request)
-{
-    free(request->v2_body);
 }

@@ -10,10 +10,18 @@
 
 struct request;
 
+/* Room for {"ready":true} and some space; short enough for any parser. */
+enum { REPOSITORY_BODY_MAX = 256 };
+
+/* The state of a request for the index: its body. */
+struct repository_call {
+    uint64_t bytes;
+    char text[REPOSITORY_BODY_MAX];
+};
+
 /* The endpoint's functions. */
 void repository_begin(struct request *request);
 bool repository_chunk(struct request *request, const void *bytes, uint64_t length);
 void repository_submit(struct request *request);
-void repository_release(struct request *request);
 
 #endif

@@ -55,22 +55,22 @@ static bool cpu_attention_bytes(const struct device *device,
 
 static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struct work *works)
 {
-    _Static_assert((int)DEVICE_GROUP_MAX <= (int)ATTENTION_GROUP_MAX, "a chain is a group");
-    struct attention_member members[DEVICE_GROUP_MAX];
+    _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)ATTENTION_GROUP_MAX, "a chain is a group");
+    struct attention_member members[DEVICE_LAUNCH_WORKS_MAX];
     uint32_t count = 0;
     for (const struct work *work = works; work != NULL; work = work->next)
         members[count++] = (struct attention_member){
             &work->attention, work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL};
-    return works->attends->run_group(cpu->context, members, count);
+    return works->attention_kernel->run_group(cpu->context, members, count);
 }
 
 static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)
 {
     void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
-    if (works->attends != NULL && works->stack_key != 0)
+    if (works->attention_kernel != NULL && works->stack_key != 0)
         return run_attentions(cpu, works);
-    if (works->attends != NULL)
-        return works->attends->run(cpu->context, &works->attention, workspace);
+    if (works->attention_kernel != NULL)
+        return works->attention_kernel->run(cpu->context, &works->attention, workspace);
     if (works->stack_key != 0)
         return device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes);
     return works->kernel->run(cpu->context, &works->problem, workspace);

@@ -1,7 +1,7 @@
 #include "server/device/cuda/attention.h"
 
 #include "kernels/attention_grouped.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 
@@ -38,9 +38,9 @@ struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
         return (struct cuda_failure){"the copy to the device", code,
                                      error != cudaSuccess ? error : cudaGetLastError()};
 
-    code = work->attends->run(slot->context, &problem, workspace_of(parts, range));
+    code = work->attention_kernel->run(slot->context, &problem, workspace_of(parts, range));
     if (code != GEMMD_OK)
-        return (struct cuda_failure){work->attends->name, code, cudaGetLastError()};
+        return (struct cuda_failure){work->attention_kernel->name, code, cudaGetLastError()};
 
     error = cudaEventRecord(slot->computed, slot->stream);
     if (error == cudaSuccess)
@@ -151,9 +151,10 @@ struct cuda_failure cuda_attention_enqueue_group(const struct cuda_slot *slot,
     if (!goes_well(&gathering))
         return gathering_failed(&gathering, "the copy to the device");
 
-    const enum gemmd_error code = works->attends->run_group(slot->context, group->members, count);
+    const enum gemmd_error code =
+        works->attention_kernel->run_group(slot->context, group->members, count);
     if (code != GEMMD_OK)
-        return (struct cuda_failure){works->attends->name, code, cudaGetLastError()};
+        return (struct cuda_failure){works->attention_kernel->name, code, cudaGetLastError()};
 
     gathering.error = cudaEventRecord(slot->computed, slot->stream);
     gather_out(&gathering, group, works, memory);

@@ -33,9 +33,9 @@ struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
 
 /* What a group is made in, by one thread at a time. */
 struct cuda_attention_group {
-    struct attention_parts parts[DEVICE_GROUP_MAX];
-    struct attention_problem problems[DEVICE_GROUP_MAX];
-    struct attention_member members[DEVICE_GROUP_MAX];
+    struct attention_parts parts[DEVICE_LAUNCH_WORKS_MAX];
+    struct attention_problem problems[DEVICE_LAUNCH_WORKS_MAX];
+    struct attention_member members[DEVICE_LAUNCH_WORKS_MAX];
 };
 
 /* The same for a chain that shares a launch. `group->parts` are those of the works, in their order,

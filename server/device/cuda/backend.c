@@ -20,7 +20,8 @@ static void cuda_enter(struct device *device)
     (void)cudaSetDevice(device->info.index);
 }
 
-static bool cuda_shares(const struct gemm_problem *problem, const struct gemm_kernel *kernel)
+static bool cuda_can_share_launch(const struct gemm_problem *problem,
+                                  const struct gemm_kernel *kernel)
 {
     return kernel->run_group != NULL && gemm_is_small(problem);
 }
@@ -30,7 +31,7 @@ static bool cuda_work_bytes(const struct device *device, const struct gemm_probl
 {
     struct device_layout layout;
     *out = 0;
-    if (cuda_shares(problem, kernel))
+    if (cuda_can_share_launch(problem, kernel))
         return true;
     if (!cuda_layout_of(device, problem, kernel, &layout))
         return false;
@@ -58,8 +59,8 @@ static bool cuda_plan_copies(const struct device *device, const struct work *wor
     unsigned char *range = cuda->memory + work->device_offset;
     struct device_layout layout;
     struct attention_parts parts;
-    if (work->attends != NULL &&
-        attention_parts_place(&work->attention, work->attends, device->tensors, &parts) &&
+    if (work->attention_kernel != NULL &&
+        attention_parts_place(&work->attention, work->attention_kernel, device->tensors, &parts) &&
         parts.total_bytes <= work->device_bytes) {
         copy_in_plan_attention(copies, &work->attention, &parts, device->tensors, range, body);
         return copies->count > 0;
@@ -71,22 +72,23 @@ static bool cuda_plan_copies(const struct device *device, const struct work *wor
     return copies->count > 0;
 }
 
-static enum gemmd_error cuda_copy_in(struct device *device, uint32_t lane,
+static enum gemmd_error cuda_copy_in(struct device *device, uint32_t copy_stream,
                                      const struct copy_in_piece *piece)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     enum gemmd_error code = cuda_copy_piece(cuda->early.stream, piece);
     if (code == GEMMD_OK)
-        code = cuda_error_code((int)cudaEventRecord(cuda->early.ended[lane], cuda->early.stream));
+        code = cuda_error_code(
+            (int)cudaEventRecord(cuda->early.ended[copy_stream], cuda->early.stream));
     if (code != GEMMD_OK)
         cuda_wait_for(cuda, cuda->early.stream);
     return code;
 }
 
-static bool cuda_copied_in(struct device *device, uint32_t lane)
+static bool cuda_copied_in(struct device *device, uint32_t copy_stream)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
-    const cudaError_t error = cudaEventQuery(cuda->early.ended[lane]);
+    const cudaError_t error = cudaEventQuery(cuda->early.ended[copy_stream]);
     (void)cudaGetLastError(); /* or the next launch would be taken for failed */
     if (error != cudaSuccess && error != cudaErrorNotReady)
         device_set_lost(device, "copying a body: %s (%s)", cudaGetErrorString(error),
@@ -236,7 +238,7 @@ static const struct device_ops cuda_ops = {
     .work_bytes = cuda_work_bytes,
     .attention_bytes = cuda_attention_bytes,
     .groups_attention = true,
-    .shares = cuda_shares,
+    .can_share_launch = cuda_can_share_launch,
     .plan_copies = cuda_plan_copies,
     .copy_in = cuda_copy_in,
     .copied_in = cuda_copied_in,
@@ -251,14 +253,14 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
         return cuda_open_failed(fault, "reading stream priorities", error);
     /* Smaller is more urgent. */
     const int middle = highest < lowest ? highest + 1 : highest;
-    const uint32_t alone = cuda->base.slots - cuda->base.groups;
+    const uint32_t exclusive = cuda->base.slots - cuda->base.shared_slots;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i <= cuda->base.slots && code == GEMMD_OK; i++)
         code = cuda_slot_open(&cuda->slots[i],
                               i == cuda->base.slots ? highest
-                              : i >= alone          ? middle
+                              : i >= exclusive      ? middle
                                                     : lowest,
-                              i < alone || i == cuda->base.slots, fault);
+                              i < exclusive || i == cuda->base.slots, fault);
     if (code != GEMMD_OK)
         return code;
     error = cuda_early_open(&cuda->early, lowest);
@@ -309,10 +311,10 @@ static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_by
     struct device *base = &cuda->base;
     cuda->memory = memory;
     base->stack_bytes = device_stack_bytes(bytes, base->tensors.bytes);
-    bytes = (bytes - base->groups * base->stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
+    bytes = (bytes - base->shared_slots * base->stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
             DEVICE_LAYOUT_ALIGNMENT;
-    for (uint32_t i = 0; i < base->groups && base->stack_bytes > 0; i++)
-        cuda->slots[base->slots - base->groups + i].stack =
+    for (uint32_t i = 0; i < base->shared_slots && base->stack_bytes > 0; i++)
+        cuda->slots[base->slots - base->shared_slots + i].stack =
             cuda->memory + bytes + i * base->stack_bytes;
     base->arena = arena_create(bytes);
     if (base->arena == NULL)

@@ -1,6 +1,6 @@
 #include "server/device/cuda/copy.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 
@@ -8,14 +8,14 @@ cudaError_t cuda_early_open(struct cuda_early *early, int priority)
 {
     cudaError_t error =
         cudaStreamCreateWithPriority(&early->stream, cudaStreamNonBlocking, priority);
-    for (uint32_t i = 0; i < DEVICE_LANES && error == cudaSuccess; i++)
+    for (uint32_t i = 0; i < DEVICE_COPY_STREAMS && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&early->ended[i], cudaEventDisableTiming);
     return error;
 }
 
 void cuda_early_close(struct cuda_early *early)
 {
-    for (uint32_t i = 0; i < DEVICE_LANES; i++)
+    for (uint32_t i = 0; i < DEVICE_COPY_STREAMS; i++)
         if (early->ended[i] != NULL)
             (void)cudaEventDestroy(early->ended[i]);
     if (early->stream != NULL)
@@ -35,7 +35,7 @@ enum gemmd_error cuda_copy_piece(cudaStream_t stream, const struct copy_in_piece
 {
     const struct copy_in_operand *o = piece->operand;
     const bool apart = o->row_bytes > 0;
-    unsigned char *to = (apart ? o->landing : o->to) + piece->first;
+    unsigned char *to = (apart ? o->staging : o->to) + piece->first;
     const cudaError_t error =
         cudaMemcpyAsync(to, o->from + piece->first, piece->bytes, cudaMemcpyDefault, stream);
     if (error != cudaSuccess)
@@ -101,8 +101,8 @@ enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t 
     cudaError_t error = cudaSuccess;
     if (copies != all)
         copy_in_settle(copies, all);
-    if (copies->lane != COPY_IN_NO_LANE)
-        error = cudaStreamWaitEvent(stream, early->ended[copies->lane], 0);
+    if (copies->copy_stream != COPY_IN_NO_STREAM)
+        error = cudaStreamWaitEvent(stream, early->ended[copies->copy_stream], 0);
     enum gemmd_error code = error == cudaSuccess ? GEMMD_OK : cuda_error_code((int)error);
     while (code == GEMMD_OK && copy_in_next(copies, UINT64_MAX, &piece))
         code = cuda_copy_piece(stream, &piece);

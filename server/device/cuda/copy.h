@@ -18,7 +18,7 @@
 /* The stream of early copies; an event a lane ends what was started on it. */
 struct cuda_early {
     cudaStream_t stream;
-    cudaEvent_t ended[DEVICE_LANES];
+    cudaEvent_t ended[DEVICE_COPY_STREAMS];
 };
 
 /* What was opened is closed by cuda_early_close, also after a failure. */

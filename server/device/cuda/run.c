@@ -112,7 +112,8 @@ static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot 
 {
     struct attention_parts *parts = cuda->attentions.parts;
     for (struct work *work = works; work != NULL; work = work->next, parts++)
-        if (!attention_parts_place(&work->attention, work->attends, cuda->base.tensors, parts) ||
+        if (!attention_parts_place(&work->attention, work->attention_kernel, cuda->base.tensors,
+                                   parts) ||
             parts->total_bytes > work->device_bytes) {
             for (struct work *each = works; each != NULL; each = each->next)
                 each->status = fault_set(&each->fault, GEMMD_ERR_INTERNAL, NULL,
@@ -195,9 +196,9 @@ void cuda_submit(struct device *device, uint32_t number, struct work *works)
     struct cuda_device *cuda = (struct cuda_device *)device;
     struct cuda_slot *slot = &cuda->slots[number];
     slot->failed = false;
-    if (works->shares)
+    if (works->shared_launch)
         enqueue_shared(cuda, slot, works);
-    else if (works->attends != NULL)
+    else if (works->attention_kernel != NULL)
         enqueue_attentions(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
@@ -233,7 +234,7 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
             clear(cuda, slot);
         return true;
     }
-    if (works->shares) {
+    if (works->shared_launch) {
         const uint64_t kernel_ns = clock_now_ns() - slot->launched_ns;
         for (struct work *work = works; work != NULL; work = work->next)
             work->kernel_ns = kernel_ns;

@@ -36,7 +36,8 @@ struct cuda_device {
     void *tensors;         /* tensor memory */
     struct cuda_slot slots[DEVICE_SLOTS_MAX];
     struct cuda_early early;
-    const struct gemm_problem *group[DEVICE_GROUP_MAX]; /* used during a submit, like the next */
+    const struct gemm_problem
+        *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit, like the next */
     struct cuda_attention_group attentions;
 };
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/device/device_share.h"
+#include "server/device/device_shm.h"
 
 enum {
     THREADS_MAX = 4,     /* which together take pages faster than memory is written */

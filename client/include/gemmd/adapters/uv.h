@@ -1,17 +1,18 @@
 /*
- * uv.h - a client's requests in a libuv loop.
+ * uv.h - moves a client's requests forward in a libuv loop.
  *
  *     struct gemmd_uv adapter;
  *     gemmd_uv_attach(&adapter, client, uv_default_loop());
  *     struct gemmd_request *request = gemmd_gemm_submit(client, &gemm, &error);
- *     gemmd_on_done(request, on_done);    // takes the result, releases the request
+ *     gemmd_on_done(request, on_done);    // on_done takes the result and releases the request
  *     uv_run(uv_default_loop(), UV_RUN_DEFAULT);
  *
- * The client belongs to the loop's thread from then on, and its requests move forward in the loop:
- * nothing waits. The adapter keeps the loop running until it is detached, or unreferenced with
- * uv_unref((uv_handle_t *)&adapter.poll).
+ * From gemmd_uv_attach() on, the client belongs to the loop's thread, and the client's requests
+ * move forward in the loop without any function that waits. The adapter keeps the loop running
+ * until the adapter is detached, or unreferenced with uv_unref((uv_handle_t *)&adapter.poll).
  *
- * All of it is in this header: a program that includes it links libuv, others do not need it.
+ * The adapter consists of this header alone. A program that includes the header links libuv;
+ * libgemmd itself does not need libuv.
  */
 #ifndef GEMMD_ADAPTERS_UV_H
 #define GEMMD_ADAPTERS_UV_H
@@ -23,11 +24,12 @@
 extern "C" {
 #endif
 
-/* Allocated by the caller; stays where it is until `closed` was called. */
+/* The adapter of one client. The caller allocates the structure, and keeps it in place until the
+ * function `closed` of gemmd_uv_detach() has been called. */
 struct gemmd_uv {
     uv_poll_t poll;
     struct gemmd_client *client;              /* borrowed */
-    void (*closed)(struct gemmd_uv *adapter); /* may be NULL */
+    void (*closed)(struct gemmd_uv *adapter); /* set by gemmd_uv_detach(); may be NULL */
 };
 
 static inline void gemmd_uv_ready(uv_poll_t *poll, int status, int events)
@@ -45,7 +47,8 @@ static inline void gemmd_uv_closed(uv_handle_t *handle)
         adapter->closed(adapter);
 }
 
-/* 0, or libuv's error: then nothing is attached. */
+/* Attaches a client to a loop. Returns 0, or an error of libuv, after which the client is not
+ * attached. */
 static inline int gemmd_uv_attach(struct gemmd_uv *adapter, struct gemmd_client *client,
                                   uv_loop_t *loop)
 {
@@ -64,8 +67,8 @@ static inline int gemmd_uv_attach(struct gemmd_uv *adapter, struct gemmd_client 
     return error;
 }
 
-/* The client is the caller's again at once; the adapter when `closed`, which may be NULL, is called
- * from the loop. */
+/* Detaches the client, which any thread may use again from then on. The loop calls `closed` once
+ * the adapter's memory may be released; `closed` may be NULL. */
 static inline void gemmd_uv_detach(struct gemmd_uv *adapter,
                                    void (*closed)(struct gemmd_uv *adapter))
 {

@@ -1,0 +1,38 @@
+#include "kernels/cuda/attention/flash_mma.h"
+
+#include "kernels/cuda/attention/arguments.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/group.h"
+
+static bool flash_mma_takes(const struct attention_problem *p)
+{
+    const uint64_t rows_min = 64; /* of a tile */
+    return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
+           attention_arguments_fit(p) &&
+           p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
+}
+
+static enum gemmd_error flash_mma_run(struct gemm_context *context,
+                                      const struct attention_problem *problem, void *workspace)
+{
+    (void)workspace;
+    return attention_flash_mma_launch(cuda_context_of(context)->stream, problem);
+}
+
+static enum gemmd_error flash_mma_run_group(struct gemm_context *context,
+                                            const struct attention_member members[], uint32_t count)
+{
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    attention_group_order(members, count, ordered);
+    return attention_flash_mma_launch_group(cuda_context_of(context)->stream, ordered, count);
+}
+
+const struct attention_kernel attention_cuda_flash_mma = {
+    .name = "flash_mma",
+    .description = "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 on",
+    .takes = flash_mma_takes,
+    .workspace_bytes = attention_no_workspace,
+    .run = flash_mma_run,
+    .run_group = flash_mma_run_group,
+    .group_units = ATTENTION_GROUP_UNITS_TENSOR,
+};

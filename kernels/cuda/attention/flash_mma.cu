@@ -1,0 +1,352 @@
+/*
+ * flash_mma - attention on the tensor cores of sm_80 and newer: mma.sync of 16x8x16, operands of
+ * f16 or bf16, sums in f32.
+ *
+ * A block of four warps computes TILE_M queries of one head. Q stays in shared memory. Tiles of
+ * TILE_N keys of K and V pass through one buffer each, by cp.async: V is copied while K is
+ * multiplied, and the next K is copied during the softmax and the product with V. Each warp has 16
+ * or 32 rows, whose scores never leave its registers, because a fragment of sums has the layout of
+ * a fragment of left operands. Two blocks fit on a multiprocessor, so that the softmax of one
+ * overlaps with the products of the other.
+ *
+ * Rows may have any alignment. Rows that do not start at multiples of 16 bytes are read element by
+ * element.
+ *
+ * After T. Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning"
+ * (2023). On an H100 the expected speed is half that of flash_wgmma.
+ */
+#include "kernels/cuda/attention/flash_mma.h"
+#include "kernels/cuda/attention/group.cuh"
+#include "kernels/cuda/attention/mma.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace attention_flash_mma
+{
+
+using namespace flash;
+
+struct arguments {
+    attention_arguments a;
+    uint32_t tile_rows; /* of a head */
+    bool q_pieces, k_pieces, v_pieces;
+};
+
+template <typename Element_, int WIDTH_> struct config {
+    using Element = Element_;
+    static constexpr int WIDTH = WIDTH_;
+    static constexpr int WARPS = 4, THREADS = 32 * WARPS;
+    static constexpr int BLOCKS_16 = WIDTH <= 128 ? 2 : 1; /* a warp's, of 16 rows */
+    static constexpr int TILE_M = WARPS * BLOCKS_16 * 16, TILE_N = WIDTH <= 128 ? 64 : 32;
+    static constexpr uint32_t Q_BYTES = TILE_M * WIDTH * 2, K_BYTES = TILE_N * WIDTH * 2;
+    static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * K_BYTES;
+    /* At 128 all registers are in use, and none is left for which problem it is. */
+    static constexpr bool GROUPS = WIDTH != 128;
+};
+
+/* The state of a warp for 16 rows. */
+template <class C> struct rows_16 {
+    uint32_t row; /* this lane's first; the second is 8 further */
+    softmax_row state[2];
+    float o[C::WIDTH / 2];
+};
+
+template <class C>
+static __device__ __forceinline__ void multiply_keys(const arguments &p, uint32_t q, uint32_t k,
+                                                     uint32_t first_row,
+                                                     float (&s)[C::BLOCKS_16][C::TILE_N / 2])
+{
+#pragma unroll
+    for (int m = 0; m < C::BLOCKS_16; m++)
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++)
+            s[m][j] = 0;
+#pragma unroll
+    for (uint32_t c = 0; c < C::WIDTH; c += 16) {
+        if (c >= p.a.d)
+            break;
+        uint32_t x[C::BLOCKS_16][4];
+#pragma unroll
+        for (int m = 0; m < C::BLOCKS_16; m++)
+            load_left<C::WIDTH>(x[m], q, first_row + 16 * m, c);
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 16; j++) {
+            uint32_t y[4];
+            load_keys<C::WIDTH>(y, k, 16 * j, c);
+#pragma unroll
+            for (int m = 0; m < C::BLOCKS_16; m++) {
+                multiply_add_at<typename C::Element>(s[m], 8 * j, x[m], y[0], y[1]);
+                multiply_add_at<typename C::Element>(s[m], 8 * j + 4, x[m], y[2], y[3]);
+            }
+        }
+    }
+}
+
+template <class C>
+static __device__ __forceinline__ void
+multiply_values(const arguments &p, uint32_t v, const float (&s)[C::BLOCKS_16][C::TILE_N / 2],
+                rows_16<C> (&rows)[C::BLOCKS_16])
+{
+#pragma unroll
+    for (int k = 0; k < C::TILE_N / 16; k++) {
+        uint32_t weights[C::BLOCKS_16][4];
+#pragma unroll
+        for (int m = 0; m < C::BLOCKS_16; m++)
+            weights_of<typename C::Element>(s[m], k, weights[m]);
+#pragma unroll
+        for (uint32_t c = 0; c < C::WIDTH; c += 16) {
+            if (c >= p.a.dv)
+                break;
+            uint32_t y[4];
+            load_values<C::WIDTH>(y, v, 16 * k, c);
+#pragma unroll
+            for (int m = 0; m < C::BLOCKS_16; m++) {
+                multiply_add_at<typename C::Element>(rows[m].o, c / 2, weights[m], y[0], y[1]);
+                multiply_add_at<typename C::Element>(rows[m].o, c / 2 + 4, weights[m], y[2], y[3]);
+            }
+        }
+    }
+}
+
+/* Scores of the keys from `key` on become weights, and sums so far are scaled to them. */
+template <class C>
+static __device__ __forceinline__ void softmax(const arguments &p, const lengths &n, int32_t key,
+                                               const span &all, float (&s)[C::TILE_N / 2],
+                                               rows_16<C> &rows)
+{
+    if (p.a.general)
+        score_all(p.a, s);
+    if (key < all.first || key + C::TILE_N > all.end) {
+        const int32_t origin = key + 2 * (int32_t)(threadIdx.x % 4);
+        const span keys[2] = {span_of(p.a, n, rows.row), span_of(p.a, n, rows.row + 8)};
+        mask<0>(s, keys[0].first - origin, keys[0].end - origin);
+        mask<1>(s, keys[1].first - origin, keys[1].end - origin);
+    }
+    const float factor[2] = {softmax_step<0>(s, rows.state[0], p.a.exponent_of_score),
+                             softmax_step<1>(s, rows.state[1], p.a.exponent_of_score)};
+#pragma unroll
+    for (int j = 0; j < C::WIDTH / 2; j++)
+        rows.o[j] *= factor[j / 2 % 2];
+}
+
+/* Tile `index` of a problem, counted through all heads of all entries, those with most keys first
+ * in each. By a block. */
+template <class C>
+static __device__ __forceinline__ void compute(const arguments &p, uint32_t index)
+{
+    extern __shared__ __align__(128) char shared[];
+    const uint32_t number = index / p.tile_rows, rank = index % p.tile_rows;
+    const uint32_t entry = number / p.a.heads, head = number % p.a.heads;
+    const uint32_t tile_row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t in_tile = warp * C::BLOCKS_16 * 16;
+    const lengths n = lengths_of(p.a, entry);
+
+    rows_16<C> rows[C::BLOCKS_16];
+#pragma unroll
+    for (int m = 0; m < C::BLOCKS_16; m++) {
+        rows_16<C> &r = rows[m];
+        r.row = tile_row + in_tile + 16 * m + lane / 4;
+        r.state[0] = r.state[1] = {-INFINITE, 0};
+#pragma unroll
+        for (int j = 0; j < C::WIDTH / 2; j++)
+            r.o[j] = 0;
+    }
+
+    /* The keys that any of the block's rows sees, and those that all of the warp's see. */
+    span any = {0, 0}, all = {0, 0};
+    if (tile_row < n.sq) {
+        const uint32_t last = n.sq - 1, first_row = tile_row + in_tile;
+        any = {span_of(p.a, n, tile_row).first,
+               span_of(p.a, n, min(tile_row + C::TILE_M - 1, last)).end};
+        all = {span_of(p.a, n, min(first_row + C::BLOCKS_16 * 16 - 1, last)).first,
+               span_of(p.a, n, min(first_row, last)).end};
+    }
+    if (any.first < any.end) {
+        const uint32_t q = ptx_sm80::shared_address(shared), k = q + C::Q_BYTES, v = k + C::K_BYTES;
+        const uint32_t kv_head = head / p.a.group;
+        const uint16_t *from_k = row_at<uint16_t>(p.a.k, p.a.k_steps, entry, kv_head, 0);
+        const uint16_t *from_v = row_at<uint16_t>(p.a.v, p.a.v_steps, entry, kv_head, 0);
+        const auto copy_keys = [&](int32_t key) {
+            copy_rows<C::WIDTH, C::TILE_N, C::THREADS>(k, from_k + key * p.a.k_steps.row,
+                                                       p.a.k_steps.row, p.a.d, any.first - key,
+                                                       any.end - key, p.k_pieces, threadIdx.x);
+            ptx_sm80::copies_commit();
+        };
+        copy_rows<C::WIDTH, C::TILE_M, C::THREADS>(
+            q, row_at<uint16_t>(p.a.q, p.a.q_steps, entry, head, tile_row), p.a.q_steps.row, p.a.d,
+            0, (int32_t)(n.sq - tile_row), p.q_pieces, threadIdx.x);
+        const int32_t first = any.first / C::TILE_N * C::TILE_N;
+        int32_t key = (any.end - 1) / C::TILE_N * C::TILE_N;
+        copy_keys(key);
+#pragma unroll 1
+        for (; key >= first; key -= C::TILE_N) {
+            float s[C::BLOCKS_16][C::TILE_N / 2];
+            ptx_sm80::copies_wait<0>();
+            __syncthreads(); /* K is there, and nobody reads V any more */
+            copy_rows<C::WIDTH, C::TILE_N, C::THREADS>(v, from_v + key * p.a.v_steps.row,
+                                                       p.a.v_steps.row, p.a.dv, any.first - key,
+                                                       any.end - key, p.v_pieces, threadIdx.x);
+            ptx_sm80::copies_commit();
+            multiply_keys<C>(p, q, k, in_tile, s);
+            __syncthreads(); /* nobody reads K any more */
+            if (key > first)
+                copy_keys(key - C::TILE_N);
+            else
+                ptx_sm80::copies_commit();
+#pragma unroll
+            for (int m = 0; m < C::BLOCKS_16; m++)
+                softmax<C>(p, n, key, all, s[m], rows[m]);
+            ptx_sm80::copies_wait<1>();
+            __syncthreads(); /* V is there */
+            multiply_values<C>(p, v, s, rows);
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < C::BLOCKS_16; m++) {
+        const rows_16<C> &r = rows[m];
+        finish<typename C::Element>(p.a, n, entry, head, r.row, r.state, r.o);
+    }
+}
+
+/* Grid: the tiles. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2)
+    flash_mma_kernel(const __grid_constant__ arguments p)
+{
+    compute<C>(p, blockIdx.x);
+}
+
+/* Grid: the tiles of all problems. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2)
+    flash_mma_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+{
+    __shared__ arguments p;
+    const uint32_t index = group.fetch<C::THREADS>(blockIdx.x, p);
+    compute<C>(p, index);
+}
+
+static bool in_pieces(const struct attention_strides &strides, const void *data)
+{
+    return attention_aligned(&strides, PIECE_ELEMENTS) && (uintptr_t)data % 16 == 0;
+}
+
+template <class C> static arguments arguments_of(const struct attention_problem &problem)
+{
+    arguments p = {};
+    attention_arguments_fill(&problem, &p.a);
+    p.tile_rows = (p.a.sq + C::TILE_M - 1) / C::TILE_M;
+    p.q_pieces = in_pieces(problem.q_strides, problem.q);
+    p.k_pieces = in_pieces(problem.k_strides, problem.k);
+    p.v_pieces = in_pieces(problem.v_strides, problem.v);
+    return p;
+}
+
+template <class C>
+static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem)
+{
+    const arguments p = arguments_of<C>(problem);
+    return launch_with_memory(flash_mma_kernel<C>, dim3(p.tile_rows * p.a.batch * p.a.heads),
+                              dim3(C::THREADS), C::SHARED_BYTES, stream, p);
+}
+
+template <class C>
+static enum gemmd_error run_group(cudaStream_t stream, const struct attention_member members[],
+                                  uint32_t count)
+{
+    if constexpr (!C::GROUPS) {
+        enum gemmd_error code = GEMMD_OK;
+        for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+            code = run<C>(stream, *members[i].problem);
+        return code;
+    } else {
+        return attention_group::launch_all<arguments>(
+            members, count,
+            [](const struct attention_member &m) {
+                return (m.problem->sq + C::TILE_M - 1) / C::TILE_M * m.problem->batch *
+                       m.problem->heads;
+            },
+            [](const struct attention_member &m) { return arguments_of<C>(*m.problem); },
+            [=](const attention_group::list<arguments> &group) {
+                return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.parts),
+                                          dim3(C::THREADS), C::SHARED_BYTES, stream, group);
+            });
+    }
+}
+
+template <class C> static cudaError_t prepare()
+{
+    cudaError_t error =
+        cudaFuncSetAttribute((const void *)flash_mma_kernel<C>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)C::SHARED_BYTES);
+    if constexpr (C::GROUPS)
+        if (error == cudaSuccess)
+            error = cudaFuncSetAttribute((const void *)flash_mma_group_kernel<C>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)C::SHARED_BYTES);
+    return error;
+}
+
+/* Calls `act` with the configuration for heads of `width`. */
+template <typename Element, class Act> static auto with_config(uint64_t width, const Act &act)
+{
+    return width <= 64    ? act(config<Element, 64>())
+           : width <= 128 ? act(config<Element, 128>())
+                          : act(config<Element, 256>());
+}
+
+template <typename Element>
+static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem)
+{
+    return with_config<Element>(max(problem.d, problem.dv), [&](auto config) {
+        return run<decltype(config)>(stream, problem);
+    });
+}
+
+template <typename Element>
+static enum gemmd_error launch_group(cudaStream_t stream, const struct attention_member members[],
+                                     uint32_t count)
+{
+    const struct attention_problem &any = *members[0].problem;
+    return with_config<Element>(max(any.d, any.dv), [=](auto config) {
+        return run_group<decltype(config)>(stream, members, count);
+    });
+}
+
+template <typename Element> static cudaError_t prepare_type()
+{
+    cudaError_t error = cudaSuccess;
+    for (const uint64_t width : {64, 128, 256})
+        if (error == cudaSuccess)
+            error = with_config<Element>(width,
+                                         [](auto config) { return prepare<decltype(config)>(); });
+    return error;
+}
+
+} // namespace attention_flash_mma
+
+enum gemmd_error attention_flash_mma_prepare(void)
+{
+    cudaError_t error = attention_flash_mma::prepare_type<__half>();
+    if (error == cudaSuccess)
+        error = attention_flash_mma::prepare_type<__nv_bfloat16>();
+    return cuda_error_code((int)error);
+}
+
+enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
+                                            const struct attention_problem *problem)
+{
+    using namespace attention_flash_mma;
+    return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem)
+                                       : launch_alone<__nv_bfloat16>(stream, *problem);
+}
+
+enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
+                                                  const struct attention_member members[],
+                                                  uint32_t count)
+{
+    using namespace attention_flash_mma;
+    return members[0].problem->dtype == GEMMD_F16
+               ? launch_group<__half>(stream, members, count)
+               : launch_group<__nv_bfloat16>(stream, members, count);
+}

@@ -1,0 +1,31 @@
+/*
+ * flash_mma.h - the kernels of flash_mma.cu, as functions that C can call.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_FLASH_MMA_H
+#define KERNELS_CUDA_ATTENTION_FLASH_MMA_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Allows the kernels their shared memory on the current device. */
+enum gemmd_error attention_flash_mma_prepare(void);
+
+/* Enqueues a problem of f16 or bf16. */
+enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
+                                            const struct attention_problem *problem);
+
+/* Enqueues a group. The tiles of the members start in the order of the list. Attentions with heads
+ * of 65 to 128 columns are enqueued one by one. */
+enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
+                                                  const struct attention_member members[],
+                                                  uint32_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

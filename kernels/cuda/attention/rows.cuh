@@ -1,0 +1,424 @@
+/*
+ * rows.cuh - functions that the fast attention kernels share: the keys that a row sees, the online
+ * softmax of fragments of scores, and the output of rows of O.
+ *
+ * A fragment is the layout in which tensor cores hold 16 rows of a matrix in a warp. Of every 8
+ * columns, lane l has columns 2 * (l % 4) and the next one, of row l / 4 (values 0 and 1) and of
+ * row l / 4 + 8 (values 2 and 3). The four lanes of a row are a quad.
+ *
+ * Tensor cores multiply a complete tile of V, and 0 times a NaN or an infinity is NaN. Where V is
+ * not finite, masked keys would change a row. A row whose sums are not finite although the total of
+ * its weights is a number is therefore computed again, by one warp, with plain multiply-adds over
+ * the keys that the row sees (exact_row). This is as slow as the naive kernel and happens in no
+ * other case.
+ *
+ * The online softmax is from M. Milakov and N. Gimelshein, "Online normalizer calculation for
+ * softmax" (2018), in the form of T. Dao, "FlashAttention-2" (2023): sums are divided by the total
+ * once, at the end.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_ROWS_CUH
+#define KERNELS_CUDA_ATTENTION_ROWS_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "kernels/cuda/attention/arguments.h"
+#include "kernels/cuda/epilogue.cuh"
+
+namespace flash
+{
+
+constexpr float INFINITE = __builtin_huge_valf();
+constexpr uint32_t WHOLE_WARP = 0xffffffff;
+
+/* ---- lengths and masks ---- */
+
+/* The lengths of a batch entry. */
+struct lengths {
+    uint32_t sq, skv;
+};
+
+__device__ __forceinline__ lengths lengths_of(const attention_arguments &a, uint32_t entry)
+{
+    if (a.lens_q == nullptr)
+        return {a.sq, a.skv};
+    return {(uint32_t)a.lens_q[entry], (uint32_t)a.lens_kv[entry]};
+}
+
+/* The keys first ... end - 1 that query i sees; first == end if none, and for rows beyond sq. */
+struct span {
+    int32_t first, end;
+};
+
+__device__ __forceinline__ span span_of(const attention_arguments &a, const lengths &n, uint32_t i)
+{
+    if (i >= n.sq)
+        return {0, 0};
+    const int32_t keys = (int32_t)n.skv, position = (int32_t)i + keys - (int32_t)n.sq;
+    const int32_t end = a.causal ? max(min(position + 1, keys), 0) : keys;
+    const int32_t first = (int32_t)max((int64_t)position - (int64_t)a.window, (int64_t)0);
+    return {min(first, end), end};
+}
+
+/* ---- arithmetic ---- */
+
+__device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float reciprocal_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* 1 - 2 / (e^2x + 1), by its series where that would lose digits. 1 for large x, NaN for NaN. */
+__device__ __forceinline__ float tanh_fast(float x)
+{
+    const float square = x * x;
+    const float series =
+        x + x * square * (-1.0f / 3 + square * (2.0f / 15 - square * (17.0f / 315)));
+    const float whole = 1 - 2 * reciprocal_fast(exp2_fast(2.88539008f * x) + 1);
+    return fabsf(x) < 0.25f ? series : whole;
+}
+
+/* A score, from the product of a row of Q and one of K. */
+__device__ __forceinline__ float score_of(const attention_arguments &a, float product)
+{
+    return a.softcap > 0 ? a.softcap * tanh_fast(product * a.scale_of_cap) : product * a.scale;
+}
+
+/* The scores of a fragment, from its products. */
+template <int COUNT>
+__device__ __forceinline__ void score_all(const attention_arguments &a, float (&products)[COUNT])
+{
+    if (a.softcap > 0) {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++)
+            products[j] = a.softcap * tanh_fast(products[j] * a.scale_of_cap);
+    } else {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++)
+            products[j] *= a.scale;
+    }
+}
+
+__device__ __forceinline__ bool is_finite(float x)
+{
+    return fabsf(x) < INFINITE;
+}
+
+/* Packs two neighbouring elements into a word, the first in the lower half. */
+template <typename Element> __device__ __forceinline__ uint32_t pack(float first, float second);
+template <> __device__ __forceinline__ uint32_t pack<__half>(float first, float second)
+{
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+template <> __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float first, float second)
+{
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+
+__device__ __forceinline__ float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, 1));
+    return fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x)
+{
+    x += __shfl_xor_sync(WHOLE_WARP, x, 1);
+    return x + __shfl_xor_sync(WHOLE_WARP, x, 2);
+}
+
+/* ---- the softmax of one row's share of a fragment ---- */
+
+/* The state of a row after the tiles that were processed so far: the largest score in powers of 2
+ * (initially minus infinity), and this lane's share of the sum of weights. A NaN is never the
+ * largest score, but makes the sum NaN. */
+struct softmax_row {
+    float most, total;
+};
+
+/* The number that is subtracted from exponents. Before the first score any finite number is right.
+ */
+__device__ __forceinline__ float base_of(float most)
+{
+    return most == -INFINITE ? 0 : most;
+}
+
+/* Replaces the scores of row H, two in each of COUNT / 4 blocks, by weights. Returns the factor by
+ * which the sums over earlier tiles have to be multiplied. */
+template <int H, int COUNT>
+__device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_row &row,
+                                              float exponent_of_score)
+{
+    static_assert(COUNT % 8 == 0, "four chains, so that the largest is not long in coming");
+    float top[4] = {scores[2 * H], scores[2 * H + 1], scores[4 + 2 * H], scores[4 + 2 * H + 1]};
+#pragma unroll
+    for (int j = 8; j < COUNT; j += 8) {
+        top[0] = fmaxf(top[0], scores[j + 2 * H]);
+        top[1] = fmaxf(top[1], scores[j + 2 * H + 1]);
+        top[2] = fmaxf(top[2], scores[j + 4 + 2 * H]);
+        top[3] = fmaxf(top[3], scores[j + 4 + 2 * H + 1]);
+    }
+    /* NaN only if all of this lane's are; it is no largest. */
+    const float largest = quad_max(fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3])));
+    const float most = fmaxf(row.most, largest * exponent_of_score);
+    const float base = base_of(most);
+    const float factor = exp2_fast(row.most - base);
+    float sum[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < COUNT; j += 4) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            float &score = scores[j + 2 * H + e];
+            score = exp2_fast(__fmaf_rn(score, exponent_of_score, -base));
+            sum[e] += score;
+        }
+    }
+    row.most = most;
+    row.total = row.total * factor + (sum[0] + sum[1]);
+    return factor;
+}
+
+/* Sets the scores outside the columns from `first` to end - 1 to minus infinity. Columns are
+ * counted from this lane's first column. */
+template <int H, int COUNT>
+__device__ __forceinline__ void mask(float (&scores)[COUNT], int32_t first, int32_t end)
+{
+#pragma unroll
+    for (int j = 0; j < COUNT; j += 4) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int32_t column = 2 * j + e; /* 8 columns for every 4 values */
+            if (column >= end || column < first)
+                scores[j + 2 * H + e] = -INFINITE;
+        }
+    }
+}
+
+/* The lse of a row. `total` is the sum over all lanes of the row. If a row sees keys and the total
+ * is 0, all its scores are minus infinity. */
+__device__ __forceinline__ float lse_of(const softmax_row &row, float total, bool sees)
+{
+    const float ln_2 = 0.693147181f;
+    return !sees        ? -INFINITE
+           : total == 0 ? __int_as_float(0x7fffffff)
+                        : (row.most + log2f(total)) * ln_2;
+}
+
+/* The factor by which the sums of a row are multiplied at the end, and the row's lse. */
+__device__ __forceinline__ float finish_row(const softmax_row &row, float total, bool sees,
+                                            float &lse)
+{
+    lse = lse_of(row, total, sees);
+    return 1 / total;
+}
+
+/* ---- rows of O ---- */
+
+template <typename Element>
+__device__ __forceinline__ const Element *row_at(const void *tensor, const attention_steps &steps,
+                                                 uint32_t entry, uint32_t head, uint32_t row)
+{
+    return static_cast<const Element *>(tensor) + entry * steps.batch + head * steps.head +
+           row * steps.row;
+}
+
+/* Words of a quad change places: before, word[b] of lane q is its pair of columns of block b;
+ * after, word[p] is pair p of block q, so that a lane has 8 columns in a row. */
+__device__ __forceinline__ void quad_transpose(uint32_t (&word)[4], uint32_t quad_lane)
+{
+    const bool odd = quad_lane & 1, upper = quad_lane & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t got = __shfl_xor_sync(WHOLE_WARP, odd ? word[i] : word[i + 1], 1);
+        word[i] = odd ? got : word[i];
+        word[i + 1] = odd ? word[i + 1] : got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t got = __shfl_xor_sync(WHOLE_WARP, upper ? word[i] : word[i + 2], 2);
+        word[i] = upper ? got : word[i];
+        word[i + 2] = upper ? word[i + 2] : got;
+    }
+}
+
+/* 8 elements of a row of O from `column` on, as far as there are. */
+template <typename Element>
+__device__ __forceinline__ void store_piece(const attention_arguments &a, Element *row,
+                                            uint32_t column, const uint32_t (&word)[4])
+{
+    if (a.o_pieces && column + 8 <= a.dv) {
+        *reinterpret_cast<uint4 *>(row + column) = make_uint4(word[0], word[1], word[2], word[3]);
+        return;
+    }
+#pragma unroll
+    for (uint32_t e = 0; e < 8; e++) {
+        const uint16_t half = (uint16_t)(word[e / 2] >> e % 2 * 16);
+        if (column + e < a.dv)
+            reinterpret_cast<uint16_t *>(row)[column + e] = half;
+    }
+}
+
+/* Stores one row of sums (row H of this lane's two), times `factor`, in O. Returns true if all sums
+ * are finite. Called by all lanes of the warp; rows that do not exist are not stored. */
+template <typename Element, int H, int COUNT>
+__device__ __forceinline__ bool store_row(const attention_arguments &a, const float (&sums)[COUNT],
+                                          float factor, Element *row, bool exists)
+{
+    static_assert(COUNT % 16 == 0, "pieces of 32 columns");
+    constexpr uint32_t COLUMNS = 2 * COUNT; /* those of both rows are `sums` of all four lanes */
+    const uint32_t quad_lane = threadIdx.x % 4;
+    uint32_t words[COUNT / 16][4];
+    float zero = 0; /* NaN if any is not finite */
+#pragma unroll
+    for (int j = 0; j < COUNT; j += 16) {
+#pragma unroll
+        for (int b = 0; b < 4; b++) {
+            const float first = sums[j + 4 * b + 2 * H] * factor;
+            const float second = sums[j + 4 * b + 2 * H + 1] * factor;
+            zero = __fmaf_rn(first, 0, __fmaf_rn(second, 0, zero));
+            words[j / 16][b] = pack<Element>(first, second);
+        }
+        quad_transpose(words[j / 16], quad_lane);
+    }
+    /* The usual rows by themselves, since branches between pieces would keep them apart. */
+    if (a.o_pieces && a.dv == COLUMNS) {
+        uint4 *to = reinterpret_cast<uint4 *>(row) + quad_lane;
+#pragma unroll
+        for (int i = 0; i < COUNT / 16; i++)
+            if (exists)
+                to[4 * i] = make_uint4(words[i][0], words[i][1], words[i][2], words[i][3]);
+    } else if (exists) {
+#pragma unroll
+        for (int i = 0; i < COUNT / 16; i++)
+            store_piece(a, row, 32 * i + 8 * quad_lane, words[i]);
+    }
+    return zero == 0;
+}
+
+/* A row of zeros, by a quad. */
+template <typename Element>
+__device__ __forceinline__ void store_zeros(const attention_arguments &a, Element *row)
+{
+    const uint32_t zeros[4] = {0, 0, 0, 0};
+    for (uint32_t column = threadIdx.x % 4 * 8; column < a.dv; column += 32)
+        store_piece(a, row, column, zeros);
+}
+
+/* ---- rows that tensor cores cannot give ---- */
+
+template <typename Element>
+__device__ __forceinline__ float exact_score(const attention_arguments &a, const Element *q,
+                                             const Element *k)
+{
+    float sum = 0;
+#pragma unroll 1
+    for (uint32_t c = 0; c < a.d; c++)
+        sum = __fmaf_rn(widen(q[c]), widen(k[c]), sum);
+    return score_of(a, sum);
+}
+
+/* Row i of O, by a whole warp, from the keys that it sees and no others; it sees some. Overwrites
+ * what other lanes have stored before a __syncwarp. */
+template <typename Element>
+__device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t entry,
+                                          uint32_t head, uint32_t i, const span &keys)
+{
+    constexpr uint32_t LANES = 32;
+    const float log2_e = 1.44269504f;
+    const uint32_t lane = threadIdx.x % LANES;
+    const Element *q = row_at<Element>(a.q, a.q_steps, entry, head, i);
+    const Element *k = row_at<Element>(a.k, a.k_steps, entry, head / a.group, 0);
+    const Element *v = row_at<Element>(a.v, a.v_steps, entry, head / a.group, 0);
+    Element *o = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, i));
+    float most = -INFINITE;
+#pragma unroll 1
+    for (int32_t j = keys.first + (int32_t)lane; j < keys.end; j += LANES)
+        most = fmaxf(most, exact_score(a, q, k + j * a.k_steps.row));
+#pragma unroll
+    for (uint32_t step = LANES / 2; step > 0; step /= 2)
+        most = fmaxf(most, __shfl_xor_sync(WHOLE_WARP, most, step));
+
+#pragma unroll 1
+    for (uint32_t c = 0; c < a.dv; c += LANES) {
+        const bool exists = c + lane < a.dv;
+        float sum = 0, total = 0;
+#pragma unroll 1
+        for (int32_t from = keys.first; from < keys.end; from += LANES) {
+            const int32_t count = min(keys.end - from, (int32_t)LANES);
+            float weight = 0;
+            if ((int32_t)lane < count)
+                weight = exp2_fast(
+                    (exact_score(a, q, k + (from + (int32_t)lane) * a.k_steps.row) - most) *
+                    log2_e);
+#pragma unroll 1
+            for (int32_t t = 0; t < count; t++) {
+                const float w = __shfl_sync(WHOLE_WARP, weight, t);
+                total += w;
+                if (exists)
+                    sum = __fmaf_rn(w, widen(v[(from + t) * a.v_steps.row + c + lane]), sum);
+            }
+        }
+        if (exists)
+            narrow(sum / total, o + c + lane);
+    }
+}
+
+/* ---- the end of a tile ---- */
+
+/* This lane's two rows, `row` of its head and the one 8 further, come out: sums over the total to
+ * O, or zeros. All lanes of the warp call it. */
+template <typename Element, int COUNT>
+__device__ __forceinline__ void finish(const attention_arguments &a, const lengths &n,
+                                       uint32_t entry, uint32_t head, uint32_t row,
+                                       const softmax_row (&state)[2], const float (&sums)[COUNT])
+{
+    const uint32_t lane = threadIdx.x % 32;
+    float total[2];
+    Element *to[2];
+    bool exists[2], sees[2], finite[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t i = row + 8 * h;
+        const span keys = span_of(a, n, i);
+        exists[h] = i < a.sq;
+        sees[h] = keys.first < keys.end;
+        total[h] = quad_sum(state[h].total);
+        to[h] = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, i));
+    }
+    finite[0] = store_row<Element, 0>(a, sums, 1 / total[0], to[0], exists[0] && sees[0]);
+    finite[1] = store_row<Element, 1>(a, sums, 1 / total[1], to[1], exists[1] && sees[1]);
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        if (exists[h] && !sees[h])
+            store_zeros(a, to[h]);
+        if (a.lse != nullptr && exists[h] && lane % 4 == 0)
+            a.lse[((uint64_t)entry * a.heads + head) * a.sq + row + 8 * h] =
+                lse_of(state[h], total[h], sees[h]);
+        uint32_t again = __ballot_sync(WHOLE_WARP, exists[h] && sees[h] && !finite[h] &&
+                                                       total[h] > 0 && is_finite(total[h]));
+        while (again != 0) {
+            const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
+            const uint32_t i = row + 8 * h - lane / 4 + quad;
+            again &= ~(0xfu << 4 * quad);
+            __syncwarp();
+            exact_row<Element>(a, entry, head, i, span_of(a, n, i));
+        }
+    }
+}
+
+} // namespace flash
+
+#endif

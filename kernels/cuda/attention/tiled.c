@@ -1,0 +1,122 @@
+#include "kernels/cuda/attention/tiled.h"
+
+#include "kernels/backend.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/group.h"
+
+static const uint32_t row_counts[ATTENTION_TILED_ROWS] = {32, 128};
+
+/* Columns of O that there is a kernel for. */
+static uint64_t attention_tiled_columns(enum attention_tiled_rows rows, uint64_t dv)
+{
+    static const uint64_t widths[ATTENTION_TILED_ROWS][5] = {{64, 128, 256},
+                                                             {64, 96, 128, 192, 256}};
+    const uint64_t *width = widths[rows];
+    while (*width < dv)
+        width++;
+    return *width;
+}
+
+uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv)
+{
+    const uint64_t tile = row_counts[rows], depth = (d + 3) / 4 * 4;
+    const uint64_t q = tile * depth, k = ATTENTION_TILED_KEYS * depth;
+    const uint64_t v = ATTENTION_TILED_KEYS * attention_tiled_columns(rows, dv);
+    const uint64_t weights = ATTENTION_TILED_KEYS * tile, spans = tile * 2;
+    /* With few rows the weights take the place of the keys. */
+    const uint64_t keys_and_weights = rows == ATTENTION_TILED_MANY ? k + weights
+                                      : k > weights                ? k
+                                                                   : weights;
+    return (q + keys_and_weights + v + spans) * 4;
+}
+
+/* Many rows if they fit in shared memory and there is a block for every multiprocessor. */
+static enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
+                                                        uint32_t multiprocessors,
+                                                        uint64_t shared_bytes)
+{
+    const uint64_t tile = row_counts[ATTENTION_TILED_MANY];
+    const uint64_t rows = p->heads / p->kv_heads * p->sq;
+    const uint64_t blocks = (rows + tile - 1) / tile * p->batch * p->kv_heads;
+    return rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
+                   attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
+               ? ATTENTION_TILED_MANY
+               : ATTENTION_TILED_FEW;
+}
+
+/* The choice for a group: many rows if they fit in shared memory, the tiles of all attentions give
+ * every multiprocessor a block, and the tiles are at least half full on average. */
+static enum attention_tiled_rows
+attention_tiled_choose_group(const struct attention_member members[], uint32_t count,
+                             uint32_t multiprocessors, uint64_t shared_bytes)
+{
+    const uint64_t tile = row_counts[ATTENTION_TILED_MANY];
+    const struct attention_problem *any = members[0].problem;
+    double rows = 0, blocks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct attention_problem *p = members[i].problem;
+        const uint64_t in_head = p->heads / p->kv_heads * p->sq;
+        const uint64_t tiles = (in_head + tile - 1) / tile;
+        rows += (double)in_head * (double)(p->batch * p->kv_heads);
+        blocks += (double)(tiles * p->batch * p->kv_heads);
+    }
+    return blocks >= multiprocessors && 2 * rows >= blocks * (double)tile &&
+                   attention_tiled_bytes(ATTENTION_TILED_MANY, any->d, any->dv) <= shared_bytes
+               ? ATTENTION_TILED_MANY
+               : ATTENTION_TILED_FEW;
+}
+
+enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
+                                        const struct attention_problem *problem)
+{
+    switch (problem->dtype) {
+    case GEMMD_F32:
+        return attention_tiled_launch_f32(stream, rows, problem);
+    case GEMMD_F16:
+        return attention_tiled_launch_f16(stream, rows, problem);
+    case GEMMD_BF16:
+        return attention_tiled_launch_bf16(stream, rows, problem);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}
+
+static enum gemmd_error attention_tiled_run(struct gemm_context *base,
+                                            const struct attention_problem *problem,
+                                            void *workspace)
+{
+    (void)workspace;
+    const struct cuda_context *context = cuda_context_of(base);
+    const enum attention_tiled_rows rows =
+        attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes);
+    return attention_tiled_launch(context->stream, rows, problem);
+}
+
+static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
+                                                  const struct attention_member members[],
+                                                  uint32_t count)
+{
+    const struct cuda_context *context = cuda_context_of(base);
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    attention_group_order(members, count, ordered);
+    enum gemmd_error code = GEMMD_OK;
+    if (members[0].problem->dtype == GEMMD_F32)
+        return attention_tiled_launch_group_f32(
+            context->stream,
+            attention_tiled_choose_group(ordered, count, context->multiprocessors,
+                                         context->shared_bytes),
+            ordered, count);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+        code = attention_tiled_run(base, ordered[i].problem, NULL);
+    return code;
+}
+
+const struct attention_kernel attention_cuda_tiled = {
+    .name = "tiled",
+    .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
+    .takes = attention_problem_offered,
+    .workspace_bytes = attention_no_workspace,
+    .run = attention_tiled_run,
+    .run_group = attention_tiled_run_group,
+    .group_units = ATTENTION_GROUP_UNITS_PLAIN,
+};

@@ -1,0 +1,501 @@
+/*
+ * tiled.cuh - attention with a tile of Q on chip, past which tiles of K and V are streamed. The
+ * running maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast
+ * and Memory-Efficient Exact Attention with IO-Awareness", 2022). Plain CUDA, all arithmetic in
+ * f32.
+ *
+ * Both products are register tiles, as in register_tiled. A warp owns rows of Q, 4 or 8 for each
+ * lane, so that the maximum, the sum and the weights of a row stay within the warp:
+ *   - The 32 lanes are 4 x 8. A lane has 4 of the tile's 32 keys, and 4 neighbouring columns of O
+ *     out of every 32, in registers from the first key to the last.
+ *   - Q and K lie in shared memory with d down the rows; they are transposed as they are copied.
+ *     The quads of a row are permuted by an exclusive or with the number of the quad of d, so that
+ *     neither the transposition nor the reads of 128 bits have bank conflicts. The weights are
+ *     permuted too.
+ *   - Two or more blocks on a multiprocessor hide each other's copies.
+ *
+ * The rows of a tile are, query by query, those of all heads that share a head of K and V, so that
+ * neighbouring rows see nearly the same keys, which are read once for all of them. Tiles of keys
+ * start at multiples of KEYS. A tile of keys that no row of the tile sees is not read, and one that
+ * no row of a warp sees is not multiplied by that warp. The result of a row is one chain over its
+ * own keys, whatever the other rows are.
+ *
+ * Columns of V and O beyond dv are not copied. The values in their places are multiplied but never
+ * stored.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_TILED_CUH
+#define KERNELS_CUDA_ATTENTION_TILED_CUH
+
+#include "kernels/cuda/attention/group.cuh"
+#include "kernels/cuda/attention/tiled.h"
+#include "kernels/cuda/attention/tiled_load.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace attention_tiled
+{
+
+using namespace attention;
+
+constexpr unsigned KEYS = ATTENTION_TILED_KEYS, LANES_M = 4, LANES_N = 8;
+static_assert(KEYS == 4 * LANES_N, "a lane has one quad of keys");
+
+/* WARPS warps of 4 lanes of ROWS rows; COLUMNS columns of O a lane. */
+template <unsigned WARPS_, unsigned ROWS_, unsigned COLUMNS_, unsigned BLOCKS_,
+          bool WEIGHTS_OVER_KEYS_ = false>
+struct shape {
+    static constexpr unsigned WARPS = WARPS_, ROWS = ROWS_, COLUMNS = COLUMNS_;
+    static constexpr unsigned BLOCKS = BLOCKS_; // that fit in a multiprocessor
+    /* The kernel for a group of problems. The address of the problem takes registers. The sizes of
+     * the problem stay in constant memory, because the tiles leave no shared memory for them. */
+    static constexpr unsigned GROUP_BLOCKS = ROWS_ == 8 ? 2 : BLOCKS_;
+    static constexpr unsigned THREADS = 32 * WARPS, WARP_ROWS = LANES_M * ROWS;
+    static constexpr unsigned TILE = WARPS * WARP_ROWS, WIDTH = LANES_N * COLUMNS;
+    /* Quads; weights of a warp, and a row of V. */
+    static constexpr unsigned WEIGHTS = KEYS * WARP_ROWS / 4, LINE = WIDTH / 4;
+    /* Weights take the place of the keys, to save memory for the price of a barrier. */
+    static constexpr bool WEIGHTS_OVER_KEYS = WEIGHTS_OVER_KEYS_;
+    static_assert(TILE / 4 % 8 == 0, "quads of rows are swapped about within 8");
+    static_assert(ROWS % 4 == 0 && COLUMNS % 4 == 0, "reads of 128 bits");
+};
+
+/* Where everything is in a block's shared memory: quads of floats, then the spans. */
+template <class S> struct memory {
+    float4 *q;       // [d][TILE / 4], swapped about
+    float4 *k;       // [d][KEYS / 4], likewise
+    float4 *v;       // [KEYS][LINE]
+    float4 *weights; // [WARPS][KEYS][WARP_ROWS / 4], likewise
+    uint2 *spans;    // [TILE]: first, end
+
+    __device__ __forceinline__ memory(float4 *shared, unsigned steps)
+    {
+        constexpr unsigned ALL = S::WARPS * S::WEIGHTS;
+        const unsigned keys = steps * KEYS;
+        q = shared;
+        k = q + steps * S::TILE;
+        weights = S::WEIGHTS_OVER_KEYS ? k : k + keys;
+        v = S::WEIGHTS_OVER_KEYS ? k + (keys > ALL ? keys : ALL) : weights + ALL;
+        spans = (uint2 *)(v + KEYS * S::LINE);
+    }
+};
+
+struct arguments {
+    struct attention_problem problem;
+    uint64_t tiles;                      // of Q, for each head of K and V
+    uint64_t parts;                      // tiles of all heads of all entries
+    bool wide_q, wide_k, wide_v, wide_o; // rows are whole quads of elements, aligned as such
+};
+
+/* The rows that a block computes: those from `first` on, of a head of K and V. Row r is query r /
+ * group of head r % group, among the heads that share K and V. */
+template <class S> struct part {
+    uint64_t entry, kv_head;
+    uint64_t query;       // of the first row
+    unsigned group, head; // heads of Q that share; the first row's
+    unsigned rows;        // in this tile
+
+    __device__ __forceinline__ part(const struct arguments &a, uint64_t number)
+    {
+        const struct attention_problem &p = a.problem;
+        const uint64_t pairs = p.batch * p.kv_heads;
+        /* Longest first if later queries see more, else those of a head together. */
+        const uint64_t tile = p.causal ? a.tiles - 1 - number / pairs : number % a.tiles;
+        const uint64_t pair = p.causal ? number % pairs : number / a.tiles;
+        const uint64_t first = tile * S::TILE;
+        group = (unsigned)(p.heads / p.kv_heads);
+        entry = pair / p.kv_heads;
+        kv_head = pair % p.kv_heads;
+        query = first / group;
+        head = (unsigned)(first % group);
+        const uint64_t left = group * p.sq - first;
+        rows = left < S::TILE ? (unsigned)left : S::TILE;
+    }
+
+    __device__ __forceinline__ uint64_t query_of(unsigned row) const
+    {
+        return query + (head + row) / group;
+    }
+
+    __device__ __forceinline__ uint64_t head_of(unsigned row) const
+    {
+        return kv_head * group + (head + row) % group;
+    }
+};
+
+/* ---- what a thread computes ---- */
+
+static __device__ __forceinline__ void unpack(const float4 &quad, float *to)
+{
+    to[0] = quad.x;
+    to[1] = quad.y;
+    to[2] = quad.z;
+    to[3] = quad.w;
+}
+
+/* The keys that the rows of a warp see: some row sees the keys from `first` to end - 1, and every
+ * row that sees any key sees those from all_first to all_end - 1. */
+struct sight {
+    unsigned first, end, all_first, all_end;
+
+    /* The keys that `count` rows see. */
+    __device__ __forceinline__ sight(const uint2 *spans, unsigned count)
+    {
+        first = all_end = UINT32_MAX;
+        end = all_first = 0;
+        for (unsigned i = threadIdx.x % 32; i < count; i += 32) {
+            const uint2 span = spans[i];
+            if (span.x == span.y)
+                continue;
+            first = min(first, span.x);
+            end = max(end, span.y);
+            all_first = max(all_first, span.x);
+            all_end = min(all_end, span.y);
+        }
+        first = __reduce_min_sync(UINT32_MAX, first);
+        end = __reduce_max_sync(UINT32_MAX, end);
+        all_first = __reduce_max_sync(UINT32_MAX, all_first);
+        all_end = __reduce_min_sync(UINT32_MAX, all_end);
+    }
+};
+
+template <class S> struct rows {
+    float sums[S::ROWS][S::COLUMNS];
+    float most[S::ROWS], total[S::ROWS]; // of the row; of this lane's keys
+
+    __device__ __forceinline__ rows()
+    {
+#pragma unroll
+        for (unsigned i = 0; i < S::ROWS; i++) {
+            most[i] = -CUDART_INF_F;
+            total[i] = 0;
+#pragma unroll
+            for (unsigned c = 0; c < S::COLUMNS; c++)
+                sums[i][c] = 0;
+        }
+    }
+};
+
+/* A thread's row i is row (lane / 8 + i / 4 * 4) * 4 + i % 4 of its warp's. */
+static __device__ __forceinline__ unsigned row_of_warp(unsigned i)
+{
+    return (threadIdx.x % 32 / LANES_N + i / 4 * LANES_M) * 4 + i % 4;
+}
+
+/* scores = Q * K^T, in the order of d. */
+template <class S>
+static __device__ __forceinline__ void multiply_keys(float (&scores)[S::ROWS][4],
+                                                     const struct memory<S> &memory, unsigned steps)
+{
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned q_quad = warp * S::ROWS + lane / LANES_N, k_quad = lane % LANES_N;
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++)
+            scores[i][j] = 0;
+    const float4 *q = memory.q, *k = memory.k;
+#pragma unroll 1
+    for (unsigned step = 0; step < steps; step++, q += S::TILE, k += KEYS) {
+        const unsigned turn = step % 8;
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) {
+            float x[S::ROWS], y[4];
+#pragma unroll
+            for (unsigned g = 0; g < S::ROWS / 4; g++)
+                unpack(q[e * (S::TILE / 4) + ((q_quad + g * LANES_M) ^ turn)], x + 4 * g);
+            unpack(k[e * (KEYS / 4) + (k_quad ^ turn)], y);
+#pragma unroll
+            for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+                for (unsigned j = 0; j < 4; j++)
+                    scores[i][j] = fmaf(x[i], y[j], scores[i][j]);
+        }
+    }
+}
+
+/* Sets masked scores to minus infinity. */
+template <class S>
+static __device__ __forceinline__ void mask(float (&scores)[S::ROWS][4], const uint2 *spans,
+                                            unsigned key)
+{
+    const unsigned first = key + threadIdx.x % LANES_N * 4;
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++) {
+        const uint2 span = spans[row_of_warp(i)];
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++)
+            if (first + j < span.x || first + j >= span.y)
+                scores[i][j] = -CUDART_INF_F;
+    }
+}
+
+/* Scores become weights, and the sums so far are brought to the new maximum. */
+template <class S>
+static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct rows<S> &rows)
+{
+    float factors[S::ROWS];
+    bool moved = false;
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++) {
+        float most = rows.most[i];
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++)
+            most = fmaxf(most, scores[i][j]);
+#pragma unroll
+        for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
+            most = fmaxf(most, __shfl_xor_sync(UINT32_MAX, most, lanes));
+        /* Before the first score any finite value is right. */
+        const float base = most == -CUDART_INF_F ? 0 : most;
+        factors[i] = expf(rows.most[i] - base);
+        moved |= factors[i] != 1;
+        rows.most[i] = most;
+        float total = 0;
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++) {
+            scores[i][j] = expf(scores[i][j] - base);
+            total += scores[i][j];
+        }
+        rows.total[i] = fmaf(rows.total[i], factors[i], total);
+    }
+    if (!__any_sync(UINT32_MAX, moved)) /* seldom, after the first tiles */
+        return;
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+        for (unsigned c = 0; c < S::COLUMNS; c++)
+            rows.sums[i][c] *= factors[i];
+}
+
+/* This thread's quad of rows g of a key, among its warp's weights. */
+template <class S> static __device__ __forceinline__ unsigned weights_at(unsigned key, unsigned g)
+{
+    return (key * (S::WARP_ROWS / 4) + threadIdx.x % 32 / LANES_N + g * LANES_M) ^ key / 4 % 8;
+}
+
+template <class S>
+static __device__ __forceinline__ void put_weights(const float (&scores)[S::ROWS][4],
+                                                   float4 *weights)
+{
+    const unsigned first = threadIdx.x % LANES_N * 4;
+#pragma unroll
+    for (unsigned j = 0; j < 4; j++)
+#pragma unroll
+        for (unsigned g = 0; g < S::ROWS / 4; g++)
+            weights[weights_at<S>(first + j, g)] = make_float4(
+                scores[4 * g][j], scores[4 * g + 1][j], scores[4 * g + 2][j], scores[4 * g + 3][j]);
+}
+
+/* sums += weights * V, in the order of the keys. A weight of 0 that stands for a key that is not
+ * seen must not meet what is not finite, which SEEN sees to; where it meets a number it changes
+ * nothing. */
+template <class S, bool SEEN>
+static __device__ __forceinline__ void add_values(struct rows<S> &rows, const float4 *weights,
+                                                  const float4 *v, const uint2 *spans, unsigned key)
+{
+    v += threadIdx.x % LANES_N;
+#pragma unroll 1
+    for (unsigned four = 0; four < KEYS; four += 4) {
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) {
+            float x[S::ROWS], y[S::COLUMNS];
+#pragma unroll
+            for (unsigned g = 0; g < S::ROWS / 4; g++)
+                unpack(weights[weights_at<S>(four + e, g)], x + 4 * g);
+#pragma unroll
+            for (unsigned c = 0; c < S::COLUMNS / 4; c++)
+                unpack(v[(four + e) * S::LINE + c * LANES_N], y + 4 * c);
+#pragma unroll
+            for (unsigned i = 0; i < S::ROWS; i++) {
+                if (SEEN) {
+                    const uint2 span = spans[row_of_warp(i)];
+                    if (key + four + e < span.x || key + four + e >= span.y)
+                        continue;
+                }
+#pragma unroll
+                for (unsigned c = 0; c < S::COLUMNS; c++)
+                    rows.sums[i][c] = fmaf(x[i], y[c], rows.sums[i][c]);
+            }
+        }
+    }
+}
+
+template <class S, typename T>
+static __device__ __forceinline__ void store(const struct arguments &a, const struct part<S> &part,
+                                             const struct rows<S> &rows, const uint2 *spans)
+{
+    const struct attention_problem &p = a.problem;
+    const unsigned warp = threadIdx.x / 32, lane_n = threadIdx.x % LANES_N;
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++) {
+        const unsigned in_warp = row_of_warp(i), row = warp * S::WARP_ROWS + in_warp;
+        const uint2 span = spans[in_warp];
+        const bool sees = span.x != span.y;
+        float total = rows.total[i];
+#pragma unroll
+        for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
+            total += __shfl_xor_sync(UINT32_MAX, total, lanes);
+        if (row >= part.rows)
+            continue;
+        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
+        const uint64_t query = part.query_of(row), head = part.head_of(row);
+        T *to = row_of((T *)p.o, p.o_strides, part.entry, head, query);
+#pragma unroll
+        for (unsigned c = 0; c < S::COLUMNS; c += 4) {
+            const unsigned column = c * LANES_N + lane_n * 4;
+            quad<T> quad;
+#pragma unroll
+            for (unsigned e = 0; e < 4; e++)
+                narrow(sees ? rows.sums[i][c + e] / total : 0.0f, &quad.at[e]);
+            if (a.wide_o) {
+                if (column < p.dv)
+                    *(attention_tiled::quad<T> *)(to + column) = quad;
+            } else {
+#pragma unroll
+                for (unsigned e = 0; e < 4; e++)
+                    if (column + e < p.dv)
+                        to[column + e] = quad.at[e];
+            }
+        }
+        if (lane_n == 0 && p.lse != nullptr)
+            p.lse[(part.entry * p.heads + head) * p.sq + query] = !sees ? -CUDART_INF_F
+                                                                  : total == 0
+                                                                      ? CUDART_NAN_F
+                                                                      : rows.most[i] + logf(total);
+    }
+}
+
+/* ---- a block's work ---- */
+
+/* Loads the rows of the tile and the keys that they see. A row that sees no key is zeros. */
+template <class S, typename T>
+static __device__ __forceinline__ void
+load_queries(const struct arguments &a, const struct part<S> &part, const struct lengths &lengths,
+             const struct memory<S> &memory)
+{
+    const struct attention_problem &p = a.problem;
+    for (unsigned row = threadIdx.x; row < S::TILE; row += S::THREADS) {
+        struct attention_span span = {0, 0};
+        if (row < part.rows)
+            span = span_of(p, lengths, part.query_of(row));
+        memory.spans[row] = make_uint2((unsigned)span.first, (unsigned)span.end);
+    }
+    __syncthreads();
+    load<T, S::WARPS, S::TILE>(
+        a.wide_q, (unsigned)p.d,
+        [&](unsigned row) -> const T * {
+            if (memory.spans[row].x == memory.spans[row].y)
+                return nullptr;
+            return row_of((const T *)p.q, p.q_strides, part.entry, part.head_of(row),
+                          part.query_of(row));
+        },
+        [&](unsigned row, unsigned number, const float4 &quad) {
+            put_turned<S::TILE>(memory.q, row, number, quad);
+        });
+}
+
+/* Keys and values `key` ... `end` - 1, zeros for the rest of the tile. Returns whether all of this
+ * thread's values are finite. */
+template <class S, typename T>
+static __device__ __forceinline__ bool load_keys(const struct arguments &a, const T *k, const T *v,
+                                                 unsigned key, unsigned end,
+                                                 const struct memory<S> &memory)
+{
+    const struct attention_problem &p = a.problem;
+    float zero = 0; /* or NaN */
+    load<T, S::WARPS, KEYS>(
+        a.wide_k, (unsigned)p.d,
+        [&](unsigned j) -> const T * {
+            return key + j < end ? k + (uint64_t)(key + j) * p.k_strides.row : nullptr;
+        },
+        [&](unsigned j, unsigned number, const float4 &quad) {
+            put_turned<KEYS>(memory.k, j, number, quad);
+        });
+    load<T, S::WARPS, KEYS>(
+        a.wide_v, (unsigned)p.dv,
+        [&](unsigned j) -> const T * {
+            return key + j < end ? v + (uint64_t)(key + j) * p.v_strides.row : nullptr;
+        },
+        [&](unsigned j, unsigned number, const float4 &quad) {
+            zero = fmaf(quad.x, 0.0f, fmaf(quad.y, 0.0f, fmaf(quad.z, 0.0f, quad.w * 0.0f + zero)));
+            memory.v[j * S::LINE + number] = quad;
+        });
+    return zero == 0;
+}
+
+template <class S, typename T>
+static __device__ __forceinline__ void compute(const struct arguments &a,
+                                               const struct part<S> &part,
+                                               const struct memory<S> &memory, unsigned steps)
+{
+    const struct attention_problem &p = a.problem;
+    const struct lengths lengths(p, part.entry);
+    load_queries<S, T>(a, part, lengths, memory);
+
+    const unsigned warp = threadIdx.x / 32;
+    const uint2 *spans = memory.spans + warp * S::WARP_ROWS;
+    const struct sight block(memory.spans, S::TILE), mine(spans, S::WARP_ROWS);
+    float4 *weights = memory.weights + warp * S::WEIGHTS;
+    const T *k = row_of((const T *)p.k, p.k_strides, part.entry, part.kv_head, 0);
+    const T *v = row_of((const T *)p.v, p.v_strides, part.entry, part.kv_head, 0);
+    struct rows<S> rows;
+#pragma unroll 1
+    for (unsigned key = block.first / KEYS * KEYS; key < block.end; key += KEYS) {
+        __syncthreads(); /* the tile before has been read */
+        const bool finite = load_keys<S, T>(a, k, v, key, block.end, memory);
+        const bool strange = __syncthreads_or(!finite);
+        const bool seen = key < mine.end && key + KEYS > mine.first;
+        const bool all = key >= mine.all_first && key + KEYS <= mine.all_end;
+        float scores[S::ROWS][4];
+        if (seen) {
+            multiply_keys<S>(scores, memory, steps);
+#pragma unroll
+            for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+                for (unsigned j = 0; j < 4; j++)
+                    scores[i][j] = score_of(scores[i][j], p.scale, p.softcap);
+            if (!all)
+                mask<S>(scores, spans, key);
+            weigh<S>(scores, rows);
+        }
+        if (S::WEIGHTS_OVER_KEYS)
+            __syncthreads(); /* the keys have been read */
+        if (!seen)
+            continue;
+        put_weights<S>(scores, weights);
+        __syncwarp();
+        if (all || !strange)
+            add_values<S, false>(rows, weights, memory.v, spans, key);
+        else
+            add_values<S, true>(rows, weights, memory.v, spans, key);
+    }
+    store<S, T>(a, part, rows, spans);
+}
+
+template <class S, typename T>
+__global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
+    attention_tiled_kernel(const __grid_constant__ struct arguments a)
+{
+    extern __shared__ __align__(16) float4 shared[];
+    const unsigned steps = ((unsigned)a.problem.d + 3) / 4;
+    const struct memory<S> memory(shared, steps);
+#pragma unroll 1
+    for (uint64_t number = blockIdx.x; number < a.parts; number += gridDim.x) {
+        compute<S, T>(a, part<S>(a, number), memory, steps);
+        __syncthreads(); /* the spans have been read */
+    }
+}
+
+/* Grid: the parts of all problems, whose head sizes are the same. */
+template <class S, typename T>
+__global__ void __launch_bounds__(S::THREADS, S::GROUP_BLOCKS)
+    attention_tiled_group_kernel(const __grid_constant__ attention_group::list<arguments> group)
+{
+    extern __shared__ __align__(16) float4 shared[];
+    const unsigned steps = ((unsigned)group.problems[0].problem.d + 3) / 4;
+    const uint32_t i = group.find(blockIdx.x);
+    const struct arguments &a = group.problems[i];
+    compute<S, T>(a, part<S>(a, blockIdx.x - group.first[i]), memory<S>(shared, steps), steps);
+}
+
+} // namespace attention_tiled
+
+#endif

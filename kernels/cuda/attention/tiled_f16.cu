@@ -1,0 +1,12 @@
+#include "kernels/cuda/attention/tiled_launch.cuh"
+
+enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes)
+{
+    return attention_tiled::prepare<__half>(shared_bytes);
+}
+
+enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_tiled_rows rows,
+                                            const struct attention_problem *problem)
+{
+    return attention_tiled::run_any<__half>(stream, rows, *problem);
+}

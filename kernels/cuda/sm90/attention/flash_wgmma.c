@@ -1,0 +1,48 @@
+/* flash_wgmma as one kernel for any problem of f16 and bf16 whose rows are aligned. */
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/context.h"
+
+static bool flash_wgmma_takes(const struct attention_problem *problem)
+{
+    return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
+}
+
+static enum gemmd_error flash_wgmma_run(struct gemm_context *base,
+                                        const struct attention_problem *problem, void *workspace)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    (void)workspace;
+    if (context->sm90.encode == NULL)
+        return GEMMD_ERR_INTERNAL;
+    return cuda_error_code((int)attention_wgmma_enqueue(&context->sm90,
+                                                        attention_wgmma_choose(problem), problem,
+                                                        context->attention_next, context->stream));
+}
+
+/* One kernel for all members, that of the longest member. All kernels for the same width give the
+ * same bits. */
+static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
+                                              const struct attention_member members[],
+                                              uint32_t count)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    if (context->sm90.encode == NULL)
+        return GEMMD_ERR_INTERNAL;
+    attention_group_order(members, count, ordered);
+    return cuda_error_code((int)attention_wgmma_enqueue_group(
+        &context->sm90, attention_wgmma_choose(ordered[0].problem), ordered, count,
+        context->attention_next, context->stream));
+}
+
+const struct attention_kernel attention_cuda_wgmma = {
+    .name = "flash_wgmma",
+    .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
+    .compute_capability = 90,
+    .takes = flash_wgmma_takes,
+    .workspace_bytes = attention_no_workspace,
+    .run = flash_wgmma_run,
+    .run_group = flash_wgmma_run_group,
+    .group_units = ATTENTION_GROUP_UNITS_TENSOR,
+};

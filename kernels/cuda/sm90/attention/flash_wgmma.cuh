@@ -1,0 +1,722 @@
+/*
+ * flash_wgmma.cuh - attention on sm_90a: TMA, mbarriers, wgmma, and the softmax overlapped with the
+ * products.
+ *
+ * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
+ * with 64 queries each. The block computes tiles of 64 * CONSUMERS queries of one head until none
+ * is left. Q of a tile is copied to shared memory and stays there or goes to registers. Tiles of
+ * TILE_N keys of K and V stream through a ring of SLOTS buffers, from the last keys that the tile
+ * sees to the first, in the order in which they are used: K, then K and V alternately (V of the
+ * keys whose K was used one step before), then V. Tiles of keys that no query of the tile sees are
+ * not loaded, and only tiles at the edges are masked.
+ *
+ * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T is computed from
+ * shared memory. The weights are the register operand of O += P V, because a fragment of sums has
+ * the layout of a fragment of operands. Two things keep the tensor core busy:
+ *   - The consumers take turns in issuing products (named barriers), so that the softmax of one
+ *     overlaps with the products of the other.
+ *   - In its turn a consumer issues two products without a gap: K of the next step and V of this
+ *     step. (The softmax could begin after the first product. ptxas makes it wait for both, and
+ *     code that prevents this is slower: kernels/experiments/attention.md.)
+ *
+ * There is one block for each multiprocessor. With masks, the tiles that see the most keys come
+ * first, and a block takes its next tile from a counter in memory; without masks the tiles are
+ * assigned statically. Heads are processed in sections whose K and V fit in the L2. The producer
+ * computes the properties of a tile while the consumers compute the previous one, and passes them
+ * through shared memory.
+ *
+ * The bits of a row depend only on Q, K and V of its head, the lengths, and the kernel: the steps
+ * over keys start at multiples of TILE_N, whatever else the launch computes. Kernels with the same
+ * width and TILE_N give the same bits.
+ *
+ * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
+ * warp specialisation, ping-pong, products overlapped with softmax.
+ */
+#ifndef KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_CUH
+#define KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_CUH
+
+#include "kernels/cuda/attention/rows.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_sm80.cuh"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
+#include "kernels/cuda/sm90/ring.cuh"
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace sm90
+{
+
+using flash::lengths;
+using flash::softmax_row;
+using flash::span;
+
+template <element E> struct storage {
+    using type = __nv_bfloat16;
+};
+template <> struct storage<F16> {
+    using type = __half;
+};
+
+template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_config {
+    static constexpr element E = E_;
+    static constexpr int WIDTH = WIDTH_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
+    /* Where registers are left, Q stays in them: the tensor core reads a third less from shared
+     * memory for S, and the next tile's Q can come at once. */
+    static constexpr bool QUERIES_IN_REGISTERS = CONSUMERS == 2 && WIDTH <= 128;
+    /* Whether a consumer that sees no more than the first half of its last keys leaves the other
+     * half out: under a causal mask every second one. Where registers are left again. */
+    static constexpr bool HALVES = QUERIES_IN_REGISTERS;
+    using Element = typename storage<E>::type;
+
+    static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
+    /* Registers of a thread. What consumers take beyond those that the block was launched with, the
+     * producer has given: with more of them in all, the last warps would wait for ever. For a group
+     * the producer needs some more. */
+    static constexpr int LAUNCH_REGISTERS = CONSUMERS == 2 ? 168 : 128;
+    template <bool GROUP>
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 40 : 24) : 32;
+    template <bool GROUP>
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 232 : 240) : 160;
+    template <bool GROUP>
+    static constexpr bool REGISTERS_SUFFICE = PRODUCER_REGISTERS<GROUP> +
+                                                  CONSUMERS *CONSUMER_REGISTERS<GROUP> <=
+                                              (1 + CONSUMERS) * LAUNCH_REGISTERS;
+
+    static constexpr int BOXES = (WIDTH + 63) / 64; /* of 128 bytes width */
+    static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
+                              Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
+    static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
+    static constexpr uint32_t SCHEDULED = 2; /* tiles that are known ahead */
+    static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 32 * SCHEDULED;
+    /* 1024: what aligning the start can cost. */
+    static constexpr uint32_t OTHER_BYTES = 1024 + CONSUMERS * Q_BYTES + BARRIER_BYTES;
+    static constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's */
+    static constexpr uint32_t SLOTS_THAT_FIT = (SHARED_BYTES_MAX - OTHER_BYTES) / (SLOT_BYTES + 16);
+    static constexpr uint32_t SLOTS = SLOTS_THAT_FIT < 8 ? SLOTS_THAT_FIT : 8;
+    static constexpr uint32_t SHARED_BYTES = SLOTS * (SLOT_BYTES + 16) + OTHER_BYTES;
+
+    static_assert(REGISTERS_SUFFICE<false> && REGISTERS_SUFFICE<true>, "nobody waits for ever");
+    static_assert(SLOTS >= 3, "two are read while one is loaded");
+    static_assert(TILE_N % 16 == 0 && BOX_BYTES % 1024 == 0, "steps of k; swizzled boxes");
+};
+
+/* Shared memory: Q of each consumer, the slots of the ring, then barriers and scheduled tiles. */
+template <class C> struct attention_shared {
+    uint32_t base;
+
+    __device__ __forceinline__ uint32_t q(uint32_t consumer) const
+    {
+        return base + consumer * C::Q_BYTES;
+    }
+    __device__ __forceinline__ uint32_t slot(uint32_t i) const
+    {
+        return base + C::CONSUMERS * C::Q_BYTES + i * C::SLOT_BYTES;
+    }
+    __device__ __forceinline__ uint32_t full(uint32_t i) const
+    {
+        return slot(C::SLOTS) + 16 * i;
+    }
+    __device__ __forceinline__ uint32_t empty(uint32_t i) const
+    {
+        return full(i) + 8;
+    }
+    __device__ __forceinline__ uint32_t q_full(uint32_t consumer) const
+    {
+        return full(C::SLOTS) + 16 * consumer;
+    }
+    __device__ __forceinline__ uint32_t q_empty(uint32_t consumer) const
+    {
+        return q_full(consumer) + 8;
+    }
+    __device__ __forceinline__ uint32_t tile_full(uint32_t i) const
+    {
+        return q_full(C::CONSUMERS) + 16 * i;
+    }
+    __device__ __forceinline__ uint32_t tile_empty(uint32_t i) const
+    {
+        return tile_full(i) + 8;
+    }
+    __device__ __forceinline__ uint32_t tile(uint32_t i) const
+    {
+        return tile_full(C::SCHEDULED) + 32 * i;
+    }
+};
+
+/* ptx::mbarrier_wait with more patience: exact rows of V with infinities can keep a consumer for
+ * seconds. */
+__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t tries = 0;
+    while (!ptx::mbarrier_try_wait(barrier, parity)) {
+        if (++tries == 32 * ptx::WAIT_TRIES_MAX)
+            asm volatile("st.global.u32 [%0], %1;" ::"l"(0ull), "r"(tries) : "memory");
+    }
+}
+
+/* A value that is the same for all of a warp, for the compiler to know. Ring positions, and with
+ * them the operands of every product, are then in uniform registers; else each product of V would
+ * wait for its descriptor to get there from the others. */
+template <class T> __device__ __forceinline__ T uniform(T value)
+{
+    return __shfl_sync(flash::WHOLE_WARP, value, 0);
+}
+
+/* A tile of queries, and the tiles of keys that they see: first ... end - 1. */
+struct attention_tile {
+    uint32_t entry, head, row; /* row: the first query */
+    uint32_t problem;          /* of a group */
+    lengths n;
+    int32_t first, end;
+};
+constexpr uint32_t NO_ENTRY = UINT32_MAX; /* there are no more tiles */
+
+/* On its way from the producer to the consumers. */
+__device__ __forceinline__ void store_tile(uint32_t to, const attention_tile &t)
+{
+    ptx::store_shared_4(to, t.entry, t.head, t.row, t.problem);
+    ptx::store_shared_4(to + 16, t.n.sq, t.n.skv, (uint32_t)t.first, (uint32_t)t.end);
+}
+__device__ __forceinline__ attention_tile load_tile_of_queries(uint32_t from)
+{
+    const uint4 where = ptx::load_shared_4(from), what = ptx::load_shared_4(from + 16);
+    return {where.x, where.y, where.z, where.w, {what.x, what.y}, (int32_t)what.z, (int32_t)what.w};
+}
+
+/* Tile `index` of the walk: sections of heads; in each the tiles with most keys first, where there
+ * is a causal mask, and those of all its heads together. */
+template <class C>
+__device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmma_arguments &p,
+                                                            uint32_t index)
+{
+    const uint32_t heads = p.a.batch * p.a.heads, per_section = p.heads_at_once * p.tile_rows;
+    const uint32_t section = index / per_section, in_section = index - section * per_section;
+    const uint32_t first_head = section * p.heads_at_once;
+    const uint32_t count = min(p.heads_at_once, heads - first_head);
+    const uint32_t rank = in_section / count, number = first_head + in_section - rank * count;
+    attention_tile t;
+    t.entry = number / p.a.heads;
+    t.head = number - t.entry * p.a.heads;
+    t.row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
+    t.problem = 0;
+    t.n = flash::lengths_of(p.a, t.entry);
+    t.first = t.end = 0;
+    if (t.row < t.n.sq) {
+        const span from = flash::span_of(p.a, t.n, t.row);
+        const span to = flash::span_of(p.a, t.n, min(t.row + C::TILE_M, t.n.sq) - 1);
+        if (to.end > from.first) {
+            t.first = from.first / C::TILE_N;
+            t.end = (to.end + C::TILE_N - 1) / C::TILE_N;
+        }
+    }
+    return t;
+}
+
+/* ---- what a launch computes: tiles of one problem, or of several ---- */
+
+/* Where the producer is; `index` is counted through all problems. */
+struct attention_ticket {
+    uint32_t index, problem;
+};
+
+__device__ __forceinline__ const attention_wgmma_arguments &
+problem_of(const attention_wgmma_arguments &p, const attention_ticket &)
+{
+    return p;
+}
+__device__ __forceinline__ const attention_wgmma_arguments &
+problem_of(const attention_wgmma_group &group, const attention_ticket &ticket)
+{
+    return group.problems[ticket.problem];
+}
+
+template <class C>
+__device__ __forceinline__ attention_tile tile_of(const attention_wgmma_arguments &p,
+                                                  const attention_ticket &ticket)
+{
+    return attention_tile_at<C>(p, ticket.index);
+}
+template <class C>
+__device__ __forceinline__ attention_tile tile_of(const attention_wgmma_group &group,
+                                                  const attention_ticket &ticket)
+{
+    attention_tile t = attention_tile_at<C>(group.problems[ticket.problem],
+                                            ticket.index - group.first[ticket.problem]);
+    t.problem = ticket.problem;
+    return t;
+}
+
+__device__ __forceinline__ void prefetch(const attention_wgmma_arguments &p)
+{
+    ptx::tensor_map_prefetch(&p.q);
+    ptx::tensor_map_prefetch(&p.k);
+    ptx::tensor_map_prefetch(&p.v);
+}
+
+/* Finds the problem of a tile that comes no earlier than those before it. */
+__device__ __forceinline__ void go_to(const attention_wgmma_arguments &, attention_ticket &ticket,
+                                      uint32_t index)
+{
+    ticket.index = index;
+}
+__device__ __forceinline__ void go_to(const attention_wgmma_group &group, attention_ticket &ticket,
+                                      uint32_t index)
+{
+    const uint32_t before = ticket.problem;
+    ticket.index = index;
+    while (ticket.problem + 1 < group.count && group.first[ticket.problem + 1] <= index)
+        ticket.problem++;
+    if (ticket.problem != before)
+        prefetch(group.problems[ticket.problem]);
+}
+
+template <class Work> constexpr bool IS_GROUP = false;
+template <> constexpr bool IS_GROUP<attention_wgmma_group> = true;
+
+template <class C>
+__device__ __forceinline__ void load_tile(uint32_t to, uint32_t box_bytes, const CUtensorMap *map,
+                                          uint32_t barrier, uint32_t row, uint32_t head,
+                                          uint32_t entry)
+{
+#pragma unroll
+    for (int b = 0; b < C::BOXES; b++)
+        ptx::tensor_load(to + b * box_bytes, map, barrier, 64 * b, (int32_t)row, (int32_t)head,
+                         (int32_t)entry);
+}
+
+/* Called by one thread, which announces the tiles and keeps the ring full. */
+template <class C, class Work>
+__device__ __forceinline__ void attention_produce(const Work &work, const attention_shared<C> &s)
+{
+    ring<C::SLOTS> at(0);
+    ring<C::SCHEDULED> scheduled(0);
+    uint32_t q_parity = 0;
+    attention_ticket ticket = {0, 0};
+    go_to(work, ticket, blockIdx.x);
+    for (;;) {
+        wait(s.tile_empty(scheduled.stage), scheduled.parity ^ 1);
+        if (ticket.index >= work.tiles) {
+            ptx::store_shared(s.tile(scheduled.stage), NO_ENTRY);
+            ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
+            break;
+        }
+        const attention_tile t = tile_of<C>(work, ticket);
+        store_tile(s.tile(scheduled.stage), t);
+        ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
+        scheduled.advance();
+        const attention_wgmma_arguments &p = problem_of(work, ticket);
+        /* Counts as often as there are tiles, so that the counter is zero again at the end. */
+        go_to(work, ticket,
+              work.next != nullptr ? gridDim.x + atomicInc(work.next, work.tiles - 1)
+                                   : ticket.index + gridDim.x);
+        if (t.first == t.end)
+            continue;
+
+        const uint32_t kv_head = t.head / p.a.group;
+        const auto load = [&](const CUtensorMap *map, int32_t tile) {
+            wait(s.empty(at.stage), at.parity ^ 1);
+            ptx::mbarrier_arrive_expect(s.full(at.stage), C::SLOT_BYTES);
+            load_tile<C>(s.slot(at.stage), C::BOX_BYTES, map, s.full(at.stage),
+                         (uint32_t)tile * C::TILE_N, kv_head, t.entry);
+            at.advance();
+        };
+        load(&p.k, t.end - 1);
+        for (uint32_t c = 0; c < C::CONSUMERS; c++) {
+            wait(s.q_empty(c), q_parity ^ 1);
+            ptx::mbarrier_arrive_expect(s.q_full(c), C::Q_BYTES);
+            load_tile<C>(s.q(c), C::Q_BOX_BYTES, &p.q, s.q_full(c), t.row + 64 * c, t.head,
+                         t.entry);
+        }
+        q_parity ^= 1;
+        for (int32_t tile = t.end - 2; tile >= t.first; tile--) {
+            load(&p.k, tile);
+            load(&p.v, tile + 1);
+        }
+        load(&p.v, t.first);
+    }
+}
+
+/* A consumer's Q, in shared memory or in registers. */
+template <class C, bool IN_REGISTERS = C::QUERIES_IN_REGISTERS> struct attention_queries {
+    uint32_t base;
+
+    __device__ __forceinline__ void load(uint32_t q)
+    {
+        base = q;
+    }
+    template <int COUNT>
+    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[COUNT]) const
+    {
+        const uint64_t x = tile_descriptor<true, 128>(base) + k % 4 * descriptor_k_step<true>;
+        wgmma<C::E, true, true>(s, x + (k / 4 * C::Q_BOX_BYTES >> 4), y, k > 0);
+    }
+};
+
+template <class C> struct attention_queries<C, true> {
+    uint32_t x[C::WIDTH / 16][4];
+
+    __device__ __forceinline__ void load(uint32_t q)
+    {
+        const uint32_t lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+#pragma unroll
+        for (uint32_t k = 0; k < C::WIDTH / 16; k++) {
+            const uint32_t piece = (2 * (k % 4) + lane / 16) ^ row % 8;
+            ptx_sm80::load_matrices(x[k], q + k / 4 * C::Q_BOX_BYTES + row * 128 + piece * 16);
+        }
+    }
+    template <int COUNT>
+    __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[COUNT]) const
+    {
+        wgmma_registers<C::E, true>(s, x[k], y, k > 0);
+    }
+};
+
+/* Issues S = Q K^T of the slot's first 2 * COUNT keys. */
+template <class C, int COUNT>
+__device__ __forceinline__ void multiply_keys(const attention_queries<C> &q, uint32_t slot,
+                                              float (&s)[COUNT])
+{
+    const uint64_t y = tile_descriptor<true, 128>(slot);
+#pragma unroll
+    for (int k = 0; k < C::WIDTH / 16; k++)
+        q.multiply(k, y + k % 4 * descriptor_k_step<true> + (k / 4 * C::BOX_BYTES >> 4), s);
+    wgmma_commit();
+}
+
+/* Issues O += P V of the slot's keys. */
+template <class C>
+__device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 16][4],
+                                                uint32_t slot, float (&o)[C::WIDTH / 2])
+{
+    const uint64_t y = tile_descriptor<false, 2 * C::TILE_N>(slot);
+#pragma unroll
+    for (int k = 0; k < C::TILE_N / 16; k++)
+        wgmma_registers<C::E, false>(o, p[k], y + k * descriptor_k_step<false>, 1);
+    wgmma_commit();
+}
+
+/* Keys beyond those of `s` have no weight. */
+template <class C, int COUNT>
+__device__ __forceinline__ void narrow_weights(const float (&s)[COUNT],
+                                               uint32_t (&p)[C::TILE_N / 16][4])
+{
+#pragma unroll
+    for (int j = 0; j < C::TILE_N / 2; j += 2)
+        p[j / 8][j / 2 % 4] =
+            j < COUNT ? flash::pack<typename C::Element>(s[j % COUNT], s[j % COUNT + 1]) : 0;
+}
+
+/* Zeros in the slot's keys from `first` on, by each consumer for itself: what lies beyond an
+ * entry's length has no weight, but a NaN among it would reach the sums. */
+template <class C>
+__device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint32_t consumer)
+{
+    const uint32_t pieces = (C::TILE_N - first) * 8; /* of 16 bytes, in a box */
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % 128; i < C::BOXES * pieces; i += 128) {
+        const uint32_t box = i / pieces;
+        const uint32_t to = slot + box * C::BOX_BYTES + first * 128 + (i - box * pieces) * 16;
+        ptx::store_shared_2(to, 0, 0);
+        ptx::store_shared_2(to + 8, 0, 0);
+    }
+    ptx::fence_async_proxy();
+    ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+}
+
+/* A consumer's copy of the parameters of its tile's problem, in shared memory so that they take no
+ * registers. Initially of no problem. */
+struct attention_copy {
+    attention_arguments a;
+    uint32_t problem;
+};
+constexpr uint32_t NO_PROBLEM = UINT32_MAX;
+
+/* One consumer's loop over the keys of a tile. */
+template <class C> struct attention_consumer {
+    const attention_shared<C> &shared;
+    const uint32_t consumer, lane, warp;
+    ring<C::SLOTS> at;
+    ring<C::SCHEDULED> scheduled;
+    uint32_t q_parity;
+
+    __device__ __forceinline__ attention_consumer(const attention_shared<C> &memory,
+                                                  uint32_t number)
+        : shared(memory), consumer(number), lane(threadIdx.x % 32), warp(threadIdx.x / 32 % 4),
+          at(0), scheduled(0), q_parity(0)
+    {
+    }
+
+    __device__ __forceinline__ void arrive(uint32_t barrier) const
+    {
+        if (lane == 0)
+            ptx::mbarrier_arrive(barrier);
+    }
+
+    /* The producer may replace Q. */
+    __device__ __forceinline__ void release_queries() const
+    {
+        __syncwarp();
+        arrive(shared.q_empty(consumer));
+    }
+
+    /* Before the first product of V in a tile: its keys are the tile's last. */
+    __device__ __forceinline__ void clear_beyond(const attention_arguments &a,
+                                                 const attention_tile &t) const
+    {
+        const uint32_t length = t.n.skv - (uint32_t)(t.end - 1) * C::TILE_N;
+        if (a.lens_q != nullptr && length < C::TILE_N)
+            clear_values<C>(shared.slot(at.stage), length, consumer);
+    }
+
+    /* Barrier 1 + i is consumer i's turn. */
+    __device__ __forceinline__ void take_turn() const
+    {
+        ptx::barrier_sync(1 + consumer, 256);
+    }
+    __device__ __forceinline__ void give_turn() const
+    {
+        ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
+    }
+
+    /* All lanes of a warp read the same value. The shuffle tells the compiler so, which then keeps
+     * the values that depend on it in uniform registers. */
+    __device__ __forceinline__ attention_tile next_tile()
+    {
+        wait(shared.tile_full(scheduled.stage), scheduled.parity);
+        attention_tile t = load_tile_of_queries(shared.tile(scheduled.stage));
+        __syncwarp();
+        arrive(shared.tile_empty(scheduled.stage));
+        scheduled.advance();
+        t.entry = uniform(t.entry);
+        t.problem = uniform(t.problem);
+        t.first = uniform(t.first);
+        t.end = uniform(t.end);
+        return t;
+    }
+
+    /* Scores of general kind; then what rows `row` and `row` + 8 don't see is masked, if the tile
+     * of keys is not within those that `all` of the consumer's rows see. */
+    template <int COUNT>
+    __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[COUNT],
+                                           int32_t tile, const lengths &n, uint32_t row,
+                                           const span &all) const
+    {
+        const int32_t from = tile * C::TILE_N;
+        if (a.general)
+            flash::score_all(a, s);
+        if (from < all.first || from + 2 * COUNT > all.end) {
+            const int32_t origin = from + 2 * (int32_t)(lane % 4);
+            const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
+            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
+            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
+        }
+    }
+
+    __device__ __forceinline__ void store(const attention_arguments &a, const attention_tile &t,
+                                          uint32_t row, const softmax_row (&state)[2],
+                                          const float (&o)[C::WIDTH / 2]) const
+    {
+        flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row, state, o);
+    }
+
+    /* The first step: scores and weights of the first KEYS of the tile's last keys, beyond which
+     * none is seen. */
+    template <int KEYS>
+    __device__ __forceinline__ void weigh(const attention_arguments &a, const attention_tile &t,
+                                          const attention_queries<C> &q, uint32_t row,
+                                          const span &all, softmax_row (&state)[2],
+                                          uint32_t (&weights)[C::TILE_N / 16][4])
+    {
+        float s[KEYS / 2];
+        wgmma_fence();
+        multiply_keys<C>(q, shared.slot(at.stage), s);
+        wgmma_wait<0>();
+        pin(s);
+        arrive(shared.empty(at.stage));
+        at.advance();
+        adjust(a, s, t.end - 1, t.n, row, all);
+        flash::softmax_step<0>(s, state[0], a.exponent_of_score);
+        flash::softmax_step<1>(s, state[1], a.exponent_of_score);
+        narrow_weights<C>(s, weights);
+    }
+
+    __device__ __forceinline__ void compute(const attention_arguments &a, const attention_tile &t)
+    {
+        const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
+        softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
+        float o[C::WIDTH / 2];
+#pragma unroll
+        for (int j = 0; j < C::WIDTH / 2; j++)
+            o[j] = 0;
+        if (t.first == t.end) {
+            store(a, t, row, state, o);
+            return;
+        }
+
+        /* Keys that all of this consumer's rows see: rows beyond the last don't matter. */
+        const span low = flash::span_of(a, t.n, min(first_row, t.n.sq - 1));
+        const span high = flash::span_of(a, t.n, min(first_row + 63, t.n.sq - 1));
+        const span all = {high.first, low.end};
+        attention_queries<C> q;
+        uint32_t weights[C::TILE_N / 16][4];
+
+        wait(shared.q_full(consumer), q_parity);
+        q.load(shared.q(consumer));
+        if constexpr (C::QUERIES_IN_REGISTERS)
+            release_queries();
+        wait(shared.full(at.stage), at.parity);
+        if (C::HALVES && uniform((int32_t)(high.end <= t.end * C::TILE_N - C::TILE_N / 2)))
+            weigh<C::HALVES ? C::TILE_N / 2 : C::TILE_N>(a, t, q, row, all, state, weights);
+        else
+            weigh<C::TILE_N>(a, t, q, row, all, state, weights);
+
+#pragma unroll 1
+        for (int32_t tile = t.end - 2; tile >= t.first; tile--) {
+            float s[C::TILE_N / 2];
+            wait(shared.full(at.stage), at.parity);
+            const uint32_t keys = at.stage;
+            at.advance();
+            take_turn();
+            wgmma_fence();
+            multiply_keys<C>(q, shared.slot(keys), s);
+            wait(shared.full(at.stage), at.parity);
+            if (tile == t.end - 2)
+                clear_beyond(a, t);
+            wgmma_fence();
+            multiply_values<C>(weights, shared.slot(at.stage), o);
+            give_turn();
+            wgmma_wait<1>();
+            pin(s);
+            arrive(shared.empty(keys));
+            adjust(a, s, tile, t.n, row, all);
+            const float factor[2] = {flash::softmax_step<0>(s, state[0], a.exponent_of_score),
+                                     flash::softmax_step<1>(s, state[1], a.exponent_of_score)};
+            wgmma_wait<0>();
+            pin(o);
+            pin(weights);
+            arrive(shared.empty(at.stage));
+            at.advance();
+#pragma unroll
+            for (int j = 0; j < C::WIDTH / 2; j++)
+                o[j] *= factor[j / 2 % 2];
+            narrow_weights<C>(s, weights);
+        }
+        if constexpr (!C::QUERIES_IN_REGISTERS)
+            release_queries();
+        q_parity ^= 1;
+
+        wait(shared.full(at.stage), at.parity);
+        if (t.first == t.end - 1)
+            clear_beyond(a, t);
+        wgmma_fence();
+        multiply_values<C>(weights, shared.slot(at.stage), o);
+        wgmma_wait<0>();
+        pin(o);
+        arrive(shared.empty(at.stage));
+        at.advance();
+        store(a, t, row, state, o);
+    }
+
+    __device__ __forceinline__ const attention_arguments &
+    arguments_of(const attention_wgmma_arguments &p, uint32_t, attention_copy *) const
+    {
+        return p.a;
+    }
+
+    /* Called by all threads of the consumer, which have the same tile. The copy is replaced once no
+     * thread reads it any more. */
+    __device__ __forceinline__ const attention_arguments &
+    arguments_of(const attention_wgmma_group &group, uint32_t problem, attention_copy *copies) const
+    {
+        attention_copy &copy = copies[consumer];
+        constexpr uint32_t WORDS = sizeof copy.a / sizeof(uint32_t);
+        static_assert(sizeof copy.a % sizeof(uint32_t) == 0 && WORDS < 128, "a word a thread");
+        if (copy.problem != problem) {
+            const uint32_t thread = threadIdx.x % 128;
+            const attention_arguments &from = group.problems[problem].a;
+            ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+            if (thread < WORDS)
+                reinterpret_cast<uint32_t *>(&copy.a)[thread] =
+                    reinterpret_cast<const uint32_t *>(&from)[thread];
+            else if (thread == WORDS)
+                copy.problem = problem;
+            ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+        }
+        return copy.a;
+    }
+
+    /* `copies`: one for each consumer, in shared memory; of one problem, none. */
+    template <class Work>
+    __device__ __forceinline__ void run(const Work &work, attention_copy *copies)
+    {
+        if (consumer + 1 == C::CONSUMERS)
+            give_turn(); /* the first */
+        for (attention_tile t; (t = next_tile()).entry != NO_ENTRY;)
+            compute(arguments_of(work, t.problem, copies), t);
+        if (consumer == 0)
+            take_turn(); /* the last, which nobody needs */
+    }
+};
+
+/* The code of a block. */
+template <class C, class Work> __device__ __forceinline__ void attention_block(const Work &work)
+{
+    extern __shared__ unsigned char shared_memory[];
+    const attention_shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
+    /* The same for all threads of a warpgroup; the shuffle tells the compiler so. */
+    const uint32_t warpgroup = uniform(threadIdx.x / 128);
+    if (threadIdx.x == 0) {
+        prefetch(problem_of(work, {0, 0}));
+        for (uint32_t i = 0; i < C::SLOTS; i++) {
+            ptx::mbarrier_init(s.full(i), 1);
+            ptx::mbarrier_init(s.empty(i), 4 * C::CONSUMERS); /* warps */
+        }
+        for (uint32_t i = 0; i < C::CONSUMERS; i++) {
+            ptx::mbarrier_init(s.q_full(i), 1);
+            ptx::mbarrier_init(s.q_empty(i), 4);
+        }
+        for (uint32_t i = 0; i < C::SCHEDULED; i++) {
+            ptx::mbarrier_init(s.tile_full(i), 1);
+            ptx::mbarrier_init(s.tile_empty(i), 4 * C::CONSUMERS);
+        }
+        ptx::mbarrier_init_fence();
+    }
+    attention_copy *copies = nullptr;
+    if constexpr (IS_GROUP<Work>) {
+        __shared__ attention_copy of_consumers[C::CONSUMERS];
+        static_assert(C::SHARED_BYTES + sizeof of_consumers <= C::SHARED_BYTES_MAX, "they fit");
+        copies = of_consumers;
+        if (threadIdx.x < C::CONSUMERS)
+            copies[threadIdx.x].problem = NO_PROBLEM;
+    }
+    __syncthreads();
+    ptx::later_kernels_allow();
+    ptx::earlier_kernels_wait();
+    if (warpgroup == 0) {
+        ptx::registers_give<C::template PRODUCER_REGISTERS<IS_GROUP<Work>>>();
+        if (threadIdx.x == 0)
+            attention_produce<C>(work, s);
+        __syncwarp();
+    } else {
+        ptx::registers_take<C::template CONSUMER_REGISTERS<IS_GROUP<Work>>>();
+        attention_consumer<C>(s, warpgroup - 1).run(work, copies);
+    }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    attention_wgmma(const __grid_constant__ attention_wgmma_arguments p)
+{
+    attention_block<C>(p);
+}
+
+/* The kernel for several problems of the same width and masks. */
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    attention_wgmma_several(const __grid_constant__ attention_wgmma_group group)
+{
+    static_assert(sizeof group <= ATTENTION_GROUP_PARAMETER_BYTES, "a launch's parameters");
+    attention_block<C>(group);
+}
+
+} // namespace sm90
+
+#endif

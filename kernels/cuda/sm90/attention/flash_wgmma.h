@@ -1,0 +1,97 @@
+/*
+ * flash_wgmma.h - attention on sm_90a: the kernels of flash_wgmma.cuh, the choice of one for a
+ * problem, and its launch.
+ *
+ * The kernels take f16 and bf16, d and dv up to 256, and strides of Q, K and V that are multiples
+ * of 16 bytes. The pointers of Q, K and V must be multiples of 16 bytes too. O may have any stride
+ * and alignment. A kernel computes heads up to its own width; narrower heads are padded with zeros
+ * on chip.
+ */
+#ifndef KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_H
+#define KERNELS_CUDA_SM90_ATTENTION_FLASH_WGMMA_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/attention/arguments.h"
+#include "kernels/cuda/attention/group.h"
+#include "kernels/cuda/sm90/sm90.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The parameters of a launch. A tile is TILE_M queries of one head of one entry. */
+struct attention_wgmma_arguments {
+    CUtensorMap q, k, v;
+    struct attention_arguments a;
+    uint32_t tile_rows;     /* tiles of one head */
+    uint32_t tiles;         /* tiles of all heads of all entries */
+    uint32_t heads_at_once; /* the number of heads whose K and V should be in the L2 at once */
+    uint32_t *next; /* a counter, zero before and after the launch, from which blocks take their
+                       next tile. NULL: tiles are assigned statically */
+};
+
+/* The most problems that fit in a launch's parameters. */
+enum {
+    ATTENTION_WGMMA_GROUP = (ATTENTION_GROUP_PARAMETER_BYTES - 128) /
+                            (sizeof(struct attention_wgmma_arguments) + sizeof(uint32_t))
+};
+
+/* The parameters of a launch of several problems. The tiles of problem i start at first[i]. */
+struct attention_wgmma_group {
+    uint32_t count, tiles; /* tiles: the number of tiles of all problems */
+    uint32_t *next;        /* as in attention_wgmma_arguments */
+    uint32_t first[ATTENTION_WGMMA_GROUP];
+    struct attention_wgmma_arguments problems[ATTENTION_WGMMA_GROUP];
+};
+
+/* One tile configuration of one type. */
+struct attention_wgmma_kernel {
+    const char *name; /* "bf16_d128_128x128" */
+    const void *function;
+    const void *group; /* the same kernel for attention_wgmma_group */
+    uint32_t width;    /* the largest d and dv */
+    uint32_t tile_m, tile_n, threads, shared_bytes;
+};
+
+/* The tables, in ascending order of width, ended by an entry without a name. Kernels of the same
+ * width give the same bits. */
+extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
+
+#ifdef __cplusplus
+}
+#else
+
+/* Whether any kernel takes the problem. Ignores pointers. */
+bool attention_wgmma_takes(const struct attention_problem *problem);
+
+/* The table of a type. NULL: there is none. */
+const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
+
+/* The kernel for a problem that attention_wgmma_takes accepts. All kernels that can be chosen for a
+ * type and a width give the same bits. The fastest one depends on the number of queries and the
+ * masks. */
+const struct attention_wgmma_kernel *
+attention_wgmma_choose(const struct attention_problem *problem);
+
+/* Prepares the kernels for the current device. Called before the first launch. */
+cudaError_t attention_wgmma_prepare(void);
+
+/* Enqueues the problem with a kernel that is wide enough. `next` is a counter in device memory,
+ * zero before and after every launch; each stream has its own. Fails if a pointer is not aligned.
+ */
+cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
+                                    const struct attention_wgmma_kernel *kernel,
+                                    const struct attention_problem *problem, uint32_t *next,
+                                    cudaStream_t stream);
+
+/* The same for a group of problems for which the kernel is wide enough. The tiles of the members
+ * start in the order of the list, in launches of up to ATTENTION_WGMMA_GROUP problems. */
+cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
+                                          const struct attention_wgmma_kernel *kernel,
+                                          const struct attention_member members[], uint32_t count,
+                                          uint32_t *next, cudaStream_t stream);
+
+#endif
+#endif

@@ -1,0 +1,219 @@
+/* The host code of attention on sm_90a: from a problem to tensor maps, arguments and a grid. */
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
+
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/sm90/tensor_map.h"
+
+/* SECTION_BYTES: the keys and values that are in use at once, which should stay in the L2 (50 MiB).
+ */
+enum { SECTION_BYTES = 24 << 20, ALIGNMENT_ELEMENTS = 8, BOX_WIDTH = 64 };
+
+const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)
+{
+    return dtype == GEMMD_BF16  ? attention_wgmma_bf16
+           : dtype == GEMMD_F16 ? attention_wgmma_f16
+                                : NULL;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Whether rows start at multiples of 16 bytes. Strides of dimensions of length 1 are ignored. */
+static bool attention_wgmma_aligned(const struct attention_strides *strides, uint64_t batch,
+                                    uint64_t heads, uint64_t length)
+{
+    const uint64_t stride_max = UINT64_C(1) << 38; /* elements; TMA's is 2^40 bytes */
+    const struct attention_strides taken = {.batch = batch > 1 ? strides->batch : 0,
+                                            .head = heads > 1 ? strides->head : 0,
+                                            .row = length > 1 ? strides->row : 0};
+    return attention_aligned(&taken, ALIGNMENT_ELEMENTS) && taken.batch < stride_max &&
+           taken.head < stride_max && taken.row < stride_max && (batch == 1 || taken.batch > 0) &&
+           (heads == 1 || taken.head > 0) && (length == 1 || taken.row > 0);
+}
+
+bool attention_wgmma_takes(const struct attention_problem *p)
+{
+    return attention_problem_offered(p) && attention_wgmma_kernels(p->dtype) != NULL &&
+           attention_arguments_fit(p) &&
+           attention_wgmma_aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
+           attention_wgmma_aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
+           attention_wgmma_aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) &&
+           p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
+}
+
+/* The estimated cost of a head: the rows that the kernel computes, including those beyond the last
+ * query, times the cost of a row. A kernel with two consumers takes a quarter longer for a row than
+ * a kernel with three, except for causal attention with few keys, where both take the same time. */
+static uint64_t queries_cost(const struct attention_wgmma_kernel *kernel,
+                             const struct attention_problem *p)
+{
+    const uint64_t rows = ceil_div(p->sq, kernel->tile_m) * kernel->tile_m, short_keys = 1024;
+    const bool slower = kernel->tile_m == 128 && !(p->causal && p->skv <= short_keys);
+    return rows * (slower ? 5 : 4);
+}
+
+const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attention_problem *p)
+{
+    const struct attention_wgmma_kernel *kernel = attention_wgmma_kernels(p->dtype);
+    while (kernel->name != NULL && (kernel->width < p->d || kernel->width < p->dv))
+        kernel++;
+    if (kernel->name == NULL)
+        return NULL;
+    const struct attention_wgmma_kernel *best = kernel;
+    for (kernel++; kernel->name != NULL && kernel->width == best->width; kernel++)
+        if (queries_cost(kernel, p) <= queries_cost(best, p))
+            best = kernel;
+    return best;
+}
+
+static cudaError_t attention_wgmma_allow(const struct attention_wgmma_kernel *kernel,
+                                         const void *function)
+{
+    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)kernel->shared_bytes);
+}
+
+cudaError_t attention_wgmma_prepare(void)
+{
+    const struct attention_wgmma_kernel *const tables[] = {attention_wgmma_bf16,
+                                                           attention_wgmma_f16};
+    cudaError_t error = cudaSuccess;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct attention_wgmma_kernel *kernel = tables[t];
+             kernel->name != NULL && error == cudaSuccess; kernel++) {
+            error = attention_wgmma_allow(kernel, kernel->function);
+            if (error == cudaSuccess)
+                error = attention_wgmma_allow(kernel, kernel->group);
+        }
+    return error;
+}
+
+/* Encodes the map of a tensor [batch, heads, length, width], in boxes of 128 bytes by `rows`. */
+static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum gemmd_dtype dtype,
+                                          const void *data, const struct attention_strides *strides,
+                                          uint64_t batch, uint64_t heads, uint64_t length,
+                                          uint64_t width, uint32_t rows, CUtensorMap *map)
+{
+    /* The stride of a dimension of length 1 must be valid, but is not used. */
+    const uint64_t any = 2 * BOX_WIDTH * ALIGNMENT_ELEMENTS, bytes = 2;
+    const struct tensor_map_view view = {
+        .data = data,
+        .type = dtype == GEMMD_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        .dimensions = 4,
+        .dims = {width, length, heads, batch},
+        .stride_bytes = {length > 1 ? strides->row * bytes : any,
+                         heads > 1 ? strides->head * bytes : any,
+                         batch > 1 ? strides->batch * bytes : any},
+        .box = {BOX_WIDTH, rows, 1, 1},
+        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    return tensor_map_encode(device, &view, map);
+}
+
+/* The number of heads whose tiles are processed together. Without a causal mask each head is
+ * processed by itself, because its tiles all take the same time. With a causal mask as many heads
+ * as fit in the L2 are processed together, so that the longest tiles come first. */
+static uint32_t heads_at_once(const struct attention_problem *p)
+{
+    const uint64_t heads = p->batch * p->heads, group = p->heads / p->kv_heads;
+    const uint64_t head_bytes = p->skv * (p->d + p->dv) * 2;
+    uint64_t count = p->causal ? SECTION_BYTES / head_bytes * group : group;
+    count = count < group ? group : count;
+    return (uint32_t)(count < heads ? count : heads);
+}
+
+static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
+                                        const struct attention_wgmma_kernel *kernel,
+                                        const struct attention_problem *p,
+                                        struct attention_wgmma_arguments *arguments)
+{
+    const uint32_t consumer_rows = 64;
+    memset(arguments, 0, sizeof *arguments);
+    attention_arguments_fill(p, &arguments->a);
+    arguments->tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
+    arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
+    arguments->heads_at_once = heads_at_once(p);
+    cudaError_t error = attention_wgmma_encode(device, p->dtype, p->q, &p->q_strides, p->batch,
+                                               p->heads, p->sq, p->d, consumer_rows, &arguments->q);
+    if (error == cudaSuccess)
+        error = attention_wgmma_encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads,
+                                       p->skv, p->d, kernel->tile_n, &arguments->k);
+    if (error == cudaSuccess)
+        error = attention_wgmma_encode(device, p->dtype, p->v, &p->v_strides, p->batch, p->kv_heads,
+                                       p->skv, p->dv, kernel->tile_n, &arguments->v);
+    return error;
+}
+
+static bool is_uneven(const struct attention_problem *p)
+{
+    return p->causal || p->windowed || p->lens_q != NULL;
+}
+
+static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)
+{
+    return tiles < device->multiprocessors ? tiles : device->multiprocessors;
+}
+
+static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *kernel,
+                                          const void *function, uint32_t blocks, void *arguments,
+                                          cudaStream_t stream)
+{
+    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                     .val = {.programmaticStreamSerializationAllowed = 1}};
+    const cudaLaunchConfig_t config = {.gridDim = {blocks, 1, 1},
+                                       .blockDim = {kernel->threads, 1, 1},
+                                       .dynamicSmemBytes = kernel->shared_bytes,
+                                       .stream = stream,
+                                       .attrs = &attribute,
+                                       .numAttrs = 1};
+    void *parameters[] = {arguments};
+    return cudaLaunchKernelExC(&config, function, parameters);
+}
+
+cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
+                                    const struct attention_wgmma_kernel *kernel,
+                                    const struct attention_problem *p, uint32_t *next,
+                                    cudaStream_t stream)
+{
+    struct attention_wgmma_arguments arguments;
+    cudaError_t error = attention_wgmma_fill(device, kernel, p, &arguments);
+    const uint32_t blocks = blocks_for(device, arguments.tiles);
+    if (is_uneven(p) && arguments.tiles > blocks)
+        arguments.next = next;
+    return error == cudaSuccess
+               ? attention_wgmma_launch(kernel, kernel->function, blocks, &arguments, stream)
+               : error;
+}
+
+cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
+                                          const struct attention_wgmma_kernel *kernel,
+                                          const struct attention_member members[], uint32_t count,
+                                          uint32_t *next, cudaStream_t stream)
+{
+    struct attention_wgmma_group group;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; i < count && error == cudaSuccess;) {
+        bool uneven = false;
+        group.count = group.tiles = 0;
+        for (; i < count && group.count < ATTENTION_WGMMA_GROUP && error == cudaSuccess; i++) {
+            const struct attention_problem *p = members[i].problem;
+            struct attention_wgmma_arguments *arguments = &group.problems[group.count];
+            error = attention_wgmma_fill(device, kernel, p, arguments);
+            if (group.count > 0 && arguments->tiles > (uint32_t)INT32_MAX - group.tiles)
+                break;
+            uneven = uneven || is_uneven(p) || p->skv != members[i - group.count].problem->skv;
+            group.first[group.count++] = group.tiles;
+            group.tiles += arguments->tiles;
+        }
+        const uint32_t blocks = blocks_for(device, group.tiles);
+        group.next = uneven && group.tiles > blocks ? next : NULL;
+        if (error == cudaSuccess)
+            error = attention_wgmma_launch(kernel, kernel->group, blocks, &group, stream);
+    }
+    return error;
+}

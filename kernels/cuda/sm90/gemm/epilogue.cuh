@@ -1,0 +1,582 @@
+/*
+ * epilogue.cuh - from accumulators to C: act(alpha * d + beta * C0 + bias), rounded once.
+ *
+ * Each warp stores its own 16 rows of a tile, 64 columns at a time, through 4 KiB of shared memory
+ * of its own, so that no barrier is wider than a warp. For 16-bit results without C0 the epilogue
+ * is computed in the registers in which the tensor core left the sums. In this case, and if the
+ * epilogue is alpha alone, TMA stores the result while the warp goes on. Otherwise the warp reads
+ * its chunk back line by line, so that C0 is read and C is written in full lines.
+ *
+ * The shared memory of a warp has panels of 16 lines of 128 bytes, swizzled as TMA swizzles them
+ * (16-byte piece c of line r at c ^ (r % 8)). 64 columns are one panel of 16-bit values or two
+ * panels of 32-bit values.
+ */
+#ifndef KERNELS_CUDA_SM90_GEMM_EPILOGUE_CUH
+#define KERNELS_CUDA_SM90_GEMM_EPILOGUE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm90/gemm/arguments.h"
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace sm90
+{
+
+template <class T> constexpr bool is_integer = false;
+template <> constexpr bool is_integer<int32_t> = true;
+
+constexpr uint32_t PANEL_BYTES = 16 * 128;
+constexpr uint32_t STAGING_BYTES = 2 * PANEL_BYTES; /* a warp's */
+constexpr int CHUNK_COLUMNS = 64;
+
+__device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
+{
+    const __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+    return *reinterpret_cast<const uint32_t *>(&v);
+}
+
+__device__ __forceinline__ uint32_t pack_f16(float lo, float hi)
+{
+    const __half2 v = __floats2half2_rn(lo, hi);
+    return *reinterpret_cast<const uint32_t *>(&v);
+}
+
+template <element E> __device__ __forceinline__ uint32_t pack_16(float lo, float hi, uint32_t out)
+{
+    if constexpr (E == BF16) {
+        return pack_bf16(lo, hi);
+    } else { /* f16 too: widened f8 can become bf16 */
+        return out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+    }
+}
+
+/* One element of C0 or the bias, in the accumulator's arithmetic. */
+__device__ __forceinline__ float load_float(const void *base, int64_t i, uint32_t out)
+{
+    switch (out) {
+    case SM90_OUT_F16:
+        return __half2float(static_cast<const __half *>(base)[i]);
+    case SM90_OUT_BF16:
+        return __bfloat162float(static_cast<const __nv_bfloat16 *>(base)[i]);
+    default:
+        return static_cast<const float *>(base)[i];
+    }
+}
+
+/* A lane's columns of a line, 8 at a time. */
+constexpr uint32_t LANE_COLUMNS = 8;
+
+/* Several elements of C0 or the bias, of which the first `valid` exist. `aligned`: all exist and
+ * start at a multiple of 16 bytes. */
+__device__ __forceinline__ void load_floats(const void *base, int64_t i, uint32_t out, bool aligned,
+                                            uint32_t valid, float (&v)[LANE_COLUMNS])
+{
+    if (aligned && out == SM90_OUT_F32) {
+        const float4 *from = reinterpret_cast<const float4 *>(static_cast<const float *>(base) + i);
+        const float4 lo = from[0], hi = from[1];
+        memcpy(v, &lo, sizeof lo);
+        memcpy(v + 4, &hi, sizeof hi);
+    } else if (aligned) {
+        const uint4 whole =
+            *reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(base) + i);
+        uint16_t halves[LANE_COLUMNS];
+        memcpy(halves, &whole, sizeof whole);
+#pragma unroll
+        for (uint32_t j = 0; j < LANE_COLUMNS; j++) {
+            v[j] = out == SM90_OUT_BF16 ? __uint_as_float((uint32_t)halves[j] << 16)
+                                        : __half2float(__ushort_as_half(halves[j]));
+        }
+    } else {
+#pragma unroll
+        for (uint32_t j = 0; j < LANE_COLUMNS; j++) {
+            v[j] = j < valid ? load_float(base, i + j, out) : 0;
+        }
+    }
+}
+
+/* The activations of results of 16 bits, good for 16 bits or more. Operands are not below what
+ * float can hold: of minus infinity the weight is 0, and 0 times it is no number. */
+
+__device__ __forceinline__ float exp2_short(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float reciprocal_short(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The larger; NaN if either is. */
+__device__ __forceinline__ float larger(float x, float y)
+{
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+constexpr float LOWEST = -3.402823466e38f;
+constexpr float LOG2_E = 1.44269504f;
+
+__device__ __forceinline__ float silu_short(float x)
+{
+    x = larger(x, LOWEST);
+    return x * reciprocal_short(1 + exp2_short(-LOG2_E * x));
+}
+
+__device__ __forceinline__ float gelu_tanh_short(float x)
+{
+    constexpr float linear = -LOG2_E * 1.59576912160573071f, cubic = linear * 0.044715f;
+    x = larger(x, LOWEST);
+    return x * reciprocal_short(1 + exp2_short(x * fmaf(cubic * x, x, linear)));
+}
+
+/* With t = |x|, erfc(t / sqrt(2)) / 2 is exp(-t^2 / 2) times a function that a polynomial of
+ * q = 1 / (1 + 0.31 t), fitted for the smallest relative error, gives to 2^-17.6 for all t at which
+ * the first is not 0. */
+__device__ __forceinline__ float gelu_short(float x)
+{
+    x = larger(x, LOWEST);
+    const float t = fabsf(x), q = reciprocal_short(fmaf(0.31f, t, 1));
+    float sum = fmaf(-0.0739266143f, q, 0.180442951f);
+    sum = fmaf(sum, q, 0.0157531434f);
+    sum = fmaf(sum, q, 0.133425094f);
+    sum = fmaf(sum, q, 0.120442548f);
+    sum = fmaf(sum, q, 0.123860569f);
+    const float tail = sum * q * exp2_short(-0.5f * LOG2_E * t * t);
+    return x * (x < 0 ? tail : 1 - tail);
+}
+
+/* Applies the activation to COUNT values, with one look-up. */
+template <int COUNT>
+__device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COUNT])
+{
+    switch (act) {
+    case GEMM_ACT_RELU:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
+        }
+        break;
+    case GEMM_ACT_GELU:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = gelu_short(v[i]);
+        }
+        break;
+    case GEMM_ACT_GELU_TANH:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = gelu_tanh_short(v[i]);
+        }
+        break;
+    case GEMM_ACT_SILU:
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            v[i] = silu_short(v[i]);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* The epilogue for LANE_COLUMNS sums of a line, in f32. The activation is looked up once. */
+__device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t at0, uint32_t valid,
+                                              const float (&bias)[LANE_COLUMNS],
+                                              float (&v)[LANE_COLUMNS])
+{
+    float c0[LANE_COLUMNS] = {};
+    const enum gemm_act act = (enum gemm_act)p.act;
+    if (p.c0) {
+        load_floats(p.c0, at0, p.out, p.c0_aligned && valid == LANE_COLUMNS, valid, c0);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+        v[i] *= p.alpha;
+        v[i] = p.c0 ? fmaf(p.beta, c0[i], v[i]) : v[i];
+        v[i] = p.bias ? v[i] + bias[i] : v[i];
+    }
+    if (p.out != SM90_OUT_F32 || act == GEMM_ACT_RELU) {
+        activate_short(act, v);
+    } else if (act != GEMM_ACT_NONE) {
+#pragma unroll 1 /* long code, and rare */
+        for (uint32_t round = 0; round < LANE_COLUMNS; round++) {
+            const float first = activate<float>(act, v[0]);
+#pragma unroll
+            for (uint32_t i = 0; i + 1 < LANE_COLUMNS; i++) {
+                v[i] = v[i + 1]; /* registers have no run-time index, so the values move */
+            }
+            v[LANE_COLUMNS - 1] = first;
+        }
+    }
+}
+
+/* The bias of COLUMNS columns of a tile: the two neighbouring elements that a thread has in each 8.
+ * The bias is loaded before the products of a tile, so that it is there after them. Without a bias
+ * the elements are -0, which changes no sum. */
+template <int COLUMNS> struct bias_pairs {
+    uint32_t pairs[COLUMNS / 8];
+
+    __device__ __forceinline__ bias_pairs(const sm90_arguments &p, uint32_t lane, uint32_t column0)
+    {
+        const uint16_t *bias = static_cast<const uint16_t *>(p.bias);
+        const uint32_t first = column0 + 2 * (lane % 4);
+        const bool there = p.in_place && bias != nullptr;
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 8; i++) {
+            const uint32_t column = first + 8 * i;
+            pairs[i] = 0x80008000;
+            if (there && column + 1 < p.n) {
+                pairs[i] = ptx::load_global(bias + column);
+            } else if (there && column < p.n) {
+                pairs[i] = ptx::load_global_16(bias + column);
+            }
+        }
+    }
+};
+template <> struct bias_pairs<0> {
+    __device__ __forceinline__ bias_pairs(const sm90_arguments &, uint32_t, uint32_t)
+    {
+    }
+};
+
+/* An element of a pair, of the type of the results. */
+__device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t out)
+{
+    if (out == SM90_OUT_BF16) {
+        return __uint_as_float(which == 0 ? pair << 16 : pair & 0xffff0000);
+    }
+    return __half2float(__ushort_as_half((unsigned short)(which == 0 ? pair : pair >> 16)));
+}
+
+/* The epilogue for a thread's 32 values of 64 columns, without C0. */
+template <element E>
+__device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const float *d,
+                                                const uint32_t *bias, float (&v)[32])
+{
+    /* bf16 ends as bf16 */
+    const uint32_t out = E == BF16 ? (uint32_t)SM90_OUT_BF16 : p.out;
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        v[i] = fmaf(p.alpha, d[i], element_of(bias[i / 4], i % 2, out));
+    }
+    activate_short((enum gemm_act)p.act, v);
+}
+
+/* The epilogue for 32-bit integers, modulo 2^32. */
+__device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, int64_t at,
+                                          uint32_t column)
+{
+    uint32_t v = (uint32_t)d * (uint32_t)p.alpha_int;
+    if (p.c0) {
+        v += (uint32_t)p.beta_int * static_cast<const uint32_t *>(p.c0)[at];
+    }
+    if (p.bias) {
+        v += static_cast<const uint32_t *>(p.bias)[column];
+    }
+    return p.act == GEMM_ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
+}
+
+__device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, uint32_t bits)
+{
+    switch (p.out) {
+    case SM90_OUT_F16:
+        static_cast<__half *>(p.c_data)[at] = __float2half_rn(__uint_as_float(bits));
+        break;
+    case SM90_OUT_BF16:
+        static_cast<__nv_bfloat16 *>(p.c_data)[at] = __float2bfloat16_rn(__uint_as_float(bits));
+        break;
+    default:
+        static_cast<uint32_t *>(p.c_data)[at] = bits;
+    }
+}
+
+/* The 32 values of a thread that make up columns 64*chunk ... of its rows, as one or two panels. */
+template <element E>
+__device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t panel, uint32_t lane,
+                                         float alpha, uint32_t out)
+{
+    const uint32_t row = lane % 16; /* of the address this lane gives */
+    const uint32_t line = panel + row * 128;
+#pragma unroll
+    for (int j = 0; j < CHUNK_COLUMNS / 16; j++) {
+        uint32_t v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = pack_16<E>(alpha * (float)d[8 * j + 2 * i], alpha * (float)d[8 * j + 2 * i + 1],
+                              out);
+        }
+        const uint32_t piece = 2 * j + lane / 16;
+        ptx::store_matrices(line + ((piece ^ (row % 8)) << 4), v[0], v[1], v[2], v[3]);
+    }
+}
+
+/* The 16 values of a thread that make up 32 columns of its rows, as one panel; odd rows in another
+ * order, so that 16 lanes that store at once reach all banks. */
+__device__ __forceinline__ void stage_32(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
+{
+    const bool odd = lane / 4 % 2 == 1;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint32_t piece = 2 * (odd ? j ^ 2 : j) + (lane % 4) / 2;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t row = lane / 4 + 8 * h;
+            const int even_at = 4 * j + 2 * h, odd_at = 4 * (j ^ 2) + 2 * h;
+            ptx::store_shared_2(panel + row * 128 + ((piece ^ (row % 8)) << 4) + (lane % 2) * 8,
+                                odd ? v[odd_at] : v[even_at], odd ? v[odd_at + 1] : v[even_at + 1]);
+        }
+    }
+}
+
+__device__ __forceinline__ uint32_t bits_of(float v)
+{
+    return __float_as_uint(v);
+}
+__device__ __forceinline__ uint32_t bits_of(int32_t v)
+{
+    return (uint32_t)v;
+}
+
+/* alpha * d as it is stored, where nothing else follows the sum and `out` has 32 bits. */
+__device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, float d)
+{
+    return __float_as_uint(p.alpha * d);
+}
+__device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, int32_t d)
+{
+    return p.out == SM90_OUT_I32 ? (uint32_t)p.alpha_int * (uint32_t)d
+                                 : __float_as_uint(p.alpha * (float)d);
+}
+
+/* f32 operands are multiplied by 2^16 before they are decomposed, so that no part of the smallest
+ * number is lost; sums are 2^32 times too large. From PARTS_SUM_MAX on they are not taken from the
+ * tensor core: an operand may be infinite or no number, or a part of it or a partial sum too large.
+ */
+constexpr float PARTS_SCALE = 0x1p-32f;
+constexpr float PARTS_SUM_MAX = 0x1p94f;
+
+__device__ __forceinline__ bool is_ordinary(float sum)
+{
+    return fabsf(sum) < PARTS_SUM_MAX;
+}
+
+/* The sum as a chain of multiply-adds. */
+__device__ __forceinline__ float chain(const sm90_arguments &p, uint32_t batch, uint32_t row,
+                                       uint32_t column)
+{
+    const float *a = p.a.data + batch * p.a.batch_step + row * p.a.line_step;
+    const float *b = p.b.data + batch * p.b.batch_step + column * p.b.line_step;
+    float sum = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < p.k; i++, a += p.a.k_step, b += p.b.k_step) {
+        sum = fmaf(*a, *b, sum);
+    }
+    return sum;
+}
+
+/* Writes a lane's columns of a line, of which the first `valid` exist: the bits of 32-bit types, or
+ * those of the values before they are rounded. */
+__device__ __forceinline__ void store_columns(const sm90_arguments &p, int64_t at, uint32_t valid,
+                                              const uint32_t (&v)[LANE_COLUMNS])
+{
+    if (valid < LANE_COLUMNS) {
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+            if (i < valid) {
+                store_bits(p, at + i, v[i]);
+            }
+        }
+    } else if (p.out == SM90_OUT_BF16 || p.out == SM90_OUT_F16) {
+        uint32_t packed[LANE_COLUMNS / 2];
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_COLUMNS / 2; i++) {
+            const float lo = __uint_as_float(v[2 * i]), hi = __uint_as_float(v[2 * i + 1]);
+            packed[i] = p.out == SM90_OUT_BF16 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+        }
+        *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.c_data) + at) =
+            make_uint4(packed[0], packed[1], packed[2], packed[3]);
+    } else {
+        uint4 *c = reinterpret_cast<uint4 *>(static_cast<uint32_t *>(p.c_data) + at);
+        c[0] = make_uint4(v[0], v[1], v[2], v[3]);
+        c[1] = make_uint4(v[4], v[5], v[6], v[7]);
+    }
+}
+
+/* Reads a staged chunk of 64 columns, or of the 32 of one panel, back by lines, finishes it and
+ * writes it to C. row0, column0: of the chunk in C. */
+template <element E, int COLUMNS>
+__device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
+                                             uint32_t lane, uint32_t batch, uint32_t row0,
+                                             uint32_t column0)
+{
+    using T = accumulator_t<E>;
+    constexpr uint32_t LANES = COLUMNS / LANE_COLUMNS; /* of a line */
+    const uint32_t column = column0 + LANE_COLUMNS * (lane % LANES);
+    const uint32_t valid = column < p.n ? min(LANE_COLUMNS, p.n - column) : 0;
+    const uint32_t piece = 2 * (lane % 4);
+    const uint32_t panel = panels + (lane % LANES) / 4 * PANEL_BYTES;
+    const bool integers = is_integer<T> && p.out == SM90_OUT_I32;
+    float bias[LANE_COLUMNS] = {};
+    if (p.bias && !integers) {
+        load_floats(p.bias, column, p.out, valid == LANE_COLUMNS, valid, bias);
+    }
+#pragma unroll 2
+    for (uint32_t r = lane / LANES; r < 16; r += 32 / LANES) {
+        const uint32_t row = row0 + r;
+        if (row >= p.m || valid == 0) {
+            continue;
+        }
+        const uint32_t line = panel + r * 128;
+        T d[LANE_COLUMNS];
+        uint32_t bits[LANE_COLUMNS];
+        const uint4 d0 = ptx::load_shared_4(line + ((piece ^ (r % 8)) << 4));
+        const uint4 d1 = ptx::load_shared_4(line + (((piece + 1) ^ (r % 8)) << 4));
+        memcpy(d, &d0, sizeof d0);
+        memcpy(d + 4, &d1, sizeof d1);
+        if constexpr (E == F32) {
+#pragma unroll
+            for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                if (i < valid && !is_ordinary(d[i])) {
+                    d[i] = chain(p, batch, row, column + i);
+                }
+            }
+        }
+        const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
+        const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
+        if (integers) {
+#pragma unroll
+            for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                bits[i] = i < valid ? (uint32_t)finish(p, (int32_t)d[i], at0 + i, column + i) : 0;
+            }
+        } else {
+            float v[LANE_COLUMNS];
+#pragma unroll
+            for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                v[i] = (float)d[i];
+            }
+            finish_floats(p, at0, valid, bias, v);
+            memcpy(bits, v, sizeof v);
+        }
+        store_columns(p, at, valid, bits);
+    }
+}
+
+/* Panels are used in turn, so the store before the last must have read its panel; PENDING 0: the
+ * last one too. */
+template <int PENDING> __device__ __forceinline__ void panel_begin(uint32_t lane)
+{
+    if (lane == 0) {
+        ptx::bulk_wait_read<PENDING>();
+    }
+    __syncwarp();
+}
+
+/* Sends a panel on its way to C. */
+__device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t panel, uint32_t lane,
+                                           uint32_t column, uint32_t row, uint32_t batch)
+{
+    ptx::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0) {
+        ptx::tensor_store(&p.c, panel, (int32_t)column, (int32_t)row, (int32_t)batch);
+        ptx::bulk_commit();
+    }
+}
+
+/* A warp's 16 rows of a tile of N columns, finished in place. */
+template <element E, int N>
+__device__ __forceinline__ void
+store_finished(const sm90_arguments &p, const float (&d)[N / 2], const bias_pairs<N> &bias,
+               uint32_t staging, uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
+{
+    constexpr int CHUNKS = N / CHUNK_COLUMNS;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+        float v[32];
+        finish_in_place<E>(p, d + i * 32, bias.pairs + i * 8, v);
+        panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
+        stage_16<E>(v, panel, lane, 1, p.out);
+        panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+    }
+}
+
+/* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
+ * first of the warp's rows, column0 the tile's first column. `plain`: nothing but alpha follows the
+ * sums. */
+template <element E, int N, int BIAS_COLUMNS>
+__device__ __forceinline__ void
+store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
+           const bias_pairs<BIAS_COLUMNS> &bias, bool plain, uint32_t staging, uint32_t lane,
+           uint32_t batch, uint32_t row0, uint32_t column0)
+{
+    if constexpr (BIAS_COLUMNS > 0) {
+        if (!plain && p.in_place) {
+            store_finished<E, N>(p, d, bias, staging, lane, batch, row0, column0);
+            return;
+        }
+    }
+    constexpr int CHUNKS = N / CHUNK_COLUMNS;
+    constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
+    static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
+
+    if (plain && (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+            /* With an odd number of chunks, the first one's panel is also the last one's. */
+            panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
+            stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
+            panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+        }
+    } else if (plain) {
+#pragma unroll
+        for (int i = 0; i < 2 * CHUNKS; i++) {
+            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
+            uint32_t v[16];
+#pragma unroll
+            for (int j = 0; j < 16; j++) {
+                v[j] = scaled_bits(p, d[16 * i + j]);
+            }
+            panel_begin<1>(lane);
+            stage_32(v, panel, lane);
+            panel_send(p, panel, lane, column0 + i * 32, row0, batch);
+        }
+    } else {
+        if constexpr (E == F32) { /* the tile before may have been a plain one */
+            panel_begin<0>(lane);
+        }
+#pragma unroll 1
+        for (int chunk = 0; chunk < CHUNKS; chunk++) {
+#pragma unroll
+            for (int i = 0; i < 2 * CHUNKS; i++) { /* registers have no run-time index */
+                if (i / 2 == chunk) {
+                    uint32_t v[16];
+#pragma unroll
+                    for (int j = 0; j < 16; j++) {
+                        v[j] = bits_of(d[16 * i + j]);
+                    }
+                    stage_32(v, staging + i % 2 * PANEL_BYTES, lane);
+                }
+            }
+            __syncwarp();
+            finish_chunk<E, CHUNK_COLUMNS>(p, staging, lane, batch, row0,
+                                           column0 + chunk * CHUNK_COLUMNS);
+            __syncwarp();
+        }
+    }
+}
+
+} // namespace sm90
+
+#endif

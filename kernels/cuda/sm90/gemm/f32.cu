@@ -1,0 +1,31 @@
+/* The kernels of f32 with precision full: operands in parts (move/parts.cu). */
+#include "kernels/cuda/sm90/gemm/gemm_fused.cuh"
+#include "kernels/cuda/sm90/gemm/table.cuh"
+
+using namespace sm90;
+
+/* A kernel that makes the parts of f32 operands itself. */
+template <int ROWS, int COLUMNS, uint32_t PRODUCERS, uint32_t GROUP>
+static sm90_kernel row_fused(const char *name)
+{
+    using K = fused_config<ROWS, COLUMNS, PRODUCERS, GROUP>;
+    sm90_kernel kernel = row<F32, 64, K::TILE_N, 1, COOPERATIVE, 1, 1, NEITHER>(name);
+    kernel.tile_m = ROWS;
+    kernel.tile_n = COLUMNS;
+    kernel.threads = K::FUSED_THREADS;
+    kernel.fused = true;
+    for (int i = 0; i < 4; i++) {
+        kernel.functions[0][i / 2][i % 2] = reinterpret_cast<const void *>(&sm90_gemm_fused<K>);
+    }
+    return kernel;
+}
+
+extern "C" const sm90_kernel sm90_kernels_f32[] = {
+    row<F32, 128, 128, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x128"),
+    row<F32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x64"),
+    row<F32, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("f32_64x64"),
+    row_fused<64, 32, 16, 2>("f32_64x32_fused"),
+    row_fused<16, 64, 16, 2>("f32_16x64_fused"),
+    row_fused<64, 64, 12, 4>("f32_64x64_fused"),
+    sm90_kernel{},
+};

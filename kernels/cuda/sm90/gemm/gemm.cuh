@@ -1,0 +1,624 @@
+/*
+ * gemm.cuh - the GEMM of sm_90a: TMA, mbarriers, wgmma, one block on each multiprocessor.
+ *
+ * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
+ * that multiply. Between them is a ring of STAGES buffers, each TILE_M x 128 bytes of X and TILE_N
+ * x 128 bytes of Y (f32: three times 64 bytes). A stage has two barriers: "full" (TMA has written
+ * the stage) and "empty" (all readers have finished). Blocks compute tiles of D until none is left
+ * (persistent grid). The producer runs ahead across tiles, so that the ring is full when a tile
+ * begins.
+ *
+ * The consumers share one tile, each with a part of its rows. With PINGPONG each consumer has tiles
+ * of its own in turn, so that one stores its tile while the other multiplies. A consumer waits for
+ * its turn: the parity of a barrier distinguishes a use of a stage only from the next and the
+ * previous use, so no consumer may wait for a stage whose previous use the ring has not reached.
+ *
+ * Clusters of CLUSTER_M x CLUSTER_N blocks compute neighbouring tiles. Data that two of them need
+ * is loaded once, half by each, into both (multicast). A stage is then empty when the readers in
+ * all blocks have finished.
+ *
+ * Every element of D is one chain of wgmmas over k in ascending order, in steps of 128 bytes of k
+ * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32,
+ * because the tensor core truncates when it adds, and over longer chains its error is larger than
+ * that of a chain of FMAs. PROMOTED kernels with small tiles also do so for each chunk of k
+ * separately if a launch has several chunks (split_k.h).
+ *
+ * F32 operands are three parts of bf16 each, whose sum is the number (move/parts.cu). Of the nine
+ * products of parts the six largest are computed; the others are less than 2^-25 of the product.
+ * The largest, of the first parts, makes chains of PROMOTE_PARTS_K that are added in f32. The other
+ * five, 2^-9 of the largest and less, are a chain of their own, whose truncation is negligible. The
+ * two sums are added at the end. While the large sums are added, the tensor core works on the small
+ * ones.
+ *
+ * Kernels of one stream overlap: everything that does not access global memory is done while the
+ * previous kernel still runs (griddepcontrol), and so are the first reads of the kernel's own
+ * arguments. Kernels of 16-bit types without a cluster also prefetch the first bytes of the
+ * operands into the L2, each block a share.
+ *
+ * TMA fills elements outside an operand with zeros, more slowly than it copies. The last tile of
+ * rows or columns therefore has boxes of its own where lines run along k, no higher than the lines
+ * that exist. Across k, the last 128 bytes of a line are copied completely. The remaining bytes of
+ * a stage are undefined, and only affect sums that are not stored.
+ *
+ * The design follows NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation, ping-pong,
+ * clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM (promotion).
+ */
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_CUH
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm90/gemm/arguments.h"
+#include "kernels/cuda/sm90/gemm/epilogue.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace sm90
+{
+
+enum schedule { COOPERATIVE, PINGPONG };
+
+constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
+constexpr uint32_t STAGES_MAX = 24;
+constexpr int PROMOTE_K = 256;
+constexpr int PROMOTE_PARTS_K = 64;
+
+constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
+{
+    const uint32_t stages = (SHARED_BYTES_MAX - other_bytes) / (stage_bytes + 16);
+    return stages < STAGES_MAX ? stages : STAGES_MAX;
+}
+
+/* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
+template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
+          int CLUSTER_N_, bool PROMOTED_, bool XK_, bool YK_>
+struct config {
+    static constexpr element E = E_;
+    static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
+    static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
+    /* Whether results can have 16 bits, so that the epilogue is computed in registers. */
+    static constexpr bool IN_PLACE = !PROMOTED_ && (E == BF16 || E == F16);
+    static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
+    static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
+    static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
+    static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
+    /* Whether the operands are swapped, so that the left operand of the tensor core is Y and the
+     * sums are those of the transpose of C (gemm_swapped.cuh). Operands of 32 bits that do not lie
+     * along k can only come from registers, and only the left operand can come from registers. */
+    static constexpr bool SWAPPED = E == TF32 && !YK;
+
+    /* Bytes of k in a stage. With more than 64 for f32 only two stages would fit, too few to hide
+     * the copies. */
+    static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
+    static constexpr int TILE_K = K_BYTES / element_bytes<E>;
+    static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
+    static constexpr int ACROSS = 128 / element_bytes<E>; /* elements of a line not along k */
+    static constexpr int LEFT = SWAPPED ? TILE_N : TILE_M;
+    static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
+    static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
+    static constexpr int THREADS = 128 * (1 + CONSUMERS);
+
+    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES; /* a part's */
+    static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
+    static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
+    static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
+    /* 1024: what aligning the start can cost. */
+    static constexpr uint32_t OTHER_BYTES = 1024 + STAGING_ALL_BYTES + TURN_BYTES;
+    static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, OTHER_BYTES);
+    static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
+
+    /* Whether loads of Y are marked to be evicted first if no other tile reads them. Not for small
+     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). */
+    static constexpr bool SAYS_ONCE =
+        element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
+
+    /* Whether the last tiles have boxes of their own. Tiles of f32 use full boxes (launch.c). */
+    static constexpr bool X_ENDS = XK && CLUSTER_N == 1 && PARTS == 1;
+    static constexpr bool Y_ENDS = YK && CLUSTER_M == 1 && PARTS == 1;
+
+    /* Whether operands are prefetched into the L2. */
+    static constexpr bool ASKS_AHEAD = element_bytes<E> == 2 && PARTS == 1 && CLUSTER == 1;
+
+    /* Whether there are registers for a third sum, of chunks of k. */
+    static constexpr bool ADDS_CHUNKS = PROMOTED && BLOCKS_64 * TILE_N <= 64;
+
+    /* Warps that arrive at the barrier of a stage that they have read: the consumers of a tile, in
+     * every block of the cluster. */
+    static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
+
+    static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
+    static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
+    static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
+    static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
+    static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
+    static_assert(STAGES >= 3, "too few stages fit to hide the copies");
+    static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
+    static_assert(XK || (TILE_M / CLUSTER_N) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
+    static_assert(YK || (TILE_N / CLUSTER_M) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
+    static_assert(!SWAPPED || (XK && !PINGPONG && BLOCKS_64 == 1), "what gemm_swapped.cuh does");
+    static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
+};
+
+/* Where tile `index` of the walk lies, in tiles of a whole cluster. */
+struct tile {
+    uint32_t batch, row, column;
+};
+
+__device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
+{
+    const uint32_t per_problem = p.tile_rows * p.tile_columns;
+    const uint32_t batch = index / per_problem;
+    const uint32_t i = index - batch * per_problem;
+    const uint32_t per_band = p.band * p.tile_columns;
+    const uint32_t band = i / per_band;
+    const uint32_t first = band * p.band;
+    const uint32_t rows = min(p.band, p.tile_rows - first);
+    const uint32_t in_band = i - band * per_band;
+    return {batch, first + in_band % rows, in_band / rows};
+}
+
+/* Copies one box to this block only. `once`: no other tile reads the box. */
+template <bool SAYS_ONCE>
+__device__ __forceinline__ void load_box(uint32_t destination, const CUtensorMap *map,
+                                         uint32_t barrier, int32_t x, int32_t y, int32_t batch,
+                                         bool once)
+{
+    if (SAYS_ONCE && once) {
+        ptx::tensor_load_once(destination, map, barrier, x, y, batch);
+    } else {
+        ptx::tensor_load(destination, map, barrier, x, y, batch);
+    }
+}
+
+/* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
+ * this block loads part `part` of PARTS for all blocks in `blocks`. */
+template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES, int ACROSS, bool SAYS_ONCE>
+__device__ __forceinline__ void
+load_operand(uint32_t destination, const CUtensorMap *map, uint32_t barrier, uint32_t k,
+             uint32_t first, uint32_t batch, uint32_t part, uint16_t blocks, bool once)
+{
+    constexpr int SHARE = LINES / PARTS;
+    const int32_t from = (int32_t)(first + part * SHARE);
+    const uint32_t to = destination + part * SHARE * K_BYTES;
+    if constexpr (K_MAJOR) {
+        if constexpr (PARTS > 1) {
+            ptx::tensor_load_multicast(to, map, barrier, (int32_t)k, from, (int32_t)batch, blocks);
+        } else {
+            load_box<SAYS_ONCE>(to, map, barrier, (int32_t)k, from, (int32_t)batch, once);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < SHARE / ACROSS; i++) {
+            if constexpr (PARTS > 1) {
+                ptx::tensor_load_multicast(to + i * ACROSS * K_BYTES, map, barrier,
+                                           from + ACROSS * i, (int32_t)k, (int32_t)batch, blocks);
+            } else {
+                load_box<SAYS_ONCE>(to + i * ACROSS * K_BYTES, map, barrier, from + ACROSS * i,
+                                    (int32_t)k, (int32_t)batch, once);
+            }
+        }
+    }
+}
+
+/* Shared memory: stages (the parts of X, then those of Y, in each), then a staging of 4 KiB for
+ * each consumer warp, then the full and the empty barriers, then a barrier for each consumer's
+ * turn. */
+template <class C> struct shared {
+    uint32_t base;
+
+    __device__ __forceinline__ uint32_t x(uint32_t stage, uint32_t part) const
+    {
+        return base + stage * C::STAGE_BYTES + part * C::X_BYTES;
+    }
+    __device__ __forceinline__ uint32_t y(uint32_t stage, uint32_t part) const
+    {
+        return x(stage, C::PARTS) + part * C::Y_BYTES;
+    }
+    __device__ __forceinline__ uint32_t staging(uint32_t warp) const
+    {
+        return base + C::STAGES * C::STAGE_BYTES + warp * STAGING_BYTES;
+    }
+    __device__ __forceinline__ uint32_t full(uint32_t stage) const
+    {
+        return base + C::STAGES * C::STAGE_BYTES + C::STAGING_ALL_BYTES + 8 * stage;
+    }
+    __device__ __forceinline__ uint32_t empty(uint32_t stage) const
+    {
+        return full(stage) + 8 * C::STAGES;
+    }
+    __device__ __forceinline__ uint32_t turn(uint32_t consumer) const
+    {
+        return full(0) + 16 * C::STAGES + 8 * consumer;
+    }
+};
+
+/* Called by one thread: prefetches this block's share of an operand's first bytes. */
+__device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
+{
+    const uint32_t line = 128, share = (bytes / gridDim.x + line) / line * line;
+    const uint32_t from = blockIdx.x * share;
+    if (from < bytes) {
+        ptx::prefetch_bytes(static_cast<const char *>(data) + from, min(share, bytes - from));
+    }
+}
+
+/* Called by one thread, which keeps the ring full. */
+template <class C>
+__device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
+                                        uint32_t cluster, uint32_t clusters, uint32_t rank)
+{
+    const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
+    constexpr uint16_t ALL_BLOCKS = (1 << C::CLUSTER) - 1;
+    ring<C::STAGES> at(0);
+    for (uint32_t index = cluster; index < p.tiles; index += clusters) {
+        const tile t = tile_at(p, index);
+        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;
+        const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+        const bool x_end = C::X_ENDS && row + C::TILE_M > p.m;
+        const bool y_end = C::Y_ENDS && column + C::TILE_N > p.n;
+        const CUtensorMap *x = x_end ? &p.x_end : &p.x, *y = y_end ? &p.y_end : &p.y;
+        const uint32_t bytes =
+            (x_end ? p.x_end_bytes : p.x_bytes) + (y_end ? p.y_end_bytes : p.y_bytes);
+        if (index == cluster) {
+            ptx::argument_fetch(bytes);
+            ptx::argument_fetch(p.k_tiles);
+            ptx::earlier_kernels_wait();
+        }
+        for (uint32_t i = 0; i < p.k_tiles; i++) {
+            ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
+            const uint32_t full = s.full(at.stage);
+            ptx::mbarrier_arrive_expect(full, bytes);
+#pragma unroll
+            for (uint32_t part = 0; part < C::PARTS; part++) {
+                const uint32_t batch = t.batch * C::PARTS + part;
+                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, C::ACROSS, false>(
+                    s.x(at.stage, part), x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
+                    false);
+                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::ACROSS, C::SAYS_ONCE>(
+                    s.y(at.stage, part), y, full, i * C::TILE_K, column, batch, rank_m, ALL_BLOCKS,
+                    p.y_once != 0);
+            }
+            at.advance();
+        }
+    }
+}
+
+/* Each warp signals every block that loads into its stages. */
+template <class C>
+__device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint32_t lane)
+{
+    if constexpr (C::CLUSTER == 1) {
+        if (lane == 0) {
+            ptx::mbarrier_arrive(s.empty(stage));
+        }
+    } else {
+        if (lane < C::CLUSTER) {
+            ptx::mbarrier_arrive_remote(s.empty(stage), lane);
+        }
+    }
+}
+
+/* Issues the products of one part of X and one of Y in a stage, COUNT instructions long from the
+ * FIRST one's k on; `fresh`: they begin a sum. */
+template <class C, int FIRST, int COUNT, class T>
+__device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uint32_t x_part,
+                                         uint32_t y_part, uint32_t row_in_tile,
+                                         T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+{
+    const uint64_t x =
+        tile_descriptor<C::XK, C::K_BYTES>(s.x(stage, x_part) + row_in_tile * C::K_BYTES);
+    const uint64_t y = tile_descriptor<C::YK, C::K_BYTES>(s.y(stage, y_part));
+#pragma unroll
+    for (int i = FIRST; i < FIRST + COUNT; i++) {
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+            wgmma<C::E, C::XK, C::YK>(
+                d[b], x + (b * 64 * C::K_BYTES >> 4) + i * descriptor_k_step<C::XK>,
+                y + i * descriptor_k_step<C::YK>, fresh && i == FIRST ? 0 : 1);
+        }
+    }
+}
+
+/* Issues all products of one stage; `fresh`: they begin a sum. */
+template <class C, class T>
+__device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
+                                               uint32_t row_in_tile,
+                                               T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+{
+    wgmma_fence();
+    multiply<C, 0, C::TILE_K / C::INSTRUCTION_K>(s, stage, 0, 0, row_in_tile, d, fresh);
+    wgmma_commit();
+}
+
+/* d = the sum over `k_tiles` stages. One stage's products stay in flight while the next is waited
+ * for, so that the tensor core does not run dry. `next_turn`: who may go on once all products are
+ * issued (ping-pong). */
+template <class C, class T>
+__device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                           uint32_t row_in_tile, uint32_t next_turn,
+                                           ring<C::STAGES> &at, T (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    multiply_stage<C>(s, at.stage, row_in_tile, d, true);
+    uint32_t previous = at.stage;
+    at.advance();
+    for (uint32_t i = 1; i < k_tiles; i++) {
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+        multiply_stage<C>(s, at.stage, row_in_tile, d, false);
+        wgmma_wait<1>();
+        release<C>(s, previous, lane);
+        previous = at.stage;
+        at.advance();
+    }
+    if (C::PINGPONG && lane == 0) {
+        ptx::mbarrier_arrive(next_turn);
+    }
+    wgmma_wait<0>();
+    pin(d);
+    release<C>(s, previous, lane);
+}
+
+template <class C>
+__device__ __forceinline__ void add(float (&d)[C::BLOCKS_64][C::TILE_N / 2],
+                                    const float (&part)[C::BLOCKS_64][C::TILE_N / 2])
+{
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] += part[b][j];
+        }
+    }
+}
+
+/* d = the sum over all k of one tile, in chains of PROMOTE_K. */
+template <class C>
+__device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                             uint32_t row_in_tile, ring<C::STAGES> &at,
+                                             float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    constexpr uint32_t STEP = PROMOTE_K / C::TILE_K;
+    sum_stages<C>(s, min(STEP, k_tiles), lane, row_in_tile, 0, at, d);
+    for (uint32_t first = STEP; first < k_tiles; first += STEP) {
+        float part[C::BLOCKS_64][C::TILE_N / 2];
+        sum_stages<C>(s, min(STEP, k_tiles - first), lane, row_in_tile, 0, at, part);
+        add<C>(d, part);
+    }
+}
+
+/* d = the sums of chunks of `chunk_tiles` stages, each as of a product of its own (sum_promoted),
+ * added in order: what split_k.h wants of products that fill the device without being cut. */
+template <class C>
+__device__ __forceinline__ void
+sum_chunks(const shared<C> &s, uint32_t k_tiles, uint32_t chunk_tiles, uint32_t lane,
+           uint32_t row_in_tile, ring<C::STAGES> &at, float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    for (uint32_t first = 0; first < k_tiles; first += chunk_tiles) {
+        float chunk[C::BLOCKS_64][C::TILE_N / 2];
+        sum_promoted<C>(s, min(chunk_tiles, k_tiles - first), lane, row_in_tile, at, chunk);
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+            for (int j = 0; j < C::TILE_N / 2; j++) {
+                d[b][j] = first == 0 ? chunk[b][j] : d[b][j] + chunk[b][j];
+            }
+        }
+    }
+}
+
+/* Issues the products of parts of one stage, the largest first, in two groups. Once the tensor core
+ * has begun with these, the stage before is released. */
+template <class C, bool SWAPPED = false>
+__device__ __forceinline__ void
+multiply_parts(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
+               uint32_t &previous, ring<C::STAGES> &at, float (&large)[C::BLOCKS_64][C::TILE_N / 2],
+               float (&small)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    constexpr int COUNT = C::TILE_K / C::INSTRUCTION_K;
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    wgmma_fence();
+    multiply<C, 0, COUNT>(s, at.stage, 0, 0, row_in_tile, large, fresh);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (!first) {
+        release<C>(s, previous, lane);
+    }
+    constexpr uint32_t PAIRS[][2] = {{0, 2}, {2, 0}, {1, 1}, {0, 1}, {1, 0}}; /* of A, of B */
+#pragma unroll
+    for (int i = 0; i < 5; i++) {
+        multiply<C, 0, COUNT>(s, at.stage, PAIRS[i][SWAPPED], PAIRS[i][!SWAPPED], row_in_tile,
+                              small, first && i == 0);
+    }
+    wgmma_commit();
+    previous = at.stage;
+    at.advance();
+}
+
+/* d = the sum over all k of one tile, of operands in parts. True if the tensor core could give all
+ * of this thread's. */
+template <class C, bool SWAPPED = false>
+__device__ __forceinline__ bool sum_parts(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
+                                          uint32_t row_in_tile, ring<C::STAGES> &at,
+                                          float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    static_assert(PROMOTE_PARTS_K == 2 * C::TILE_K, "sums of two stages are added up");
+    float large[C::BLOCKS_64][C::TILE_N / 2], small[C::BLOCKS_64][C::TILE_N / 2];
+    uint32_t previous = 0;
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] = 0;
+        }
+    }
+    for (uint32_t i = 0; i + 1 < k_tiles; i += 2) {
+        multiply_parts<C, SWAPPED>(s, lane, row_in_tile, i == 0, true, previous, at, large, small);
+        multiply_parts<C, SWAPPED>(s, lane, row_in_tile, false, false, previous, at, large, small);
+        wgmma_wait<1>();
+        pin(large);
+        add<C>(d, large);
+    }
+    if (k_tiles % 2 == 1) {
+        multiply_parts<C, SWAPPED>(s, lane, row_in_tile, k_tiles == 1, true, previous, at, large,
+                                   small);
+        wgmma_wait<1>();
+        pin(large);
+        add<C>(d, large);
+    }
+    wgmma_wait<0>();
+    pin(small);
+    release<C>(s, previous, lane);
+    add<C>(d, small);
+    bool ordinary = true;
+#pragma unroll
+    for (int b = 0; b < C::BLOCKS_64; b++) {
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 2; j++) {
+            d[b][j] *= PARTS_SCALE;
+            ordinary = ordinary && is_ordinary(d[b][j]);
+        }
+    }
+    return ordinary;
+}
+
+template <class C>
+__device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C> &s,
+                                        uint32_t cluster, uint32_t clusters, uint32_t rank,
+                                        uint32_t consumer)
+{
+    using T = accumulator_t<C::E>;
+    const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const uint32_t row_in_tile = C::PINGPONG ? 0 : consumer * C::CONSUMER_ROWS;
+    const uint32_t staging = s.staging(consumer * 4 + warp);
+    uint32_t uses = 0; /* of the ring, by the tiles before */
+    uint32_t turn = 0;
+    for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
+        if (C::PINGPONG) {
+            const uint32_t round = turn / 2;
+            if (turn++ % 2 != consumer) {
+                continue;
+            }
+            /* Consumer 0's first turn comes without anybody giving it. */
+            ptx::mbarrier_wait(s.turn(consumer), (round + 1 - consumer) & 1);
+        }
+        /* Whose turn it is once this tile's sums are on their way. */
+        const uint32_t next_turn = C::PINGPONG ? s.turn(1 - consumer) : 0;
+        const tile t = tile_at(p, index);
+        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
+        const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+        const bias_pairs<C::IN_PLACE ? C::TILE_N : 0> bias(p, lane, column);
+        ring<C::STAGES> at(uses);
+        T d[C::BLOCKS_64][C::TILE_N / 2];
+        bool plain = p.plain;
+        if constexpr (C::PARTS > 1) {
+            plain = __all_sync(0xffffffff, sum_parts<C>(s, p.k_tiles, lane, row_in_tile, at, d)) &&
+                    plain;
+        } else if constexpr (C::PROMOTED) {
+            bool chunks = false;
+            if constexpr (C::ADDS_CHUNKS) {
+                chunks = p.chunk_tiles < p.k_tiles;
+                if (chunks) {
+                    sum_chunks<C>(s, p.k_tiles, p.chunk_tiles, lane, row_in_tile, at, d);
+                }
+            }
+            if (!chunks) {
+                sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
+            }
+        } else {
+            sum_stages<C>(s, p.k_tiles, lane, row_in_tile, next_turn, at, d);
+        }
+#pragma unroll
+        for (int b = 0; b < C::BLOCKS_64; b++) {
+            store_rows<C::E, C::TILE_N>(p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b,
+                                        column);
+        }
+    }
+    if (lane == 0) {
+        ptx::bulk_wait_read<0>();
+    }
+}
+
+/* The code of a block. consume(s, cluster, clusters, rank, consumer) is the code of a consumer. */
+template <class C, class CONSUME>
+__device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, const CONSUME &consume)
+{
+    extern __shared__ unsigned char shared_memory[];
+    uint32_t base = ptx::shared_address(shared_memory) + 1023;
+    if constexpr (C::CONSUMERS == 1) {
+        /* The producer is bound by its loop, in which the compiler would otherwise compute the base
+         * again. */
+        base = __shfl_sync(0xffffffff, base, 0);
+    }
+    const shared<C> s = {base & ~1023u};
+    /* The same for all threads of a warpgroup; the shuffle tells the compiler so. */
+    const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+    const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_block_rank();
+    const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
+
+    if (threadIdx.x == 0) {
+        ptx::tensor_map_prefetch(&p.x);
+        ptx::tensor_map_prefetch(&p.y);
+        if constexpr (C::X_ENDS) {
+            ptx::tensor_map_prefetch(&p.x_end);
+        }
+        if constexpr (C::Y_ENDS) {
+            ptx::tensor_map_prefetch(&p.y_end);
+        }
+        if (p.plain || (C::IN_PLACE && p.in_place)) {
+            ptx::tensor_map_prefetch(&p.c);
+        }
+        for (uint32_t i = 0; i < C::STAGES; i++) {
+            ptx::mbarrier_init(s.full(i), 1);
+            ptx::mbarrier_init(s.empty(i), C::READERS);
+        }
+        for (uint32_t i = 0; i < C::CONSUMERS; i++) {
+            ptx::mbarrier_init(s.turn(i), 4); /* the other's warps */
+        }
+        ptx::mbarrier_init_fence();
+    }
+    if constexpr (C::CLUSTER == 1) {
+        __syncthreads();
+    } else {
+        ptx::cluster_sync();
+    }
+    ptx::later_kernels_allow();
+
+    if (warpgroup == 0) {
+        if constexpr (C::CONSUMERS == 2) {
+            ptx::registers_give<40>();
+        }
+        if (threadIdx.x == 0) {
+            produce<C>(p, s, cluster, clusters, rank);
+        } else if (C::ASKS_AHEAD && threadIdx.x == 32) {
+            ask_ahead(p.x_data, p.x_ahead_bytes);
+            ask_ahead(p.y_data, p.y_ahead_bytes);
+        }
+        __syncwarp();
+    } else {
+        if constexpr (C::CONSUMERS == 2) {
+            ptx::registers_take<232>();
+        }
+        ptx::argument_fetch(p.k_tiles);
+        ptx::argument_fetch(p.out);
+        ptx::earlier_kernels_wait(); /* they may write C0, a bias, operands of f32 */
+        consume(s, cluster, clusters, rank, warpgroup - 1);
+    }
+    if constexpr (C::CLUSTER > 1) {
+        ptx::cluster_sync(); /* no block leaves while another can still reach its shared memory */
+    }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1) sm90_gemm(const __grid_constant__ sm90_arguments p)
+{
+    produce_and_consume<C>(
+        p, [&](const shared<C> &s, uint32_t cluster, uint32_t clusters, uint32_t rank,
+               uint32_t consumer) { consume<C>(p, s, cluster, clusters, rank, consumer); });
+}
+
+} // namespace sm90
+
+#endif

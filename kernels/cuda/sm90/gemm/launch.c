@@ -1,0 +1,495 @@
+/*
+ * The host code of the GEMM kernels of sm_90a: from a problem to tensor maps, arguments and a grid.
+ */
+#include "kernels/cuda/sm90/sm90.h"
+
+#include <string.h>
+
+#include "kernels/cuda/sm90/tensor_map.h"
+
+/* The values of enum sm90::element in wgmma.cuh. */
+enum { BF16, F16, I8, TF32, F32 };
+
+static const struct {
+    enum gemmd_dtype dtype;
+    CUtensorMapDataType map_type;
+} ELEMENTS[] = {
+    [BF16] = {GEMMD_BF16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
+    [F16] = {GEMMD_F16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
+    [I8] = {GEMMD_I8, CU_TENSOR_MAP_DATA_TYPE_UINT8},
+    /* Rounds f32 to the nearest tf32 on the way in; the tensor core alone would truncate. */
+    [TF32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32},
+    [F32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16}, /* its parts */
+};
+
+enum { PARTS = 3 }; /* of an f32 number */
+
+/* A matrix for TMA: `lines` lines of `width` elements, `batch` times. */
+struct view {
+    const void *data;
+    CUtensorMapDataType type;
+    uint32_t element_bytes;
+    uint64_t width, lines, batch, leading, stride; /* elements */
+    uint32_t box_width, box_lines;
+    CUtensorMapSwizzle swizzle;
+};
+
+static cudaError_t sm90_encode(const struct sm90_device *device, const struct view *view,
+                               CUtensorMap *map)
+{
+    const uint64_t stride = view->batch > 1 ? view->stride : view->leading;
+    const struct tensor_map_view tensor = {
+        .data = view->data,
+        .type = view->type,
+        .dimensions = 3,
+        .dims = {view->width, view->lines, view->batch},
+        .stride_bytes = {view->leading * view->element_bytes, stride * view->element_bytes},
+        .box = {view->box_width, view->box_lines, 1},
+        .swizzle = view->swizzle,
+    };
+    return tensor_map_encode(device, &tensor, map);
+}
+
+cudaError_t sm90_device_open(struct sm90_device *device)
+{
+    int ordinal, major, minor, multiprocessors;
+    cudaError_t error = cudaGetDevice(&ordinal);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal);
+    }
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal);
+    }
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal);
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (major != 9 || minor != 0) {
+        return cudaErrorInvalidDevice;
+    }
+    device->multiprocessors = (uint32_t)multiprocessors;
+    enum cudaDriverEntryPointQueryResult found;
+    error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &device->encode, 12000,
+                                             cudaEnableDefault, &found);
+    if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
+        return cudaErrorNotSupported;
+    }
+    const struct sm90_kernel *const tables[] = {
+        sm90_kernels_bf16, sm90_kernels_f16, sm90_kernels_i8, sm90_kernels_tf32, sm90_kernels_f32};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
+            for (int i = 0; i < 8 && error == cudaSuccess; i++) {
+                const void *function = kernel->functions[i / 4][i / 2 % 2][i % 2];
+                if (function) {
+                    error =
+                        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)kernel->shared_bytes);
+                }
+            }
+        }
+    }
+    return error;
+}
+
+const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision)
+{
+    switch (dtype) {
+    case GEMMD_BF16:
+        return sm90_kernels_bf16;
+    case GEMMD_F16:
+        return sm90_kernels_f16;
+    case GEMMD_I8:
+        return sm90_kernels_i8;
+    case GEMMD_F32:
+        return precision == GEMM_PRECISION_TF32 ? sm90_kernels_tf32 : sm90_kernels_f32;
+    default:
+        return NULL;
+    }
+}
+
+static const void *function_for(const struct sm90_kernel *kernel,
+                                const struct gemm_problem *problem)
+{
+    const bool a_along_k = !problem->transa, b_along_k = problem->transb;
+    const bool promoted = problem->out == GEMMD_F32 && dtype_size(problem->dtype) == 2;
+    return kernel->functions[promoted][a_along_k][b_along_k];
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The rows and columns of tiles of a problem, counted in tiles of a complete cluster. */
+static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
+                        uint64_t *rows, uint64_t *columns)
+{
+    *rows = ceil_div(problem->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    *columns = ceil_div(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+}
+
+uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
+{
+    const uint64_t multiple = (elements * dtype_size(dtype) < 1024 ? 16 : 128) / dtype_size(dtype);
+    return ceil_div(elements, multiple) * multiple;
+}
+
+static bool sm90_aligned(uint64_t elements, enum gemmd_dtype dtype)
+{
+    return elements * dtype_size(dtype) % 16 == 0;
+}
+
+bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem)
+{
+    const uint64_t dim_max = INT32_MAX;
+    const struct gemm_problem *p = problem;
+    const bool widened = p->dtype == GEMMD_F16 && p->out == GEMMD_BF16;
+    const bool in_parts = kernel->element == F32;
+    if (ELEMENTS[kernel->element].dtype != p->dtype ||
+        (!dtype_offers_out(p->dtype, p->out) && !widened) ||
+        (p->dtype == GEMMD_F32 && (p->precision == GEMM_PRECISION_TF32) == in_parts) ||
+        !function_for(kernel, p)) {
+        return false;
+    }
+    if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max / PARTS) {
+        return false;
+    }
+    if (!sm90_aligned(p->ldc, p->out) || (p->batch > 1 && !sm90_aligned(p->stride_c, p->out))) {
+        return false;
+    }
+    if (!in_parts && (!sm90_aligned(p->lda, p->dtype) || !sm90_aligned(p->ldb, p->dtype))) {
+        return false;
+    }
+    if (!in_parts && p->batch > 1 &&
+        (!sm90_aligned(p->stride_a, p->dtype) || !sm90_aligned(p->stride_b, p->dtype) ||
+         p->stride_a == 0 || p->stride_b == 0)) {
+        return false;
+    }
+    uint64_t rows, columns;
+    count_tiles(kernel, p, &rows, &columns);
+    return rows * columns <= (uint64_t)INT32_MAX / p->batch;
+}
+
+/* The number of rows of tiles that are processed together. The tiles that run at once should cover
+ * about a square of C, so that they read the fewest lines of X and Y. */
+static uint32_t band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows)
+{
+    const uint64_t height = (uint64_t)kernel->tile_m * kernel->cluster_m;
+    const uint64_t width = (uint64_t)kernel->tile_n * kernel->cluster_n;
+    uint32_t band = 1;
+    while (band < rows && band < clusters && band * height * band < clusters * width) {
+        band++;
+    }
+    return band;
+}
+
+static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
+{
+    switch (out) {
+    case GEMMD_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case GEMMD_F16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case GEMMD_I32:
+        return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    default:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    }
+}
+
+/* An operand as tiles are made of it: `extent` rows of op(A) or columns of op(B), of which a tile
+ * takes `tile`, and a block of a cluster loads one of `shares`. */
+struct tiled_operand {
+    struct sm90_operand stored;
+    CUtensorMapDataType type;
+    uint32_t element_bytes, parts;
+    bool along_k;
+    uint64_t extent, k, batch;
+    uint32_t tile, shares, tile_k;
+};
+
+/* Elements of a line that does not lie along k. If lines start at multiples of 128 bytes, what is
+ * left of their last 128 counts too: it reaches only rows or columns that don't exist, and filling
+ * it up with zeros would take TMA longer than copying it. (Not of f32, where all sums
+ * of a tile have a say in what follows them.) */
+static uint64_t across_width(const struct tiled_operand *o)
+{
+    const uint64_t line = 128, bytes = o->element_bytes;
+    const uint64_t starts = (uintptr_t)o->stored.data | o->stored.leading * bytes |
+                            (o->batch > 1 ? o->stored.stride * bytes : 0);
+    return starts % line == 0 && o->parts == 1 ? ceil_div(o->extent * bytes, line) * line / bytes
+                                               : o->extent;
+}
+
+/* The view of an operand in boxes for the stages of the kernel. Along k, a box is a tile of which
+ * `there` lines exist, or a block's share of a tile. Across k, a box has 128 bytes for each k of
+ * the tile. Lines that do not exist are left out of the box where their number is known, because
+ * TMA fills them more slowly than it copies. */
+static struct view operand_view(const struct tiled_operand *o, uint64_t there)
+{
+    const uint32_t line_bytes = o->tile_k * o->element_bytes;
+    uint32_t lines = o->tile / o->shares;
+    if (o->shares == 1 && there < lines) {
+        lines = (uint32_t)ceil_div(there, 8) * 8;
+    }
+    return (struct view){
+        .data = o->stored.data,
+        .type = o->type,
+        .element_bytes = o->element_bytes,
+        .width = o->along_k ? o->k : across_width(o),
+        .lines = o->along_k ? o->extent : o->k,
+        .batch = o->batch,
+        .leading = o->stored.leading,
+        .stride = o->stored.stride,
+        .box_width = o->along_k ? o->tile_k : 128 / o->element_bytes,
+        .box_lines = o->along_k ? lines : o->tile_k,
+        .swizzle =
+            o->along_k && line_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+}
+
+/* Encodes the boxes of tiles of which `there` lines exist. *bytes is the number of bytes that
+ * arrive for a stage. */
+static cudaError_t encode_operand(const struct sm90_device *device, const struct tiled_operand *o,
+                                  uint64_t there, CUtensorMap *map, uint32_t *bytes)
+{
+    const struct view view = operand_view(o, there);
+    const uint32_t box_bytes = view.box_lines * view.box_width * view.element_bytes;
+    *bytes = o->parts *
+             (o->along_k ? box_bytes * o->shares : o->tile * view.box_lines * view.element_bytes);
+    return sm90_encode(device, &view, map);
+}
+
+/* The lines of the last tile that are copied. For f32 all lines are copied, as in across_width. */
+static uint64_t lines_left(const struct tiled_operand *o)
+{
+    return o->parts == 1 ? (o->extent - 1) % o->tile + 1 : o->extent;
+}
+
+static cudaError_t encode_operands(const struct sm90_device *device, const struct tiled_operand *x,
+                                   const struct tiled_operand *y, struct sm90_arguments *arguments)
+{
+    cudaError_t error = encode_operand(device, x, x->extent, &arguments->x, &arguments->x_bytes);
+    if (error == cudaSuccess) {
+        error =
+            encode_operand(device, x, lines_left(x), &arguments->x_end, &arguments->x_end_bytes);
+    }
+    if (error == cudaSuccess) {
+        error = encode_operand(device, y, y->extent, &arguments->y, &arguments->y_bytes);
+    }
+    if (error == cudaSuccess) {
+        error =
+            encode_operand(device, y, lines_left(y), &arguments->y_end, &arguments->y_end_bytes);
+    }
+    return error;
+}
+
+/* The bytes of an operand that a launch prefetches: those of its first stages. If lines run along k
+ * these bytes are at the start of every line, so the operand is prefetched completely or not at
+ * all. */
+static uint32_t ahead_bytes(const struct tiled_operand *o, uint64_t limit)
+{
+    const uint64_t lines = o->along_k ? o->extent : o->k, width = o->along_k ? o->k : o->extent;
+    const uint64_t elements = (lines - 1) * o->stored.leading + width;
+    const uint64_t bytes = elements * o->element_bytes / 16 * 16;
+    return bytes <= limit ? (uint32_t)bytes : o->along_k ? 0 : (uint32_t)limit;
+}
+
+/* Measured (kernels/experiments/odd_sizes.md):
+ * more than this delays what the kernel before still reads, except where
+ * one row of large tiles reads B once. With most multiprocessors idle the next launch's blocks
+ * would ask while this one still reads. */
+static void plan_ahead(const struct sm90_kernel *kernel, const struct tiled_operand *x,
+                       const struct tiled_operand *y, uint32_t multiprocessors,
+                       struct sm90_arguments *arguments)
+{
+    const uint64_t limit = 2 << 20, limit_once = 6 << 20;
+    const bool large = kernel->tile_m * kernel->tile_n >= 128 * 128;
+    if (arguments->tiles > multiprocessors / 2 && x->batch == 1) {
+        arguments->x_data = x->stored.data;
+        arguments->y_data = y->stored.data;
+        arguments->x_ahead_bytes = ahead_bytes(x, limit);
+        arguments->y_ahead_bytes = ahead_bytes(y, arguments->y_once && large ? limit_once : limit);
+    }
+}
+
+/* X and Y of a kernel that is not fused. */
+static cudaError_t place_operands(const struct sm90_device *device,
+                                  const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                                  const struct sm90_parts *parts, struct sm90_arguments *arguments)
+{
+    const bool in_parts = kernel->element == F32;
+    struct tiled_operand a = {
+        .stored = {p->a, p->lda, p->stride_a},
+        .type = ELEMENTS[kernel->element].map_type,
+        .element_bytes = in_parts ? 2 : dtype_size(p->dtype),
+        .parts = in_parts ? PARTS : 1,
+        .along_k = !p->transa,
+        .extent = p->m,
+        .k = p->k,
+        .batch = in_parts ? PARTS * p->batch : p->batch,
+        .tile = kernel->tile_m,
+        .shares = kernel->cluster_n,
+        .tile_k = kernel->tile_k,
+    };
+    struct tiled_operand b = a;
+    b.stored = (struct sm90_operand){p->b, p->ldb, p->stride_b};
+    b.along_k = p->transb;
+    b.extent = p->n;
+    b.tile = kernel->tile_n;
+    b.shares = kernel->cluster_m;
+    if (in_parts) {
+        a.stored = parts->a;
+        b.stored = parts->b;
+    }
+    plan_ahead(kernel, &a, &b, device->multiprocessors, arguments);
+    return encode_operands(device, &a, &b, arguments);
+}
+
+static struct sm90_f32_operand f32_operand(const void *data, uint64_t leading, uint64_t stride,
+                                           bool along_k)
+{
+    return (struct sm90_f32_operand){.data = data,
+                                     .line_step = along_k ? (int64_t)leading : 1,
+                                     .k_step = along_k ? 1 : (int64_t)leading,
+                                     .batch_step = (int64_t)stride};
+}
+
+/* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
+ * what both read at the same time, the columns of B of two rows of tiles, crosses from the L2 once.
+ * Measured (kernels/experiments/long_k.md); a launch costs 0.1 us more so, which short sums
+ * don't earn back. */
+static bool in_pairs(const struct sm90_kernel *kernel, const struct sm90_arguments *arguments,
+                     uint32_t multiprocessors)
+{
+    return kernel->cluster_m * kernel->cluster_n == 1 && !kernel->fused &&
+           multiprocessors % 2 == 0 && arguments->tile_rows > 1 && arguments->k_tiles >= 32;
+}
+
+cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
+                         const struct gemm_problem *problem, const struct sm90_parts *parts,
+                         struct sm90_launch *launch)
+{
+    const struct gemm_problem *p = problem;
+    const bool in_parts = kernel->element == F32;
+    const bool a_along_k = !p->transa, b_along_k = p->transb;
+    memset(launch, 0, sizeof *launch);
+    const bool in_memory = in_parts && !kernel->fused; /* the parts */
+    if (in_memory && parts == NULL) {
+        return cudaErrorInvalidValue;
+    }
+
+    struct sm90_arguments *arguments = &launch->arguments;
+    uint64_t rows, columns;
+    count_tiles(kernel, p, &rows, &columns);
+    const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
+    const uint32_t clusters = device->multiprocessors / cluster;
+    arguments->tile_rows = (uint32_t)rows;
+    arguments->y_once = rows == 1;
+    arguments->tile_columns = (uint32_t)columns;
+    arguments->tiles = (uint32_t)(rows * columns * p->batch);
+    arguments->band = band_rows(kernel, clusters, rows);
+    cudaError_t error = cudaSuccess;
+    if (!kernel->fused) {
+        error = place_operands(device, kernel, p, parts, arguments);
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (in_parts) {
+        arguments->a = f32_operand(p->a, p->lda, p->stride_a, a_along_k);
+        arguments->b = f32_operand(p->b, p->ldb, p->stride_b, b_along_k);
+    }
+    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
+    arguments->in_place = p->beta == 0 && dtype_size(p->out) == 2;
+    if (!kernel->fused && (arguments->plain || arguments->in_place)) {
+        const uint32_t out_bytes = dtype_size(p->out);
+        const struct view c = {
+            .data = p->c,
+            .type = map_type_of(p->out),
+            .element_bytes = out_bytes,
+            .width = p->n,
+            .lines = p->m,
+            .batch = p->batch,
+            .leading = p->ldc,
+            .stride = p->stride_c,
+            /* The box that a warp stores at once. */
+            .box_width = 128 / out_bytes,
+            .box_lines = 16,
+            .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+        };
+        error = sm90_encode(device, &c, &arguments->c);
+        if (error != cudaSuccess) {
+            return error;
+        }
+    }
+
+    arguments->k = (uint32_t)p->k;
+    arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
+    arguments->chunk_tiles = arguments->k_tiles;
+    arguments->m = (uint32_t)p->m;
+    arguments->n = (uint32_t)p->n;
+    arguments->bias = p->bias;
+    arguments->c0 = p->beta != 0 ? p->c0 : NULL;
+    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && sm90_aligned(p->ldc0, p->out) &&
+                            (p->batch == 1 || sm90_aligned(p->stride_c0, p->out));
+    arguments->c_data = p->c;
+    arguments->ldc = (int64_t)p->ldc;
+    arguments->ldc0 = (int64_t)p->ldc0;
+    arguments->stride_c = (int64_t)p->stride_c;
+    arguments->stride_c0 = (int64_t)p->stride_c0;
+    arguments->alpha = (float)p->alpha;
+    arguments->beta = (float)p->beta;
+    if (p->out == GEMMD_I32) { /* modulo 2^32, as the sum */
+        arguments->alpha_int = (int32_t)(uint32_t)(int64_t)p->alpha;
+        arguments->beta_int = (int32_t)(uint32_t)(int64_t)p->beta;
+    }
+    arguments->act = (uint32_t)p->act;
+    switch (p->out) {
+    case GEMMD_BF16:
+        arguments->out = SM90_OUT_BF16;
+        break;
+    case GEMMD_F16:
+        arguments->out = SM90_OUT_F16;
+        break;
+    case GEMMD_I32:
+        arguments->out = SM90_OUT_I32;
+        break;
+    default:
+        arguments->out = SM90_OUT_F32;
+    }
+
+    launch->function = function_for(kernel, p);
+    launch->blocks =
+        cluster * (arguments->tiles < clusters || kernel->fused ? arguments->tiles : clusters);
+    launch->cluster = cluster;
+    if (in_pairs(kernel, arguments, device->multiprocessors)) {
+        launch->blocks += launch->blocks % 2; /* one has no tile */
+        launch->cluster = 2;
+    }
+    launch->threads = kernel->threads;
+    launch->shared_bytes = kernel->shared_bytes;
+    return cudaSuccess;
+}
+
+cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream)
+{
+    cudaLaunchAttribute attributes[2] = {
+        {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+         .val = {.programmaticStreamSerializationAllowed = 1}},
+        {.id = cudaLaunchAttributeClusterDimension,
+         .val = {.clusterDim = {.x = launch->cluster, .y = 1, .z = 1}}},
+    };
+    const cudaLaunchConfig_t config = {
+        .gridDim = {launch->blocks, 1, 1},
+        .blockDim = {launch->threads, 1, 1},
+        .dynamicSmemBytes = launch->shared_bytes,
+        .stream = stream,
+        .attrs = attributes,
+        .numAttrs = launch->cluster > 1 ? 2 : 1,
+    };
+    void *arguments[] = {(void *)(uintptr_t)&launch->arguments};
+    return cudaLaunchKernelExC(&config, launch->function, arguments);
+}

@@ -1,0 +1,109 @@
+#include "kernels/cuda/sm90/gemm/split_k.h"
+
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum {
+    COLUMNS_MAX = 256, /* of products that are split */
+    COLUMNS_TILE = 64,
+    CHUNK_BYTES = 2048,  /* of k, at least */
+    K_BYTES_MIN = 12288, /* below, the launches more cost what chunks gain */
+    CHUNKS_MIN = 4,
+    CHUNKS_MAX = 128, /* about as many as there are multiprocessors */
+    ALIGNMENT = 256
+};
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The factor by which a chunk is longer for more columns, counted in tiles of columns, so that the
+ * sums are small compared with the operands. The factor is 1 for i8, whose sums are exact: a
+ * product with many rows need not be split at all. */
+static uint64_t tiles_that_count(enum gemmd_dtype dtype, uint64_t n)
+{
+    return dtype == GEMMD_I8 ? 1 : ceil_div(n, COLUMNS_TILE);
+}
+
+/* The length of a chunk, from n, k and the type. 0: k is not split. */
+static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
+{
+    const uint64_t element = dtype_size(dtype), unit = CHUNK_BYTES / element;
+    const uint64_t least = tiles_that_count(dtype, n) * unit;
+    if (n > COLUMNS_MAX || k * element < K_BYTES_MIN || k < CHUNKS_MIN * least)
+        return 0;
+    const uint64_t chunk = ceil_div(ceil_div(k, CHUNKS_MAX), unit) * unit;
+    return chunk > least ? chunk : least;
+}
+
+bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
+{
+    const uint64_t line = 16 / sizeof(float); /* rows of sums begin at multiples of 16 bytes */
+    *split = (struct split_k){.chunk = chunk_of(p->dtype, p->n, p->k)};
+    if (split->chunk == 0)
+        return true;
+    split->count = ceil_div(p->k, split->chunk);
+    split->ld = ceil_div(p->n, line) * line;
+    return size_mul(p->m, split->ld, &split->stride) &&
+           size_mul(split->stride, split->count, &split->bytes) &&
+           size_mul(split->bytes, p->batch, &split->bytes) &&
+           size_mul(split->bytes, sizeof(float), &split->bytes) &&
+           size_align(split->bytes, ALIGNMENT, &split->bytes);
+}
+
+uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem *p)
+{
+    const uint64_t full = p->k / split->chunk;
+    return p->batch > 1 ? split->count : full == split->count ? 1 : 2;
+}
+
+/* The problem with sums of 32 bits as its results and no epilogue. */
+static struct gemm_problem sums_of(const struct split_k *split, const struct gemm_problem *p,
+                                   void *sums)
+{
+    struct gemm_problem q = *p;
+    q.out = p->dtype == GEMMD_I8 ? GEMMD_I32 : GEMMD_F32;
+    q.act = GEMM_ACT_NONE;
+    q.alpha = 1;
+    q.beta = 0;
+    q.bias = NULL;
+    q.c0 = NULL;
+    q.c = sums;
+    q.ldc = split->ld;
+    q.stride_c = split->stride;
+    return q;
+}
+
+struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *p,
+                                 uint64_t i, void *sums)
+{
+    const uint64_t full = p->k / split->chunk;
+    const bool alone = p->batch == 1;
+    const uint64_t first = alone ? i * full : i; /* chunk */
+    const uint64_t element = dtype_size(p->dtype);
+    const uint64_t step_a = split->chunk * (p->transa ? p->lda : 1);
+    const uint64_t step_b = split->chunk * (p->transb ? 1 : p->ldb);
+    struct gemm_problem part = sums_of(split, p, (float *)sums + first * p->batch * split->stride);
+    part.k = first < full ? split->chunk : p->k - first * split->chunk;
+    part.a = (const char *)p->a + first * step_a * element;
+    part.b = (const char *)p->b + first * step_b * element;
+    if (alone) {
+        part.batch = first < full ? full : 1;
+        part.stride_a = step_a;
+        part.stride_b = step_b;
+    }
+    return part;
+}
+
+struct gemm_problem split_k_one_launch(const struct split_k *split, const struct gemm_problem *p,
+                                       void *sums)
+{
+    return sums_of(split, p, sums);
+}
+
+double split_k_join_us(const struct split_k *split, const struct gemm_problem *p, uint64_t count)
+{
+    const double launch_us = 2, bytes_per_us = 2e6; /* of sums, written and read */
+    return launch_us + (double)(count * p->batch * split->stride * sizeof(float)) / bytes_per_us;
+}

@@ -1,0 +1,19 @@
+/*
+ * table_16bit.cuh - the configurations for bf16 and f16, which bf16.cu and f16.cu name.
+ */
+#ifndef KERNELS_CUDA_SM90_GEMM_TABLE_16BIT_CUH
+#define KERNELS_CUDA_SM90_GEMM_TABLE_16BIT_CUH
+
+#include "kernels/cuda/sm90/gemm/table.cuh"
+
+/* name: tile of C, then _pp for ping-pong, then the cluster. */
+/* clang-format off */
+#define SM90_ROWS_16BIT(E, PREFIX)                                                                 \
+    sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2, sm90::CHAINS>(PREFIX "_128x256_1x2"),       \
+    sm90::row<E, 128, 128, 2, sm90::PINGPONG, 2, 1, sm90::CHAINS>(PREFIX "_128x128_pp_2x1"),       \
+    sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x128"),             \
+    sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x64"),               \
+    sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_64x64")
+/* clang-format on */
+
+#endif

@@ -1,0 +1,17 @@
+/* The kernels of f32 with precision tf32. */
+#include "kernels/cuda/sm90/gemm/table.cuh"
+
+using namespace sm90;
+
+extern "C" const sm90_kernel sm90_kernels_tf32[] = {
+    row<TF32, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS>("tf32_128x256_1x2"),
+    row<TF32, 128, 128, 2, PINGPONG, 2, 1, CHAINS>("tf32_128x128_pp_2x1"),
+    row<TF32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("tf32_128x64"),
+    row<TF32, 64, 64, 1, COOPERATIVE, 1, 1, CHAINS>("tf32_64x64"),
+    row<TF32, 256, 128, 2, COOPERATIVE, 1, 1, SWAPPED>("tf32_256x128_swapped"),
+    row<TF32, 256, 128, 2, COOPERATIVE, 1, 2, SWAPPED>("tf32_256x128_1x2_swapped"),
+    row<TF32, 128, 128, 2, COOPERATIVE, 1, 1, SWAPPED>("tf32_128x128_swapped"),
+    row<TF32, 64, 128, 2, COOPERATIVE, 1, 1, SWAPPED>("tf32_64x128_swapped"),
+    row<TF32, 64, 64, 1, COOPERATIVE, 1, 1, SWAPPED>("tf32_64x64_swapped"),
+    sm90_kernel{},
+};

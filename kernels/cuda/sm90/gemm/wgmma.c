@@ -1,0 +1,281 @@
+/*
+ * wgmma - the kernels of this folder as one kernel for any problem of their types.
+ *
+ * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
+ * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
+ * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 is
+ * converted to f16, which is exact. f32 is decomposed into three parts, unless the chosen kernel is
+ * fused and does so itself. Products with few columns and a large k are computed in chunks of k
+ * (split_k.h).
+ */
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/move/operand.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+#include <math.h>
+
+enum { MULTIPROCESSORS = 132 };
+
+/* The largest k for f32 in parts. The small products of parts are one chain of the tensor core,
+ * which truncates; for a larger k the error would come near that of a chain of FMAs. */
+enum { PARTS_K_MAX = 1 << 20 };
+enum { PARTS_MIN = 512 };
+
+struct plan {
+    struct gemm_problem
+        problem; /* the problem that is launched; operands in the workspace have no pointers yet */
+    struct operand a, b, c;
+    struct split_k chunks; /* of k, if k is split */
+};
+
+static bool is_in_parts(const struct gemm_problem *p)
+{
+    return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
+}
+
+static bool wants_a_along_k(const struct gemm_problem *p)
+{
+    return p->dtype == GEMMD_I8 || (p->dtype == GEMMD_F32 && !is_in_parts(p));
+}
+
+static bool wants_b_along_k(const struct gemm_problem *p)
+{
+    return p->dtype == GEMMD_I8;
+}
+
+static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum gemmd_dtype dtype)
+{
+    return operand_is_aligned(ld, stride, batch, dtype) && (batch == 1 || stride > 0);
+}
+
+/* `transposed`: the operand lies across k and the kernel requires it along k. */
+static enum operand_form wgmma_form_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
+                                       uint64_t stride)
+{
+    if (p->dtype == GEMMD_F8_E4M3)
+        return OPERAND_WIDENED;
+    if (is_in_parts(p))
+        return OPERAND_IN_PARTS;
+    if (transposed)
+        return OPERAND_TRANSPOSED;
+    return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_IN_PLACE : OPERAND_REALIGNED;
+}
+
+static bool plan_result(const struct gemm_problem *p, struct plan *plan)
+{
+    struct gemm_problem *q = &plan->problem;
+    /* Kernels write C in units of 16 bytes. */
+    if (starts_aligned(p->ldc, p->stride_c, p->batch, p->out) &&
+        p->n * dtype_size(p->out) % 16 == 0)
+        return true;
+    plan->c.form = OPERAND_REALIGNED;
+    plan->c.job = (struct realign_job){.to = p->c,
+                                       .rows = p->m,
+                                       .width = p->n,
+                                       .batch = p->batch,
+                                       .ld_to = p->ldc,
+                                       .stride_to = p->stride_c,
+                                       .element_bytes = dtype_size(p->out)};
+    if (!operand_place(p->m, p->n, p->batch, p->out, &q->ldc, &q->stride_c, &plan->c.bytes))
+        return false;
+    plan->c.job.ld_from = q->ldc;
+    plan->c.job.stride_from = q->stride_c;
+    return true;
+}
+
+static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
+{
+    const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
+    return kernel != NULL ? sm90_estimate_us(kernel, p, multiprocessors) : INFINITY;
+}
+
+/* The estimated time of the chunks if each is a product of its own, with the fastest kernel for
+ * each. Infinite if there is no kernel for one of them. */
+static double apart_us(const struct plan *plan, uint32_t multiprocessors)
+{
+    const struct split_k *split = &plan->chunks;
+    double us = split_k_join_us(split, &plan->problem, split->count);
+    for (uint64_t i = 0; i < split_k_launches(split, &plan->problem); i++) {
+        const struct gemm_problem part = split_k_part(split, &plan->problem, i, NULL);
+        us += estimate_us(&part, multiprocessors);
+    }
+    return us;
+}
+
+/* Whether chunks are not needed. Sums of i8 that stay i32 have the same bits for any chunks, so
+ * this choice may depend on m. */
+static bool needs_no_chunks(const struct plan *plan)
+{
+    if (plan->chunks.chunk == 0 || plan->problem.dtype != GEMMD_I8 ||
+        plan->problem.out != GEMMD_I32)
+        return false;
+    const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
+    return estimate_us(&all, MULTIPROCESSORS) <= apart_us(plan, MULTIPROCESSORS);
+}
+
+static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
+{
+    struct gemm_problem *q = &plan->problem;
+    *plan = (struct plan){
+        .problem = *p,
+        .a.form = wgmma_form_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
+        .b.form = wgmma_form_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
+    };
+    if (!operands_plan(p, q, &plan->a, &plan->b))
+        return false;
+    if (p->dtype == GEMMD_F8_E4M3)
+        q->dtype = GEMMD_F16;
+    if (!is_in_parts(p) && !split_k_plan(q, &plan->chunks))
+        return false;
+    if (needs_no_chunks(plan))
+        plan->chunks = (struct split_k){0};
+    return plan->chunks.chunk > 0 || plan_result(p, plan);
+}
+
+/* The problem of the plan's first launch. The plan is possible if a kernel takes this problem. */
+static struct gemm_problem first_launch(const struct plan *plan)
+{
+    return plan->chunks.chunk > 0 ? split_k_part(&plan->chunks, &plan->problem, 0, NULL)
+                                  : plan->problem;
+}
+
+static bool wgmma_takes(const struct gemm_problem *p)
+{
+    struct plan plan;
+    if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > PARTS_K_MAX) ||
+        !wgmma_plan_make(p, &plan))
+        return false;
+    const struct gemm_problem first = first_launch(&plan);
+    return sm90_choose(&first, MULTIPROCESSORS) != NULL;
+}
+
+/* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
+static bool wgmma_preferred(const struct gemm_problem *p)
+{
+    /* Measured (kernels/experiments, tf32_i8.md and f32.md): for tf32, transposing A costs more
+     * time than the kernel saves. For f32 in parts, PARTS_MIN columns and steps of k are needed for
+     * the kernel to be faster and to have a smaller error than a chain of multiply-adds on all
+     * operands. */
+    if (is_in_parts(p))
+        return p->n >= PARTS_MIN && p->k >= PARTS_MIN;
+    return p->dtype != GEMMD_F32 || !p->transa;
+}
+
+static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+{
+    struct plan plan;
+    uint64_t bytes;
+    return wgmma_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
+           size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
+}
+
+/* `chunk` is the length of a chunk if the kernel adds chunks, and 0 otherwise. */
+static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct sm90_kernel *kernel,
+                                     const struct gemm_problem *problem,
+                                     const struct sm90_parts *parts, uint64_t chunk)
+{
+    struct sm90_launch launch;
+    cudaError_t error = sm90_prepare(&context->sm90, kernel, problem, parts, &launch);
+    if (chunk > 0)
+        launch.arguments.chunk_tiles = (uint32_t)(chunk / kernel->tile_k);
+    if (error == cudaSuccess)
+        error = sm90_enqueue(&launch, context->stream);
+    return cuda_error_code((int)error);
+}
+
+/* Launches f32 in parts. The parts are where plan->problem says; the kernel also gets the original
+ * operands. */
+static enum gemmd_error launch_parts(struct cuda_context *context, const struct sm90_kernel *kernel,
+                                     const struct gemm_problem *original, const struct plan *plan)
+{
+    const struct gemm_problem *q = &plan->problem;
+    const struct sm90_parts parts = {{q->a, q->lda, q->stride_a}, {q->b, q->ldb, q->stride_b}};
+    struct gemm_problem problem = *q;
+    problem.a = original->a;
+    problem.b = original->b;
+    problem.lda = original->lda;
+    problem.ldb = original->ldb;
+    problem.stride_a = original->stride_a;
+    problem.stride_b = original->stride_b;
+    return wgmma_launch(context, kernel, &problem, &parts, 0);
+}
+
+/* The kernel that computes all chunks in one launch. NULL: separate launches are faster. */
+static const struct sm90_kernel *choose_together(const struct plan *plan, uint32_t multiprocessors)
+{
+    const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
+    const struct sm90_kernel *kernel = sm90_choose_adding(&all, multiprocessors);
+    if (kernel == NULL)
+        return NULL;
+    const double us = sm90_estimate_us(kernel, &all, multiprocessors) +
+                      split_k_join_us(&plan->chunks, &plan->problem, 1);
+    return us <= apart_us(plan, multiprocessors) ? kernel : NULL;
+}
+
+static enum gemmd_error launch_chunks(struct cuda_context *context, const struct plan *plan,
+                                      void *sums)
+{
+    const struct split_k *split = &plan->chunks;
+    const uint32_t multiprocessors = context->sm90.multiprocessors;
+    const struct sm90_kernel *together = choose_together(plan, multiprocessors);
+    const uint64_t launches = together != NULL ? 1 : split_k_launches(split, &plan->problem);
+    enum gemmd_error code = GEMMD_OK;
+    for (uint64_t i = 0; i < launches && code == GEMMD_OK; i++) {
+        const struct gemm_problem problem = together != NULL
+                                                ? split_k_one_launch(split, &plan->problem, sums)
+                                                : split_k_part(split, &plan->problem, i, sums);
+        const struct sm90_kernel *kernel =
+            together != NULL ? together : sm90_choose(&problem, multiprocessors);
+        code = wgmma_launch(context, kernel, &problem, NULL, together != NULL ? split->chunk : 0);
+    }
+    return code == GEMMD_OK ? split_k_join(context->stream, split, &plan->problem,
+                                           together != NULL ? 1 : split->count, sums)
+                            : code;
+}
+
+static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_problem *p,
+                                  void *workspace)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    struct plan plan;
+    if (context->sm90.encode == NULL || !wgmma_plan_make(p, &plan))
+        return GEMMD_ERR_INTERNAL;
+    const bool chunks = plan.chunks.chunk > 0;
+    const struct sm90_kernel *kernel =
+        chunks ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
+    if (kernel == NULL && !chunks)
+        return GEMMD_ERR_INTERNAL;
+    char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
+    space = operand_settle(&plan.b, space, &plan.problem.b);
+    if (plan.c.form != OPERAND_IN_PLACE) {
+        plan.problem.c = space;
+        plan.c.job.from = space;
+    }
+    enum gemmd_error code = GEMMD_OK;
+    if (chunks || !kernel->fused) {
+        code = operand_move(context->stream, &plan.a);
+        if (code == GEMMD_OK)
+            code = operand_move(context->stream, &plan.b);
+    }
+    if (code != GEMMD_OK)
+        return code;
+    if (chunks)
+        return launch_chunks(context, &plan, space);
+    code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
+                          : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
+    return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
+}
+
+const struct gemm_kernel gemm_cuda_wgmma = {
+    .name = "wgmma",
+    .description = "tensor cores of sm_90a fed by the copy engine, tiles chosen by shape",
+    .compute_capability = 90,
+    .rows_independent = true,
+    .any_leading = true, /* operands of other layouts are copied first */
+    .takes = wgmma_takes,
+    .preferred = wgmma_preferred,
+    .workspace_bytes = wgmma_workspace_bytes,
+    .run = wgmma_run,
+};

@@ -1,0 +1,86 @@
+#include "server/api/gauges.h"
+
+#include "server/api/services.h"
+#include "server/http/tokens.h"
+#include "server/jobs/jobs.h"
+#include "server/shm/shm_store.h"
+
+static void add_tenants(struct services *services, struct metrics_gauges *gauges)
+{
+    const struct tokens *tokens = services->http->tokens;
+    uint32_t tenants = tokens == NULL ? 0 : tokens_tenants(tokens);
+    for (uint32_t i = 0; i < tenants; i++) {
+        struct admission_held held = admission_held_by(queue_admission(services->queue), i);
+        bool named = i < METRICS_TENANTS_MAX;
+        uint32_t at = named ? i : METRICS_TENANTS_MAX;
+        gauges->tenants[at].name = named ? tokens_tenant_name(tokens, i) : "(others)";
+        gauges->tenants[at].requests += held.requests;
+        gauges->tenants[at].bytes += held.bytes;
+        gauges->tenants[at].tensor_bytes +=
+            tensor_store_used_by(services->tensors, tokens_tenant_name(tokens, i));
+        gauges->tenant_count = at + 1;
+    }
+}
+
+struct metrics_gauges gauges_read(struct services *services)
+{
+    struct queue_state queue = queue_state(services->queue);
+    struct admission *admission = queue_admission(services->queue);
+    struct arena *arena = device_arena(services->device);
+    const struct device_left_out *left_out;
+    enum http_stage stage = atomic_load(&services->http->stage);
+    struct tensor_store_state tensors = tensor_store_state(services->tensors);
+    struct jobs_counts jobs = jobs_counts(services->jobs);
+    struct shm_counts shared = shm_store_counts(services->shm_store);
+    struct metrics_gauges gauges = {
+        .requests_waiting = queue.waiting,
+        .requests_running = device_in_flight(services->device),
+        .connections = atomic_load(&services->http->connections),
+        .connections_capacity = services->config->max_connections,
+        .ready = stage == HTTP_SERVING && !device_lost(services->device),
+        .draining = stage != HTTP_SERVING,
+        .queue_requests = queue.reserved,
+        .queue_bytes = queue.reserved_bytes,
+        .queue_capacity_bytes = services->config->queue_bytes,
+        .queue_capacity_requests = services->config->queue_requests,
+        .tenant_capacity_requests = services->config->tenant_requests,
+        .tenant_capacity_bytes = services->config->tenant_bytes,
+        .tenant_capacity_tensor_bytes = services->config->tenant_tensor_bytes,
+        .pinned_used_bytes = pool_used_bytes(services->pool),
+        .pinned_capacity_bytes = pool_capacity_bytes(services->pool),
+        .kernels_left_out = device_left_out(services->device, &left_out),
+        .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
+        .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
+        .jobs = {[METRICS_JOB_RECEIVING] = jobs.states[JOB_RECEIVING],
+                 [METRICS_JOB_QUEUED] = jobs.states[JOB_QUEUED],
+                 [METRICS_JOB_RUNNING] = jobs.states[JOB_RUNNING],
+                 [METRICS_JOB_DONE] = jobs.states[JOB_DONE],
+                 [METRICS_JOB_FAILED] = jobs.states[JOB_FAILED],
+                 [METRICS_JOB_CANCELLED] = jobs.states[JOB_CANCELLED]},
+        .jobs_capacity = services->config->max_jobs,
+        .job_bytes = jobs.bytes,
+        .job_capacity_bytes = services->config->job_bytes,
+        .jobs_created = jobs.created,
+        .jobs_cancelled = jobs.cancelled,
+        .jobs_expired = jobs.expired,
+        .log_dropped_lines = log_dropped(services->log),
+        .shared_memories = shared.mappings,
+        .shared_capacity_memories = shared.capacity_mappings,
+        .shared_bytes = shared.bytes,
+        .shared_capacity_bytes = shared.capacity_bytes,
+        .shared_regions = regions_count(services->regions),
+        .tensor_used_bytes = tensors.used_bytes,
+        .tensor_capacity_bytes = tensors.capacity_bytes,
+        .tensor_count = tensors.count,
+        .tensor_hits = tensors.hits,
+        .tensor_misses = tensors.misses,
+        .tensor_evictions = tensors.evictions,
+    };
+    _Static_assert((int)ADMISSION_LIMIT_COUNT <= (int)METRICS_LIMITS_MAX, "all limits fit");
+    for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++)
+        gauges.limits[gauges.limit_count++] =
+            (struct metrics_limit){admission_limit_name((enum admission_limit)limit),
+                                   admission_refused(admission, (enum admission_limit)limit)};
+    add_tenants(services, &gauges);
+    return gauges;
+}

@@ -1,0 +1,9 @@
+#include "server/api/routes.h"
+
+#include "server/api/endpoints.h"
+
+/* The inference protocol comes last: its list ends with an endpoint for all paths below /v2. */
+const struct endpoint *const routes[] = {
+    dashboard_endpoints, compute_endpoints, job_endpoints, health_endpoints,
+    info_endpoints,      tensor_endpoints,  v2_endpoints,  NULL,
+};

@@ -1,0 +1,38 @@
+#include "server/api/services.h"
+
+#include "server/http/io_thread.h"
+
+struct pool_cache *services_memory(const struct request *request)
+{
+    return request->thread->services;
+}
+
+void *services_thread_create(void *services)
+{
+    return pool_cache_create(((struct services *)services)->pool);
+}
+
+void services_thread_destroy(void *thread_services)
+{
+    pool_cache_destroy(thread_services);
+}
+
+enum gemmd_error services_check(struct request *request)
+{
+    if (atomic_load(&request->server->stage) == HTTP_CLOSING)
+        return fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+    if (device_lost(services_of(request)->device))
+        return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
+    return GEMMD_OK;
+}
+
+uint32_t services_retry_after_s(const struct request *request, enum gemmd_error code,
+                                uint64_t bytes)
+{
+    struct admission *admission = queue_admission(services_of(request)->queue);
+    if (code == GEMMD_ERR_QUEUE_FULL)
+        return admission_wait_s(admission, request->tenant_number, bytes);
+    if (code == GEMMD_ERR_OUT_OF_MEMORY)
+        return admission_drain_s(admission, bytes);
+    return 1;
+}

@@ -1,0 +1,74 @@
+#include "server/http/accept.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { FORMATS = 3 };
+
+/* How well a media range names a format: 3 exactly, 2 its type, 1 anything, 0 not. */
+static int match(const char *range, enum format format)
+{
+    if (strcmp(range, "*/*") == 0)
+        return 1;
+    if (strcasecmp(range, "application/*") == 0)
+        return 2;
+    return strcasecmp(range, format_media_type(format)) == 0 ? 3 : 0;
+}
+
+static bool parse_element(const char *text, size_t length, struct accept_element *element)
+{
+    char copy[ACCEPT_RANGE_MAX];
+    if (length >= sizeof copy)
+        return false;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    element->q = 1;
+    size_t start = strspn(copy, " \t");
+    size_t size = strcspn(copy + start, " \t;");
+    memcpy(element->range, copy + start, size);
+    element->range[size] = '\0';
+    for (const char *p = strchr(copy, ';'); p != NULL; p = strchr(p, ';')) {
+        p += 1 + strspn(p + 1, " \t");
+        if (strncasecmp(p, "q=", 2) == 0)
+            element->q = strtod(p + 2, NULL);
+    }
+    return size > 0;
+}
+
+bool accept_next(const char **list, struct accept_element *element)
+{
+    while (**list != '\0') {
+        const char *text = *list;
+        const size_t length = strcspn(text, ",");
+        *list += length + (text[length] == ',');
+        if (parse_element(text, length, element))
+            return true;
+    }
+    return false;
+}
+
+bool accept_format(const char *accept, enum format own, enum format *format)
+{
+    double quality[FORMATS] = {0};
+    int precision[FORMATS] = {0};
+    struct accept_element element;
+
+    *format = own;
+    if (accept == NULL || accept[strspn(accept, " \t")] == '\0')
+        return true;
+    while (accept_next(&accept, &element)) {
+        for (int f = 0; f < FORMATS; f++) {
+            int how = match(element.range, (enum format)f);
+            if (how > precision[f]) {
+                precision[f] = how;
+                quality[f] = element.q;
+            }
+        }
+    }
+    for (int f = 0; f < FORMATS; f++)
+        if (quality[f] > quality[*format] ||
+            (quality[f] == quality[*format] && precision[f] > precision[*format]))
+            *format = (enum format)f;
+    return quality[*format] > 0;
+}

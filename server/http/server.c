@@ -1,0 +1,117 @@
+#include "server/http/server.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "server/base/clock.h"
+#include "server/http/connection.h"
+#include "server/http/endpoint.h"
+#include "server/http/io_thread.h"
+#include "server/http/request_id.h"
+#include "server/net/lingering.h"
+#include "server/net/peer_counts.h"
+#include "server/observe/metrics.h"
+
+static uint32_t default_io_threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long threads = cores < 2 ? 1 : cores / 2;
+    return (uint32_t)(threads > 16 ? 16 : threads);
+}
+
+void http_server_plan(struct http_server *server, const struct config *config)
+{
+    const uint32_t threads = config->io_threads != 0 ? config->io_threads : default_io_threads();
+    server->config = config;
+    server->bulk_thread_first = threads;
+    server->thread_count = config->bulk_connections > 0 ? 2 * threads : threads;
+}
+
+enum gemmd_error http_server_open(struct http_server *server, struct fault *fault)
+{
+    const struct config *config = server->config;
+    server->id_state = clock_now_ns();
+    for (const struct endpoint *const *list = server->routes; *list != NULL; list++)
+        for (const struct endpoint *endpoint = *list; endpoint->path != NULL; endpoint++)
+            if (endpoint->call_bytes > server->call_bytes_max)
+                server->call_bytes_max = endpoint->call_bytes;
+    server->peers =
+        peer_counts_create(config->max_connections_per_address, config->max_connections);
+    if (server->peers == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
+    return GEMMD_OK;
+}
+
+enum gemmd_error http_server_start(struct http_server *server, struct fault *fault)
+{
+    const uint32_t wanted = server->thread_count;
+    server->thread_count = 0;
+    server->threads = calloc(wanted, sizeof *server->threads);
+    if (server->threads == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for I/O threads");
+    for (uint32_t i = 0; i < wanted; i++) {
+        enum gemmd_error code = io_thread_start(server, i, &server->threads[i], fault);
+        if (code != GEMMD_OK)
+            return code;
+        server->thread_count++;
+    }
+    return GEMMD_OK;
+}
+
+/* Says so in HTTP, so that the client sees more than a closed socket. */
+static void refuse_connection(struct http_server *server, int fd)
+{
+    struct fault fault;
+    fault_set(&fault, GEMMD_ERR_QUEUE_FULL, NULL, "the limit of open connections is reached");
+    char id[REQUEST_ID_MAX + 1];
+    request_id_choose(id, NULL, &server->id_state);
+    connection_send_fault(fd, &fault, id);
+    shutdown(fd, SHUT_WR);
+    lingering_add(server->lingering, fd);
+    close(fd);
+    metrics_connection_refused(server->main_shard);
+}
+
+void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer,
+                      socklen_t peer_length)
+{
+    if (atomic_load(&server->connections) >= server->config->max_connections ||
+        !peer_counts_add(server->peers, peer)) {
+        refuse_connection(server, fd);
+        return;
+    }
+    atomic_fetch_add(&server->connections, 1);
+    io_thread_add(
+        io_thread_least_loaded(server->threads, server->bulk_thread_first, server->next_thread++),
+        fd, peer, peer_length);
+}
+
+void http_server_check(struct http_server *server)
+{
+    for (uint32_t i = 0; i < server->thread_count; i++)
+        io_thread_check(server->threads[i]);
+}
+
+uint32_t http_server_active_requests(const struct http_server *server)
+{
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < server->thread_count; i++)
+        active += atomic_load(&server->threads[i]->active_requests);
+    return active;
+}
+
+void http_server_stop(struct http_server *server)
+{
+    for (uint32_t i = 0; server->threads != NULL && i < server->thread_count; i++)
+        io_thread_stop(server->threads[i]);
+}
+
+void http_server_close(struct http_server *server)
+{
+    for (uint32_t i = 0; server->threads != NULL && i < server->thread_count; i++)
+        io_thread_destroy(server->threads[i]);
+    free(server->threads);
+    server->threads = NULL;
+    peer_counts_destroy(server->peers);
+    server->peers = NULL;
+}

@@ -1,0 +1,219 @@
+#include "server/main_loop.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "server/api/services.h"
+#include "server/base/clock.h"
+#include "server/jobs/job_thread.h"
+#include "server/jobs/jobs.h"
+#include "server/net/acceptor.h"
+#include "server/net/lingering.h"
+#include "server/net/notify.h"
+
+enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 3 };
+
+static const struct {
+    int number;
+    const char *name;
+} signals[SIGNAL_COUNT] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}};
+
+struct main_loop {
+    struct services *services; /* borrowed */
+    uv_loop_t uv;
+    uv_timer_t tick;
+    uv_signal_t signals[SIGNAL_COUNT];
+    struct acceptor *acceptor;
+    uint32_t ticks;
+    uint64_t closing_at_ns, give_up_at_ns;
+    bool forced; /* by a second signal */
+    bool done;
+};
+
+static enum http_stage stage_of(const struct main_loop *loop)
+{
+    return atomic_load(&loop->services->http->stage);
+}
+
+static void take_connection(void *context, int fd, const struct sockaddr *peer,
+                            socklen_t peer_length)
+{
+    struct main_loop *loop = context;
+    http_server_take(loop->services->http, fd, peer, peer_length);
+}
+
+/* ---- the drain ---- */
+
+static void drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
+{
+    atomic_store(&loop->services->http->stage, HTTP_DRAINING);
+    loop->closing_at_ns = clock_now_ns() + delay_ms * 1000000u;
+    log_event(loop->services->log, CONFIG_LOG_INFO, "draining: %s", why);
+    notify_send("STOPPING=1\nSTATUS=draining");
+}
+
+/* The delay is over: no new connections and no new work from here on. */
+static void begin_closing(struct main_loop *loop, uint64_t now_ns)
+{
+    atomic_store(&loop->services->http->stage, HTTP_CLOSING);
+    acceptor_close(loop->acceptor);
+    queue_close(loop->services->queue);
+    loop->give_up_at_ns = now_ns + loop->services->config->drain_timeout_ms * 1000000ull;
+}
+
+/* Runs outside of any callback, because closing handles needs turns of the loop. */
+static void close_when_due(struct main_loop *loop)
+{
+    const uint64_t now_ns = clock_now_ns();
+    if (stage_of(loop) == HTTP_DRAINING && (now_ns >= loop->closing_at_ns || loop->forced))
+        begin_closing(loop, now_ns);
+}
+
+/* A drain waits for requests, and for jobs that are not done. */
+static void finish_when_drained(struct main_loop *loop, uint64_t now_ns)
+{
+    const struct services *services = loop->services;
+    const uint32_t left =
+        http_server_active_requests(services->http) + jobs_unfinished(services->jobs);
+    const bool give_up = now_ns > loop->give_up_at_ns || loop->forced;
+    if (left > 0 && give_up)
+        log_event(services->log, CONFIG_LOG_WARNING,
+                  "giving up on %" PRIu32 " unfinished requests and jobs", left);
+    loop->done = left == 0 || give_up;
+}
+
+/* ---- signals ---- */
+
+static void on_signal(uv_signal_t *handle, int signal_number)
+{
+    struct main_loop *loop = handle->data;
+    (void)signal_number;
+    if (stage_of(loop) != HTTP_SERVING) {
+        log_event(loop->services->log, CONFIG_LOG_WARNING, "second signal: stopping at once");
+        loop->forced = true;
+        return;
+    }
+    drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
+}
+
+static void watch_signals(struct main_loop *loop)
+{
+    struct sigaction present;
+    for (int i = 0; i < SIGNAL_COUNT; i++) {
+        uv_signal_init(&loop->uv, &loop->signals[i]);
+        loop->signals[i].data = loop;
+        /* nohup(1) makes a process ignore the hang-up of its terminal. */
+        if (signals[i].number == SIGHUP && sigaction(SIGHUP, NULL, &present) == 0 &&
+            present.sa_handler == SIG_IGN)
+            continue;
+        uv_signal_start(&loop->signals[i], on_signal, signals[i].number);
+    }
+}
+
+/* ---- the timer ---- */
+
+/* What is done ten times less often than a tick. */
+static void check(struct main_loop *loop, uint64_t now_ns)
+{
+    struct services *services = loop->services;
+    admission_sample(queue_admission(services->queue), now_ns);
+    jobs_sample(services->jobs, now_ns);
+    if (stage_of(loop) != HTTP_CLOSING)
+        acceptor_start(loop->acceptor);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct main_loop *loop = timer->data;
+    struct services *services = loop->services;
+    const uint64_t now_ns = clock_now_ns();
+    const enum http_stage stage = stage_of(loop);
+    const bool checks = ++loop->ticks % TICKS_PER_CHECK == 0;
+
+    queue_expire(services->queue, now_ns);
+    dispatch_expire_probes(services->dispatch, now_ns);
+    job_thread_check(services->job_thread, now_ns);
+    /* A lost context cannot be mended in this process. The process ends, and its supervisor starts
+     * another. */
+    if (stage == HTTP_SERVING && device_lost(services->device))
+        drain(loop, 0, device_lost_reason(services->device));
+    if (checks || stage == HTTP_CLOSING)
+        http_server_check(services->http);
+    if (checks)
+        check(loop, now_ns);
+    if (stage == HTTP_CLOSING)
+        finish_when_drained(loop, now_ns);
+}
+
+/* ---- the loop ---- */
+
+static void close_handle(uv_handle_t *handle, void *unused)
+{
+    (void)unused;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* Makes the parts that put handles on libuv's loop. */
+static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
+{
+    struct services *services = loop->services;
+    const struct config *config = services->config;
+    enum gemmd_error code = acceptor_create(&loop->uv, config, services->log, take_connection, loop,
+                                            &loop->acceptor, fault);
+    if (code != GEMMD_OK)
+        return code;
+    services->http->lingering = lingering_create(&loop->uv, config->max_body_bytes);
+    if (services->http->lingering == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
+    uv_timer_init(&loop->uv, &loop->tick);
+    loop->tick.data = loop;
+    watch_signals(loop);
+    return GEMMD_OK;
+}
+
+enum gemmd_error main_loop_create(struct services *services, struct main_loop **out,
+                                  struct fault *fault)
+{
+    struct main_loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the main loop");
+    loop->services = services;
+    if (uv_loop_init(&loop->uv) != 0) {
+        free(loop);
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "libuv's loop did not start");
+    }
+    const enum gemmd_error code = open_parts(loop, fault);
+    if (code == GEMMD_OK)
+        *out = loop;
+    else
+        main_loop_destroy(loop);
+    return code;
+}
+
+void main_loop_run(struct main_loop *loop)
+{
+    uv_timer_start(&loop->tick, on_tick, TICK_MS, TICK_MS);
+    acceptor_start(loop->acceptor);
+    acceptor_announce(loop->acceptor, loop->services->http->tokens == NULL);
+    notify_send("READY=1\nSTATUS=serving");
+    while (!loop->done) {
+        uv_run(&loop->uv, UV_RUN_ONCE);
+        close_when_due(loop);
+    }
+}
+
+void main_loop_destroy(struct main_loop *loop)
+{
+    if (loop == NULL)
+        return;
+    lingering_destroy(loop->services->http->lingering);
+    loop->services->http->lingering = NULL;
+    uv_walk(&loop->uv, close_handle, NULL);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&loop->uv);
+    acceptor_destroy(loop->acceptor);
+    free(loop);
+}

@@ -1,0 +1,104 @@
+/*
+ * fair_queue.h - the works that wait, in the order in which they run: by priority, then fairly
+ * between tenants, then by deadline. The lock around a fair queue is its owner's (queue.h).
+ *
+ * A flow is what waits of one tenant, lane and priority, earliest deadline first (edf_queue.h). A
+ * level is all flows of one lane and priority. Within a level the flows share fairly by start-time
+ * fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996): each flow
+ * has a tag that grows by the bytes of the works that ran for it, and the flow with the lowest tag
+ * is next. Two tenants that wait all the time are never further apart than the largest work of
+ * each. Deficit round robin would give the same fair shares, but its quantum would have to be as
+ * large as the largest work, here a gigabyte, or the scheduler would go round many times before a
+ * large work's turn came. A flow that was empty for a while starts at the tag of the flow that was
+ * served last, so that a tenant saves nothing up by waiting.
+ *
+ * A fair queue has two lanes: one for works that have a launch of their own, and one for works that
+ * may go in a shared launch. Each lane has its own levels.
+ *
+ * Adding, dropping and serving take O(1) steps for one tenant whose deadlines come in order, and
+ * O(log n) steps otherwise. Works are borrowed. Not thread-safe, except for `waiting`.
+ */
+#ifndef SERVER_SCHEDULER_FAIR_QUEUE_H
+#define SERVER_SCHEDULER_FAIR_QUEUE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/device/work.h"
+#include "server/scheduler/edf_queue.h"
+#include "server/scheduler/stack_index.h"
+
+enum lane { LANE_EXCLUSIVE, LANE_SHARED, LANES };
+enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };
+
+/* I/O threads push the works that the dispatch thread pops, so that a cache line that both write
+ * travels between their cores with every work. Fields that are used together are therefore kept on
+ * as few cache lines as possible. */
+enum { CACHE_LINE_BYTES = 64 };
+
+/* Works linked by `next`, in order. Zeroed: empty. */
+struct work_list {
+    struct work *first, *last;
+};
+void work_list_append(struct work_list *list, struct work *work);
+
+/* The works of one tenant, lane and priority. */
+struct flow {
+    _Alignas(CACHE_LINE_BYTES) struct edf_queue edf;
+    struct heap_node node; /* in the flow's level, while the flow has works */
+    uint64_t start;        /* the flow's tag, in bytes of work */
+};
+
+/* The flows of one lane and priority. */
+struct level {
+    struct heap_node *flows; /* those that have works, by their tags */
+    uint64_t now;            /* the tag of the flow that was served last */
+    uint64_t last_start;     /* the highest tag so far */
+};
+
+struct fair_queue {
+    _Alignas(CACHE_LINE_BYTES) uint32_t occupied[LANES]; /* bit i: a work of priority i waits */
+    uint64_t added;         /* number of works so far: gives each work its `order` */
+    uint64_t waiting_bytes; /* of all works that wait */
+
+    /* Number of works that wait in each lane. Any thread may read it. It has a cache line of its
+     * own: a thread that polls a busy device looks here first and leaves the lock alone. */
+    _Alignas(CACHE_LINE_BYTES) atomic_uint waiting[LANES];
+
+    _Alignas(CACHE_LINE_BYTES) struct level levels[LANES][PRIORITIES];
+    struct flow *flows; /* [tenants][LANES][PRIORITIES] */
+    uint32_t flow_count;
+    struct stack_index *stacks; /* the works that have a stack_key */
+};
+
+/* Opens a zeroed fair queue for tenants 0 ... tenants - 1. False: out of memory. */
+bool fair_queue_open(struct fair_queue *queue, uint32_t tenants);
+/* Frees what fair_queue_open allocated. No work may wait. */
+void fair_queue_close(struct fair_queue *queue);
+
+/* Adds a work. */
+void fair_queue_add(struct fair_queue *queue, struct work *work);
+/* Removes a work that will not run. Its tenant's fair share stays as it was. */
+void fair_queue_drop(struct fair_queue *queue, struct work *work);
+/* Removes a work that will run, and charges `bytes` to its flow. */
+void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);
+
+/* The next work of a lane, which stays in the queue; NULL if the lane is empty. Works whose
+ * deadline has passed are dropped and appended to `expired`. */
+struct work *fair_queue_front(struct fair_queue *queue, enum lane lane, uint64_t now_ns,
+                              struct work_list *expired);
+
+/* Drops every work whose deadline has passed and appends it to `expired`. Returns a time before
+ * which no other work expires, UINT64_MAX if no other work has a deadline. */
+uint64_t fair_queue_drop_expired(struct fair_queue *queue, uint64_t now_ns,
+                                 struct work_list *expired);
+/* Drops all works and appends them to `dropped`. */
+void fair_queue_drop_all(struct fair_queue *queue, struct work_list *dropped);
+
+/* Whether flow `a` is served before flow `b` of the same level. */
+bool flow_before(const struct flow *a, const struct flow *b);
+/* Whether the deadline of a work has passed. */
+bool work_has_expired(const struct work *work, uint64_t now_ns);
+
+#endif

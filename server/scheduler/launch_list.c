@@ -1,0 +1,117 @@
+#include "server/scheduler/launch_list.h"
+
+static bool is_more_urgent(const struct work *one, const struct work *other)
+{
+    return one->priority != other->priority ? one->priority > other->priority
+                                            : one->order < other->order;
+}
+
+/* A launch list that is being made. */
+struct launch {
+    struct work_list works;
+    uint32_t count;
+    uint64_t bytes, rows;
+};
+
+/* Whether one more work fits in the launch. A first one always does. */
+static bool launch_fits(const struct launch *launch, struct queue_room room,
+                        const struct work *work)
+{
+    const uint32_t most = work->shared_launch ? room.shared : room.exclusive;
+    return launch->count < most &&
+           (launch->count == 0 || (launch->bytes <= room.shared_bytes &&
+                                   work->bytes <= room.shared_bytes - launch->bytes));
+}
+
+/* Whether the device reads the resident operands of a work for this work alone. The products of a
+ * stack have one B, which is charged to the first of them. */
+static bool reads_own_residents(const struct launch *launch, const struct work *work)
+{
+    return launch->count == 0 || work->stack_key == 0 || work->attention_kernel != NULL;
+}
+
+static void launch_add(struct launch *launch, struct fair_queue *queue, struct work *work)
+{
+    const uint64_t outside_bytes = reads_own_residents(launch, work) ? work->outside_bytes : 0;
+    launch->count++;
+    launch->bytes += work->bytes;
+    launch->rows += work_stack_rows(work);
+    fair_queue_serve(queue, work, work->bytes + outside_bytes);
+    work_list_append(&launch->works, work);
+}
+
+/* Stops at the next work that can be stacked: its turn has come, and it starts a launch list. */
+static struct work *take_shared(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
+                                struct work_list *expired)
+{
+    struct launch launch = {.count = 0};
+    struct work *work = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
+    while (work != NULL && work->stack_key == 0 && launch_fits(&launch, room, work)) {
+        launch_add(&launch, queue, work);
+        work = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
+    }
+    return launch.works.first;
+}
+
+/* The order of the queue: by priority, then by the tags of the flows. */
+static bool bucket_before(const struct heap_node *one, const struct heap_node *other)
+{
+    const struct stack_bucket *a = HEAP_OWNER(one, const struct stack_bucket, node);
+    const struct stack_bucket *b = HEAP_OWNER(other, const struct stack_bucket, node);
+    const uint32_t priority_a = stack_bucket_first(a)->priority,
+                   priority_b = stack_bucket_first(b)->priority;
+    return priority_a != priority_b ? priority_a > priority_b : flow_before(a->flow, b->flow);
+}
+
+/* `first` and the works that wait for the same stack, in the queue's order. */
+static struct work *take_stack(struct fair_queue *queue, struct queue_room room, struct work *first,
+                               uint64_t now_ns, struct work_list *expired)
+{
+    struct launch launch = {.count = 0};
+    struct heap_node *buckets = NULL;
+    struct stack_bucket *bucket = stack_index_find(queue->stacks, first);
+    if (first->bucket == NULL)
+        launch_add(&launch, queue, first);
+    for (; bucket != NULL; bucket = stack_index_find_next(bucket, first))
+        heap_add(&buckets, &bucket->node, bucket_before);
+    while (buckets != NULL) {
+        bucket = HEAP_OWNER(buckets, struct stack_bucket, node);
+        struct work *work = stack_bucket_first(bucket);
+        const bool last = stack_bucket_has_one(bucket), is_late = work_has_expired(work, now_ns);
+        if (!is_late &&
+            (!launch_fits(&launch, room, work) ||
+             (launch.count > 0 && launch.rows + work_stack_rows(work) > work->stack_rows)))
+            break;
+        heap_remove(&buckets, &bucket->node, bucket_before);
+        if (is_late) {
+            fair_queue_drop(queue, work);
+            work_list_append(expired, work);
+        } else {
+            launch_add(&launch, queue, work);
+        }
+        if (!last)
+            heap_add(&buckets, &bucket->node, bucket_before);
+    }
+    return launch.works.first;
+}
+
+struct work *launch_list_take(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
+                              struct work_list *expired)
+{
+    struct work *exclusive =
+        room.exclusive > 0 ? fair_queue_front(queue, LANE_EXCLUSIVE, now_ns, expired) : NULL;
+    struct work *shared =
+        room.shared > 0 ? fair_queue_front(queue, LANE_SHARED, now_ns, expired) : NULL;
+    const bool from_shared =
+        shared != NULL && (exclusive == NULL || is_more_urgent(shared, exclusive));
+    struct work *first = from_shared ? shared : exclusive;
+    if (first == NULL)
+        return NULL;
+    if (first->stack_key != 0)
+        return take_stack(queue, room, first, now_ns, expired);
+    if (from_shared)
+        return take_shared(queue, room, now_ns, expired);
+    fair_queue_serve(queue, first, first->bytes + first->outside_bytes);
+    first->next = NULL;
+    return first;
+}

@@ -1,0 +1,35 @@
+/*
+ * launch_list.h - which of the waiting works go together in the next launch.
+ *
+ * The next work is the first of the lane whose first work is more urgent: by priority, and where
+ * the priorities are equal by arrival. A lane that the device has no room for is left out, so that
+ * it holds up only itself. The works that join the first one in a launch list depend on it:
+ *
+ * - If the first work can be stacked (work.h: stack_key), all waiting works of the same stack join,
+ *   whatever waits between them: they cost the launch next to nothing. Each of them is charged to
+ *   its tenant as if its turn had come.
+ * - Otherwise, if the first work shares its launch, the works after it in its lane join, up to the
+ *   next work that can be stacked.
+ * - Otherwise the work has a launch of its own.
+ */
+#ifndef SERVER_SCHEDULER_LAUNCH_LIST_H
+#define SERVER_SCHEDULER_LAUNCH_LIST_H
+
+#include <stdint.h>
+
+#include "server/scheduler/fair_queue.h"
+
+/* What the device has room for. */
+struct queue_room {
+    uint32_t exclusive;    /* most works of one stack on a stream of its own; 0: no such stream */
+    uint32_t shared;       /* most works of a shared launch; 0: no room for a shared launch */
+    uint64_t shared_bytes; /* most bytes of a launch of several works */
+};
+
+/* Removes the works of the next launch from the queue and returns them, the more urgent first,
+ * linked by `next`. NULL: no work waits that the device has room for. `now_ns` is 0 if no waiting
+ * work has a deadline. Works whose deadline has passed are dropped and appended to `expired`. */
+struct work *launch_list_take(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
+                              struct work_list *expired);
+
+#endif

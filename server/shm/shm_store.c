@@ -1,0 +1,362 @@
+#include "server/shm/shm_store.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/shm/mapped_file.h"
+#include "server/shm/system_object.h"
+
+struct shm_mapping {
+    struct shm_store *store;
+    struct shm_mapping *next, *previous; /* the store's list */
+    struct inbox_message unused;         /* to the thread, with the last reference gone */
+    uint32_t references;                 /* 0: about to go */
+    enum shm_kind kind;
+    dev_t volume; /* of a memfd, with the next one: which it is */
+    ino_t number;
+    struct mapped_file file;
+    bool pinned;
+    unsigned char *start;
+    uint64_t bytes;
+};
+
+struct shm_store {
+    struct shm_limits limits;
+    struct device *device;
+    struct inbox inbox;
+    struct inbox_message stop;
+    bool stopping; /* the thread's */
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* of the rest, and of the mappings' references */
+    struct shm_mapping *mappings;
+    uint64_t count, bytes;
+    bool stopped;
+};
+
+/* ---- the books ---- */
+
+static void link_mapping(struct shm_mapping *mapping)
+{
+    struct shm_store *store = mapping->store;
+    mapping->next = store->mappings;
+    if (mapping->next != NULL)
+        mapping->next->previous = mapping;
+    store->mappings = mapping;
+}
+
+static void unlink_mapping(struct shm_mapping *mapping)
+{
+    if (mapping->previous != NULL)
+        mapping->previous->next = mapping->next;
+    else
+        mapping->store->mappings = mapping->next;
+    if (mapping->next != NULL)
+        mapping->next->previous = mapping->previous;
+}
+
+static enum gemmd_error reserve(struct shm_store *store, uint64_t bytes, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    pthread_mutex_lock(&store->lock);
+    const uint64_t free_bytes = store->limits.bytes - store->bytes;
+    if (store->count == store->limits.mappings)
+        code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "clients share %" PRIu64 " mappings already, as many as can be",
+                         store->count);
+    else if (bytes > free_bytes)
+        code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "no room to share mapping: %" PRIu64 " bytes needed, %" PRIu64 " free",
+                         bytes, free_bytes);
+    if (code == GEMMD_OK) {
+        store->count++;
+        store->bytes += bytes;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return code;
+}
+
+static void give_back(struct shm_store *store, uint64_t bytes)
+{
+    pthread_mutex_lock(&store->lock);
+    store->count--;
+    store->bytes -= bytes;
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* A memfd that is mapped already. Whoever has its descriptor may use it. */
+static struct shm_mapping *find_memfd(struct shm_store *store, const struct stat *file)
+{
+    struct shm_mapping *mapping;
+    pthread_mutex_lock(&store->lock);
+    for (mapping = store->mappings; mapping != NULL; mapping = mapping->next)
+        if (mapping->kind == SHM_MEMFD && mapping->references > 0 &&
+            mapping->volume == file->st_dev && mapping->number == file->st_ino)
+            break;
+    if (mapping != NULL)
+        mapping->references++;
+    pthread_mutex_unlock(&store->lock);
+    return mapping;
+}
+
+/* ---- taking and letting go, on the thread ---- */
+
+static void let_go(struct inbox_message *message)
+{
+    struct shm_mapping *mapping = INBOX_OWNER(message, struct shm_mapping, unused);
+    struct shm_store *store = mapping->store;
+    if (mapping->kind == SHM_CUDA) {
+        device_shm_close(store->device, mapping->start);
+    } else {
+        if (mapping->pinned)
+            device_shm_unpin(store->device, mapping->start);
+        mapped_file_close(&mapping->file);
+    }
+    give_back(store, mapping->bytes);
+    free(mapping);
+}
+
+static enum gemmd_error map(struct shm_mapping *mapping, int fd, uint64_t offset,
+                            struct fault *fault)
+{
+    struct device *device = mapping->store->device;
+    enum gemmd_error code = mapped_file_open(&mapping->file, fd, offset, mapping->bytes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    mapping->start = mapping->file.start;
+    code = device_shm_pin(device, mapping->start, mapping->bytes, &mapping->pinned, fault);
+    if (code != GEMMD_OK)
+        mapped_file_close(&mapping->file);
+    return code;
+}
+
+/* Makes a mapping, reserves its place and maps it. */
+static struct shm_mapping *make(struct shm_offer *offer, int fd, uint64_t bytes)
+{
+    struct shm_store *store = offer->store;
+    struct shm_mapping *mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL) {
+        fault_set(&offer->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                  "no mapping for a mapping's record");
+        return NULL;
+    }
+    *mapping = (struct shm_mapping){
+        .store = store, .unused.act = let_go, .references = 1, .kind = offer->kind, .bytes = bytes};
+    if (reserve(store, bytes, &offer->fault) != GEMMD_OK)
+        goto no_room;
+    void *start = NULL;
+    enum gemmd_error code = offer->kind == SHM_CUDA
+                                ? device_shm_open(store->device, &offer->handle, offer->device,
+                                                  bytes, &start, &offer->fault)
+                                : map(mapping, fd, offer->offset, &offer->fault);
+    if (code != GEMMD_OK)
+        goto not_mapped;
+    if (start != NULL)
+        mapping->start = start;
+    return mapping;
+
+not_mapped:
+    give_back(store, bytes);
+no_room:
+    free(mapping);
+    return NULL;
+}
+
+static struct shm_mapping *publish(struct shm_mapping *mapping)
+{
+    if (mapping == NULL)
+        return NULL;
+    pthread_mutex_lock(&mapping->store->lock);
+    link_mapping(mapping);
+    pthread_mutex_unlock(&mapping->store->lock);
+    return mapping;
+}
+
+static struct shm_mapping *take_memfd(struct shm_offer *offer)
+{
+    struct stat file;
+    if (!mapped_file_is_sealed(offer->fd) || fstat(offer->fd, &file) != 0) {
+        fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "the descriptor is not that of a memfd sealed against shrinking");
+        return NULL;
+    }
+    struct shm_mapping *mapping = find_memfd(offer->store, &file);
+    if (mapping != NULL)
+        return mapping;
+    offer->offset = 0;
+    mapping = make(offer, offer->fd, (uint64_t)file.st_size);
+    if (mapping != NULL) {
+        mapping->volume = file.st_dev;
+        mapping->number = file.st_ino;
+    }
+    return publish(mapping);
+}
+
+static struct shm_mapping *take_object(struct shm_offer *offer)
+{
+    int fd;
+    if (system_object_open(offer->key, offer->user, &fd, &offer->fault) != GEMMD_OK)
+        return NULL;
+    struct shm_mapping *mapping = publish(make(offer, fd, offer->bytes));
+    close(fd);
+    return mapping;
+}
+
+static void take(struct inbox_message *message)
+{
+    struct shm_offer *offer = INBOX_OWNER(message, struct shm_offer, message);
+    switch (offer->kind) {
+    case SHM_MEMFD:
+        offer->mapping = take_memfd(offer);
+        close(offer->fd);
+        break;
+    case SHM_SYSTEM:
+        offer->mapping = take_object(offer);
+        break;
+    case SHM_CUDA:
+        offer->mapping = publish(make(offer, -1, offer->bytes));
+        break;
+    }
+    offer->done(offer);
+}
+
+static void stop(struct inbox_message *message)
+{
+    INBOX_OWNER(message, struct shm_store, stop)->stopping = true;
+}
+
+static void *run(void *argument)
+{
+    struct shm_store *store = argument;
+    pthread_setname_np(pthread_self(), "store");
+    device_shm_enter(store->device);
+    while (!store->stopping) {
+        inbox_wait(&store->inbox, NULL, 0, -1);
+        inbox_act(&store->inbox);
+    }
+    return NULL;
+}
+
+/* ---- what others call ---- */
+
+struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *device)
+{
+    struct shm_store *store = calloc(1, sizeof *store);
+    if (store == NULL)
+        return NULL;
+    store->limits = *limits;
+    store->device = device;
+    store->stop.act = stop;
+    if (pthread_mutex_init(&store->lock, NULL) != 0)
+        goto no_lock;
+    if (!inbox_open(&store->inbox))
+        goto no_inbox;
+    if (pthread_create(&store->thread, NULL, run, store) != 0)
+        goto no_thread;
+    return store;
+
+no_thread:
+    inbox_close(&store->inbox);
+no_inbox:
+    pthread_mutex_destroy(&store->lock);
+no_lock:
+    free(store);
+    return NULL;
+}
+
+void shm_store_stop(struct shm_store *store)
+{
+    if (store == NULL)
+        return;
+    pthread_mutex_lock(&store->lock);
+    store->stopped = true;
+    inbox_post(&store->inbox, &store->stop);
+    pthread_mutex_unlock(&store->lock);
+    pthread_join(store->thread, NULL);
+}
+
+void shm_store_destroy(struct shm_store *store)
+{
+    if (store == NULL)
+        return;
+    device_shm_enter(store->device);
+    inbox_act(&store->inbox);
+    inbox_close(&store->inbox);
+    pthread_mutex_destroy(&store->lock);
+    free(store);
+}
+
+void shm_store_map(struct shm_store *store, struct shm_offer *offer)
+{
+    offer->store = store;
+    offer->message.act = take;
+    offer->mapping = NULL;
+    pthread_mutex_lock(&store->lock);
+    const bool stopped = store->stopped;
+    if (!stopped)
+        inbox_post(&store->inbox, &offer->message);
+    pthread_mutex_unlock(&store->lock);
+    if (!stopped)
+        return;
+    if (offer->kind == SHM_MEMFD)
+        close(offer->fd);
+    fault_set(&offer->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+    offer->done(offer);
+}
+
+void shm_mapping_hold(struct shm_mapping *mapping)
+{
+    pthread_mutex_lock(&mapping->store->lock);
+    mapping->references++;
+    pthread_mutex_unlock(&mapping->store->lock);
+}
+
+void shm_mapping_release(struct shm_mapping *mapping)
+{
+    if (mapping == NULL)
+        return;
+    struct shm_store *store = mapping->store;
+    pthread_mutex_lock(&store->lock);
+    const bool last = --mapping->references == 0;
+    if (last)
+        unlink_mapping(mapping);
+    pthread_mutex_unlock(&store->lock);
+    if (last)
+        inbox_post(&store->inbox, &mapping->unused);
+}
+
+uint64_t shm_mapping_bytes(const struct shm_mapping *mapping)
+{
+    return mapping->bytes;
+}
+
+bool shm_mapping_is_on_device(const struct shm_mapping *mapping)
+{
+    return mapping->kind == SHM_CUDA;
+}
+
+unsigned char *shm_mapping_at(const struct shm_mapping *mapping, uint64_t offset, uint64_t bytes)
+{
+    if (bytes > mapping->bytes || offset > mapping->bytes - bytes)
+        return NULL;
+    return mapping->start + offset;
+}
+
+bool shm_mapping_is_whole(const struct shm_mapping *mapping)
+{
+    return mapping->kind == SHM_CUDA || mapped_file_is_whole(&mapping->file);
+}
+
+struct shm_counts shm_store_counts(struct shm_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    const struct shm_counts counts = {.mappings = store->count,
+                                      .bytes = store->bytes,
+                                      .capacity_mappings = store->limits.mappings,
+                                      .capacity_bytes = store->limits.bytes};
+    pthread_mutex_unlock(&store->lock);
+    return counts;
+}
