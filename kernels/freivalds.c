@@ -16,8 +16,8 @@ enum {
 static const double CONFIDENCE = 6; /* Hoeffding's, see freivalds.h */
 static const double OWN_ROUNDING = DBL_EPSILON / 2;
 
-/* What rounding can do to one element: relative * (|A||B|), after * the summands that follow, last
- * * |result|, and `least` near zero. */
+/* The rounding error of one element: at most relative * (|A||B|), plus after * the terms of the
+ * epilogue, plus last * |result|, plus `least` near zero. */
 struct rounding {
     double relative, after, last, least;
     double largest; /* what is larger becomes infinity, in the sum or in the result */
@@ -99,7 +99,7 @@ static void multiply_b(const struct gemm_problem *p, const char *b, const struct
     }
 }
 
-/* What an element of A times row i of op(B) adds to the bound, for one unit of the element. */
+/* The contribution to the bound of an element of A times row i of op(B), for an element of 1. */
 static double weight_of(const struct gemm_problem *p, const struct rounding *rounding,
                         const struct sums *b, uint64_t i)
 {
@@ -140,7 +140,7 @@ static void multiply_a(const struct gemm_problem *p, const char *a, const struct
     }
 }
 
-/* One vector times r: of a row of C or C0, or the bias. */
+/* The product of a vector and r. The vector is a row of C or C0, or the bias. */
 struct dot {
     double value, square, absolute;
     bool finite; /* all elements were */

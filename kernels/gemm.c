@@ -50,9 +50,9 @@ bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out)
     return true;
 }
 
-/* Each side's limit bounds how long a product can hold up those that share its launch, the limit on
- * bytes what reading host memory from the device may cost against copies, that on the number
- * how many products one request is. */
+/* SMALL_SIDE bounds how long a product delays the others of its launch. SMALL_BYTES bounds the time
+ * of reading host memory from the device, compared with copies. SMALL_BATCH bounds the number of
+ * products of one request. */
 enum { SMALL_SIDE = 256, SMALL_BYTES = 256 << 10, SMALL_BATCH = 64 };
 
 bool gemm_is_small(const struct gemm_problem *p)
@@ -86,7 +86,8 @@ bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_dev
            !gemm_is_left_out(kernel, device);
 }
 
-/* The names of the device's kernels that take `problem`, or of all if it is NULL. */
+/* Lists the names of the device's kernels that take `problem`, or of all kernels if `problem` is
+ * NULL. */
 static void list_kernels(const struct gemm_device *device, const struct gemm_problem *problem,
                          char *text, size_t size)
 {
@@ -107,7 +108,8 @@ static void list_kernels(const struct gemm_device *device, const struct gemm_pro
         snprintf(text, size, "none");
 }
 
-/* The first that takes the problem, of those that take many at once if `together`. */
+/* The first kernel that takes the problem and is preferred for it. `together`: only kernels that
+ * can compute many problems at once. */
 static const struct gemm_kernel *first_that_takes(const struct gemm_device *device,
                                                   const struct gemm_problem *problem, bool together)
 {

@@ -1,38 +1,72 @@
 /* Finding the operands of an attention in a body: the second half of attention_request.h. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/attention_request.h"
 #include "proto/dtype.h"
-#include "proto/npy.h"
-#include "proto/size.h"
 
-enum { OPERANDS = 5 };
+enum { LENS_Q, LENS_KV, Q, K, V };
+
+/* Which of them the body has to hold. */
+static bool is_wanted(const void *of, uint32_t operand)
+{
+    const struct attention_request *request = of;
+    const bool wanted[ATTENTION_OPERANDS] = {request->lens, request->lens, true,
+                                             request->k[0] == '\0', request->v[0] == '\0'};
+    return wanted[operand];
+}
+
+static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
+{
+    const struct attention_request *r = of;
+    if (operand == LENS_Q || operand == LENS_KV)
+        return tensor_init(tensor, GEMMD_I32, &r->batch, 1, NULL);
+    return operand == Q ? attention_request_tensor(r, r->heads, r->sq, r->d, tensor)
+                        : attention_request_tensor(r, r->kv_heads, r->skv,
+                                                   operand == K ? r->d : r->dv, tensor);
+}
+
+static void describe(const void *of, char *out, size_t room)
+{
+    const struct attention_request *r = of;
+    snprintf(out, room,
+             "batch=%" PRIu64 " heads=%" PRIu64 " kv_heads=%" PRIu64 " sq=%" PRIu64 " skv=%" PRIu64
+             " d=%" PRIu64 " dv=%" PRIu64 " in %s%s",
+             r->batch, r->heads, r->kv_heads, r->sq, r->skv, r->d, r->dv, dtype_name(r->dtype),
+             r->lens ? " with lengths" : "");
+}
+
+/* The lengths say what is read, so that they come in the body, where nobody changes them. */
+const struct operand_table attention_operand_table = {
+    .path = "/attention",
+    .names = "q, k, v, lens_q, lens_kv",
+    .npy_scalar = ": the array is a scalar",
+    .named_scalar = " is a scalar",
+    .count = ATTENTION_OPERANDS,
+    .operands = {{"lens_q", "the lengths of Q", NULL},
+                 {"lens_kv", "the lengths of K and V", NULL},
+                 {"q", "Q", "q"},
+                 {"k", "K", "k"},
+                 {"v", "V", "v"}},
+    .is_wanted = is_wanted,
+    .shape = shape_of,
+    .describe = describe,
+};
 
 static bool is_there(const struct tensor *tensor)
 {
-    return tensor->rank > 0;
+    return operand_is_there(tensor);
 }
 
-/* In the order in which they travel. */
-static void list(struct attention_operands *operands, struct tensor *all[OPERANDS])
+static const char *name_of(uint32_t operand)
 {
-    all[0] = &operands->lens_q;
-    all[1] = &operands->lens_kv;
-    all[2] = &operands->q;
-    all[3] = &operands->k;
-    all[4] = &operands->v;
+    return attention_operand_table.operands[operand].name;
 }
-static const char *const names[OPERANDS] = {"lens_q", "lens_kv", "q", "k", "v"};
-static const char *const titles[OPERANDS] = {"the lengths of Q", "the lengths of K and V", "Q", "K",
-                                             "V"};
 
-/* Which of them the body has to hold. */
-static bool is_wanted(const struct attention_request *request, int operand)
+static const char *title_of(uint32_t operand)
 {
-    const bool wanted[OPERANDS] = {request->lens, request->lens, true, request->k[0] == '\0',
-                                   request->v[0] == '\0'};
-    return wanted[operand];
+    return attention_operand_table.operands[operand].title;
 }
 
 /* ---- raw ---- */
@@ -40,69 +74,45 @@ static bool is_wanted(const struct attention_request *request, int operand)
 bool attention_request_operands(const struct attention_request *request,
                                 struct attention_operands *operands)
 {
-    const struct attention_request *r = request;
-    *operands = (struct attention_operands){.q = {.rank = 0}};
-    return (!r->lens || (tensor_init(&operands->lens_q, GEMMD_I32, &r->batch, 1, NULL) &&
-                         tensor_init(&operands->lens_kv, GEMMD_I32, &r->batch, 1, NULL))) &&
-           attention_request_tensor(r, r->heads, r->sq, r->d, &operands->q) &&
-           (r->k[0] != '\0' ||
-            attention_request_tensor(r, r->kv_heads, r->skv, r->d, &operands->k)) &&
-           (r->v[0] != '\0' ||
-            attention_request_tensor(r, r->kv_heads, r->skv, r->dv, &operands->v));
+    return operand_shapes(&attention_operand_table, request, operands->all);
+}
+
+bool attention_request_layout(const struct attention_request *request,
+                              struct operand_layout *layout)
+{
+    return operand_layout_compute(layout, &attention_operand_table, request, request->elsewhere);
 }
 
 bool attention_request_raw_bytes(const struct attention_request *request, uint64_t *out)
 {
-    struct attention_operands operands;
-    struct tensor *all[OPERANDS];
-    uint64_t total = 0;
-    if (!attention_request_operands(request, &operands))
+    struct operand_layout layout;
+    if (!attention_request_layout(request, &layout))
         return false;
-    list(&operands, all);
-    for (int i = 0; i < OPERANDS; i++)
-        if ((request->elsewhere & 1u << i) == 0 && !size_add(total, all[i]->bytes, &total))
-            return false;
-    *out = total;
+    *out = layout.bytes;
     return true;
 }
 
 enum gemmd_error attention_request_check_raw_bytes(const struct attention_request *request,
                                                    uint64_t bytes, struct fault *fault)
 {
-    const struct attention_request *r = request;
-    uint64_t expected;
-    if (!attention_request_raw_bytes(request, &expected))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the size of these operands does not fit in 64 bits");
-    if (bytes != expected)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; batch=%" PRIu64 " heads=%" PRIu64
-                         " kv_heads=%" PRIu64 " sq=%" PRIu64 " skv=%" PRIu64 " d=%" PRIu64
-                         " dv=%" PRIu64 " in %s%s take %" PRIu64,
-                         bytes, r->batch, r->heads, r->kv_heads, r->sq, r->skv, r->d, r->dv,
-                         dtype_name(r->dtype), r->lens ? " with lengths" : "", expected);
-    return GEMMD_OK;
+    struct operand_layout layout;
+    enum gemmd_error code = operand_layout_settle(&layout, &attention_operand_table, request,
+                                                  request->elsewhere, fault);
+    return code == GEMMD_OK
+               ? operand_layout_check(&layout, &attention_operand_table, request, bytes, fault)
+               : code;
 }
 
 static enum gemmd_error bind_raw(const struct attention_request *request, const void *body,
                                  uint64_t bytes, struct attention_operands *operands,
                                  struct fault *fault)
 {
-    const unsigned char *at = body;
-    struct tensor *all[OPERANDS];
-    enum gemmd_error code = attention_request_check_raw_bytes(request, bytes, fault);
-    if (code != GEMMD_OK)
-        return code;
-    /* It fits, or its length would not have been right. */
-    (void)attention_request_operands(request, operands);
-    list(operands, all);
-    for (int i = 0; i < OPERANDS; i++) {
-        if (!is_there(all[i]) || (request->elsewhere & 1u << i) != 0)
-            continue;
-        all[i]->data = at;
-        at += all[i]->bytes;
-    }
-    return GEMMD_OK;
+    struct operand_layout layout;
+    enum gemmd_error code = operand_layout_settle(&layout, &attention_operand_table, request,
+                                                  request->elsewhere, fault);
+    return code == GEMMD_OK ? operand_layout_bind(&layout, &attention_operand_table, request, body,
+                                                  bytes, operands->all, fault)
+                            : code;
 }
 
 /* ---- arrays with shapes and types of their own ---- */
@@ -127,22 +137,10 @@ static enum gemmd_error settle_dtype(struct attention_request *request, const st
     return GEMMD_OK;
 }
 
-/* One size, as an array's shape says it, against what is known of it so far. */
 static enum gemmd_error settle_size(const char *name, uint64_t *size, uint64_t value,
                                     const char *title, struct fault *fault)
 {
-    if (value < 1 || value > GEMM_DIM_MAX)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "%s is %" PRIu64 " by the shape of %s; it must be from 1 to %d", name,
-                         value, title, GEMM_DIM_MAX);
-    if (*size == 0)
-        *size = value;
-    if (*size != value)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "%s is %" PRIu64 " by the shape of %s and %" PRIu64
-                         " by the parameter or another operand",
-                         name, value, title, *size);
-    return GEMMD_OK;
+    return operand_settle_size(name, size, value, title, "the parameter or another operand", fault);
 }
 
 /* What the dimensions of Q, K or V are called. */
@@ -247,9 +245,9 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
     if (code == GEMMD_OK)
         code = attention_request_settle_sizes(request, fault);
     if (code == GEMMD_OK)
-        code = settle_lens(request, &operands->lens_q, titles[0], fault);
+        code = settle_lens(request, &operands->lens_q, title_of(LENS_Q), fault);
     if (code == GEMMD_OK)
-        code = settle_lens(request, &operands->lens_kv, titles[1], fault);
+        code = settle_lens(request, &operands->lens_kv, title_of(LENS_KV), fault);
     request->rank = operands->q.rank;
     return code;
 }
@@ -261,24 +259,17 @@ static enum gemmd_error bind_npy(struct attention_request *request, struct body_
 {
     const enum gemmd_dtype carrier =
         attention_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
-    struct tensor *all[OPERANDS];
     uint64_t at = 0;
-    list(operands, all);
-    for (int i = 0; i < OPERANDS; i++) {
-        struct fault reason = {0};
+    for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
         if (!is_wanted(request, i))
             continue;
         if (at == front->length)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "the body ends before the .npy array of %s", titles[i]);
-        enum gemmd_error code = npy_decode_front(front, &at, carrier, all[i], &reason);
-        if (code == GEMMD_ERR_CONFLICT)
-            return code;
+                             "the body ends before the .npy array of %s", title_of(i));
+        enum gemmd_error code = operand_read_npy(&attention_operand_table, i, front, &at, carrier,
+                                                 &operands->all[i], fault);
         if (code != GEMMD_OK)
-            return fault_set(fault, code, reason.field, "%s: %s", titles[i], reason.detail);
-        if (all[i]->rank == 0)
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s: the array is a scalar",
-                             titles[i]);
+            return code;
     }
     if (at < front->length)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -290,47 +281,24 @@ static enum gemmd_error bind_npy(struct attention_request *request, struct body_
 
 /* ---- safetensors: arrays by name ---- */
 
-static enum gemmd_error claim(const struct safetensors_entry *entry, struct tensor *all[OPERANDS],
-                              struct fault *fault)
-{
-    for (int i = 0; i < OPERANDS; i++) {
-        if (strcmp(entry->name, names[i]) != 0)
-            continue;
-        *all[i] = entry->tensor;
-        if (entry->tensor.rank == 0)
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "safetensors: '%s' is a scalar",
-                             entry->name);
-        return GEMMD_OK;
-    }
-    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                     "safetensors: there is a tensor '%s'; those of /attention are q, k, v, "
-                     "lens_q, lens_kv",
-                     entry->name);
-}
-
 static enum gemmd_error bind_safetensors(struct attention_request *request,
                                          struct body_front *front,
                                          struct attention_operands *operands, struct fault *fault)
 {
-    struct safetensors_entry entries[OPERANDS];
-    struct tensor *all[OPERANDS];
-    uint32_t count = 0;
-    list(operands, all);
-    enum gemmd_error code = safetensors_decode_front(front, entries, OPERANDS, &count, fault);
-    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = claim(&entries[i], all, fault);
+    enum gemmd_error code =
+        operand_read_safetensors(&attention_operand_table, front, operands->all, fault);
     if (code != GEMMD_OK)
         return code;
     if (!attention_request_given(request, "lens"))
         request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    for (int i = 0; i < OPERANDS; i++) {
-        if (is_there(all[i]) == is_wanted(request, i))
+    for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
+        if (is_there(&operands->all[i]) == is_wanted(request, i))
             continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
-                         is_there(all[i])
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
+                         is_there(&operands->all[i])
                              ? "safetensors: there is a tensor '%s', which the parameters leave out"
                              : "safetensors: the tensor '%s' is missing",
-                         names[i]);
+                         name_of(i));
     }
     return settle_arrays(request, operands, fault);
 }
@@ -339,9 +307,10 @@ enum gemmd_error attention_request_check_lens(const struct attention_request *re
                                               const struct attention_operands *operands,
                                               struct fault *fault)
 {
-    enum gemmd_error code = check_lens(&operands->lens_q, request->sq, titles[0], "sq", fault);
+    enum gemmd_error code =
+        check_lens(&operands->lens_q, request->sq, title_of(LENS_Q), "sq", fault);
     if (code == GEMMD_OK)
-        code = check_lens(&operands->lens_kv, request->skv, titles[1], "skv", fault);
+        code = check_lens(&operands->lens_kv, request->skv, title_of(LENS_KV), "skv", fault);
     return code;
 }
 
@@ -351,15 +320,14 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
                                                 struct attention_operands *operands,
                                                 struct fault *fault)
 {
-    struct tensor *all[OPERANDS];
-    list(operands, all);
     request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    for (int i = 0; i < OPERANDS; i++) {
-        if (is_there(all[i]) == is_wanted(request, i))
+    for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
+        if (is_there(&operands->all[i]) == is_wanted(request, i))
             continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < 2 ? "lens" : names[i],
-                         is_there(all[i]) ? "%s: it is resident, and sent too" : "%s: missing%s",
-                         titles[i], i < 2 ? "; the lengths are two vectors, or none" : "");
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
+                         is_there(&operands->all[i]) ? "%s: it is resident, and sent too"
+                                                     : "%s: missing%s",
+                         title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
     }
     return settle_arrays(request, operands, fault);
 }

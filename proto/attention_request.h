@@ -23,6 +23,7 @@
 enum attention_layout { ATTENTION_BHSD, ATTENTION_BSHD };
 
 enum { ATTENTION_WIDTH_MAX = 256 }; /* of d and dv */
+enum { ATTENTION_OPERANDS = 5 };
 
 /* The parameters, in the order of API.md's table. */
 struct attention_request {
@@ -49,9 +50,17 @@ struct attention_request {
 /* The operands, as views onto the body; those that are not in it have rank 0. Tensors that are
  * `fortran` have to be copied with tensor_copy_row_major before use. */
 struct attention_operands {
-    struct tensor lens_q, lens_kv; /* i32, [batch] */
-    struct tensor q, k, v;
+    union {
+        struct {
+            struct tensor lens_q, lens_kv; /* i32, [batch] */
+            struct tensor q, k, v;
+        };
+        struct tensor all[ATTENTION_OPERANDS]; /* the same */
+    };
 };
+
+/* A request's operands, as operands.h describes them; of a struct attention_request. */
+extern const struct operand_table attention_operand_table;
 
 void attention_request_init(struct attention_request *request);
 
@@ -74,6 +83,9 @@ enum gemmd_error attention_request_check(struct attention_request *request, enum
  * False on overflow. */
 bool attention_request_operands(const struct attention_request *request,
                                 struct attention_operands *operands);
+/* Where a raw body holds them. False on overflow. */
+bool attention_request_layout(const struct attention_request *request,
+                              struct operand_layout *layout);
 /* Exact length in bytes of a raw body (operands that are resident or elsewhere count as 0). False
  * on overflow. */
 bool attention_request_raw_bytes(const struct attention_request *request, uint64_t *out);

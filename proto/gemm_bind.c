@@ -5,87 +5,98 @@
 
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
-#include "proto/npy.h"
-#include "proto/size.h"
 
-enum { OPERANDS_MAX = 4 };
+enum { A, B, BIAS, C0 };
 
-/* An operand that the body does not hold has rank 0 (no operand is a scalar). */
+/* Which of them the body has to hold. */
+static bool is_wanted(const void *of, uint32_t operand)
+{
+    const struct gemm_request *request = of;
+    const bool wanted[GEMM_OPERANDS] = {request->a[0] == '\0', request->b[0] == '\0', request->bias,
+                                        request->beta != 0};
+    return wanted[operand];
+}
+
+static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
+{
+    const struct gemm_request *r = of;
+    const uint64_t rows[] = {r->transa ? r->k : r->m, r->transb ? r->n : r->k, 1, r->m};
+    const uint64_t columns[] = {r->transa ? r->m : r->k, r->transb ? r->k : r->n, r->n, r->n};
+    const uint64_t dims[] = {r->batch, rows[operand], columns[operand]};
+    const uint32_t rank = operand == BIAS ? 1 : r->batch > 1 ? 3 : 2;
+    return tensor_init(tensor, operand == A || operand == B ? r->dtype : r->out, dims + 3 - rank,
+                       rank, NULL);
+}
+
+static void describe(const void *of, char *out, size_t room)
+{
+    const struct gemm_request *r = of;
+    snprintf(out, room, "m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64 " batch=%" PRIu64 " in %s%s%s",
+             r->m, r->n, r->k, r->batch, dtype_name(r->dtype), r->bias ? " with bias" : "",
+             r->beta != 0 ? " and C0" : "");
+}
+
+const struct operand_table gemm_operand_table = {
+    .path = "/gemm",
+    .names = "a, b, bias, c",
+    .npy_scalar = " is a scalar, not a matrix or vector",
+    .named_scalar = " is a scalar, not a matrix or vector",
+    .count = GEMM_OPERANDS,
+    .operands = {{"a", "A", "a"}, {"b", "B", "b"}, {"bias", "bias", "bias"}, {"c", "C0", "c0"}},
+    .is_wanted = is_wanted,
+    .shape = shape_of,
+    .describe = describe,
+};
+
 static bool is_there(const struct tensor *tensor)
 {
-    return tensor->rank > 0;
+    return operand_is_there(tensor);
 }
 
 /* ---- raw: everything is known, only the length has to be right ---- */
 
 bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands)
 {
-    const uint64_t batch = request->batch, m = request->m, n = request->n, k = request->k;
-    const uint64_t a[] = {batch, request->transa ? k : m, request->transa ? m : k};
-    const uint64_t b[] = {batch, request->transb ? n : k, request->transb ? k : n};
-    const uint64_t c0[] = {batch, m, n};
-    const uint32_t rank = batch > 1 ? 3 : 2, skip = 3 - rank;
-    *operands = (struct gemm_operands){.transa = request->transa, .transb = request->transb};
-    return (request->a[0] != '\0' ||
-            tensor_init(&operands->a, request->dtype, a + skip, rank, NULL)) &&
-           (request->b[0] != '\0' ||
-            tensor_init(&operands->b, request->dtype, b + skip, rank, NULL)) &&
-           (!request->bias || tensor_init(&operands->bias, request->out, &n, 1, NULL)) &&
-           (request->beta == 0 || tensor_init(&operands->c0, request->out, c0 + skip, rank, NULL));
+    operands->transa = request->transa;
+    operands->transb = request->transb;
+    return operand_shapes(&gemm_operand_table, request, operands->all);
+}
+
+bool gemm_request_layout(const struct gemm_request *request, struct operand_layout *layout)
+{
+    return operand_layout_compute(layout, &gemm_operand_table, request, request->elsewhere);
 }
 
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out)
 {
-    struct gemm_operands operands;
-    uint64_t total = 0;
-    if (!gemm_request_operands(request, &operands))
+    struct operand_layout layout;
+    if (!gemm_request_layout(request, &layout))
         return false;
-    const struct tensor *all[OPERANDS_MAX] = {&operands.a, &operands.b, &operands.bias,
-                                              &operands.c0};
-    for (uint32_t i = 0; i < OPERANDS_MAX; i++)
-        if ((request->elsewhere & 1u << i) == 0 && !size_add(total, all[i]->bytes, &total))
-            return false;
-    *out = total;
+    *out = layout.bytes;
     return true;
 }
 
 enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
                                               struct fault *fault)
 {
-    uint64_t expected;
-
-    if (!gemm_request_raw_bytes(request, &expected))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the size of these operands does not fit in 64 bits");
-    if (bytes != expected)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64
-                         " batch=%" PRIu64 " in %s%s%s take %" PRIu64,
-                         bytes, request->m, request->n, request->k, request->batch,
-                         dtype_name(request->dtype), request->bias ? " with bias" : "",
-                         request->beta != 0 ? " and C0" : "", expected);
-    return GEMMD_OK;
+    struct operand_layout layout;
+    enum gemmd_error code =
+        operand_layout_settle(&layout, &gemm_operand_table, request, request->elsewhere, fault);
+    return code == GEMMD_OK
+               ? operand_layout_check(&layout, &gemm_operand_table, request, bytes, fault)
+               : code;
 }
 
 static enum gemmd_error bind_raw(const struct gemm_request *request, const void *body,
                                  uint64_t bytes, struct gemm_operands *operands,
                                  struct fault *fault)
 {
-    enum gemmd_error code = gemm_request_check_raw_bytes(request, bytes, fault);
-    if (code != GEMMD_OK)
-        return code;
-    /* It fits, or its length would not have been right. */
-    (void)gemm_request_operands(request, operands);
-    struct tensor *const all[OPERANDS_MAX] = {&operands->a, &operands->b, &operands->bias,
-                                              &operands->c0};
-    const unsigned char *at = body;
-    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
-        if (!is_there(all[i]) || (request->elsewhere & 1u << i) != 0)
-            continue;
-        all[i]->data = at;
-        at += all[i]->bytes;
-    }
-    return GEMMD_OK;
+    struct operand_layout layout;
+    enum gemmd_error code =
+        operand_layout_settle(&layout, &gemm_operand_table, request, request->elsewhere, fault);
+    return code == GEMMD_OK ? operand_layout_bind(&layout, &gemm_operand_table, request, body,
+                                                  bytes, operands->all, fault)
+                            : code;
 }
 
 /* ---- arrays with shapes and types of their own ---- */
@@ -136,19 +147,10 @@ static enum gemmd_error settle_dim(const struct gemm_request *request, const cha
                                    uint64_t *dim, uint64_t value, const char *array,
                                    struct fault *fault)
 {
-    if (value < 1 || value > GEMM_DIM_MAX)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "%s is %" PRIu64 " by the shape of %s; it must be from 1 to %d", name,
-                         value, array, GEMM_DIM_MAX);
-    if (*dim == 0)
-        *dim = value;
-    if (*dim == value)
-        return GEMMD_OK;
-    char source[192];
-    name_source(request, name, source, sizeof source);
-    return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                     "%s is %" PRIu64 " by the shape of %s and %" PRIu64 " by %s", name, value,
-                     array, *dim, source);
+    char source[192] = "";
+    if (*dim != 0 && *dim != value)
+        name_source(request, name, source, sizeof source);
+    return operand_settle_size(name, dim, value, array, source, fault);
 }
 
 static void flip_matrix(struct tensor *tensor)
@@ -307,26 +309,19 @@ struct npy_body {
     uint32_t taken, expected;
 };
 
-static enum gemmd_error next_array(struct npy_body *body, const char *array,
-                                   enum gemmd_dtype carrier, struct tensor *tensor,
+static enum gemmd_error next_array(struct npy_body *body, uint32_t operand,
+                                   enum gemmd_dtype carrier, struct gemm_operands *operands,
                                    struct fault *fault)
 {
-    struct fault reason = {0};
     if (body->at == body->front->length)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body holds %" PRIu32 " .npy arrays, %" PRIu32
                          " are needed: %s is missing",
-                         body->taken, body->expected, array);
-    enum gemmd_error code = npy_decode_front(body->front, &body->at, carrier, tensor, &reason);
-    if (code == GEMMD_ERR_CONFLICT)
-        return code;
-    if (code != GEMMD_OK)
-        return fault_set(fault, code, reason.field, "%s: %s", array, reason.detail);
-    if (tensor->rank == 0)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s is a scalar, not a matrix or vector",
-                         array);
-    body->taken++;
-    return GEMMD_OK;
+                         body->taken, body->expected, gemm_operand_table.operands[operand].title);
+    enum gemmd_error code = operand_read_npy(&gemm_operand_table, operand, body->front, &body->at,
+                                             carrier, &operands->all[operand], fault);
+    body->taken += code == GEMMD_OK;
+    return code;
 }
 
 /* The bias behind everything else is not there yet; what it has to be is known all the same. */
@@ -344,24 +339,23 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
 {
     const enum gemmd_dtype carrier =
         gemm_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
-    const bool has_a = request->a[0] == '\0', has_b = request->b[0] == '\0';
-    const bool has_bias = request->bias, has_c0 = request->beta != 0;
-    struct npy_body body = {
-        front, 0, 0, (uint32_t)has_a + (uint32_t)has_b + (uint32_t)has_bias + (uint32_t)has_c0};
+    const bool has_bias = is_wanted(request, BIAS), has_c0 = is_wanted(request, C0);
+    struct npy_body body = {.front = front};
     enum gemmd_error code = GEMMD_OK;
 
-    if (has_a)
-        code = next_array(&body, "A", carrier, &operands->a, fault);
-    if (code == GEMMD_OK && has_b)
-        code = next_array(&body, "B", carrier, &operands->b, fault);
+    for (uint32_t i = 0; i < GEMM_OPERANDS; i++)
+        body.expected += is_wanted(request, i);
+    for (uint32_t i = A; i <= B && code == GEMMD_OK; i++)
+        if (is_wanted(request, i))
+            code = next_array(&body, i, carrier, operands, fault);
     if (code == GEMMD_OK)
         code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK && has_bias)
-        code = next_array(&body, "bias", request->out, &operands->bias, fault);
+        code = next_array(&body, BIAS, request->out, operands, fault);
     if (code == GEMMD_ERR_CONFLICT && body.taken + 1 == body.expected && has_bias && !has_c0)
         return expect_bias(request, operands, fault);
     if (code == GEMMD_OK && has_c0)
-        code = next_array(&body, "C0", request->out, &operands->c0, fault);
+        code = next_array(&body, C0, request->out, operands, fault);
     if (code == GEMMD_OK && body.at < front->length)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
@@ -374,52 +368,16 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
 
 /* ---- safetensors: arrays by name ---- */
 
-/* Moves the entry of that name into `tensor`; whether there is one. */
-static bool claim(struct safetensors_entry *entries, uint32_t count, const char *name,
-                  struct tensor *tensor)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(entries[i].name, name) == 0) {
-            *tensor = entries[i].tensor;
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum gemmd_error check_names(const struct safetensors_entry *entries, uint32_t count,
-                                    struct fault *fault)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = entries[i].name;
-        if (strcmp(name, "a") != 0 && strcmp(name, "b") != 0 && strcmp(name, "bias") != 0 &&
-            strcmp(name, "c") != 0)
-            return fault_set(
-                fault, GEMMD_ERR_MALFORMED, NULL,
-                "safetensors: there is a tensor '%s'; those of /gemm are a, b, bias, c", name);
-        if (entries[i].tensor.rank == 0)
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "safetensors: '%s' is a scalar, not a matrix or vector", name);
-    }
-    return GEMMD_OK;
-}
-
 static enum gemmd_error bind_safetensors(struct gemm_request *request, struct body_front *front,
                                          struct gemm_operands *operands, struct fault *fault)
 {
-    struct safetensors_entry entries[OPERANDS_MAX];
-    uint32_t count = 0;
-    enum gemmd_error code = safetensors_decode_front(front, entries, OPERANDS_MAX, &count, fault);
-    if (code == GEMMD_OK)
-        code = check_names(entries, count, fault);
+    enum gemmd_error code =
+        operand_read_safetensors(&gemm_operand_table, front, operands->all, fault);
     if (code != GEMMD_OK)
         return code;
-
-    bool has_a = claim(entries, count, "a", &operands->a);
-    bool has_b = claim(entries, count, "b", &operands->b);
-    bool has_bias = claim(entries, count, "bias", &operands->bias);
-    bool has_c0 = claim(entries, count, "c", &operands->c0);
-    if (has_a != (request->a[0] == '\0') || has_b != (request->b[0] == '\0'))
+    const bool has_bias = is_there(&operands->bias), has_c0 = is_there(&operands->c0);
+    if (is_there(&operands->a) != is_wanted(request, A) ||
+        is_there(&operands->b) != is_wanted(request, B))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the tensors a and b must both be there, unless a parameter "
                          "of the same name says where else the operand is");

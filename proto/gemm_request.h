@@ -16,6 +16,7 @@
 
 #include "proto/body_front.h"
 #include "proto/error.h"
+#include "proto/operands.h"
 #include "proto/safetensors.h"
 #include "proto/tensor.h"
 
@@ -32,6 +33,7 @@ enum {
 };
 
 /* The operands of a raw body, in their order; as bits. */
+enum { GEMM_OPERANDS = 4 };
 enum { GEMM_OPERAND_A = 1, GEMM_OPERAND_B = 2, GEMM_OPERAND_BIAS = 4, GEMM_OPERAND_C0 = 8 };
 
 /* The parameters, in the order of API.md's table. */
@@ -63,9 +65,17 @@ struct gemm_request {
  * tensor_copy_row_major before use. `transa`, `transb` already include the flip that a
  * column-major matrix means; use these, not the request's. */
 struct gemm_operands {
-    struct tensor a, b, bias, c0;
+    union {
+        struct {
+            struct tensor a, b, bias, c0;
+        };
+        struct tensor all[GEMM_OPERANDS]; /* the same */
+    };
     bool transa, transb;
 };
+
+/* A request's operands, as operands.h describes them; of a struct gemm_request. */
+extern const struct operand_table gemm_operand_table;
 
 void gemm_request_init(struct gemm_request *request);
 
@@ -89,6 +99,8 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
 /* What a raw body would have to hold if nothing were elsewhere, without data (rank 0: not there).
  * False on overflow. */
 bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands);
+/* Where a raw body holds them. False on overflow. */
+bool gemm_request_layout(const struct gemm_request *request, struct operand_layout *layout);
 /* Exact length in bytes of a raw body (operands that are resident or elsewhere count as 0). False
  * on overflow. */
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out);

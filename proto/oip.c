@@ -1,16 +1,16 @@
 #include "proto/oip.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/oip_data.h"
+#include "proto/oip_skeleton.h"
 
 struct decoding {
     struct oip_request *request;
-    const struct oip_skeleton *skeleton;
+    const struct oip_json *json;
     const unsigned char *at; /* the binary bytes that are not taken yet */
     uint64_t left;
     struct fault *fault;
@@ -21,56 +21,84 @@ static enum gemmd_error malformed(const struct decoding *decoding, const char *s
     return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL, "%s", sentence);
 }
 
-/* A member, or NULL if it is absent or null. */
-static json_t *member(const json_t *object, const char *name)
+static const struct oip_value *member(const struct oip_value *object, const char *name)
 {
-    json_t *value = json_object_get(object, name);
-    return json_is_null(value) ? NULL : value;
+    return oip_json_member(object, name);
+}
+
+static bool is_kind(const struct oip_value *value, enum oip_kind kind)
+{
+    return value != NULL && value->kind == kind;
+}
+
+static bool is_boolean(const struct oip_value *value)
+{
+    return is_kind(value, OIP_TRUE) || is_kind(value, OIP_FALSE);
+}
+
+/* Parameters, which may be absent. */
+static bool is_object_or_none(const struct oip_value *value)
+{
+    return value == NULL || value->kind == OIP_OBJECT;
+}
+
+static void copy_text(const struct oip_value *value, char *out)
+{
+    memcpy(out, value->text, value->bytes);
+    out[value->bytes] = '\0';
 }
 
 /* A member that must be a string of 1 to `max` bytes. */
-static bool take_name(const json_t *object, const char *name, char *out, size_t max)
+static bool take_name(const struct oip_value *object, const char *name, char *out, size_t max)
 {
-    const json_t *value = member(object, name);
-    const size_t length = json_string_length(value);
-    if (!json_is_string(value) || length == 0 || length > max)
+    const struct oip_value *value = member(object, name);
+    if (!is_kind(value, OIP_STRING) || value->bytes == 0 || value->bytes > max)
         return false;
-    memcpy(out, json_string_value(value), length + 1);
+    copy_text(value, out);
     return true;
 }
 
 /* A member that may be there, but then as a whole number from 0. */
-static bool take_whole(const json_t *value, uint64_t *out)
+static bool take_whole(const struct oip_value *value, uint64_t *out)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
+    uint64_t number = 0;
+    if (!is_kind(value, OIP_INTEGER))
         return false;
-    *out = (uint64_t)json_integer_value(value);
+    const bool negative = value->text[0] == '-';
+    for (uint32_t i = negative; i < value->bytes; i++)
+        number = number * 10 + (uint64_t)(value->text[i] - '0');
+    if (negative && number > 0)
+        return false;
+    *out = number;
     return true;
 }
 
-/* The array that stands where `value` does. */
-static const struct oip_array *array_of(const struct decoding *decoding, const json_t *value)
+/* An array that is one value; NULL: it is none. */
+static const struct oip_array *array_of(const struct decoding *decoding,
+                                        const struct oip_value *value)
 {
-    uint64_t index;
-    if (json_array_size(value) != 1 || !take_whole(json_array_get(value, 0), &index) ||
-        index >= decoding->skeleton->array_count)
-        return NULL;
-    return &decoding->skeleton->arrays[index];
+    return is_kind(value, OIP_ARRAY) ? &decoding->json->arrays[value->count] : NULL;
 }
 
-static bool names_shared_memory(const json_t *parameters)
+static bool names_shared_memory(const struct oip_value *parameters)
 {
     return member(parameters, "shared_memory_region") != NULL ||
            member(parameters, "shared_memory_byte_size") != NULL ||
            member(parameters, "shared_memory_offset") != NULL;
 }
 
+static void no_region(struct oip_region *region)
+{
+    region->name[0] = '\0';
+    region->offset = region->bytes = 0;
+}
+
 /* `what`: "input" or "output", and its name. */
 static enum gemmd_error take_region(const struct decoding *decoding, const char *what,
-                                    const char *name, const json_t *parameters,
+                                    const char *name, const struct oip_value *parameters,
                                     struct oip_region *region)
 {
-    const json_t *offset = member(parameters, "shared_memory_offset");
+    const struct oip_value *offset = member(parameters, "shared_memory_offset");
     if (!take_name(parameters, "shared_memory_region", region->name, OIP_REGION_MAX) ||
         !take_whole(member(parameters, "shared_memory_byte_size"), &region->bytes) ||
         (offset != NULL && !take_whole(offset, &region->offset)))
@@ -84,7 +112,7 @@ static enum gemmd_error take_region(const struct decoding *decoding, const char 
 /* ---- inputs ---- */
 
 static enum gemmd_error take_binary(struct decoding *decoding, struct oip_input *input,
-                                    const json_t *size)
+                                    const struct oip_value *size)
 {
     if (!take_whole(size, &input->bytes))
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
@@ -101,10 +129,15 @@ static enum gemmd_error take_binary(struct decoding *decoding, struct oip_input 
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_input(struct decoding *decoding, const json_t *object,
+static enum gemmd_error take_input(struct decoding *decoding, const struct oip_value *object,
                                    struct oip_input *input)
 {
     struct fault *fault = decoding->fault;
+    input->binary = false;
+    input->data = NULL;
+    input->bytes = 0;
+    no_region(&input->region);
+    input->array = (struct oip_array){NULL, 0};
     if (!take_name(object, "name", input->name, OIP_NAME_MAX))
         return malformed(decoding, "each of inputs is an object with a name of 1 to 32 bytes");
     if (!take_name(object, "datatype", input->datatype, OIP_DATATYPE_MAX))
@@ -118,9 +151,10 @@ static enum gemmd_error take_input(struct decoding *decoding, const json_t *obje
     if (code != GEMMD_OK)
         return code;
 
-    const json_t *parameters = member(object, "parameters"), *data = member(object, "data");
-    const json_t *size = member(parameters, "binary_data_size");
-    if (parameters != NULL && !json_is_object(parameters))
+    const struct oip_value *parameters = member(object, "parameters"),
+                           *data = member(object, "data");
+    const struct oip_value *size = member(parameters, "binary_data_size");
+    if (!is_object_or_none(parameters))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its parameters are not an object", input->name);
     const bool shared = names_shared_memory(parameters);
@@ -145,20 +179,21 @@ static enum gemmd_error take_input(struct decoding *decoding, const json_t *obje
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_inputs(struct decoding *decoding, const json_t *inputs)
+static enum gemmd_error take_inputs(struct decoding *decoding, const struct oip_value *inputs)
 {
     struct oip_request *request = decoding->request;
-    const size_t count = json_array_size(inputs);
+    const uint32_t count = is_kind(inputs, OIP_LIST) ? inputs->count : 0;
     if (count == 0)
         return malformed(decoding, "the request has no inputs, an array of at least one object");
     if (count > OIP_INPUTS_MAX)
         return malformed(decoding, "the request has more inputs than the 8 that are read");
-    for (size_t i = 0; i < count; i++) {
+    const struct oip_value *object = inputs + 1;
+    for (uint32_t i = 0; i < count; i++, object = oip_json_next(object)) {
         struct oip_input *input = &request->inputs[i];
-        enum gemmd_error code = take_input(decoding, json_array_get(inputs, i), input);
+        enum gemmd_error code = take_input(decoding, object, input);
         if (code != GEMMD_OK)
             return code;
-        for (size_t j = 0; j < i; j++)
+        for (uint32_t j = 0; j < i; j++)
             if (strcmp(request->inputs[j].name, input->name) == 0)
                 return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                                  "input '%s' is there twice", input->name);
@@ -173,28 +208,29 @@ static enum gemmd_error take_inputs(struct decoding *decoding, const json_t *inp
 
 /* ---- outputs ---- */
 
-static enum gemmd_error take_output(struct decoding *decoding, const json_t *object,
+static enum gemmd_error take_output(struct decoding *decoding, const struct oip_value *object,
                                     struct oip_output *output)
 {
+    no_region(&output->region);
     if (!take_name(object, "name", output->name, OIP_NAME_MAX))
         return malformed(decoding, "each of outputs is an object with a name of 1 to 32 bytes");
-    const json_t *parameters = member(object, "parameters");
-    const json_t *binary = member(parameters, "binary_data");
+    const struct oip_value *parameters = member(object, "parameters");
+    const struct oip_value *binary = member(parameters, "binary_data");
     uint64_t classes = 0;
-    if (parameters != NULL && !json_is_object(parameters))
+    if (!is_object_or_none(parameters))
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': its parameters are not an object", output->name);
     if (member(parameters, "classification") != NULL &&
         (!take_whole(member(parameters, "classification"), &classes) || classes > 0))
         return fault_set(decoding->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
                          "output '%s': classification is not served", output->name);
-    if (binary != NULL && !json_is_boolean(binary))
+    if (binary != NULL && !is_boolean(binary))
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': binary_data must be true or false", output->name);
-    output->binary = binary != NULL ? json_is_true(binary) : decoding->request->binary_output;
+    output->binary = binary != NULL ? is_kind(binary, OIP_TRUE) : decoding->request->binary_output;
     if (!names_shared_memory(parameters))
         return GEMMD_OK;
-    if (json_is_true(binary))
+    if (is_kind(binary, OIP_TRUE))
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': it can be binary data or be in shared memory, not both",
                          output->name);
@@ -202,22 +238,23 @@ static enum gemmd_error take_output(struct decoding *decoding, const json_t *obj
     return take_region(decoding, "output", output->name, parameters, &output->region);
 }
 
-static enum gemmd_error take_outputs(struct decoding *decoding, const json_t *outputs)
+static enum gemmd_error take_outputs(struct decoding *decoding, const struct oip_value *outputs)
 {
     struct oip_request *request = decoding->request;
     if (outputs == NULL)
         return GEMMD_OK;
-    if (!json_is_array(outputs))
+    if (outputs->kind != OIP_LIST)
         return malformed(decoding, "the request's outputs are not an array");
-    const size_t count = json_array_size(outputs);
+    const uint32_t count = outputs->count;
     if (count > OIP_OUTPUTS_MAX)
         return malformed(decoding, "the request has more outputs than the 8 that are read");
-    for (size_t i = 0; i < count; i++) {
+    const struct oip_value *object = outputs + 1;
+    for (uint32_t i = 0; i < count; i++, object = oip_json_next(object)) {
         struct oip_output *output = &request->outputs[i];
-        enum gemmd_error code = take_output(decoding, json_array_get(outputs, i), output);
+        enum gemmd_error code = take_output(decoding, object, output);
         if (code != GEMMD_OK)
             return code;
-        for (size_t j = 0; j < i; j++)
+        for (uint32_t j = 0; j < i; j++)
             if (strcmp(request->outputs[j].name, output->name) == 0)
                 return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
                                  "output '%s' is asked for twice", output->name);
@@ -228,85 +265,92 @@ static enum gemmd_error take_outputs(struct decoding *decoding, const json_t *ou
 
 /* ---- parameters ---- */
 
-static bool value_text(const json_t *value, char out[OIP_PARAMETER_MAX + 1])
+static bool value_text(const struct oip_value *value, char out[OIP_PARAMETER_MAX + 1])
 {
-    const size_t size = OIP_PARAMETER_MAX + 1;
-    int length = -1;
-    if (json_is_string(value))
-        length = snprintf(out, size, "%s", json_string_value(value));
-    else if (json_is_boolean(value))
-        length = snprintf(out, size, "%d", json_is_true(value));
-    else if (json_is_integer(value))
-        length = snprintf(out, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        length = snprintf(out, size, "%.17g", json_real_value(value));
-    return length >= 0 && (size_t)length < size;
+    const bool is_text = value->kind == OIP_STRING || value->kind == OIP_INTEGER;
+    if (is_boolean(value)) {
+        strcpy(out, value->kind == OIP_TRUE ? "1" : "0");
+        return true;
+    }
+    if (value->kind == OIP_REAL) {
+        snprintf(out, OIP_PARAMETER_MAX + 1, "%.17g", strtod(value->text, NULL));
+        return true;
+    }
+    if (!is_text || value->bytes > OIP_PARAMETER_MAX)
+        return false;
+    copy_text(value, out);
+    if (value->kind == OIP_INTEGER && strcmp(out, "-0") == 0)
+        strcpy(out, "0");
+    return true;
 }
 
-static enum gemmd_error take_parameter(struct decoding *decoding, const char *name,
-                                       const json_t *value)
+/* No model keeps anything from one request to the next. */
+static bool is_ignored(const struct oip_value *name)
+{
+    return oip_json_is(name, "sequence_id") || oip_json_is(name, "sequence_start") ||
+           oip_json_is(name, "sequence_end");
+}
+
+static enum gemmd_error take_parameter(struct decoding *decoding, const struct oip_value *name,
+                                       const struct oip_value *value)
 {
     struct oip_request *request = decoding->request;
-    if (strcmp(name, "binary_data_output") == 0) {
-        request->binary_output = json_is_true(value);
-        return json_is_boolean(value)
-                   ? GEMMD_OK
-                   : malformed(decoding, "binary_data_output must be true or false");
+    if (oip_json_is(name, "binary_data_output")) {
+        request->binary_output = value->kind == OIP_TRUE;
+        return is_boolean(value) ? GEMMD_OK
+                                 : malformed(decoding, "binary_data_output must be true or false");
     }
-    if (strcmp(name, "priority") == 0)
+    if (oip_json_is(name, "priority"))
         return take_whole(value, &request->priority)
                    ? GEMMD_OK
                    : malformed(decoding, "priority must be a whole number from 0");
-    if (strcmp(name, "timeout") == 0)
+    if (oip_json_is(name, "timeout"))
         return take_whole(value, &request->timeout_us)
                    ? GEMMD_OK
                    : malformed(decoding, "timeout must be a whole number of microseconds");
-    /* No model keeps anything from one request to the next. */
-    if (strcmp(name, "sequence_id") == 0 || strcmp(name, "sequence_start") == 0 ||
-        strcmp(name, "sequence_end") == 0)
+    if (is_ignored(name))
         return GEMMD_OK;
     if (request->parameter_count == OIP_PARAMETERS_MAX)
         return malformed(decoding, "the request has more parameters than the 16 that are read");
     struct oip_parameter *parameter = &request->parameters[request->parameter_count++];
-    if (strlen(name) > OIP_NAME_MAX || !value_text(value, parameter->value))
+    if (name->bytes > OIP_NAME_MAX || !value_text(value, parameter->value))
         return fault_set(decoding->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the parameter '%.32s' is not a number, a string of at most 64 bytes, "
+                         "the parameter '%.*s' is not a number, a string of at most 64 bytes, "
                          "true or false, under a name of at most 32",
-                         name);
-    memcpy(parameter->name, name, strlen(name) + 1);
+                         name->bytes < OIP_NAME_MAX ? name->bytes : OIP_NAME_MAX, name->text);
+    copy_text(name, parameter->name);
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_parameters(struct decoding *decoding, json_t *parameters)
+static enum gemmd_error take_parameters(struct decoding *decoding,
+                                        const struct oip_value *parameters)
 {
-    const char *name;
-    json_t *value;
     if (parameters == NULL)
         return GEMMD_OK;
-    if (!json_is_object(parameters))
+    if (parameters->kind != OIP_OBJECT)
         return malformed(decoding, "the request's parameters are not an object");
-    json_object_foreach(parameters, name, value)
-    {
-        enum gemmd_error code = take_parameter(decoding, name, value);
+    const struct oip_value *name = parameters + 1;
+    for (uint32_t i = 0; i < parameters->count; i++, name = oip_json_next(name + 1)) {
+        enum gemmd_error code = take_parameter(decoding, name, name + 1);
         if (code != GEMMD_OK)
             return code;
     }
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_id(struct decoding *decoding, const json_t *id)
+static enum gemmd_error take_id(struct decoding *decoding, const struct oip_value *id)
 {
     if (id == NULL)
         return GEMMD_OK;
-    if (!json_is_string(id) || json_string_length(id) > OIP_ID_MAX)
+    if (id->kind != OIP_STRING || id->bytes > OIP_ID_MAX)
         return malformed(decoding, "id must be a string of at most 256 bytes");
-    memcpy(decoding->request->id, json_string_value(id), json_string_length(id) + 1);
+    copy_text(id, decoding->request->id);
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_request(struct decoding *decoding, const json_t *root)
+static enum gemmd_error take_request(struct decoding *decoding, const struct oip_value *root)
 {
-    if (!json_is_object(root))
+    if (root->kind != OIP_OBJECT)
         return malformed(decoding, "the request's JSON is not an object");
     enum gemmd_error code = take_id(decoding, member(root, "id"));
     if (code == GEMMD_OK)
@@ -318,36 +362,31 @@ static enum gemmd_error take_request(struct decoding *decoding, const json_t *ro
     return code;
 }
 
+void oip_request_init(struct oip_request *request)
+{
+    request->id[0] = '\0';
+    request->input_count = request->output_count = request->parameter_count = 0;
+    request->binary_output = false;
+    request->priority = request->timeout_us = 0;
+}
+
 enum gemmd_error oip_request_decode(const void *body, uint64_t bytes, uint64_t json_bytes,
                                     struct oip_request *request, struct fault *fault)
 {
-    struct oip_skeleton skeleton;
-    json_error_t error;
-    memset(request, 0, sizeof *request);
+    struct oip_json json;
+    oip_request_init(request);
     if (json_bytes > bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; its JSON should be %" PRIu64, bytes,
                          json_bytes);
-    enum gemmd_error code = oip_skeleton_cut(&skeleton, body, json_bytes, fault);
-    if (code != GEMMD_OK)
-        return code;
-
-    errno = 0;
-    json_t *root = json_loadb(skeleton.text, skeleton.bytes, JSON_REJECT_DUPLICATES, &error);
-    /* Memory that runs out in the middle of a token is a syntax error to jansson; malloc tells. */
-    if (root == NULL && errno == ENOMEM)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to read the request");
-    if (root == NULL)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the request is not JSON: %s",
-                         error.text);
+    if (!oip_json_read(&json, body, json_bytes))
+        return oip_skeleton_refuse(body, json_bytes, fault);
     struct decoding decoding = {
         .request = request,
-        .skeleton = &skeleton,
+        .json = &json,
         .at = (const unsigned char *)body + json_bytes,
         .left = bytes - json_bytes,
         .fault = fault,
     };
-    code = take_request(&decoding, root);
-    json_decref(root);
-    return code;
+    return take_request(&decoding, json.values);
 }

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "proto/oip_skeleton.h"
+#include "proto/oip_json.h"
 #include "proto/tensor.h"
 
 enum {
@@ -56,6 +56,7 @@ struct oip_output {
     struct oip_region region; /* where it is to be put; not binary then */
 };
 
+/* The entries past the counts have unspecified content. */
 struct oip_request {
     char id[OIP_ID_MAX + 1]; /* "": none */
     struct oip_input inputs[OIP_INPUTS_MAX];
@@ -66,6 +67,9 @@ struct oip_request {
     uint64_t priority;   /* 1: the highest; 0: none given */
     uint64_t timeout_us; /* 0: none given */
 };
+
+/* Makes a request that asks for nothing. */
+void oip_request_init(struct oip_request *request);
 
 /* Reads a complete body whose first `json_bytes` are JSON. GEMMD_ERR_MALFORMED (bytes that are
  * missing or left over among it), GEMMD_ERR_NOT_IMPLEMENTED for what is the protocol's and not

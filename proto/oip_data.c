@@ -96,12 +96,23 @@ static enum gemmd_error take_number(struct reader *reader, char text[NUMBER_MAX]
     return is_number(text, whole) ? GEMMD_OK : wrong(reader, "what is not a number is in an array");
 }
 
+/* A dimension: a whole number of at most 18 digits. */
+static bool take_dimension(struct reader *reader, uint64_t *dim)
+{
+    const char *first = reader->at;
+    uint64_t value = 0;
+    for (; reader->at < reader->end && is_digit(*reader->at); reader->at++)
+        value = value * 10 + (uint64_t)(*reader->at - '0');
+    *dim = value;
+    return reader->at > first && reader->at - first <= 18 &&
+           (*first != '0' || reader->at - first == 1) &&
+           (reader->at == reader->end || !is_of_number(*reader->at));
+}
+
 enum gemmd_error oip_data_shape(const struct oip_array *array, const char *name,
                                 uint64_t dims[TENSOR_MAX_RANK], uint32_t *rank, struct fault *fault)
 {
     struct reader reader = {array->text + 1, array->text + array->bytes, name, fault};
-    char text[NUMBER_MAX] = "";
-    bool whole = false;
     *rank = 0;
     for (char next = look(&reader); next != ']'; next = look(&reader)) {
         if (*rank > 0 && next != ',')
@@ -111,10 +122,9 @@ enum gemmd_error oip_data_shape(const struct oip_array *array, const char *name,
         look(&reader);
         if (*rank == TENSOR_MAX_RANK)
             return wrong(&reader, "its shape has more than 8 dimensions");
-        if (take_number(&reader, text, &whole) != GEMMD_OK || !whole || text[0] == '-' ||
-            strlen(text) > 18)
+        if (!take_dimension(&reader, &dims[*rank]))
             return wrong(&reader, "its shape is not an array of whole numbers");
-        dims[(*rank)++] = strtoull(text, NULL, 10);
+        ++*rank;
     }
     return GEMMD_OK;
 }

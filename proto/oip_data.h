@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "proto/oip_skeleton.h"
+#include "proto/oip_json.h"
 #include "proto/tensor.h"
 
 /* An array of whole numbers, a tensor's shape. GEMMD_ERR_MALFORMED names the tensor. */

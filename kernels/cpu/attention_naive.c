@@ -1,9 +1,9 @@
 /*
- * naive - the three steps as they are written: a row of scores, each a chain of fused
- * multiply-adds; their softmax; its product with V, each element a chain in the order of the keys.
- * What the others are measured by.
+ * naive - the three steps of the definition: the scores of a row, each a chain of fused
+ * multiply-adds; their softmax; and the product with V, each element a chain in the order of the
+ * keys. The other kernels are compared with this one.
  *
- * The scores of so many rows are in memory at a time, one a part of the computation, whatever the
+ * ROWS rows of scores are in memory at a time, one for each part of the computation, whatever the
  * number of threads.
  */
 #include <math.h>

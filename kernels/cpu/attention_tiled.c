@@ -1,13 +1,13 @@
 /*
- * tiled - a tile of Q stays in scratch while tiles of K and V stream past; the running maximum and
- * sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast and
- * Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products are the GEMM's
+ * tiled - a tile of Q stays in scratch memory while tiles of K and V are streamed past it; the
+ * running maximum and sum of each row make the softmax exact (T. Dao et al., "FlashAttention: Fast
+ * and Memory-Efficient Exact Attention with IO-Awareness", 2022). Both products use the GEMM's
  * microkernel on packed panels.
  *
- * The rows of a tile of Q are those of all heads that share one of K and V, one head after another,
- * so that K and V are packed once for all of them and a single query makes a full tile. Tiles of
- * keys begin at multiples of KEYS. A row's result is one chain over its own tiles: threads, other
- * rows and tiles that it sees nothing of change nothing in it.
+ * The rows of a tile of Q are those of all heads that share a head of K and V, one head after
+ * another, so that K and V are packed once for all of them and a single query fills a tile. Tiles
+ * of keys start at multiples of KEYS. The result of a row is one chain over its own tiles: it does
+ * not depend on the threads, on other rows, or on tiles that the row does not see.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ struct attention_job {
     struct member members[ATTENTION_GROUP_MAX]; /* by `first` */
 };
 
-/* What one part computes: rows first ... first + rows - 1 of the `group` heads of Q that share a
- * head of K and V, sq rows each. */
+/* The rows that one part computes: `rows` rows from `first` on, of the `group` heads of Q that
+ * share a head of K and V. Each head has sq rows. */
 struct tile {
     const struct attention_problem *problem;
     const struct microkernel *micro;
@@ -262,7 +262,7 @@ static void cpu_attention_tiled_store(const struct tile *tile)
         const uint64_t head = head_of(tile, i), query = query_of(tile, i);
         const bool sees = s->spans[i].first < s->spans[i].end;
         float *sums = s->sums + i * WIDTH, lse = -INFINITY;
-        /* All weights are 0 only if all scores were minus infinity; 0 / 0 is NaN then. */
+        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
         for (uint64_t c = 0; c < p->dv && sees; c++)
             sums[c] /= row->total;
         if (sees)

@@ -1,5 +1,5 @@
 /*
- * context.h - what CPU kernels run in, and the kernels themselves.
+ * context.h - the context that CPU kernels run in, and the kernels of the CPU backend.
  */
 #ifndef KERNELS_CPU_CONTEXT_H
 #define KERNELS_CPU_CONTEXT_H
@@ -19,13 +19,14 @@ static inline struct cpu_context *cpu_context_of(struct gemm_context *context)
     return (struct cpu_context *)context;
 }
 
-/* Products of fewer multiplications than this are not worth waking the team for. */
+/* Whether a product has so few multiplications that one thread computes it faster than the team. */
 static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
 {
     return (double)m * (double)n * (double)k < 1e6;
 }
 
-/* Bytes that each `tiled` needs for each thread, whatever the problem; multiples of 64. */
+/* The scratch memory in bytes that the kernels `tiled` of products and of attention need for each
+ * thread, for any problem. Multiples of 64. */
 uint64_t tiled_scratch_bytes(void);
 uint64_t attention_tiled_scratch_bytes(void);
 

@@ -1,8 +1,9 @@
 /*
- * convert.h - between the element types that travel and those that are computed in.
+ * convert.h - conversions between the element types of operands and results and the types of
+ * computation.
  *
- * Widening is exact. Narrowing rounds to nearest, ties to even; what is too large becomes
- * infinity; NaN stays NaN, made quiet. f8_e4m3 has no infinity and is never narrowed to.
+ * Widening is exact. Narrowing rounds to nearest, ties to even. A value that is too large becomes
+ * infinity, and NaN stays NaN, made quiet. f8_e4m3 has no infinity, and no function narrows to it.
  * Pure functions, any thread.
  */
 #ifndef KERNELS_CPU_CONVERT_H
@@ -58,14 +59,15 @@ static inline float convert_f8_e4m3_to_f32(uint8_t bits)
 uint16_t convert_f32_to_bf16(float value);
 uint16_t convert_f32_to_f16(float value);
 
-/* Copies `count` elements of `dtype`, widened to dtype_accumulator(dtype). `to` must not overlap
- * `from`; both are aligned for their types. */
+/* Widens `count` elements of `dtype` to dtype_accumulator(dtype). `to` must not overlap `from`, and
+ * both are aligned for their types. */
 void convert_widen(enum gemmd_dtype dtype, const void *from, void *to, uint64_t count);
 
-/* The inverse, for the types that a result can have: from dtype_accumulator(out) to `out`. */
+/* Narrows `count` elements of dtype_accumulator(out) to `out`, for every type that a result can
+ * have. */
 void convert_narrow(enum gemmd_dtype out, const void *from, void *to, uint64_t count);
 
-/* Widened all the way to f64, from any type; exact. */
+/* Widens `count` elements of any type to f64, exactly. */
 void convert_to_f64(enum gemmd_dtype dtype, const void *from, double *to, uint64_t count);
 
 #endif

@@ -78,7 +78,8 @@ static double activate_f64(enum gemm_act act, double x)
     return x;
 }
 
-/* Each takes a chunk through all steps; `c0` and `bias` are NULL where there is none. */
+/* Each function computes the complete epilogue of a chunk. `c0` and `bias` are NULL if the problem
+ * has none. */
 
 static void finish_f32(const struct gemm_problem *problem, float *x, const float *c0,
                        const float *bias, uint64_t count)

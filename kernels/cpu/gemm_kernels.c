@@ -16,7 +16,7 @@ static uint32_t usable_cores(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
-/* Kernels of a context run one at a time. */
+/* The scratch memory of the kernel that needs the most. Kernels of a context run one at a time. */
 static uint64_t most_scratch_bytes(void)
 {
     const uint64_t product = tiled_scratch_bytes(), attention = attention_tiled_scratch_bytes();

@@ -1,8 +1,8 @@
 /*
- * microkernel_body.h - one microkernel; included by microkernel.c once for each type and
+ * microkernel_body.h - one microkernel. microkernel.c includes this file once for each type and
  * instruction set, because a function is compiled for one instruction set only.
  *
- * NAME, TARGET (its attribute), ELEMENT (type), ROWS and VECTOR_BYTES are defined by the includer.
+ * The including file defines NAME, TARGET (an attribute), ELEMENT (a type), ROWS and VECTOR_BYTES.
  * The tile is two vectors wide.
  */
 TARGET static void NAME(uint64_t depth, const void *a_panel, const void *b_panel, void *tile,

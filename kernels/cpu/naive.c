@@ -1,6 +1,7 @@
 /*
  * naive - each element of C is one chain of fused multiply-adds in the order of k, in the
- * accumulator's type. It is what precision=full promises, and what the others are measured by.
+ * accumulator's type. The kernel defines the accuracy that precision=full promises, and the other
+ * kernels are compared with it.
  */
 #include <math.h>
 

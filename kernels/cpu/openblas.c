@@ -1,9 +1,9 @@
 /*
- * openblas - cblas_sgemm and cblas_dgemm, called for the bare product; the epilogue follows.
+ * openblas - cblas_sgemm and cblas_dgemm for the product; the epilogue follows.
  *
- * Types narrower than f32 are widened into the workspace first: B whole, A and the sums a
- * block of rows at a time, so that tall problems need no more memory than square ones. i8 is left
- * to `tiled`: f32 sums of its products are exact only while they are below 2^24.
+ * Types narrower than f32 are first widened into the workspace: all of B, and a block of rows of A
+ * and of the sums at a time, so that tall problems need no more memory than square ones. The kernel
+ * does not take i8, because f32 sums of its products are exact only below 2^24.
  */
 #include <cblas.h>
 #include <string.h>
@@ -19,7 +19,7 @@ enum {
     PART_LINES = 16,   /* what a thread widens or finishes at a time */
 };
 
-/* What a problem needs of the workspace; 0 bytes where the operand or C itself serves. */
+/* The workspace of a problem. A size is 0 if the operand, or C, is used in place. */
 struct plan {
     uint64_t rows; /* of C computed by one call */
     uint64_t a_bytes, b_bytes, sums_bytes;
@@ -135,7 +135,7 @@ static void openblas_multiply(enum gemmd_dtype accumulator, uint64_t m, uint64_t
                     (const float *)(const void *)b.data, (int)b.ld, 0, c, (int)ldc);
 }
 
-/* Rows first ... first + rows - 1 of op(A), widened into `to` where the plan says so. */
+/* `rows` rows of op(A) from `first` on, widened into `to` if the plan says so. */
 static struct blas_operand rows_of_a(struct team *team, const struct gemm_problem *p,
                                      uint64_t index, uint64_t first, uint64_t rows, char *to)
 {

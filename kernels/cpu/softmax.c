@@ -44,7 +44,7 @@ INLINE float step(float *scores, uint64_t count, struct softmax_row *row)
     for (int l = 0; l < L; l++)
         top = most[l] > top ? most[l] : top;
 
-    /* As long as there is no score, anything finite will do. */
+    /* Before the first score any finite value is right. */
     const float base = top == -INFINITY ? 0 : top;
     for (uint64_t j = 0; j < count; j += L)
         for (int l = 0; l < L; l++) {

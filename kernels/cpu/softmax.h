@@ -1,6 +1,6 @@
 /*
- * softmax.h - one step of the online softmax: a tile's worth of one row's scores becomes weights,
- * against the largest score so far. After M. Milakov and N. Gimelshein, "Online normalizer
+ * softmax.h - one step of the online softmax: the scores of one row in one tile become weights,
+ * relative to the largest score so far. After M. Milakov and N. Gimelshein, "Online normalizer
  * calculation for softmax" (2018).
  *
  * Pure, any thread. The result depends on the scores and the processor's instruction set only.
@@ -12,15 +12,15 @@
 
 enum { SOFTMAX_LANES = 16 };
 
-/* What a row knows of the tiles that it has seen. */
+/* The state of a row after the tiles that were processed so far. */
 struct softmax_row {
-    float most;  /* largest score; minus infinity at first */
+    float most;  /* largest score; initially minus infinity */
     float total; /* sum of exp(score - most) */
 };
 
-/* scores[0 ... count - 1] (count a multiple of SOFTMAX_LANES; minus infinity where there is no
- * score) become exp(score - most), the row's `most` and `total` take them in, and what is returned
- * is what sums over the earlier tiles have to be multiplied with. */
+/* Replaces scores[0] to scores[count - 1] by the weights exp(score - most) and updates the row.
+ * Masked scores are minus infinity; `count` is a multiple of SOFTMAX_LANES. Returns the factor by
+ * which sums over earlier tiles have to be multiplied. */
 float softmax_step(float *scores, uint64_t count, struct softmax_row *row);
 
 #endif

@@ -73,8 +73,9 @@ enum gemmd_error team_create(uint32_t size, struct team **out, struct fault *fau
     pthread_cond_init(&team->end, NULL);
     team->size = 1;
 
-    /* All signals but those for what a thread does itself, which kill where they are blocked: an
-     * operand in a client's memory may be gone (SIGBUS), and who put it there catches that. */
+    /* Block all signals except those that a thread raises by its own instructions: if such a signal
+     * is blocked, it kills the process. A read of an operand in a client's memory may raise SIGBUS,
+     * which the code that maps the memory handles. */
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
     sigset_t others, before;
     sigfillset(&others);

@@ -1,10 +1,10 @@
 /*
- * tiled - cache-blocked: a block of C stays in scratch while panels of A and B, packed and widened
- * to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn, "Anatomy
- * of high-performance matrix multiplication", 2008).
+ * tiled - cache blocking: a block of C stays in scratch memory while panels of A and B, packed and
+ * widened to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn,
+ * "Anatomy of high-performance matrix multiplication", 2008).
  *
- * The blocks of C are independent, and every element's sum is one chain in the order of k however
- * the blocks are cut, so the threads change nothing but the time.
+ * The blocks of C are independent, and the sum of every element is one chain in the order of k
+ * whatever the blocks are, so the number of threads changes the time but not the bits.
  */
 #include <string.h>
 

@@ -16,21 +16,22 @@
 
 struct grouped_space;
 
-/* What cuBLAS may use besides the operands. It is ours and of one size on every stream, since
- * the algorithm that cuBLAS chooses, and so a result's last bits, depend on it. */
+/* The size of the workspace that cuBLAS gets. The size is the same on every stream, because the
+ * algorithm that cuBLAS chooses, and so the last bits of a result, depend on it. */
 enum { CUBLAS_WORKSPACE_BYTES = 32 << 20 };
 
 struct cuda_context {
     struct gemm_context base;
-    cudaStream_t stream; /* the caller's */
+    cudaStream_t stream; /* owned by the caller */
     uint32_t multiprocessors;
-    uint32_t shared_bytes; /* of shared memory that a block can have */
+    uint32_t shared_bytes; /* the most shared memory that a block can have */
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
-    void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, used by both */
-    struct grouped_space *grouped; /* lists of the grouped kernel */
-    struct sm90_device sm90;       /* opened on devices of compute capability 9.0 */
-    uint32_t *attention_next;      /* flash_wgmma's, on the device: zero between its launches */
+    void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, shared by both handles */
+    struct grouped_space *grouped; /* the lists of the grouped kernels */
+    struct sm90_device sm90;       /* open on devices of compute capability 9.0 only */
+    uint32_t *attention_next;      /* flash_wgmma's counter of tiles, in device memory; zero between
+                                      launches */
 };
 
 /* The kernels that gemm_kernels.c lists. */
@@ -43,7 +44,8 @@ static inline struct cuda_context *cuda_context_of(struct gemm_context *context)
     return (struct cuda_context *)context;
 }
 
-/* What a cuBLAS call's status means; one that failed because the device is lost says so. */
+/* The error code for the status of a cuBLAS call. Returns GEMMD_ERR_DEVICE_LOST if the call failed
+ * because the device is lost. */
 enum gemmd_error cuda_cublas_code(cublasStatus_t status);
 
 #endif

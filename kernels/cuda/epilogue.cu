@@ -24,7 +24,7 @@ template <typename Sum, typename Out>
 static enum gemmd_error epilogue_run(cudaStream_t stream, const struct gemm_problem &p,
                                      const void *sums, uint64_t ld, uint64_t stride)
 {
-    /* As wide as the rows are, so that narrow matrices keep the threads busy too. */
+    /* Blocks are as wide as the rows, so that all threads have work for narrow matrices too. */
     unsigned width = 1;
     while (width < THREADS && width < p.n)
         width *= 2;

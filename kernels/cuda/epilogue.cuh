@@ -151,7 +151,8 @@ template <typename Out> struct epilogue {
     {
     }
 
-    /* One product, told by the device; c0_rows is NULL where beta is 0. */
+    /* For one product, with parameters that are known on the device. c0_rows is NULL if beta is 0.
+     */
     __device__ epilogue(double alpha_value, double beta_value, enum gemm_act activation,
                         const void *bias_row, const void *c0_rows, void *c_rows, uint64_t ld_c0,
                         uint64_t ld_c)

@@ -89,7 +89,7 @@ static enum gemmd_error create_cublas(struct cuda_context *context, struct fault
     if (code == GEMMD_OK)
         code =
             cublas_fault(cublasSetStream(context->blas, context->stream), "cublasSetStream", fault);
-    if (code == GEMMD_OK) /* after the stream, which takes the workspace away */
+    if (code == GEMMD_OK) /* after cublasSetStream, which resets the workspace */
         code = cublas_fault(
             cublasSetWorkspace(context->blas, context->blas_workspace, CUBLAS_WORKSPACE_BYTES),
             "cublasSetWorkspace", fault);
@@ -189,15 +189,16 @@ static const char *cuda_library(void)
     return library_name;
 }
 
-/* wgmma widens f8 in any case. f32 that stays may be served by cuBLAS, which would have it packed
- * each time; 16-bit types too where there is no wgmma. */
+/* Whether rows are padded for a type. f8 is not, because wgmma converts it in any case. A resident
+ * f32 matrix is not, because cuBLAS may compute with it and would have to pack it each time; nor is
+ * a resident matrix of a 16-bit type where there is no wgmma. */
 static bool wants_padding(const struct gemm_device *device, enum gemmd_dtype dtype, bool stays)
 {
     const bool wgmma = gemm_kernel_runs_on(&gemm_cuda_wgmma, device);
     switch (dtype) {
     case GEMMD_F16:
     case GEMMD_BF16:
-        return wgmma || !stays; /* tensor_core wants them aligned too */
+        return wgmma || !stays; /* tensor_core requires aligned rows too */
     case GEMMD_I8:
         return wgmma;
     case GEMMD_F32:

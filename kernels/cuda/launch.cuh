@@ -10,7 +10,7 @@
 
 #include "kernels/cuda_error.h"
 
-/* `shared_bytes` of shared memory besides what the kernel declares. */
+/* Launches with `shared_bytes` bytes of dynamic shared memory. */
 template <typename... Parameters, typename... Arguments>
 static enum gemmd_error launch_with_memory(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                            size_t shared_bytes, cudaStream_t stream,
@@ -24,8 +24,8 @@ static enum gemmd_error launch_with_memory(void (*kernel)(Parameters...), dim3 g
     return cuda_error_code(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-/* The same for a kernel that calls earlier_kernels_wait before it touches memory: it may start
- * while the one before it still runs. */
+/* Launches a kernel that may start while the previous kernel on the stream still runs. The kernel
+ * must call earlier_kernels_wait before it accesses memory. */
 template <typename... Parameters, typename... Arguments>
 static enum gemmd_error launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                           size_t shared_bytes, cudaStream_t stream,
@@ -44,9 +44,9 @@ static enum gemmd_error launch_overlapped(void (*kernel)(Parameters...), dim3 gr
     return cuda_error_code(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-/* Waits until the kernels before this one have ended and their writes are seen; from the second on
- * blocks of the next kernel may start where this one leaves room. GPUs before sm_90 run kernels one
- * after another. */
+/* earlier_kernels_wait waits until the previous kernels have ended and their writes are visible.
+ * After later_kernels_allow, blocks of the next kernel may start where this kernel leaves room.
+ * GPUs before sm_90 run kernels one after another. */
 static __device__ __forceinline__ void earlier_kernels_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -67,15 +67,15 @@ static enum gemmd_error launch(void (*kernel)(Parameters...), dim3 grid, dim3 bl
     return launch_with_memory(kernel, grid, block, 0, stream, arguments...);
 }
 
-/* The number of blocks of `size` that cover `count`, or the grid's limit in y and z if there are
- * more: kernels loop over the rest. */
+/* The number of blocks of `size` elements that cover `count` elements, at most the limit of a grid
+ * in y and z. Kernels loop over the rest. */
 static inline unsigned grid_blocks(uint64_t count, uint64_t size)
 {
     const uint64_t blocks = (count + size - 1) / size, limit = 65535;
     return (unsigned)(blocks < limit ? blocks : limit);
 }
 
-/* The same in x, where dimensions of less than 2^31 always fit. */
+/* The same in x, where the grid's limit is above every dimension. */
 static inline unsigned grid_blocks_x(uint64_t count, uint64_t size)
 {
     return (unsigned)((count + size - 1) / size);

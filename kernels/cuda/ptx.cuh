@@ -137,8 +137,8 @@ __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensor
                  : "memory");
 }
 
-/* The same of what no other block reads: it leaves the L2 before all else. (A policy that says to
- * keep it as anything else makes copies slower than none.) */
+/* The same for data that no other block reads, which is evicted from the L2 first. (Copies with an
+ * explicit normal policy are slower than copies without a policy.) */
 __device__ __forceinline__ void tensor_load_once(uint32_t destination, const CUtensorMap *map,
                                                  uint32_t barrier, int32_t x, int32_t y, int32_t z)
 {
@@ -152,7 +152,7 @@ __device__ __forceinline__ void tensor_load_once(uint32_t destination, const CUt
                  : "memory");
 }
 
-/* As tensor_load, of a 4-dimensional tensor. */
+/* As tensor_load, for a 4-dimensional tensor. */
 __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap *map,
                                             uint32_t barrier, int32_t x, int32_t y, int32_t z,
                                             int32_t w)

@@ -31,7 +31,7 @@ __device__ __forceinline__ void copy_16(uint32_t to, const void *from, uint32_t 
                  : "memory");
 }
 
-/* The same of what is read once: it makes room for others in the L2 first. */
+/* The same for data that is read once, which is evicted from the L2 first. */
 __device__ __forceinline__ void copy_16_once(uint32_t to, const void *from, uint32_t bytes)
 {
     uint64_t policy;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void copy_16_once(uint32_t to, const void *from, uint
         : "memory");
 }
 
-/* The same without the choice, which costs registers and instructions. */
+/* The same without the number of bytes, which takes registers and instructions. */
 __device__ __forceinline__ void copy_16(uint32_t to, const void *from)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
@@ -101,8 +101,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], uint
                  : "memory");
 }
 
-/* To the nearest tf32, ties away from zero, as cvt.rna.tf32 but for the last 13 bits, which tensor
- * cores do not look at. Infinities and NaN stay. */
+/* Rounds to the nearest tf32, ties away from zero, as cvt.rna.tf32 does except for the last 13
+ * bits, which tensor cores ignore. Infinities and NaN are unchanged. */
 __device__ __forceinline__ uint32_t round_to_tf32(uint32_t x)
 {
     return fabsf(__uint_as_float(x)) < __int_as_float(0x7f800000) ? x + 0x1000 : x;

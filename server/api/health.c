@@ -66,7 +66,8 @@ static void readyz_begin(struct request *request)
 #define READY(at)                                                                                  \
     {                                                                                              \
         .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .open = true,                    \
-        .call_bytes = sizeof(struct readyz_call), .begin = readyz_begin, .answer = readyz_answer   \
+        .call_bytes = sizeof(struct readyz_call), .call_zeroed_bytes = sizeof(struct readyz_call), \
+        .begin = readyz_begin, .answer = readyz_answer                                             \
     }
 
 const struct endpoint health_endpoints[] = {

@@ -23,7 +23,7 @@
 
 struct job_thread;
 struct jobs;
-struct shared;
+struct shm_store;
 
 struct services {
     const struct config *config;

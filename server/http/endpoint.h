@@ -27,8 +27,10 @@ struct endpoint {
     const char *path;
     const char *allow; /* the methods, for 405: "GET, HEAD" */
     enum metrics_op op;
-    bool open;           /* requests need no token */
-    uint32_t call_bytes; /* of the endpoint's own state in request->call, zeroed at first */
+    bool open; /* requests need no token */
+    /* The size of the endpoint's own state in request->call, and how many of its bytes are zeroed
+     * before `begin`. The endpoint writes the rest before it reads it. */
+    uint32_t call_bytes, call_zeroed_bytes;
 
     void (*begin)(struct request *request);
     /* Takes bytes of the body, decompressed if the body was compressed. False: request->fault says

@@ -70,7 +70,7 @@ static enum gemmd_error create_call(struct request *request)
         return fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory for the request");
     }
-    memset(request->call, 0, request->endpoint->call_bytes);
+    memset(request->call, 0, request->endpoint->call_zeroed_bytes);
     return GEMMD_OK;
 }
 

@@ -64,7 +64,7 @@ struct request {
     struct connection *connection;
     struct MHD_Connection *mhd;
     const struct endpoint *endpoint; /* NULL until the request is routed */
-    void *call;                      /* the endpoint's state: endpoint->call_bytes, zeroed */
+    void *call;                      /* the endpoint's state, of endpoint->call_bytes */
     const char *tenant;              /* the token's tenant; "" without tokens. Borrowed */
     uint32_t tenant_number;          /* the same tenant; 0 without tokens */
     const char *rest;                /* of the path after the endpoint's own, decoded; borrowed */

@@ -24,7 +24,7 @@ struct log;
 struct metrics;
 struct metrics_shard;
 struct peer_counts;
-struct shared;
+struct shm_store;
 struct tokens;
 
 /* How far the end of the process has come. Stages only ever advance. */

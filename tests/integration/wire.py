@@ -95,6 +95,14 @@ class Wire:
         except TimeoutError:
             return False
 
+    def rest(self):
+        """All that comes until the daemon ends the connection."""
+        try:
+            while True:
+                self._more()
+        except ConnectionResetError:
+            return self.buffer
+
 
 def request(method, target, headers=(), body=b"", host="gemmd"):
     """The bytes of one request; Content-Length is not added."""

@@ -14,9 +14,11 @@
 
 #include "kernels/attention.h"
 
-enum { ATTENTION_LENGTH_MAX = 1 << 30 }; /* of sq and skv: differences fit in 32 bits */
+enum {
+    ATTENTION_LENGTH_MAX = 1 << 30
+}; /* of sq and skv, so that their differences fit in 32 bits */
 
-/* Elements. */
+/* Distances between batch entries, heads and rows, in elements. */
 struct attention_steps {
     int64_t batch, head, row;
 };
@@ -27,18 +29,18 @@ struct attention_arguments {
     float *lse;                      /* [batch, heads, sq] or NULL */
     const int32_t *lens_q, *lens_kv; /* [batch] or both NULL */
     struct attention_steps q_steps, k_steps, v_steps, o_steps;
-    uint32_t batch, heads, group; /* group: heads that share one of K and V */
+    uint32_t batch, heads, group; /* group: query heads that share a head of K and V */
     uint32_t sq, skv, d, dv;
     uint32_t causal;
-    uint32_t window;         /* >= sq + skv: none */
-    uint32_t general;        /* scores are scaled and capped before anything else */
-    uint32_t o_pieces;       /* whether 8 elements of O from a multiple of 8 on are aligned */
-    float scale, softcap;    /* softcap 0: none */
+    uint32_t window;         /* sq + skv or more: no window */
+    uint32_t general;        /* scores are scaled and capped before the maximum is taken */
+    uint32_t o_pieces;       /* whether each 8 elements of a row of O are aligned to 16 bytes */
+    float scale, softcap;    /* softcap 0: no cap */
     float scale_of_cap;      /* scale / softcap */
-    float exponent_of_score; /* log2 e, times scale if not general */
+    float exponent_of_score; /* log2 e; log2 e * scale if not general */
 };
 
-/* Whether the sizes fit. */
+/* Whether the sizes of the problem fit in 32 bits. */
 static inline bool attention_arguments_fit(const struct attention_problem *p)
 {
     const uint64_t rows_max = INT32_MAX;
@@ -58,7 +60,7 @@ static inline struct attention_steps attention_steps_of(const struct attention_s
     return steps;
 }
 
-/* Of a problem of 16-bit types whose sizes fit. */
+/* Fills in the arguments for a problem of 16-bit types whose sizes fit. */
 static inline void attention_arguments_fill(const struct attention_problem *p,
                                             struct attention_arguments *a)
 {

@@ -26,7 +26,8 @@ extern const struct attention_kernel attention_cuda_decode, attention_cuda_wgmma
 /* The kernels of the CUDA backend, best first, NULL-terminated (gemm_backend_entry.attention). */
 extern const struct attention_kernel *const attention_cuda_kernels[];
 
-/* Allows them their shared memory, for the current device; once for each context. */
+/* Prepares the kernels for the current device: allows them their shared memory and allocates what
+ * they need. Called once for each context. */
 enum gemmd_error attention_cuda_prepare(struct cuda_context *context);
 
 #ifdef __cplusplus

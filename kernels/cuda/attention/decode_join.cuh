@@ -62,8 +62,8 @@ static __device__ __forceinline__ void combine_kv_splits(const arguments &p, uin
     }
 }
 
-/* One row of O, `number` counted through all heads of K and V. By a block, whose warps take the
- * splits in turns and are combined in their order. */
+/* Computes row `number` of O, counted through all heads of K and V. Called by a block. Its warps
+ * take the KV splits in turn, and are combined in the order of the warps. */
 template <typename Element, int WIDTH>
 static __device__ __forceinline__ void join(const arguments &p, uint32_t number)
 {

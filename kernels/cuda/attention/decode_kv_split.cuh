@@ -29,7 +29,7 @@ template <class C> struct queries {
     uint32_t held[HELD ? C::QUERIES / 8 : 1][HELD ? C::WIDTH / 16 : 1][2];
     uint32_t tile;
 
-    /* Of rows 8 * t on: two operands, columns 16 * k on and the next 16. */
+    /* Loads two operands of the rows from 8 * t on: columns from 16 * k on, and the next 16. */
     __device__ __forceinline__ void get(int t, int k, uint32_t (&to)[4]) const
     {
         if constexpr (HELD) {
@@ -43,7 +43,7 @@ template <class C> struct queries {
     }
 };
 
-/* Rows from `end` on are zeros. By a block. */
+/* Rows from `end` on are zeros. Called by a block. */
 template <class C>
 static __device__ __forceinline__ void load_queries(const arguments &p, uint32_t entry,
                                                     uint32_t kv_head, uint32_t first, uint32_t end,
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void load_queries(const arguments &p, uint32_t
     }
 }
 
-/* Of the lanes that hold the same columns of a fragment. */
+/* Over the lanes that have the same columns of a fragment. */
 static __device__ __forceinline__ float columns_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, 4));
@@ -101,8 +101,8 @@ static __device__ __forceinline__ uint32_t transposed(uint32_t word)
     return result;
 }
 
-/* What a warp finds out about the rows of a tile: of every 8, this lane has two, rows
- * 2 * (lane % 4) and the next. */
+/* The state of a warp for the rows of a tile. Of every 8 rows a lane has two, 2 * (lane % 4) and
+ * the next. */
 template <class C> struct partial {
     softmax_row state[C::QUERIES / 8][2];
     float o[C::QUERIES / 8][C::WIDTH / 4]; /* O transposed, by fragments of 16 columns of O */
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[4],
     }
 }
 
-/* One step: 16 keys, from `key` on. `inner` are the keys that all rows see. */
+/* One step: 16 keys from `key` on. All rows see the keys in `inner`. */
 template <class C>
 static __device__ __forceinline__ void step(const arguments &p, uint32_t stage, int32_t key,
                                             const lengths &n, uint32_t first_row, const span &inner,
@@ -246,8 +246,8 @@ static __device__ __forceinline__ void combine_warps(const arguments &p, char *s
     }
 }
 
-/* One split of a head of K and V, `number` counted through all of them, for one tile of rows. By a
- * block. */
+/* Computes one tile of rows over KV split `number`, counted through the KV splits of all heads of K
+ * and V. Called by a block. */
 template <class C>
 static __device__ __forceinline__ void compute_kv_split(const arguments &p, uint32_t number,
                                                         uint32_t tile)
@@ -262,7 +262,8 @@ static __device__ __forceinline__ void compute_kv_split(const arguments &p, uint
     earlier_kernels_wait();
     const lengths n = lengths_of(p.a, entry);
 
-    /* The rows that exist, the keys of this split that any of them sees, and those that all see. */
+    /* The rows that exist, the keys of this KV split that any of them sees, and the keys that all
+     * of them see. */
     const uint32_t end_row = min(min(first_row + C::QUERIES, p.rows), n.sq * p.a.group);
     if (first_row >= end_row)
         return;

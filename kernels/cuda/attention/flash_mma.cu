@@ -43,7 +43,7 @@ template <typename Element_, int WIDTH_> struct config {
     static constexpr bool GROUPS = WIDTH != 128;
 };
 
-/* What a warp knows of 16 rows. */
+/* The state of a warp for 16 rows. */
 template <class C> struct rows_16 {
     uint32_t row; /* this lane's first; the second is 8 further */
     softmax_row state[2];

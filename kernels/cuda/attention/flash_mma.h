@@ -12,14 +12,15 @@
 extern "C" {
 #endif
 
-/* Allows them their shared memory, for the current device. */
+/* Allows the kernels their shared memory on the current device. */
 enum gemmd_error attention_flash_mma_prepare(void);
 
 /* Enqueues a problem of f16 or bf16. */
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem);
 
-/* Enqueues a group, in this order; heads of 65 ... 128 one by one. */
+/* Enqueues a group. The tiles of the members start in the order of the list. Attentions with heads
+ * of 65 to 128 columns are enqueued one by one. */
 enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
                                                   const struct attention_member members[],
                                                   uint32_t count);

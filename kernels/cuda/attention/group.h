@@ -8,15 +8,15 @@
 
 #include "kernels/attention_grouped.h"
 
-/* Of a launch: 4 KiB in all before CUDA 12.1. */
+/* The most parameters that a launch can have. Before CUDA 12.1 the limit was 4 KiB. */
 #if CUDART_VERSION >= 12010
 enum { ATTENTION_GROUP_PARAMETER_BYTES = 32764 };
 #else
 enum { ATTENTION_GROUP_PARAMETER_BYTES = 4096 };
 #endif
 
-/* What a group may be together, in units of attention_group_units: about half a millisecond of an
- * H100, at the rate of tensor cores, of reading keys once, and of plain f32. */
+/* The most work of a group, in units of attention_group_units: about half a millisecond of an H100,
+ * for kernels bound by tensor cores, by reading keys, and by f32 arithmetic. */
 enum {
     ATTENTION_GROUP_UNITS_TENSOR = 150000,
     ATTENTION_GROUP_UNITS_DECODE = 3000,

@@ -30,7 +30,7 @@ static __device__ __forceinline__ float sum_of(float a, float b)
     return a + b;
 }
 
-/* All threads' values combined, in a fixed order; every thread gets it. */
+/* Combines the values of all threads in a fixed order and returns the result to every thread. */
 template <float combine(float, float)>
 static __device__ __forceinline__ float combined(float value, float *values)
 {
@@ -46,7 +46,7 @@ static __device__ __forceinline__ float combined(float value, float *values)
     return values[0];
 }
 
-/* One row of Q and what it sees. */
+/* One row of Q and the keys that it sees. */
 template <typename T> struct row {
     const struct attention_problem &p;
     const float *q; // [d], in shared memory

@@ -34,7 +34,7 @@ constexpr uint32_t WHOLE_WARP = 0xffffffff;
 
 /* ---- lengths and masks ---- */
 
-/* An entry's own lengths. */
+/* The lengths of a batch entry. */
 struct lengths {
     uint32_t sq, skv;
 };
@@ -93,7 +93,7 @@ __device__ __forceinline__ float score_of(const attention_arguments &a, float pr
     return a.softcap > 0 ? a.softcap * tanh_fast(product * a.scale_of_cap) : product * a.scale;
 }
 
-/* The same for a fragment. */
+/* The scores of a fragment, from its products. */
 template <int COUNT>
 __device__ __forceinline__ void score_all(const attention_arguments &a, float (&products)[COUNT])
 {
@@ -113,7 +113,7 @@ __device__ __forceinline__ bool is_finite(float x)
     return fabsf(x) < INFINITE;
 }
 
-/* Two neighbours in a word, the first in its lower half. */
+/* Packs two neighbouring elements into a word, the first in the lower half. */
 template <typename Element> __device__ __forceinline__ uint32_t pack(float first, float second);
 template <> __device__ __forceinline__ uint32_t pack<__half>(float first, float second)
 {
@@ -142,21 +142,22 @@ __device__ __forceinline__ float quad_sum(float x)
 
 /* ---- the softmax of one row's share of a fragment ---- */
 
-/* What a row knows of the tiles it has seen: the largest score in powers of 2 (minus infinity at
- * first), and this lane's share of the sum of weights. NaNs are no largest; they stay in the sum.
- */
+/* The state of a row after the tiles that were processed so far: the largest score in powers of 2
+ * (initially minus infinity), and this lane's share of the sum of weights. A NaN is never the
+ * largest score, but makes the sum NaN. */
 struct softmax_row {
     float most, total;
 };
 
-/* What is subtracted from exponents: as long as there is no score, anything finite will do. */
+/* The number that is subtracted from exponents. Before the first score any finite number is right.
+ */
 __device__ __forceinline__ float base_of(float most)
 {
     return most == -INFINITE ? 0 : most;
 }
 
-/* scores[4 * j + 2 * H ...] of both values of all COUNT / 4 blocks become weights. Returns what the
- * sums over earlier tiles are to be multiplied with. */
+/* Replaces the scores of row H, two in each of COUNT / 4 blocks, by weights. Returns the factor by
+ * which the sums over earlier tiles have to be multiplied. */
 template <int H, int COUNT>
 __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_row &row,
                                               float exponent_of_score)
@@ -190,8 +191,8 @@ __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_ro
     return factor;
 }
 
-/* Minus infinity for what lies outside columns first ... end - 1, counted from this lane's own
- * first column. */
+/* Sets the scores outside the columns from `first` to end - 1 to minus infinity. Columns are
+ * counted from this lane's first column. */
 template <int H, int COUNT>
 __device__ __forceinline__ void mask(float (&scores)[COUNT], int32_t first, int32_t end)
 {
@@ -206,8 +207,8 @@ __device__ __forceinline__ void mask(float (&scores)[COUNT], int32_t first, int3
     }
 }
 
-/* A row's lse. `total` is of the whole row. A row that sees keys and has no weight has scores of
- * minus infinity alone. */
+/* The lse of a row. `total` is the sum over all lanes of the row. If a row sees keys and the total
+ * is 0, all its scores are minus infinity. */
 __device__ __forceinline__ float lse_of(const softmax_row &row, float total, bool sees)
 {
     const float ln_2 = 0.693147181f;
@@ -216,7 +217,7 @@ __device__ __forceinline__ float lse_of(const softmax_row &row, float total, boo
                         : (row.most + log2f(total)) * ln_2;
 }
 
-/* What a row's sums are multiplied with at the end, and its lse. */
+/* The factor by which the sums of a row are multiplied at the end, and the row's lse. */
 __device__ __forceinline__ float finish_row(const softmax_row &row, float total, bool sees,
                                             float &lse)
 {
@@ -270,8 +271,8 @@ __device__ __forceinline__ void store_piece(const attention_arguments &a, Elemen
     }
 }
 
-/* One row (H of this lane's two) of sums, times `factor`, to O. True if all are finite. All lanes
- * of the warp call it; rows that don't exist are not stored. */
+/* Stores one row of sums (row H of this lane's two), times `factor`, in O. Returns true if all sums
+ * are finite. Called by all lanes of the warp; rows that do not exist are not stored. */
 template <typename Element, int H, int COUNT>
 __device__ __forceinline__ bool store_row(const attention_arguments &a, const float (&sums)[COUNT],
                                           float factor, Element *row, bool exists)

@@ -45,8 +45,8 @@ template <unsigned WARPS_, unsigned ROWS_, unsigned COLUMNS_, unsigned BLOCKS_,
 struct shape {
     static constexpr unsigned WARPS = WARPS_, ROWS = ROWS_, COLUMNS = COLUMNS_;
     static constexpr unsigned BLOCKS = BLOCKS_; // that fit in a multiprocessor
-    /* The same where the problem is one of many: where it is takes registers. Its sizes stay in
-     * constant memory, since tiles leave no shared memory for them. */
+    /* The kernel for a group of problems. The address of the problem takes registers. The sizes of
+     * the problem stay in constant memory, because the tiles leave no shared memory for them. */
     static constexpr unsigned GROUP_BLOCKS = ROWS_ == 8 ? 2 : BLOCKS_;
     static constexpr unsigned THREADS = 32 * WARPS, WARP_ROWS = LANES_M * ROWS;
     static constexpr unsigned TILE = WARPS * WARP_ROWS, WIDTH = LANES_N * COLUMNS;
@@ -85,8 +85,8 @@ struct arguments {
     bool wide_q, wide_k, wide_v, wide_o; // rows are whole quads of elements, aligned as such
 };
 
-/* What a block computes: rows first ... of a head of K and V. Row r is query r / group of head
- * r % group of those that share it. */
+/* The rows that a block computes: those from `first` on, of a head of K and V. Row r is query r /
+ * group of head r % group, among the heads that share K and V. */
 template <class S> struct part {
     uint64_t entry, kv_head;
     uint64_t query;       // of the first row
@@ -131,12 +131,12 @@ static __device__ __forceinline__ void unpack(const float4 &quad, float *to)
     to[3] = quad.w;
 }
 
-/* What a warp's rows see: the keys from first to end - 1 are seen by some, those from all_first to
- * all_end - 1 by all that see any. */
+/* The keys that the rows of a warp see: some row sees the keys from `first` to end - 1, and every
+ * row that sees any key sees those from all_first to all_end - 1. */
 struct sight {
     unsigned first, end, all_first, all_end;
 
-    /* Of `count` rows. */
+    /* The keys that `count` rows see. */
     __device__ __forceinline__ sight(const uint2 *spans, unsigned count)
     {
         first = all_end = UINT32_MAX;
@@ -212,7 +212,7 @@ static __device__ __forceinline__ void multiply_keys(float (&scores)[S::ROWS][4]
     }
 }
 
-/* What is not seen becomes minus infinity. */
+/* Sets masked scores to minus infinity. */
 template <class S>
 static __device__ __forceinline__ void mask(float (&scores)[S::ROWS][4], const uint2 *spans,
                                             unsigned key)
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct
 #pragma unroll
         for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
             most = fmaxf(most, __shfl_xor_sync(UINT32_MAX, most, lanes));
-        /* As long as there is no score, anything finite will do. */
+        /* Before the first score any finite value is right. */
         const float base = most == -CUDART_INF_F ? 0 : most;
         factors[i] = expf(rows.most[i] - base);
         moved |= factors[i] != 1;
@@ -335,7 +335,7 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
             total += __shfl_xor_sync(UINT32_MAX, total, lanes);
         if (row >= part.rows)
             continue;
-        /* All weights are 0 only if all scores were minus infinity; 0 / 0 is NaN then. */
+        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
         const uint64_t query = part.query_of(row), head = part.head_of(row);
         T *to = row_of((T *)p.o, p.o_strides, part.entry, head, query);
 #pragma unroll
@@ -365,7 +365,7 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
 
 /* ---- a block's work ---- */
 
-/* What the tile's rows see, and the rows themselves; zeros for one that sees nothing. */
+/* Loads the rows of the tile and the keys that they see. A row that sees no key is zeros. */
 template <class S, typename T>
 static __device__ __forceinline__ void
 load_queries(const struct arguments &a, const struct part<S> &part, const struct lengths &lengths,

@@ -15,24 +15,24 @@
 extern "C" {
 #endif
 
-enum { ATTENTION_TILED_KEYS = 32 }; /* in a tile of K and V */
+enum { ATTENTION_TILED_KEYS = 32 }; /* keys in a tile of K and V */
 
-/* Rows of Q that a block of threads has on chip. */
+/* The number of rows of Q in a tile. */
 enum attention_tiled_rows {
     ATTENTION_TILED_FEW,  /* 32 */
     ATTENTION_TILED_MANY, /* 128 */
     ATTENTION_TILED_ROWS
 };
 
-/* Shared memory that a block needs. */
+/* The shared memory that a block needs. */
 uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv);
 
-/* Allow the kernels their shared memory, at most `shared_bytes`, for the current device. */
+/* Allow the kernels their shared memory, at most `shared_bytes`, on the current device. */
 enum gemmd_error attention_tiled_prepare_f32(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_bf16(uint64_t shared_bytes);
 
-/* Enqueues the whole problem. */
+/* Enqueues a problem, with tiles of `rows` rows. */
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem);
 
@@ -44,7 +44,8 @@ enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_
 enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention_tiled_rows rows,
                                              const struct attention_problem *problem);
 
-/* The same of a group, in this order. Other types have flash_mma, which takes all that they are. */
+/* Enqueues a group of f32. The tiles of the members start in the order of the list. For other types
+ * flash_mma computes all groups. */
 enum gemmd_error attention_tiled_launch_group_f32(cudaStream_t stream,
                                                   enum attention_tiled_rows rows,
                                                   const struct attention_member members[],

@@ -11,12 +11,12 @@ enum {
     ROWS_MIN = 32,  /* cublasLt has no i8 kernels for 16 rows and fewer */
 };
 
-/* What one operand is to cublasLt: `rows` lines of `k` elements. It is used where it lies if it
- * fits, and packed into the workspace if it does not. */
+/* An operand of cublasLt: `rows` lines of `k` elements. The operand is used in place if its layout
+ * fits, and is packed into the workspace otherwise. */
 struct operand {
     struct pack_job pack;
     bool packed;
-    uint64_t ld, stride; /* as cublasLt sees it */
+    uint64_t ld, stride; /* of the operand that cublasLt reads */
     uint64_t bytes;      /* of the workspace */
 };
 
@@ -109,7 +109,7 @@ static cublasStatus_t set_description(cublasLtMatmulDescOpaque_t *description)
     return status;
 }
 
-/* No more alignment is to be presumed than there is. */
+/* cublasLt must not assume more alignment than the operands have. */
 static cublasStatus_t set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
 {
     const uint64_t bytes = CUBLAS_WORKSPACE_BYTES;

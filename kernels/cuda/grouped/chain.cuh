@@ -89,7 +89,7 @@ static __device__ __forceinline__ void load_packet(const __nv_fp8_e4m3 *from, fl
              to + 2);
 }
 
-/* What one step multiplies: an element of the accumulator's type, or four of i8 at once. */
+/* The operand of one step: an element of the accumulator's type, or four elements of i8. */
 
 static __device__ __forceinline__ double multiply_add(double a, double b, double c)
 {
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void load_chunk(const char *slab, uint32_t fir
     }
 }
 
-/* The same for i8, whose chunk is a word along k: four words across k are transposed. */
+/* The loads for i8, whose chunk is a word along k. Four words across k are transposed. */
 template <uint32_t COUNT, uint32_t LANES, bool along_k>
 static __device__ __forceinline__ void load_words(const char *slab, uint32_t first, uint32_t lane,
                                                   uint32_t chunk, int32_t (&to)[1][COUNT])

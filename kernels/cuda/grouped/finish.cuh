@@ -13,7 +13,7 @@
 namespace grouped
 {
 
-/* One element of op(A) * op(B) of f32 as a chain. */
+/* Computes one element of op(A) * op(B) of f32 as a chain. */
 static __device__ __forceinline__ float chain(const struct grouped_entry &e, uint32_t row,
                                               uint32_t column)
 {

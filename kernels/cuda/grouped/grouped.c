@@ -26,10 +26,11 @@ static bool grouped_takes(const struct gemm_problem *p)
            grouped_tiles_of(p->m, p->n) <= INT32_MAX;
 }
 
-/* Field by field, in place: what is put together first and copied then waits for its own stores. */
+/* Written field by field, in place. A struct that is assembled first and then copied would wait for
+ * its own stores. */
 static void write_entry(struct grouped_entry *e, const struct gemm_problem *p, uint64_t index)
 {
-    /* Most are alone, and sizes are not looked up for nothing. */
+    /* Most problems have a batch of 1 and do not need the sizes. */
     const uint64_t in = index > 0 ? dtype_size(p->dtype) : 0;
     const uint64_t out = index > 0 ? dtype_size(p->out) : 0;
     e->a = (const char *)p->a + index * p->stride_a * in;
@@ -52,14 +53,14 @@ static void write_entry(struct grouped_entry *e, const struct gemm_problem *p, u
     e->transposed = (uint8_t)((p->transa ? 1 : 0) | (p->transb ? 2 : 0));
 }
 
-/* Products of a batch of problems, from one to the next. */
+/* A position in the products of a list of problems. */
 struct cursor {
     uint32_t problem;
     uint64_t index; /* in the problem's own batch */
 };
 
-/* What one launch computes. Its list begins with the products whose tiles take longest, so that
- * none of them is alone at the end. */
+/* The products of one launch. The list starts with the products whose tiles take longest, so that
+ * no long tile runs alone at the end. */
 struct plan {
     const struct gemm_problem *const *problems;
     struct cursor begin, end;
@@ -106,7 +107,8 @@ static uint32_t bytes_of(enum gemmd_dtype dtype, uint64_t k_bytes)
     return dtype == GEMMD_F32 && bytes < GROUPED_F32_BYTES ? GROUPED_F32_BYTES : bytes;
 }
 
-/* Problems lie anywhere; one is asked for while earlier ones are looked at. */
+/* Problems lie anywhere in memory. A later problem is prefetched while earlier ones are processed.
+ */
 static void expect_problem(const struct gemm_problem *const problems[], uint32_t count, uint32_t i)
 {
     enum { AHEAD = 8, LINE = 64 };
@@ -299,8 +301,8 @@ static enum gemmd_error launch_f32(cudaStream_t stream, struct plan *plan, bool 
     return grouped_f32_start(stream, &parameters, plan->tiles, overlapped);
 }
 
-/* Of what one launch does not take, the second launch runs beside the first: blocks of one begin
- * where those of the other leave room. Parts of f32 do so one after the other. */
+/* If one launch does not take all products, the second launch runs concurrently with the first: its
+ * blocks start where the first leaves room. Launches of f32 overlap one after the other. */
 static enum gemmd_error grouped_run_group(struct gemm_context *base,
                                           const struct gemm_problem *const problems[],
                                           uint32_t count)

@@ -107,8 +107,9 @@ template <uint32_t PENDING> static __device__ __forceinline__ void copies_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* In units of UNIT bytes, to which all lines are aligned. CAPACITY is a line's place in bytes,
- * LINES how many there are at most. A thread copies the same part of several lines. */
+/* Copies in units of UNIT bytes, to which all lines are aligned. CAPACITY is the number of bytes
+ * for a line, and LINES the largest number of lines. A thread copies the same part of several
+ * lines. */
 template <uint32_t UNIT, uint32_t CAPACITY, uint32_t LINES>
 static __device__ __forceinline__ void copy_aligned(uint32_t to, uint32_t pitch,
                                                     const struct lines &l)
@@ -296,8 +297,8 @@ static __device__ __forceinline__ void load_slab(uint32_t to, const struct sourc
     }
 }
 
-/* Of rows of A that lie along k a warp has every fourth. Those begin alike, whatever the alignment,
- * so that the warp reads without bank conflicts; in the slab they lie next to each other. */
+/* A warp has every fourth row of an A that lies along k. These rows have the same alignment, so
+ * that the warp reads without bank conflicts, and are neighbours in the slab. */
 constexpr uint32_t ROW_STEP = 4;
 
 /* 16 bytes of which all are there. */
@@ -326,7 +327,7 @@ template <bool along_k, bool SPREAD> struct walk {
         from = s.start + thread / PIECES * s.ld + thread % PIECES * 16;
     }
 
-    /* Of the thread's first piece in a slab. */
+    /* The position of the thread's first piece in a slab. */
     static __device__ __forceinline__ uint32_t place()
     {
         const uint32_t thread = grouped::thread(), first = thread / PIECES;

@@ -50,7 +50,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t address, uint32_t 
                  : "memory");
 }
 
-/* The same of 8 x 8 elements of 16 bits, each matrix transposed. */
+/* Loads matrices of 8 x 8 elements of 16 bits, each transposed. */
 static __device__ __forceinline__ void load_transposed(uint32_t address, uint32_t &r0, uint32_t &r1,
                                                        uint32_t &r2, uint32_t &r3)
 {
@@ -264,7 +264,7 @@ multiply_f32(float (&sums)[ROW_MMAS][COLUMN_MMAS][4], uint32_t slab,
     }
 }
 
-/* The same of f64, four times 8 x 8. */
+/* The loads for f64, four times 8 x 8. */
 template <bool a_along_k, bool b_along_k>
 static __device__ __forceinline__ void multiply_steps_f64(double (&sums)[4][4][2], const char *slab,
                                                           const struct part &part, uint32_t steps)
@@ -357,7 +357,7 @@ template <typename In> struct tensor_sums {
             }
     }
 
-    /* In the lane's sums. */
+    /* Indices of the lane's sums. */
     __device__ __forceinline__ bool all_finite() const
     {
         bool finite = true;

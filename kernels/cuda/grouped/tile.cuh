@@ -19,7 +19,7 @@
 namespace grouped
 {
 
-/* What a block computes: a tile of a product. In shared memory. */
+/* The tile of a product that a block computes. In shared memory. */
 struct task {
     struct grouped_entry entry;
     struct source operands[2]; // A and B
@@ -66,7 +66,7 @@ static __device__ __forceinline__ struct source source_of(const void *data, uint
     return s;
 }
 
-/* By two threads, one for each operand. */
+/* Called by two threads, one for each operand. */
 static __device__ __forceinline__ void describe(struct task *task, uint32_t tile)
 {
     const struct grouped_entry &e = task->entry;
@@ -112,8 +112,8 @@ static __device__ __forceinline__ void find_task(struct task *task,
     __syncthreads();
 }
 
-/* The same of a list of f32. It is read as memory, not as constants, which are slow where lanes
- * read different ones, and all of `first` at once. */
+/* Finds the tile in a list of f32. The list is read as memory, because constants are slow if lanes
+ * read different ones; all of `first` is read at once. */
 static __device__ __forceinline__ void find_task(struct task *task,
                                                  const struct grouped_f32_parameters &parameters)
 {
@@ -165,7 +165,7 @@ template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
     __syncthreads(); // also: all have multiplied the slab before
 }
 
-/* As many slabs are on their way as there are places. */
+/* As many slabs are in flight as fit. */
 template <typename In, typename Sums>
 static __device__ __forceinline__ void multiply(const struct task &task, char *slabs, Sums &sums)
 {
@@ -173,7 +173,7 @@ static __device__ __forceinline__ void multiply(const struct task &task, char *s
     uint32_t count = 1;
 #pragma unroll 1
     for (uint32_t step = 0; step < count + ring - 1; step++) {
-        /* What is in shared memory need not stay in registers. */
+        /* Values that are in shared memory need not stay in registers. */
         const uint32_t k = task.entry.k;
         count = (k + depth - 1) / depth;
         if (step >= ring)
@@ -245,7 +245,7 @@ static __device__ __forceinline__ void compute_floats(const struct task &task, c
         compute<In, tensor_sums<In>, float, Outs...>(task, slabs);
 }
 
-/* The same of f32, which has a way of its own on Hopper. */
+/* Computes a tile of f32, for which Hopper has code of its own. */
 template <typename... Outs>
 static __device__ __forceinline__ void compute_f32(const struct task &task, char *memory)
 {

@@ -45,7 +45,7 @@ static __device__ __forceinline__ void multiply_wide(float (&d)[32], const uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(more));
 }
 
-/* The same of 32 columns. */
+/* The loads of 32 columns. */
 static __device__ __forceinline__ void multiply_narrow(float (&d)[32], const uint32_t (&a)[4],
                                                        uint64_t b, uint32_t more)
 {
@@ -198,7 +198,7 @@ struct rows16 {
             return lane % 4 * LINE_PITCH<float> + row * 4 + shift_of(s, lane % 4);
     }
 
-    /* What is computed of them is computed before what follows. */
+    /* Computes the values here, before the code that follows. */
     static __device__ __forceinline__ void settle(uint32_t (&x)[2][4])
     {
 #pragma unroll
@@ -240,9 +240,9 @@ struct wide_sums {
             sums[i] += d[i];
     }
 
-    /* By all threads, all of k. `memory` has the parts of a slab of B, then a slab of B and two of
-     * A. The next slab of B is asked for before the products, not while they are on their way: they
-     * hold 80 registers. */
+    /* Sums over all of k. Called by all threads. `memory` has the parts of a slab of B, then a slab
+     * of B and two of A. The next slab of B is loaded before the products, not while they are in
+     * flight, because they hold 80 registers. */
     template <bool a_along_k, bool b_along_k, bool WIDE>
     __device__ __forceinline__ void multiply_as(const struct source (&operands)[2],
                                                 const uint32_t &k, char *memory)
@@ -344,7 +344,7 @@ struct wide_sums {
                 make_float2(sums[i] * unscale, sums[i + 1] * unscale);
     }
 
-    /* In the lane's sums. */
+    /* Indices of the lane's sums. */
     __device__ __forceinline__ bool all_finite() const
     {
         bool finite = true;

@@ -17,14 +17,15 @@ static uint64_t tensor_core_tiles_of(const struct gemm_problem *p, uint64_t side
 static enum tensor_core_tile tensor_core_choose(const struct gemm_problem *problem,
                                                 uint32_t multiprocessors)
 {
-    /* Two thirds of the large tiles' speed is all that the small ones reach, on an H100. */
+    /* On an H100 the small tiles reach at most two thirds of the speed of the large ones. */
     return tensor_core_tiles_of(problem, 128) * problem->batch >= multiprocessors
                ? TENSOR_CORE_256X128
                : TENSOR_CORE_64X64;
 }
 
 struct plan {
-    struct gemm_problem problem; /* as it is launched; pointers only of what is not moved */
+    struct gemm_problem
+        problem; /* the problem that is launched; operands in the workspace have no pointers yet */
     struct operand a, b;
 };
 
@@ -33,20 +34,21 @@ static bool wants_along_k(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 || p->dtype == GEMMD_I8;
 }
 
-static enum operand_way tensor_core_way_of(const struct gemm_problem *p, bool along_k, uint64_t ld,
-                                           uint64_t stride)
+static enum operand_form tensor_core_form_of(const struct gemm_problem *p, bool along_k,
+                                             uint64_t ld, uint64_t stride)
 {
     if (!along_k && wants_along_k(p))
         return OPERAND_TRANSPOSED;
-    return operand_is_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
+    return operand_is_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_IN_PLACE
+                                                              : OPERAND_REALIGNED;
 }
 
 static bool tensor_core_plan_make(const struct gemm_problem *p, struct plan *plan)
 {
     *plan = (struct plan){
         .problem = *p,
-        .a.way = tensor_core_way_of(p, !p->transa, p->lda, p->stride_a),
-        .b.way = tensor_core_way_of(p, p->transb, p->ldb, p->stride_b),
+        .a.form = tensor_core_form_of(p, !p->transa, p->lda, p->stride_a),
+        .b.form = tensor_core_form_of(p, p->transb, p->ldb, p->stride_b),
     };
     return operands_plan(p, &plan->problem, &plan->a, &plan->b);
 }
@@ -127,7 +129,7 @@ static enum gemmd_error tensor_core_run(struct gemm_context *base,
 const struct gemm_kernel gemm_cuda_tensor_core = {
     .name = "tensor_core",
     .description = "tensor cores by mma.sync, operands by cp.async; sm_80 and newer",
-    .any_leading = true, /* what it does not like is moved first */
+    .any_leading = true, /* operands of other layouts are copied first */
     .takes = tensor_core_takes,
     .workspace_bytes = tensor_core_workspace_bytes,
     .run = tensor_core_run,

@@ -69,8 +69,8 @@ struct shape {
     static_assert(BLOCKS_N <= 2 * BLOCKS_M, "operands are rounded after rows of products");
 };
 
-/* One operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH_BYTES, else lines of
- * EXTENT elements of 16 bits. */
+/* An operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH_BYTES; otherwise
+ * lines of EXTENT elements of 16 bits. */
 template <unsigned EXTENT, unsigned DEPTH_BYTES, bool ALONG_> struct layout {
     static constexpr bool ALONG = ALONG_;
     static constexpr unsigned LINES = ALONG ? EXTENT : DEPTH_BYTES / 2;

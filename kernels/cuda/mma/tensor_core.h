@@ -22,14 +22,15 @@ enum tensor_core_tile {
     TENSOR_CORE_64X64,
 };
 
-/* Allows the kernels their shared memory, for the current device; of all types, and of one. */
+/* Allow the kernels of all types, or of one type, their shared memory on the current device. */
 enum gemmd_error tensor_core_prepare(void);
 enum gemmd_error tensor_core_prepare_f16(void);
 enum gemmd_error tensor_core_prepare_bf16(void);
 enum gemmd_error tensor_core_prepare_tf32(void);
 enum gemmd_error tensor_core_prepare_i8(void);
 
-/* Enqueue the whole product of operands of that type; tf32 is f32 that is rounded to it. */
+/* Enqueue a problem with operands of one type, epilogue included. tf32 is f32 whose operands are
+ * rounded to tf32. */
 enum gemmd_error tensor_core_launch_f16(cudaStream_t stream, enum tensor_core_tile tile,
                                         const struct gemm_problem *problem);
 enum gemmd_error tensor_core_launch_bf16(cudaStream_t stream, enum tensor_core_tile tile,

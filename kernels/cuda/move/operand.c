@@ -20,17 +20,17 @@ bool operand_place(uint64_t lines, uint64_t width, uint64_t count, enum gemmd_dt
            size_mul(*bytes, dtype_size(dtype), bytes) && size_align(*bytes, ALIGNMENT, bytes);
 }
 
-static enum gemmd_dtype type_after(enum operand_way way, enum gemmd_dtype dtype)
+static enum gemmd_dtype type_after(enum operand_form form, enum gemmd_dtype dtype)
 {
-    return way == OPERAND_WIDENED ? GEMMD_F16 : way == OPERAND_IN_PARTS ? GEMMD_BF16 : dtype;
+    return form == OPERAND_WIDENED ? GEMMD_F16 : form == OPERAND_IN_PARTS ? GEMMD_BF16 : dtype;
 }
 
-/* An operand of `lines` lines of `width`, as stored, whose way is known. ld and stride are its own
- * before and those of what it becomes after, and *along_k says how that lies. */
+/* Plans an operand of `lines` lines of `width` elements, as stored, whose form is set. *ld, *stride
+ * and *along_k describe the operand as stored; they become those of the converted operand. */
 static bool plan_one(const struct gemm_problem *p, const void *data, uint64_t lines, uint64_t width,
                      bool *along_k, uint64_t *ld, uint64_t *stride, struct operand *o)
 {
-    if (o->way == OPERAND_STAYS)
+    if (o->form == OPERAND_IN_PLACE)
         return true;
     o->job = (struct realign_job){.from = data,
                                   .rows = lines,
@@ -39,15 +39,15 @@ static bool plan_one(const struct gemm_problem *p, const void *data, uint64_t li
                                   .ld_from = *ld,
                                   .stride_from = *stride,
                                   .element_bytes = dtype_size(p->dtype)};
-    const bool turned = o->way == OPERAND_TRANSPOSED;
+    const bool transposed = o->form == OPERAND_TRANSPOSED;
     uint64_t count = p->batch;
-    if (!size_mul(count, o->way == OPERAND_IN_PARTS ? PARTS : 1, &count) ||
-        !operand_place(turned ? width : lines, turned ? lines : width, count,
-                       type_after(o->way, p->dtype), ld, stride, &o->bytes))
+    if (!size_mul(count, o->form == OPERAND_IN_PARTS ? PARTS : 1, &count) ||
+        !operand_place(transposed ? width : lines, transposed ? lines : width, count,
+                       type_after(o->form, p->dtype), ld, stride, &o->bytes))
         return false;
     o->job.ld_to = *ld;
     o->job.stride_to = *stride;
-    *along_k |= turned;
+    *along_k |= transposed;
     return true;
 }
 
@@ -68,7 +68,7 @@ bool operands_plan(const struct gemm_problem *p, struct gemm_problem *planned, s
 
 char *operand_settle(struct operand *operand, char *workspace, const void **data)
 {
-    if (operand->way != OPERAND_STAYS)
+    if (operand->form != OPERAND_IN_PLACE)
         *data = operand->job.to = workspace;
     return workspace + operand->bytes;
 }
@@ -94,8 +94,8 @@ enum gemmd_error operand_move(cudaStream_t stream, const struct operand *operand
                                   .padded_rows = job->width,
                                   .padded_k = job->ld_to,
                                   .element_bytes = job->element_bytes};
-    switch (operand->way) {
-    case OPERAND_STAYS:
+    switch (operand->form) {
+    case OPERAND_IN_PLACE:
         return GEMMD_OK;
     case OPERAND_REALIGNED:
         return realign_launch(stream, job);

@@ -9,38 +9,40 @@
 
 #include "kernels/cuda/move/move.h"
 
-enum operand_way {
-    OPERAND_STAYS,
+/* The form in which a kernel needs an operand. */
+enum operand_form {
+    OPERAND_IN_PLACE,
     OPERAND_REALIGNED,
-    OPERAND_WIDENED,    /* f8 to f16 */
-    OPERAND_TRANSPOSED, /* so that it lies along k; elements of 1 or 4 bytes */
-    OPERAND_IN_PARTS,   /* f32 to three parts of bf16 */
+    OPERAND_WIDENED,    /* f8 converted to f16 */
+    OPERAND_TRANSPOSED, /* transposed to lie along k; elements of 1 or 4 bytes */
+    OPERAND_IN_PARTS,   /* f32 decomposed into three parts of bf16 */
 };
 
 struct operand {
-    enum operand_way way;
-    struct realign_job job; /* as stored; where it goes is filled in later */
-    uint64_t bytes;         /* of the workspace */
+    enum operand_form form;
+    struct realign_job job; /* the operand as stored; operand_settle sets the destination */
+    uint64_t bytes;         /* bytes of the workspace that the operand takes */
 };
 
-/* Whether all rows start at multiples of 16 bytes, if the first does. */
+/* Whether all rows start at multiples of 16 bytes if the first row does. */
 bool operand_is_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum gemmd_dtype dtype);
 
-/* Room for `count` matrices of `lines` by `width` in the workspace, in whole pieces of 256 bytes.
- * False: it overflows. */
+/* The layout of `count` matrices of `lines` by `width` elements in the workspace. *bytes is a
+ * multiple of 256. False: the size overflows. */
 bool operand_place(uint64_t lines, uint64_t width, uint64_t count, enum gemmd_dtype dtype,
                    uint64_t *ld, uint64_t *stride, uint64_t *bytes);
 
-/* Both operands of a problem, of which a->way and b->way are known. *planned, a copy of the
- * problem, becomes the problem of what they become, but for its pointers and type. False: the
- * workspace overflows. */
+/* Plans both operands of a problem; a->form and b->form are set by the caller. *planned is a copy
+ * of the problem, which gets the layout of the converted operands; its pointers and type do not
+ * change. False: the size of the workspace overflows. */
 bool operands_plan(const struct gemm_problem *p, struct gemm_problem *planned, struct operand *a,
                    struct operand *b);
 
-/* Takes the operand's part of the workspace, if it is to move, as where it goes and as *data;
- * returns what is left of it. */
+/* Assigns the operand its part of the workspace, as its destination and as *data, unless the
+ * operand stays in place. Returns the rest of the workspace. */
 char *operand_settle(struct operand *operand, char *workspace, const void **data);
 
+/* Enqueues the copy or conversion of the operand. */
 enum gemmd_error operand_move(cudaStream_t stream, const struct operand *operand);
 
 #endif

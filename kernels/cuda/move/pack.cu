@@ -8,7 +8,7 @@
 enum {
     THREADS = 256,
     VECTOR = 16, /* bytes that a thread writes at once */
-    /* What a block turns at once: lines of 32 words along k. */
+    /* The tile that a block transposes at once: lines of 32 words along k. */
     TILE_ROWS = 128,
     TILE_WORDS = 32,
 };
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS) pad_kernel(const __grid_constant__ st
         }
 }
 
-/* Four rows of a line across k. */
+/* Four rows of a line that lies across k. */
 template <typename Unit, typename Whole> union four {
     Unit units[4];
     Whole whole;
@@ -58,7 +58,7 @@ static __device__ union four<Unit, Whole> load_four(const struct pack_job &job, 
     return v;
 }
 
-/* For four rows the word whose first element is that of `k`. */
+/* Loads, for four rows, the word whose first element is element `k`. */
 static __device__ void
 load_words(const struct pack_job &job, const uint32_t *from, uint64_t k, uint64_t row, bool aligned,
            uint32_t (&words)[4])

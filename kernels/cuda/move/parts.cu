@@ -7,7 +7,8 @@ using f32_parts::PARTS;
 
 enum { THREADS = 256, COUNT = 8 /* numbers that a thread decomposes at once */ };
 
-/* Rows begin at multiples of 16 bytes in each part; `ALIGNED`: in the operand too. */
+/* The rows of each part start at multiples of 16 bytes. ALIGNED: the rows of the operand do so too.
+ */
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS)
     parts_kernel(const __grid_constant__ struct realign_job job)

@@ -9,7 +9,8 @@ template <typename Unit> union piece {
     uint4 whole;
 };
 
-/* A thread writes what of a row lies between two multiples of 16 bytes of the destination. */
+/* A thread writes the elements of a row that lie between two multiples of 16 bytes of the
+ * destination. */
 template <typename Unit>
 __global__ void __launch_bounds__(THREADS)
     realign_kernel(const __grid_constant__ struct realign_job job)

@@ -6,7 +6,7 @@
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda/move/units.cuh"
 
-/* A row of blocks for each move, as wide as a row wants. */
+/* A row of blocks copies one block of rows. */
 __global__ void __launch_bounds__(MOVE_THREADS)
     move_rows_kernel(const __grid_constant__ struct gemm_moves moves)
 {

@@ -6,7 +6,7 @@
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda/move/units.cuh"
 
-/* A row of blocks for each span; the bytes after the last whole unit go one by one. */
+/* A row of blocks copies one span. The bytes after the last complete unit are copied one by one. */
 __global__ void __launch_bounds__(MOVE_THREADS)
     move_spans_kernel(const __grid_constant__ struct span_moves moves)
 {

@@ -9,8 +9,9 @@
 
 enum { MOVE_THREADS = 128, MOVE_LOADS = 4 };
 
-/* Bytes from `begin` on, a multiple of the unit, up to the last whole unit; returns where that is.
- * By all blocks of a row of the grid; both addresses are multiples of the unit. */
+/* Copies the bytes from `begin` on, up to the last complete unit, and returns the end of this unit.
+ * `begin` and both addresses are multiples of the unit. Called by all blocks of a row of the grid.
+ */
 template <typename Unit>
 static __device__ uint64_t move_units(char *to_bytes, const char *from_bytes, uint64_t begin,
                                       uint64_t bytes)

@@ -16,10 +16,9 @@ const struct register_tile_shape register_tile_shapes[REGISTER_TILES] = {
     [REGISTER_TILE_128X256] = {"128x256", 128, 256},
 };
 
-/* Fitted to runs on an H100 SXM (kernels/experiments/register_tiled.md).
- * What a tile does on a multiprocessor: the
- * blocks that fit, how many multiply-adds a cycle they reach together, and how many cycles a step
- * of k takes a block however much room it has. */
+/* Fitted to measurements on an H100 SXM (kernels/experiments/register_tiled.md). For each tile: the
+ * blocks that fit on a multiprocessor, the multiply-adds for each cycle that they reach together,
+ * and the fewest cycles that a block needs for a step of k. */
 static const struct {
     double resident, rate, step_cycles;
 } figures[REGISTER_TILES] = {
@@ -39,7 +38,7 @@ static uint64_t register_tiled_tiles_of(enum register_tile tile, const struct ge
     return (p->m + shape->rows - 1) / shape->rows * ((p->n + shape->columns - 1) / shape->columns);
 }
 
-/* `blocks` of them at once on a multiprocessor. */
+/* The time of `blocks` blocks that run at once on a multiprocessor. */
 static double round_us(enum register_tile tile, double blocks, uint64_t k)
 {
     const struct register_tile_shape *shape = &register_tile_shapes[tile];

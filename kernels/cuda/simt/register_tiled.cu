@@ -58,9 +58,10 @@ struct shape {
     static_assert(THREADS % TILE_M == 0 && THREADS % TILE_N == 0, "a thread keeps its column");
 };
 
-/* One operand's part of the tile on its way to shared memory: [DEPTH][EXTENT + 4]. What a copy
- * costs is the lines that a warp's 32 touch at once: those of an operand along k take 8
- * neighbouring elements of 4 rows, which in shared memory are 32 different banks. */
+/* The copies of one operand's part of the tile to shared memory: [DEPTH][EXTENT + 4]. The cost of a
+ * copy is the number of lines that the 32 lanes of a warp access at once. For an operand along k
+ * they access 8 neighbouring elements of 4 rows, which are in 32 different banks of shared memory.
+ */
 template <unsigned EXTENT, unsigned THREADS> struct source {
     static constexpr unsigned PITCH = EXTENT + 4, QUADS = EXTENT / 4;
     static constexpr unsigned ROUND_ROWS = THREADS / DEPTH; // of an operand along k

@@ -22,7 +22,7 @@ enum register_tile {
     REGISTER_TILE_64X64,
     REGISTER_TILE_32X32,
     REGISTER_TILE_16X32,
-    REGISTER_TILE_128X256, /* register_tiled_sm90.cu: on compute capability 9.0 only */
+    REGISTER_TILE_128X256, /* register_tiled_sm90.cu, on compute capability 9.0 only */
     REGISTER_TILES
 };
 
@@ -37,8 +37,9 @@ extern const struct register_tile_shape register_tile_shapes[REGISTER_TILES];
 enum register_tile register_tile_choose(const struct gemm_problem *problem,
                                         uint32_t multiprocessors, bool sm90);
 
-/* Enqueues the whole product of f32 operands with that tile. `register_tiled_prepare` comes once
- * before, for the current device; for REGISTER_TILE_128X256 sm90_register_tiled_prepare does. */
+/* Enqueues a problem of f32 operands with the given tile, epilogue included. register_tiled_prepare
+ * must have been called once for the current device, and for REGISTER_TILE_128X256
+ * sm90_register_tiled_prepare. */
 enum gemmd_error register_tiled_prepare(void);
 enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile tile,
                                        const struct gemm_problem *problem);

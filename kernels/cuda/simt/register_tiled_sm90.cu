@@ -55,9 +55,9 @@ struct specialised {
 using S = specialised;
 using position = sm90::ring<S::STAGES>;
 
-/* One operand's part of the tile on its way to shared memory: [SLAB][EXTENT + 4]. A warp copies
- * whole lines of an operand across k; of one along k 8 neighbouring elements of 4 rows, which in
- * shared memory are 32 different banks. */
+/* The copies of one operand's part of the tile to shared memory: [SLAB][EXTENT + 4]. A warp copies
+ * full lines of an operand across k. Of an operand along k a warp copies 8 neighbouring elements of
+ * 4 rows, which are in 32 different banks of shared memory. */
 template <unsigned EXTENT> struct lines {
     static constexpr unsigned PITCH = EXTENT + 4;
     static constexpr unsigned DEPTH = 8; // elements of a row along k that are copied at once

@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-/* For the current device, once before the first launch on it. */
+/* Prepares the kernel for the current device. Called once before the first launch. */
 cudaError_t sm90_register_tiled_prepare(void);
 
-/* Enqueues the whole product of f32 operands, whatever their layout, alignment and strides. The
+/* Enqueues a problem of f32 operands with any layout, alignment and strides, epilogue included. The
  * bits are those of every other tile of register_tiled. */
 enum gemmd_error sm90_register_tiled_launch(cudaStream_t stream,
                                             const struct gemm_problem *problem);

@@ -36,66 +36,70 @@ extern "C" {
 
 /* One tile configuration of one type. */
 struct sm90_kernel {
-    const char *name; /* "bf16_128x256_2x1"; NULL ends a table */
+    const char *name; /* such as "bf16_128x256_2x1"; NULL ends a table */
     int element;      /* enum sm90::element */
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool fused;   /* takes f32 operands as they are, and makes their parts itself */
+    bool fused;   /* takes f32 operands as they are and makes their parts itself */
     bool swapped; /* computes the transpose of C: the left operand of the tensor core is B */
-    /* Whether sums of 32 bits are the same as those of chunks of k that are added in order, if the
-     * launch's chunk_tiles say where they end: exact sums, and kernels that add them so. */
+    /* Whether the kernel computes sums of 32 bits with the bits of separate chunks of k whose sums
+     * are added in order, if the launch's chunk_tiles gives the length of a chunk. True for exact
+     * sums and for kernels that add chunks themselves. */
     bool adds_chunks;
-    /* By whether sums are promoted, whether X and whether Y lies along k; NULL: there is none. */
+    /* Indices: whether sums are promoted, whether X lies along k, whether Y lies along k. NULL:
+     * there is no such kernel. */
     const void *functions[2][2][2];
 };
 
 extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
     sm90_kernels_tf32[], sm90_kernels_f32[];
 
-/* What a launch needs to know of the device it goes to. */
+/* The properties of a device that a launch needs. */
 struct sm90_device {
     void *encode; /* cuTensorMapEncodeTiled; NULL: not opened */
     uint32_t multiprocessors;
 };
 
-/* A launch made ready: can be enqueued any number of times, by any thread. */
+/* A prepared launch, which any thread can enqueue any number of times. */
 struct sm90_launch {
     struct sm90_arguments arguments;
     const void *function;
-    uint32_t blocks, cluster, threads, shared_bytes; /* cluster: placed next to each other */
+    uint32_t blocks, cluster, threads, shared_bytes; /* cluster: blocks of a cluster */
 };
 
 #ifdef __cplusplus
 }
 #else
 
-/* For the current device, before the first launch on it. Fails on other than compute capability
- * 9.0. */
+/* Prepares the kernels for the current device. Called before the first launch. Fails with
+ * cudaErrorInvalidDevice unless the compute capability is 9.0. */
 cudaError_t sm90_device_open(struct sm90_device *device);
 
-/* The table of a type, or NULL. f32 has two. */
+/* The table of a type, NULL if there is none. f32 has two tables, one for each precision. */
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
 
-/* A leading dimension that suits a row of so many elements: TMA takes 128 bytes at a
- * time, and a row that starts within them costs it twice; for short rows the memory counts more. */
+/* The leading dimension for rows of `elements` elements. TMA reads 128 bytes at a time, and reads
+ * twice for a row that does not start at a multiple of 128 bytes. Short rows are padded to 16 bytes
+ * only, to save memory. */
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
-/* Whether the kernel can compute the problem (pointers are not looked at). */
+/* Whether the kernel can compute the problem. Ignores pointers. */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
-/* How long a kernel that takes the problem should need, the splitting of f32 operands included, and
- * the kernel that should need least; NULL if none takes it. Pure: results have the same bits
- * whichever is chosen. Pointers are not looked at. */
+/* The estimated time of a kernel that takes the problem, including the decomposition of f32
+ * operands; and the kernel with the lowest estimate, NULL if none takes the problem. All kernels
+ * give the same bits. Pure; pointers are ignored. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors);
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
-/* The same among those with `adds_chunks`. */
+/* The kernel with the lowest estimate among those with `adds_chunks`. */
 const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,
                                              uint32_t multiprocessors);
 
-/* Where the three parts of f32 operands lie, one after another for each problem: bf16 matrices
- * stored as the operands are, aligned as those of bf16 problems, `stride` from part to part. */
+/* The parts of f32 operands in memory: for each problem of the batch three bf16 matrices, one after
+ * another, `stride` elements apart. The matrices have the layout of the operands and the alignment
+ * of the operands of bf16 problems. */
 struct sm90_operand {
     const void *data;
     uint64_t leading, stride; /* elements */
@@ -104,12 +108,14 @@ struct sm90_parts {
     struct sm90_operand a, b;
 };
 
-/* Fills in a launch of a problem that the kernel takes; `parts` of f32 operands with precision
- * full, unless the kernel is `fused`, else NULL. Fails if a pointer is not aligned. */
+/* Prepares a launch of a problem that the kernel takes. `parts` is required for f32 operands with
+ * precision full unless the kernel is `fused`, and is NULL otherwise. Fails if a pointer is not
+ * aligned. */
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch);
 
+/* Enqueues a prepared launch on the stream. */
 cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream);
 
 #endif

@@ -23,7 +23,7 @@ struct tensor_map_view {
     CUtensorMapSwizzle swizzle;
 };
 
-/* Fails if the view is not one that TMA takes. Reads nothing of the tensor. */
+/* Encodes a tensor map. Fails if TMA does not support the view. Does not read the tensor. */
 cudaError_t tensor_map_encode(const struct sm90_device *device, const struct tensor_map_view *view,
                               CUtensorMap *map);
 

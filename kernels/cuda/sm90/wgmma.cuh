@@ -44,8 +44,8 @@ template <> struct accumulator<I8> {
 };
 template <element E> using accumulator_t = typename accumulator<E>::type;
 
-/* What tells the tensor core where an operand lies; `address` is that of its first line, K_BYTES
- * the length of a line along k, or the lines of k in a tile times two. */
+/* The descriptor of an operand in shared memory. `address` is the address of its first line.
+ * K_BYTES is the length of a line along k, or twice the number of lines of k in a tile. */
 template <bool K_MAJOR, uint32_t K_BYTES>
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 {
@@ -127,7 +127,7 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_NAMES_128 WGMMA_NAMES_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
     ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-/* One instruction. COUNT registers; X, Y, S name the operands that follow them. */
+/* One instruction with COUNT registers. X, Y and S name the operands that follow them. */
 #define WGMMA_ISSUE(N, COUNT, X, Y, S, KIND, C, TAIL)                                              \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #S ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" WGMMA_NAMES_##COUNT "}, %" #X    \

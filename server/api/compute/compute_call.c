@@ -60,14 +60,15 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
 {
     char header[SAFETENSORS_HEADER_MAX];
     uint64_t block_bytes;
-    call->header_bytes = call->operation->header(call, header);
+    const uint32_t format_bytes = call->operation->header(call, header);
+    call->header_bytes = call->front_bytes + format_bytes;
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
         return too_large(fault, "the result", call->result_bytes,
                          services->config->max_result_bytes);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    memcpy(call->result, header, call->header_bytes);
+    memcpy(call->result + call->front_bytes, header, format_bytes);
     call->operation->place_result(call, call->result + call->header_bytes);
     return GEMMD_OK;
 }
@@ -357,7 +358,7 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .work.attention_kernel = to->work.attention_kernel};
 }
 
-/* What copies of the body may still use belongs to the early copy from here on. */
+/* What copies of the body may still use is the early_copy's from here on. */
 static void close_early_copy(struct compute_call *call)
 {
     if (!early_copy_close(call->early_copy)) {

@@ -119,7 +119,8 @@ struct compute_call {
     uint64_t look_at_bytes; /* call_lookahead.h's: once so many are there */
     struct early_copy_body
         *early_copy;       /* copies the body's operands while it is received; NULL: not */
-    unsigned char *result; /* pinned: header_bytes of the format's header, then the payload */
+    uint32_t front_bytes;  /* room for an endpoint's own text before the format's header */
+    unsigned char *result; /* pinned: header_bytes of that and the header, then the payload */
     uint64_t header_bytes;
     uint64_t result_bytes;  /* of what is stored or sent: not what goes to call->places */
     unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
@@ -145,8 +146,8 @@ struct body_length {
 };
 
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * `shapes_inside`, `sends_lse`, the deadline, `residents` (acquired), `places`, `memory` and
- * work.tenant. */
+ * `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents` (acquired), `places`,
+ * `memory` and work.tenant. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Appends to the body. */

@@ -14,14 +14,14 @@
 #include "server/jobs/job_view.h"
 #include "server/tensors/tensor_describe.h"
 
-/* Belongs to the queue and the dispatch thread, then to the job thread, which frees it. */
+/* Belongs to the queue and the dispatch thread, then to the job_thread, who frees it. */
 struct compute_job {
     struct services *services; /* borrowed */
     struct job *job;
     struct job_task task;
     struct compute_call call;
     struct compute_times times;
-    struct inbox_message ended; /* to the job thread */
+    struct inbox_message ended; /* to the job_thread */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
@@ -102,7 +102,7 @@ static void finish_stored(struct compute_job *job, struct job_answer *answer)
     answer->status = 201;
 }
 
-/* On the job thread. */
+/* On the job_thread's thread. */
 static void finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);

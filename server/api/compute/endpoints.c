@@ -268,8 +268,9 @@ static enum gemmd_dtype attention_describe(const struct request *request, bool w
 #define COMPUTE(at, metrics, begin_at, describe_as)                                                \
     {                                                                                              \
         .path = at, .allow = "POST", .op = metrics, .call_bytes = sizeof(struct compute_request),  \
-        .begin = begin_at, .chunk = compute_chunk, .submit = compute_submit,                       \
-        .withdraw = compute_withdraw, .answer = compute_answer, .release = compute_release,        \
+        .call_zeroed_bytes = sizeof(struct compute_request), .begin = begin_at,                    \
+        .chunk = compute_chunk, .submit = compute_submit, .withdraw = compute_withdraw,            \
+        .answer = compute_answer, .release = compute_release,                                      \
         .retry_after_s = compute_retry_after_s, .describe = describe_as                            \
     }
 

@@ -176,6 +176,7 @@ const struct endpoint job_endpoints[] = {
      .allow = "GET, HEAD",
      .op = METRICS_OP_OTHER,
      .call_bytes = sizeof(struct result_call),
+     .call_zeroed_bytes = sizeof(struct result_call),
      .begin = result_begin,
      .withdraw = result_withdraw,
      .answer = result_answer},

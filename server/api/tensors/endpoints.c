@@ -126,6 +126,7 @@ const struct endpoint tensor_endpoints[] = {
      .allow = "GET, HEAD, PUT, DELETE",
      .op = METRICS_OP_TENSOR,
      .call_bytes = sizeof(struct tensor_call),
+     .call_zeroed_bytes = sizeof(struct tensor_call),
      .begin = tensor_begin,
      .chunk = tensor_put_chunk,
      .submit = tensor_put_submit,

@@ -186,9 +186,11 @@ static void other_begin(struct request *request)
 #define INFER(at)                                                                                  \
     {                                                                                              \
         .path = at, .allow = "POST", .op = METRICS_OP_INFER,                                       \
-        .call_bytes = sizeof(struct infer_call), .begin = infer_begin, .chunk = infer_chunk,       \
-        .submit = infer_submit, .withdraw = infer_withdraw, .answer = infer_answer,                \
-        .release = infer_release, .retry_after_s = infer_retry_after_s, .describe = infer_describe \
+        .call_bytes = sizeof(struct infer_call),                                                   \
+        .call_zeroed_bytes = offsetof(struct infer_call, asked), .begin = infer_begin,             \
+        .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
+        .answer = infer_answer, .release = infer_release, .retry_after_s = infer_retry_after_s,    \
+        .describe = infer_describe                                                                 \
     }
 #define REGIONS(at)                                                                                \
     GET(at "/status", region_status_begin),                                                        \
@@ -197,9 +199,10 @@ static void other_begin(struct request *request)
         POST(at "/region/{region}/unregister", region_unregister_begin),                           \
     {                                                                                              \
         .path = at "/region/{region}/register", .allow = "POST", .op = METRICS_OP_OTHER,           \
-        .call_bytes = sizeof(struct region_call), .begin = region_register_begin,                  \
-        .chunk = region_register_chunk, .submit = region_register_submit,                          \
-        .answer = region_register_answer, .release = region_register_release                       \
+        .call_bytes = sizeof(struct region_call), .call_zeroed_bytes = sizeof(struct region_call), \
+        .begin = region_register_begin, .chunk = region_register_chunk,                            \
+        .submit = region_register_submit, .answer = region_register_answer,                        \
+        .release = region_register_release                                                         \
     }
 #define MODEL "/v2/models/{model}"
 #define VERSION MODEL "/versions/" MODEL_VERSION
@@ -221,6 +224,7 @@ const struct endpoint v2_endpoints[] = {
      .allow = "POST",
      .op = METRICS_OP_OTHER,
      .call_bytes = sizeof(struct repository_call),
+     .call_zeroed_bytes = sizeof(struct repository_call),
      .begin = repository_begin,
      .chunk = repository_chunk,
      .submit = repository_submit},

@@ -53,17 +53,34 @@ static enum gemmd_error read_header(struct request *request)
     return GEMMD_OK;
 }
 
+/* What struct infer_call's lead_bytes are. A body of the largest size has none. */
+static uint64_t lead_bytes(const struct request *request)
+{
+    enum { ALIGNMENT = 64 };
+    const struct infer_call *call = infer_of(request);
+    const uint64_t lead = (ALIGNMENT - call->json_bytes % ALIGNMENT) % ALIGNMENT;
+    const bool has_room =
+        call->has_header && request->sized &&
+        request->body_bytes + lead <= services_of(request)->config->max_body_bytes;
+    return has_room ? lead : 0;
+}
+
 /* A deadline for the body; the request's own timeout is in there. */
 static enum gemmd_error open_call(struct request *request)
 {
     struct compute_call *compute = &infer_of(request)->compute;
-    const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    const uint64_t lead = lead_bytes(request);
+    const struct body_length length = {.known = request->sized,
+                                       .bytes = request->body_bytes + lead};
     const uint64_t timeout_ms = services_of(request)->config->default_timeout_ms;
     compute->shapes_inside = compute->sends_lse = true;
     compute->body_format = compute->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
         compute->deadline_ns = request->started_ns + timeout_ms * 1000000u;
-    return compute_call_open(compute, services_of(request), length, &request->fault);
+    enum gemmd_error code =
+        compute_call_open(compute, services_of(request), length, &request->fault);
+    infer_of(request)->lead_bytes = compute->body_bytes = lead;
+    return code;
 }
 
 static enum gemmd_error find_model(struct request *request)
@@ -112,9 +129,10 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
     if (compute_call_append(&infer_of(request)->compute, services_of(request), bytes, length,
                             &request->fault) != GEMMD_OK)
         return false;
-    if (infer_of(request)->has_header && !infer_of(request)->is_read &&
-        infer_of(request)->compute.body_bytes >= infer_of(request)->json_bytes &&
-        call_lookahead_pays(&infer_of(request)->compute, services_of(request)))
+    const struct infer_call *call = infer_of(request);
+    if (call->has_header && !call->is_read &&
+        call->compute.body_bytes - call->lead_bytes >= call->json_bytes &&
+        call_lookahead_pays(&call->compute, services_of(request)))
         infer_look(request);
     return true;
 }

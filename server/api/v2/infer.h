@@ -45,19 +45,26 @@ struct infer_call {
     struct model model;          /* in use until the request is over */
     bool has_header;             /* Inference-Header-Content-Length: */
     uint64_t json_bytes;
-    struct oip_request asked;
+    /* Bytes that are left free before the body in its memory, so that what follows the JSON is
+     * aligned: where a kernel reads operands in place, others would be copied first. */
+    uint64_t lead_bytes;
     bool is_read;                  /* `asked`, and all that follows from it: */
     enum gemmd_error read_code;    /* whether it could be, */
-    struct fault read_fault;       /* and why not */
     struct call_operands operands; /* ... with what */
     unsigned char *numbers; /* pinned: inputs that came as JSON, and lengths in shared memory */
     uint64_t numbers_bytes;
 
-    struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
     uint32_t output_count;
-    char *text;          /* pinned: an answer's JSON, if there are numbers in it */
+    /* Pinned: the answer's JSON, if there are numbers in it or nothing but the JSON is sent. Else
+     * the JSON goes in front of the result (compute_call's front_bytes). */
+    char *text;
     uint64_t text_bytes; /* room */
     bool counted;        /* in the model's statistics */
+
+    /* Not cleared at the start, from here on. */
+    struct oip_request asked;
+    struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
+    struct fault read_fault;                        /* why read_code is an error */
 };
 
 static inline struct infer_call *infer_of(const struct request *request)

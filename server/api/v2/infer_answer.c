@@ -1,7 +1,6 @@
 /* The answer of an inference. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/decimal.h"
 #include "proto/dtype.h"
@@ -16,9 +15,8 @@
 /* What libmicrohttpd sends from, until the last byte has gone. */
 struct sent_answer {
     struct pool_cache *memory;
-    void *result, *text; /* text: NULL if there are no numbers in the JSON */
+    void *result, *text; /* as in struct infer_call */
     uint64_t result_bytes, text_bytes;
-    char head[OIP_ANSWER_TEXT_MAX]; /* the JSON then */
 };
 
 static void answer_sent(void *cls)
@@ -75,12 +73,12 @@ static void out_of_memory(struct request *request)
 }
 
 /* The header fields of an answer whose JSON has `json_bytes`. */
-static void add_headers(struct request *request, const struct payload *payload, uint64_t json_bytes,
+static void add_headers(struct request *request, uint64_t json_bytes,
                         const struct compute_times *times, struct headers *headers)
 {
-    char length[24];
+    char length[DECIMAL_MAX + 1];
     headers_clear(headers);
-    if (payload->count > 1) {
+    if (is_binary(infer_of(request))) {
         *decimal_u64(length, json_bytes) = '\0';
         headers_add(headers, "Inference-Header-Content-Length", length);
     }
@@ -104,11 +102,24 @@ static void count_success(struct infer_call *call, const struct compute_times *t
     model_stats_success(call->model.stats, &stages);
 }
 
+/* Puts an output behind what is sent so far: into the last part if it lies there already. */
+static void add_part(struct payload *payload, const struct tensor *output)
+{
+    struct MHD_IoVec *last = &payload->parts[payload->count - 1];
+    if ((const char *)last->iov_base + last->iov_len == output->data)
+        last->iov_len += (size_t)output->bytes;
+    else
+        payload->parts[payload->count++] = (struct MHD_IoVec){output->data, (size_t)output->bytes};
+}
+
 static void answer(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
     _Static_assert(1 + (int)MODEL_OUTPUTS_MAX <= (int)PAYLOAD_PARTS_MAX, "all outputs fit");
+    const bool in_front = call->text == NULL;
+    char *json = in_front ? (char *)compute->result : call->text;
+    const uint64_t room = in_front ? compute->header_bytes : call->text_bytes;
     uint64_t json_length;
     struct headers headers;
     struct sent_answer *sent = malloc(sizeof *sent);
@@ -116,20 +127,18 @@ static void answer(struct request *request)
         out_of_memory(request);
         return;
     }
-    char *json = call->text != NULL ? call->text : sent->head;
-    if (!write_json(request, json, call->text != NULL ? call->text_bytes : sizeof sent->head,
-                    &json_length)) {
+    if (!write_json(request, json, room, &json_length)) {
         free(sent);
         return;
     }
+    /* Next to the payload: one part is one system call and, in most cases, one segment. */
+    if (in_front)
+        json = memmove(json + room - json_length, json, json_length);
     struct payload payload = {
         .parts = {{json, (size_t)json_length}}, .count = 1, .sent = answer_sent, .context = sent};
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        const struct tensor *result = infer_result(request, &call->outputs[i]);
+    for (uint32_t i = 0; i < call->output_count; i++)
         if (call->outputs[i].binary)
-            payload.parts[payload.count++] =
-                (struct MHD_IoVec){result->data, (size_t)result->bytes};
-    }
+            add_part(&payload, infer_result(request, &call->outputs[i]));
     sent->memory = compute->memory;
     sent->result = compute->result;
     sent->result_bytes = compute->header_bytes + compute->result_bytes;
@@ -138,7 +147,7 @@ static void answer(struct request *request)
     compute->result = NULL; /* the payload's now */
     call->text = NULL;
     const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
-    add_headers(request, &payload, json_length, &times, &headers);
+    add_headers(request, json_length, &times, &headers);
     if (respond(request, 200, &headers, &payload))
         count_success(call, &times);
 }

@@ -12,7 +12,7 @@
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 
-enum { ALIGNMENT = 64 }; /* of inputs that came as JSON */
+enum { ALIGNMENT = 64 }; /* of inputs that came as JSON, and of results */
 
 /* ---- options ---- */
 
@@ -292,6 +292,19 @@ static enum gemmd_error take_outputs(struct request *request)
     return GEMMD_OK;
 }
 
+/* Leaves room for the answer's JSON before the result, if that is all that is sent. */
+static void take_front(struct request *request)
+{
+    const struct infer_call *call = infer_of(request);
+    bool binary = false, numbers = false;
+    _Static_assert((int)OIP_ANSWER_TEXT_MAX % ALIGNMENT == 0, "what follows is aligned");
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        binary |= call->outputs[i].binary;
+        numbers |= !call->outputs[i].binary && !call->outputs[i].elsewhere;
+    }
+    infer_of(request)->compute.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
+}
+
 /* An answer in JSON is longer than the result, which goes through the same limits first. */
 static enum gemmd_error take_text(struct request *request)
 {
@@ -311,7 +324,7 @@ static enum gemmd_error take_text(struct request *request)
                              " bytes; ask for binary data",
                              limit);
     }
-    if (total == 0)
+    if (infer_of(request)->compute.front_bytes > 0)
         return GEMMD_OK;
     call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
     call->text = pool_alloc(infer_of(request)->compute.memory, call->text_bytes, &request->fault);
@@ -321,17 +334,18 @@ static enum gemmd_error take_text(struct request *request)
 /* ---- all of it ---- */
 
 /* Of the whole body, which may still be on its way. */
-static uint64_t body_bytes(const struct compute_call *call)
+static uint64_t body_bytes(const struct request *request)
 {
-    return call->body_sized ? call->body_capacity : call->body_bytes;
+    const struct compute_call *call = &infer_of(request)->compute;
+    return (call->body_sized ? call->body_capacity : call->body_bytes) -
+           infer_of(request)->lead_bytes;
 }
 
 /* A raw binary request: the body is the model's single input. */
 static enum gemmd_error ask_raw(struct request *request)
 {
     struct infer_call *call = infer_of(request);
-    const struct compute_call *compute = &infer_of(request)->compute;
-    const uint64_t bytes = body_bytes(compute);
+    const uint64_t bytes = body_bytes(request);
     const struct model_tensor *x = &call->model.inputs[0];
     struct oip_input *input = &call->asked.inputs[0];
     if (call->model.weight == NULL || x->rank != 2)
@@ -340,13 +354,11 @@ static enum gemmd_error ask_raw(struct request *request)
                          "input or its shape does not follow from the body's length");
     const uint64_t k = (uint64_t)x->dims[1];
     const uint64_t row_bytes = k * dtype_size(x->dtype); /* of a tensor that is there */
+    oip_request_init(&call->asked);
+    *input = (struct oip_input){.rank = 2, .dims = {bytes / row_bytes, k}, .binary = true};
     snprintf(input->name, sizeof input->name, "%s", x->name);
     snprintf(input->datatype, sizeof input->datatype, "%s", oip_datatype(x->dtype));
-    input->rank = 2;
-    input->dims[0] = bytes / row_bytes;
-    input->dims[1] = k;
-    input->binary = true;
-    input->data = compute->body;
+    input->data = infer_of(request)->compute.body + call->lead_bytes;
     input->bytes = bytes;
     call->asked.input_count = 1;
     call->asked.binary_output = true;
@@ -364,9 +376,9 @@ static enum gemmd_error ask(struct request *request)
     if (call->has_header && call->json_bytes == 0)
         return ask_raw(request);
     if (!call->has_header)
-        call->json_bytes = body_bytes(compute);
-    return oip_request_decode(compute->body, body_bytes(compute), call->json_bytes, &call->asked,
-                              &request->fault);
+        call->json_bytes = body_bytes(request);
+    return oip_request_decode(compute->body + call->lead_bytes, body_bytes(request),
+                              call->json_bytes, &call->asked, &request->fault);
 }
 
 /* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
@@ -383,6 +395,7 @@ static enum gemmd_error read_request(struct request *request)
         code = take_schedule(request);
     if (code == GEMMD_OK)
         code = take_outputs(request);
+    take_front(request);
     if (code == GEMMD_OK)
         code = take_inputs(request, &call->operands);
     if (code == GEMMD_OK)

@@ -9,16 +9,48 @@
 
 enum { PAGE = 64 };
 
-static const struct {
+/* The models that are always there. */
+struct fixed_model {
     const char *name;
     enum gemmd_dtype dtype;
-    bool attends;
-} models[] = {
-    {"attention_bf16", GEMMD_BF16, true}, {"attention_fp16", GEMMD_F16, true},
-    {"attention_fp32", GEMMD_F32, true},  {"gemm_bf16", GEMMD_BF16, false},
-    {"gemm_fp16", GEMMD_F16, false},      {"gemm_fp32", GEMMD_F32, false},
-    {"gemm_fp64", GEMMD_F64, false},      {"gemm_fp8", GEMMD_F8_E4M3, false},
-    {"gemm_int8", GEMMD_I8, false},
+    const struct infer_operation *operation;
+    struct model_tensor inputs[MODEL_INPUTS_MAX], outputs[MODEL_OUTPUTS_MAX];
+    uint32_t input_count, output_count;
+};
+
+#define ANY                                                                                        \
+    {                                                                                              \
+        -1, -1, -1, -1                                                                             \
+    }
+#define ATTENTION(title, type)                                                                     \
+    {                                                                                              \
+        .name = "attention_" title, .dtype = type, .operation = &infer_attention,                  \
+        .inputs = {{MODEL_Q, "Q", type, false, 4, ANY},                                            \
+                   {MODEL_K, "K", type, false, 4, ANY},                                            \
+                   {MODEL_V, "V", type, false, 4, ANY},                                            \
+                   {MODEL_LENS_Q, "LENS_Q", GEMMD_I32, true, 1, ANY},                              \
+                   {MODEL_LENS_KV, "LENS_KV", GEMMD_I32, true, 1, ANY}},                           \
+        .outputs = {{MODEL_O, "O", type, false, 4, ANY},                                           \
+                    {MODEL_LSE, "LSE", GEMMD_F32, true, 3, ANY}},                                  \
+        .input_count = 5, .output_count = 2                                                        \
+    }
+/* `out` is what dtype_default_out says. */
+#define PRODUCT(title, type, out)                                                                  \
+    {                                                                                              \
+        .name = "gemm_" title, .dtype = type, .operation = &infer_gemm,                            \
+        .inputs = {{MODEL_A, "A", type, false, 2, ANY},                                            \
+                   {MODEL_B, "B", type, false, 2, ANY},                                            \
+                   {MODEL_BIAS, "BIAS", out, true, 1, ANY},                                        \
+                   {MODEL_C0, "C0", out, true, 2, ANY}},                                           \
+        .outputs = {{MODEL_C, "C", out, false, 2, ANY}}, .input_count = 4, .output_count = 1       \
+    }
+
+static const struct fixed_model models[] = {
+    ATTENTION("bf16", GEMMD_BF16),         ATTENTION("fp16", GEMMD_F16),
+    ATTENTION("fp32", GEMMD_F32),          PRODUCT("bf16", GEMMD_BF16, GEMMD_BF16),
+    PRODUCT("fp16", GEMMD_F16, GEMMD_F16), PRODUCT("fp32", GEMMD_F32, GEMMD_F32),
+    PRODUCT("fp64", GEMMD_F64, GEMMD_F64), PRODUCT("fp8", GEMMD_F8_E4M3, GEMMD_BF16),
+    PRODUCT("int8", GEMMD_I8, GEMMD_I32),
 };
 
 bool model_role_is_lengths(enum model_role role)
@@ -26,59 +58,19 @@ bool model_role_is_lengths(enum model_role role)
     return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
 }
 
-static struct model_tensor tensor(enum model_role role, const char *name, enum gemmd_dtype dtype,
-                                  uint32_t rank, bool optional)
+static void describe(const struct fixed_model *fixed, struct services *services,
+                     struct model *model)
 {
-    return (struct model_tensor){role, name, dtype, optional, rank, {-1, -1, -1, -1}};
-}
-
-static void add_input(struct model *model, enum model_role role, const char *name,
-                      enum gemmd_dtype dtype, uint32_t rank, bool optional)
-{
-    model->inputs[model->input_count++] = tensor(role, name, dtype, rank, optional);
-}
-
-static void add_output(struct model *model, enum model_role role, const char *name,
-                       enum gemmd_dtype dtype, uint32_t rank, bool optional)
-{
-    model->outputs[model->output_count++] = tensor(role, name, dtype, rank, optional);
-}
-
-static void describe_product(enum gemmd_dtype dtype, struct services *services, struct model *model)
-{
-    const enum gemmd_dtype out = dtype_default_out(dtype);
-    model->operation = &infer_gemm;
-    model->stats = &services->product_stats[dtype];
-    add_input(model, MODEL_A, "A", dtype, 2, false);
-    add_input(model, MODEL_B, "B", dtype, 2, false);
-    add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
-    add_input(model, MODEL_C0, "C0", out, 2, true);
-    add_output(model, MODEL_C, "C", out, 2, false);
-}
-
-static void describe_attention(enum gemmd_dtype dtype, struct services *services,
-                               struct model *model)
-{
-    model->operation = &infer_attention;
-    model->stats = &services->attention_stats[dtype];
-    add_input(model, MODEL_Q, "Q", dtype, 4, false);
-    add_input(model, MODEL_K, "K", dtype, 4, false);
-    add_input(model, MODEL_V, "V", dtype, 4, false);
-    add_input(model, MODEL_LENS_Q, "LENS_Q", GEMMD_I32, 1, true);
-    add_input(model, MODEL_LENS_KV, "LENS_KV", GEMMD_I32, 1, true);
-    add_output(model, MODEL_O, "O", dtype, 4, false);
-    add_output(model, MODEL_LSE, "LSE", GEMMD_F32, 3, true);
-}
-
-static void describe(size_t index, struct services *services, struct model *model)
-{
-    *model = (struct model){.dtype = models[index].dtype};
-    snprintf(model->name, sizeof model->name, "%s", models[index].name);
-    if (models[index].attends)
-        describe_attention(model->dtype, services, model);
-    else
-        describe_product(model->dtype, services, model);
-    model->listed_count = model->input_count;
+    model->name = fixed->name;
+    model->dtype = fixed->dtype;
+    model->operation = fixed->operation;
+    model->weight = NULL;
+    model->stats = fixed->operation == &infer_attention ? &services->attention_stats[fixed->dtype]
+                                                        : &services->product_stats[fixed->dtype];
+    model->inputs = fixed->inputs;
+    model->outputs = fixed->outputs;
+    model->input_count = model->listed_count = fixed->input_count;
+    model->output_count = fixed->output_count;
 }
 
 /* Whether a resident tensor can be the right operand of a product. */
@@ -93,21 +85,27 @@ static void describe_layer(struct resident *weight, struct model *model)
     const struct tensor *w = resident_tensor(weight);
     const enum gemmd_dtype out = dtype_default_out(w->dtype);
     const uint64_t *shape = w->dims + (w->rank - 2);
-    *model = (struct model){.dtype = w->dtype,
+    struct model_layer *layer = &model->layer;
+    *model = (struct model){.name = layer->name,
+                            .dtype = w->dtype,
                             .operation = &infer_gemm,
                             .weight = weight,
-                            .stats = resident_stats(weight)};
-    snprintf(model->name, sizeof model->name, MODEL_LINEAR "%s", resident_name(weight));
-    add_input(model, MODEL_A, "X", w->dtype, w->rank, false);
-    model->listed_count = model->input_count;
-    add_input(model, MODEL_BIAS, "BIAS", out, 1, true);
-    add_input(model, MODEL_C0, "C0", out, w->rank, true);
-    add_output(model, MODEL_C, "Y", out, w->rank, false);
-    model->inputs[0].dims[w->rank - 1] = (int64_t)shape[0];
-    model->inputs[1].dims[0] = (int64_t)shape[1];
-    model->outputs[0].dims[w->rank - 1] = model->inputs[2].dims[w->rank - 1] = (int64_t)shape[1];
+                            .stats = resident_stats(weight),
+                            .inputs = layer->inputs,
+                            .outputs = layer->outputs,
+                            .input_count = 3,
+                            .output_count = 1,
+                            .listed_count = 1};
+    stpcpy(stpcpy(layer->name, MODEL_LINEAR), resident_name(weight));
+    layer->inputs[0] = (struct model_tensor){MODEL_A, "X", w->dtype, false, w->rank, ANY};
+    layer->inputs[1] = (struct model_tensor){MODEL_BIAS, "BIAS", out, true, 1, ANY};
+    layer->inputs[2] = (struct model_tensor){MODEL_C0, "C0", out, true, w->rank, ANY};
+    layer->outputs[0] = (struct model_tensor){MODEL_C, "Y", out, false, w->rank, ANY};
+    layer->inputs[0].dims[w->rank - 1] = (int64_t)shape[0];
+    layer->inputs[1].dims[0] = (int64_t)shape[1];
+    layer->outputs[0].dims[w->rank - 1] = layer->inputs[2].dims[w->rank - 1] = (int64_t)shape[1];
     if (w->rank == 3)
-        model->inputs[0].dims[0] = model->inputs[2].dims[0] = model->outputs[0].dims[0] =
+        layer->inputs[0].dims[0] = layer->inputs[2].dims[0] = layer->outputs[0].dims[0] =
             (int64_t)w->dims[0];
 }
 
@@ -117,7 +115,7 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
     const size_t prefix = sizeof MODEL_LINEAR - 1;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) == 0) {
-            describe(i, services, model);
+            describe(&models[i], services, model);
             return GEMMD_OK;
         }
     }
@@ -176,7 +174,7 @@ void model_each(struct services *services, const char *tenant,
 {
     struct model model;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        describe(i, services, &model);
+        describe(&models[i], services, &model);
         if (!visit(context, &model))
             return;
     }

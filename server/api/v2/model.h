@@ -56,20 +56,28 @@ struct model_tensor {
     int64_t dims[4];
 };
 
-struct model {
+/* What is a resident matrix's own in its model. */
+struct model_layer {
     char name[MODEL_NAME_MAX + 1];
+    struct model_tensor inputs[3], outputs[1];
+};
+
+/* Stays where model_find or model_each has put it: a layer's points into itself. */
+struct model {
+    const char *name;
     enum gemmd_dtype dtype; /* of the operands */
     const struct infer_operation *operation;
     struct resident *weight; /* in use; NULL: both operands are inputs */
     struct model_stats *stats;
     /* In the order A or X, B, BIAS, C0, or Q, K, V, LENS_Q, LENS_KV. A product's types are those
      * by default: see `out`. */
-    struct model_tensor inputs[MODEL_INPUTS_MAX], outputs[MODEL_OUTPUTS_MAX];
+    const struct model_tensor *inputs, *outputs;
     uint32_t input_count, output_count;
     /* How many of the inputs its metadata and configuration list: all, but of a layer X alone,
      * since there are clients (perf_analyzer with shared memory) that send whatever is listed or
      * give up. */
     uint32_t listed_count;
+    struct model_layer layer; /* unspecified unless there is a weight */
 };
 
 /* GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN: then nothing is in use. */

@@ -20,7 +20,8 @@ static enum gemmd_error flash_wgmma_run(struct gemm_context *base,
                                                         context->attention_next, context->stream));
 }
 
-/* One kernel for all, that of the longest; each gets the same from any that suits its widths. */
+/* One kernel for all members, that of the longest member. All kernels for the same width give the
+ * same bits. */
 static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
                                               const struct attention_member members[],
                                               uint32_t count)

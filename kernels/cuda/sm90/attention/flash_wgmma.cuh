@@ -282,7 +282,7 @@ __device__ __forceinline__ void load_tile(uint32_t to, uint32_t box_bytes, const
                          (int32_t)entry);
 }
 
-/* One thread: says which tiles come, and keeps the ring full. */
+/* Called by one thread, which announces the tiles and keeps the ring full. */
 template <class C, class Work>
 __device__ __forceinline__ void attention_produce(const Work &work, const attention_shared<C> &s)
 {
@@ -303,7 +303,7 @@ __device__ __forceinline__ void attention_produce(const Work &work, const attent
         ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
         scheduled.advance();
         const attention_wgmma_arguments &p = problem_of(work, ticket);
-        /* As many times as there are tiles, so that the counter ends as the zero it was. */
+        /* Counts as often as there are tiles, so that the counter is zero again at the end. */
         go_to(work, ticket,
               work.next != nullptr ? gridDim.x + atomicInc(work.next, work.tiles - 1)
                                    : ticket.index + gridDim.x);
@@ -421,15 +421,15 @@ __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint
     ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
 }
 
-/* What a consumer keeps in shared memory of the problem that its tile is of, so that reading it
- * takes no registers; of no problem at first. */
+/* A consumer's copy of the parameters of its tile's problem, in shared memory so that they take no
+ * registers. Initially of no problem. */
 struct attention_copy {
     attention_arguments a;
     uint32_t problem;
 };
 constexpr uint32_t NO_PROBLEM = UINT32_MAX;
 
-/* One consumer's walk over the keys of a tile. */
+/* One consumer's loop over the keys of a tile. */
 template <class C> struct attention_consumer {
     const attention_shared<C> &shared;
     const uint32_t consumer, lane, warp;
@@ -476,8 +476,8 @@ template <class C> struct attention_consumer {
         ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
     }
 
-    /* What is read is the same for all of a warp; shuffled, it is known to be so by the compiler,
-     * which then keeps what follows from it in uniform registers. */
+    /* All lanes of a warp read the same value. The shuffle tells the compiler so, which then keeps
+     * the values that depend on it in uniform registers. */
     __device__ __forceinline__ attention_tile next_tile()
     {
         wait(shared.tile_full(scheduled.stage), scheduled.parity);
@@ -621,8 +621,8 @@ template <class C> struct attention_consumer {
         return p.a;
     }
 
-    /* By all of the consumer's threads, which see the same tile: what is there is replaced once
-     * none of them reads it any more. */
+    /* Called by all threads of the consumer, which have the same tile. The copy is replaced once no
+     * thread reads it any more. */
     __device__ __forceinline__ const attention_arguments &
     arguments_of(const attention_wgmma_group &group, uint32_t problem, attention_copy *copies) const
     {
@@ -656,12 +656,12 @@ template <class C> struct attention_consumer {
     }
 };
 
-/* What a block does. */
+/* The code of a block. */
 template <class C, class Work> __device__ __forceinline__ void attention_block(const Work &work)
 {
     extern __shared__ unsigned char shared_memory[];
     const attention_shared<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
-    /* The same for all threads of a warpgroup, and known to be so by the compiler. */
+    /* The same for all threads of a warpgroup; the shuffle tells the compiler so. */
     const uint32_t warpgroup = uniform(threadIdx.x / 128);
     if (threadIdx.x == 0) {
         prefetch(problem_of(work, {0, 0}));
@@ -708,7 +708,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     attention_block<C>(p);
 }
 
-/* Of several problems, which the kernel's widths and masks suit. */
+/* The kernel for several problems of the same width and masks. */
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     attention_wgmma_several(const __grid_constant__ attention_wgmma_group group)

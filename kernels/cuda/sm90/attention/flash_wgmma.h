@@ -21,27 +21,27 @@
 extern "C" {
 #endif
 
-/* What a launch gets. Tiles are TILE_M queries of one head of one entry. */
+/* The parameters of a launch. A tile is TILE_M queries of one head of one entry. */
 struct attention_wgmma_arguments {
     CUtensorMap q, k, v;
     struct attention_arguments a;
-    uint32_t tile_rows;     /* of a head */
-    uint32_t tiles;         /* of all heads of all entries */
-    uint32_t heads_at_once; /* whose K and V should stay in the L2 together */
-    uint32_t *next;         /* a zero: blocks take tiles as they get ready, and leave it as it was;
-                               NULL: in turn */
+    uint32_t tile_rows;     /* tiles of one head */
+    uint32_t tiles;         /* tiles of all heads of all entries */
+    uint32_t heads_at_once; /* the number of heads whose K and V should be in the L2 at once */
+    uint32_t *next; /* a counter, zero before and after the launch, from which blocks take their
+                       next tile. NULL: tiles are assigned statically */
 };
 
-/* So many fit in a launch's parameters. */
+/* The most problems that fit in a launch's parameters. */
 enum {
     ATTENTION_WGMMA_GROUP = (ATTENTION_GROUP_PARAMETER_BYTES - 128) /
                             (sizeof(struct attention_wgmma_arguments) + sizeof(uint32_t))
 };
 
-/* What a launch of several gets: tiles of problem i begin at first[i]. */
+/* The parameters of a launch of several problems. The tiles of problem i start at first[i]. */
 struct attention_wgmma_group {
-    uint32_t count, tiles; /* tiles: of all problems */
-    uint32_t *next;        /* as above */
+    uint32_t count, tiles; /* tiles: the number of tiles of all problems */
+    uint32_t *next;        /* as in attention_wgmma_arguments */
     uint32_t first[ATTENTION_WGMMA_GROUP];
     struct attention_wgmma_arguments problems[ATTENTION_WGMMA_GROUP];
 };
@@ -50,43 +50,44 @@ struct attention_wgmma_group {
 struct attention_wgmma_kernel {
     const char *name; /* "bf16_d128_128x128" */
     const void *function;
-    const void *group; /* the same for attention_wgmma_group */
-    uint32_t width;    /* of d and dv, at most */
+    const void *group; /* the same kernel for attention_wgmma_group */
+    uint32_t width;    /* the largest d and dv */
     uint32_t tile_m, tile_n, threads, shared_bytes;
 };
 
-/* Ended by a NULL name; the narrow ones first. Those of one width give the same bits. */
+/* The tables, in ascending order of width, ended by an entry without a name. Kernels of the same
+ * width give the same bits. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
 #ifdef __cplusplus
 }
 #else
 
-/* Whether any kernel takes the problem; pointers are not looked at. */
+/* Whether any kernel takes the problem. Ignores pointers. */
 bool attention_wgmma_takes(const struct attention_problem *problem);
 
-/* The table of a type, or NULL. */
+/* The table of a type. NULL: there is none. */
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
 
-/* The kernel of a problem that is taken. What a row gets is the same from all that may be chosen
- * for its type and widths, so in any company; which is faster is a matter of the number of queries
- * and the masks. */
+/* The kernel for a problem that attention_wgmma_takes accepts. All kernels that can be chosen for a
+ * type and a width give the same bits. The fastest one depends on the number of queries and the
+ * masks. */
 const struct attention_wgmma_kernel *
 attention_wgmma_choose(const struct attention_problem *problem);
 
-/* For the current device, before the first launch on it. */
+/* Prepares the kernels for the current device. Called before the first launch. */
 cudaError_t attention_wgmma_prepare(void);
 
-/* Enqueues the problem on a kernel that is wide enough for it. `next` lies on the device, is zero
- * before and after every launch, and belongs to those of one stream. Fails if a pointer is not
- * aligned. */
+/* Enqueues the problem with a kernel that is wide enough. `next` is a counter in device memory,
+ * zero before and after every launch; each stream has its own. Fails if a pointer is not aligned.
+ */
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
                                     const struct attention_problem *problem, uint32_t *next,
                                     cudaStream_t stream);
 
-/* The same for problems of which the kernel may be chosen for one, in this order, in launches of up
- * to ATTENTION_WGMMA_GROUP. */
+/* The same for a group of problems for which the kernel is wide enough. The tiles of the members
+ * start in the order of the list, in launches of up to ATTENTION_WGMMA_GROUP problems. */
 cudaError_t attention_wgmma_enqueue_group(const struct sm90_device *device,
                                           const struct attention_wgmma_kernel *kernel,
                                           const struct attention_member members[], uint32_t count,

@@ -6,7 +6,8 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
-/* Of the keys and values that run against each other, so that they stay in the L2 (50 MiB). */
+/* SECTION_BYTES: the keys and values that are in use at once, which should stay in the L2 (50 MiB).
+ */
 enum { SECTION_BYTES = 24 << 20, ALIGNMENT_ELEMENTS = 8, BOX_WIDTH = 64 };
 
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)
@@ -21,7 +22,7 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Whether rows start at multiples of 16 bytes; strides that nothing takes don't matter. */
+/* Whether rows start at multiples of 16 bytes. Strides of dimensions of length 1 are ignored. */
 static bool attention_wgmma_aligned(const struct attention_strides *strides, uint64_t batch,
                                     uint64_t heads, uint64_t length)
 {
@@ -44,9 +45,9 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
 }
 
-/* The rows that a kernel computes for a head, those beyond the last query too, by what each costs:
- * two consumers take a quarter longer a row than three; as long where masks are at work and there
- * are few keys to walk over. */
+/* The estimated cost of a head: the rows that the kernel computes, including those beyond the last
+ * query, times the cost of a row. A kernel with two consumers takes a quarter longer for a row than
+ * a kernel with three, except for causal attention with few keys, where both take the same time. */
 static uint64_t queries_cost(const struct attention_wgmma_kernel *kernel,
                              const struct attention_problem *p)
 {
@@ -91,13 +92,13 @@ cudaError_t attention_wgmma_prepare(void)
     return error;
 }
 
-/* [batch, heads, length, width] in boxes of 128 bytes by `rows`. */
+/* Encodes the map of a tensor [batch, heads, length, width], in boxes of 128 bytes by `rows`. */
 static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum gemmd_dtype dtype,
                                           const void *data, const struct attention_strides *strides,
                                           uint64_t batch, uint64_t heads, uint64_t length,
                                           uint64_t width, uint32_t rows, CUtensorMap *map)
 {
-    /* Strides that nothing takes still have to be some. */
+    /* The stride of a dimension of length 1 must be valid, but is not used. */
     const uint64_t any = 2 * BOX_WIDTH * ALIGNMENT_ELEMENTS, bytes = 2;
     const struct tensor_map_view view = {
         .data = data,
@@ -114,8 +115,9 @@ static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum
     return tensor_map_encode(device, &view, map);
 }
 
-/* How many heads to walk together. Without a causal mask, each by itself: its tiles all take the
- * same time. With one, as many as stay in the L2, so that tiles that take long come first. */
+/* The number of heads whose tiles are processed together. Without a causal mask each head is
+ * processed by itself, because its tiles all take the same time. With a causal mask as many heads
+ * as fit in the L2 are processed together, so that the longest tiles come first. */
 static uint32_t heads_at_once(const struct attention_problem *p)
 {
     const uint64_t heads = p->batch * p->heads, group = p->heads / p->kv_heads;

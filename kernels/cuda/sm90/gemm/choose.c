@@ -10,8 +10,8 @@
  * measured at c078e92 (kernels-2026-11-22-0633-* and -0653-* in tests/bench/results) what it
  * chooses is 0.3 % behind the best in the mean, and more than 2.1 % at seven. */
 static const double LAUNCH_US = 1.42;
-/* Of a tile of 128 x 256, from its last product until it is in memory: to store it, more if results
- * have 32 bits, and what follows the sums where that is more than alpha. */
+/* For a tile of 128 x 256, from its last product until it is in memory: STORE_US to store it,
+ * STORE_32_US more if results have 32 bits, and FINISH_US for an epilogue of more than alpha. */
 static const double STORE_US = 2.92, STORE_32_US = 1.43, FINISH_US = 0.999;
 static const double TILE_US = 0.194; /* besides, until the next tile's first product */
 static const double TILE_PINGPONG_US = 0.0624;
@@ -27,14 +27,15 @@ static const double BLOCK_BYTES_PER_US = 95e3;   /* into one multiprocessor */
 static const double L2_BYTES_PER_US = 11.9e6;    /* into all of them */
 static const double DRAM_BYTES_PER_US = 2.78e6, DRAM_ONCE_BYTES_PER_US = 2.88e6; /* B read once */
 static const double SHORTER_SHOWS = 0.0006; /* of computing and of reading device memory */
-/* Of the results, what does not go to device memory within the launch where B leaves the L2 before
- * them: from 100x30000x513 in bf16. */
+/* The share of the results that is not written to device memory within the launch if B is evicted
+ * from the L2 first. Measured for 100x30000x513 in bf16. */
 static const double RESULTS_STAY = 0.62;
 
-/* f32 in parts, from what they took at a813962: bytes of operands that are split, read and
- * written. */
+/* The rate at which parts of f32 operands are made, in bytes read and written. Measured at a813962.
+ */
 static const double PARTS_BYTES_PER_US = 2.5e6;
-/* Where a kernel splits them itself, a step of k: whatever the rows, at least, and for each row. */
+/* For each fused kernel the time of a step of k: a constant, a minimum, and the time for each row.
+ */
 static const struct {
     uint32_t tile_m, tile_n;
     double us, min_us, row_us;
@@ -49,21 +50,23 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Lines of an operand that a tile copies: no more than there are, eight at a time. */
+/* The lines of an operand that a tile copies: those that exist, rounded up to a multiple of eight.
+ */
 static double lines(uint32_t tile, uint64_t extent)
 {
     const uint64_t there = ceil_div(extent, 8) * 8;
     return there < tile ? (double)there : tile;
 }
 
-/* f32 operands are three parts, of which six products are made, in steps half as long. */
+/* An f32 operand has three parts. A step computes six products of parts and has half the length in
+ * k. */
 static bool in_parts(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
-/* One step of k in `blocks` of all multiprocessors at once; `load`: how much of the time that many
- * are at work. */
+/* The time of one step of k in `blocks` blocks at once. `load` is the share of the time in which
+ * that many blocks run. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p, double blocks,
                       double multiprocessors, double load)
 {
@@ -73,21 +76,22 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double clock = MULTIPLY_US + MULTIPLY_LOADED_US * load * blocks / multiprocessors;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
                             (kernel->consumers == 1 ? MULTIPLY_ALONE : 1);
-    /* Each instruction takes 32 bytes of k of 64 lines of the left operand, and all of the right.
-     */
+    /* Each instruction reads 32 bytes of k of 64 lines of the left operand and of all lines of the
+     * right one. */
     const uint32_t left = kernel->swapped ? kernel->tile_n : kernel->tile_m;
     const uint32_t right = kernel->swapped ? kernel->tile_m : kernel->tile_n;
     const double instructions = products * left / 64 * 4;
     const double shared =
         (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / SHARED_BYTES_PER_US;
     const double receive = (x + y) / BLOCK_BYTES_PER_US;
-    /* What a cluster shares is read once. */
+    /* Data that a cluster shares is read once. */
     const double read = blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / L2_BYTES_PER_US;
     return fmax(fmax(multiply, shared), fmax(receive, read)) + MULTIPLY_SHOWS * multiply +
            READ_SHOWS * read;
 }
 
-/* Whether B leaves the L2 before all else: `rows` of tiles, as config.SAYS_ONCE of gemm.cuh. */
+/* Whether B is evicted from the L2 first, as config.SAYS_ONCE of gemm.cuh. `rows` is the number of
+ * rows of tiles. */
 static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                          uint64_t rows)
 {
@@ -95,7 +99,7 @@ static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_pro
            kernel->tile_m * kernel->tile_n >= 128 * 128;
 }
 
-/* A step of k of a kernel that splits f32 operands itself, in so many blocks. */
+/* The time of one step of k of a fused kernel in `blocks` blocks. */
 static double fused_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
 {
     const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
@@ -109,7 +113,7 @@ static double fused_step_us(const struct sm90_kernel *kernel, double rows, doubl
     return us;
 }
 
-/* Such a kernel, a tile a block. */
+/* The time of a fused kernel, which computes one tile in each block. */
 static double fused_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                        uint32_t multiprocessors)
 {

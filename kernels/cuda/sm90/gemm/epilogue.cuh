@@ -70,8 +70,8 @@ __device__ __forceinline__ float load_float(const void *base, int64_t i, uint32_
 /* A lane's columns of a line, 8 at a time. */
 constexpr uint32_t LANE_COLUMNS = 8;
 
-/* So many elements of C0 or the bias, of which the first `valid` exist; `aligned`: they all do, and
- * begin at a multiple of 16 bytes. */
+/* Several elements of C0 or the bias, of which the first `valid` exist. `aligned`: all exist and
+ * start at a multiple of 16 bytes. */
 __device__ __forceinline__ void load_floats(const void *base, int64_t i, uint32_t out, bool aligned,
                                             uint32_t valid, float (&v)[LANE_COLUMNS])
 {
@@ -155,7 +155,7 @@ __device__ __forceinline__ float gelu_short(float x)
     return x * (x < 0 ? tail : 1 - tail);
 }
 
-/* Of COUNT values, looked up once. */
+/* Applies the activation to COUNT values, with one look-up. */
 template <int COUNT>
 __device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COUNT])
 {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COU
     }
 }
 
-/* What follows the sums of a line's LANE_COLUMNS, in f32. The activation is looked up once. */
+/* The epilogue for LANE_COLUMNS sums of a line, in f32. The activation is looked up once. */
 __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t at0, uint32_t valid,
                                               const float (&bias)[LANE_COLUMNS],
                                               float (&v)[LANE_COLUMNS])
@@ -220,9 +220,9 @@ __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t a
     }
 }
 
-/* For COLUMNS columns of a tile, the two neighbouring elements of the bias that are a thread's in
- * each 8. Asked for before a tile's products, so that they are there after them. Where there is no
- * bias, -0, which changes nothing it is added to. */
+/* The bias of COLUMNS columns of a tile: the two neighbouring elements that a thread has in each 8.
+ * The bias is loaded before the products of a tile, so that it is there after them. Without a bias
+ * the elements are -0, which changes no sum. */
 template <int COLUMNS> struct bias_pairs {
     uint32_t pairs[COLUMNS / 8];
 
@@ -258,7 +258,7 @@ __device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t o
     return __half2float(__ushort_as_half((unsigned short)(which == 0 ? pair : pair >> 16)));
 }
 
-/* What follows the sums of a thread's 32 values of 64 columns, without C0. */
+/* The epilogue for a thread's 32 values of 64 columns, without C0. */
 template <element E>
 __device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const float *d,
                                                 const uint32_t *bias, float (&v)[32])
@@ -272,7 +272,7 @@ __device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const f
     activate_short((enum gemm_act)p.act, v);
 }
 
-/* The same for 32-bit integers, modulo 2^32. */
+/* The epilogue for 32-bit integers, modulo 2^32. */
 __device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, int64_t at,
                                           uint32_t column)
 {

@@ -78,7 +78,7 @@ struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
-    /* Whether results can have 16 bits, so that sums are finished in the registers they are in. */
+    /* Whether results can have 16 bits, so that the epilogue is computed in registers. */
     static constexpr bool IN_PLACE = !PROMOTED_ && (E == BF16 || E == F16);
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
@@ -89,7 +89,8 @@ struct config {
      * along k can only come from registers, and only the left operand can come from registers. */
     static constexpr bool SWAPPED = E == TF32 && !YK;
 
-    /* A stage's; with more for f32 only two stages would fit, and the copies could not keep up. */
+    /* Bytes of k in a stage. With more than 64 for f32 only two stages would fit, too few to hide
+     * the copies. */
     static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
     static constexpr int TILE_K = K_BYTES / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
@@ -108,22 +109,23 @@ struct config {
     static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, OTHER_BYTES);
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
-    /* Whether loads of Y say so where no other tile reads it: not those of small tiles, of which
-     * 64x64 was slower so (kernels/experiments/odd_sizes.md). */
+    /* Whether loads of Y are marked to be evicted first if no other tile reads them. Not for small
+     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). */
     static constexpr bool SAYS_ONCE =
         element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
 
-    /* Whether the last tiles have boxes of their own: those of f32 are whole (launch.c). */
+    /* Whether the last tiles have boxes of their own. Tiles of f32 use full boxes (launch.c). */
     static constexpr bool X_ENDS = XK && CLUSTER_N == 1 && PARTS == 1;
     static constexpr bool Y_ENDS = YK && CLUSTER_M == 1 && PARTS == 1;
 
-    /* Whether operands are asked for into the L2 ahead. */
+    /* Whether operands are prefetched into the L2. */
     static constexpr bool ASKS_AHEAD = element_bytes<E> == 2 && PARTS == 1 && CLUSTER == 1;
 
     /* Whether there are registers for a third sum, of chunks of k. */
     static constexpr bool ADDS_CHUNKS = PROMOTED && BLOCKS_64 * TILE_N <= 64;
 
-    /* Warps that read a stage and say so: a tile's consumers, in every block of the cluster. */
+    /* Warps that arrive at the barrier of a stage that they have read: the consumers of a tile, in
+     * every block of the cluster. */
     static constexpr uint32_t READERS = 4 * (PINGPONG ? 1 : CONSUMERS) * CLUSTER;
 
     static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
@@ -157,7 +159,7 @@ __device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
     return {batch, first + in_band % rows, in_band / rows};
 }
 
-/* One box into this block alone; `once`: no other tile reads it. */
+/* Copies one box to this block only. `once`: no other tile reads the box. */
 template <bool SAYS_ONCE>
 __device__ __forceinline__ void load_box(uint32_t destination, const CUtensorMap *map,
                                          uint32_t barrier, int32_t x, int32_t y, int32_t batch,
@@ -232,7 +234,7 @@ template <class C> struct shared {
     }
 };
 
-/* One thread: asks for this block's share of an operand's first bytes. */
+/* Called by one thread: prefetches this block's share of an operand's first bytes. */
 __device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
 {
     const uint32_t line = 128, share = (bytes / gridDim.x + line) / line * line;
@@ -242,7 +244,7 @@ __device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
     }
 }
 
-/* One thread: keeps the ring full. */
+/* Called by one thread, which keeps the ring full. */
 template <class C>
 __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank)
@@ -283,7 +285,7 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
     }
 }
 
-/* Each warp tells every block that loads into its stages. */
+/* Each warp signals every block that loads into its stages. */
 template <class C>
 __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint32_t lane)
 {
@@ -539,18 +541,19 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
     }
 }
 
-/* What a block does; consume(s, cluster, clusters, rank, consumer) is what a consumer does. */
+/* The code of a block. consume(s, cluster, clusters, rank, consumer) is the code of a consumer. */
 template <class C, class CONSUME>
 __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, const CONSUME &consume)
 {
     extern __shared__ unsigned char shared_memory[];
     uint32_t base = ptx::shared_address(shared_memory) + 1023;
     if constexpr (C::CONSUMERS == 1) {
-        /* Its loop is what bounds it, and the compiler would compute the base in there anew. */
+        /* The producer is bound by its loop, in which the compiler would otherwise compute the base
+         * again. */
         base = __shfl_sync(0xffffffff, base, 0);
     }
     const shared<C> s = {base & ~1023u};
-    /* The same for all threads of a warpgroup, and known to be so by the compiler. */
+    /* The same for all threads of a warpgroup; the shuffle tells the compiler so. */
     const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
     const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_block_rank();
     const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-/* As enum sm90::element of wgmma.cuh. */
+/* The values of enum sm90::element in wgmma.cuh. */
 enum { BF16, F16, I8, TF32, F32 };
 
 static const struct {
@@ -24,7 +24,7 @@ static const struct {
 
 enum { PARTS = 3 }; /* of an f32 number */
 
-/* A matrix as TMA sees it: `lines` lines of `width` elements, `batch` times. */
+/* A matrix for TMA: `lines` lines of `width` elements, `batch` times. */
 struct view {
     const void *data;
     CUtensorMapDataType type;
@@ -122,7 +122,7 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* The tiles of a problem, in tiles of a whole cluster. */
+/* The rows and columns of tiles of a problem, counted in tiles of a complete cluster. */
 static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *rows, uint64_t *columns)
 {
@@ -172,8 +172,8 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     return rows * columns <= (uint64_t)INT32_MAX / p->batch;
 }
 
-/* How many rows of tiles to walk together: what runs at once should cover about a square of D, so
- * that it reads the fewest lines of X and Y. */
+/* The number of rows of tiles that are processed together. The tiles that run at once should cover
+ * about a square of C, so that they read the fewest lines of X and Y. */
 static uint32_t band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows)
 {
     const uint64_t height = (uint64_t)kernel->tile_m * kernel->cluster_m;
@@ -223,9 +223,10 @@ static uint64_t across_width(const struct tiled_operand *o)
                                                : o->extent;
 }
 
-/* In boxes as the kernel's stages want them: along k a whole tile of which `there` lines exist, or
- * a block's share of one, else 128 bytes of the tile's k. Lines that don't exist are not asked for
- * where that is known beforehand, for the same reason. */
+/* The view of an operand in boxes for the stages of the kernel. Along k, a box is a tile of which
+ * `there` lines exist, or a block's share of a tile. Across k, a box has 128 bytes for each k of
+ * the tile. Lines that do not exist are left out of the box where their number is known, because
+ * TMA fills them more slowly than it copies. */
 static struct view operand_view(const struct tiled_operand *o, uint64_t there)
 {
     const uint32_t line_bytes = o->tile_k * o->element_bytes;
@@ -249,7 +250,8 @@ static struct view operand_view(const struct tiled_operand *o, uint64_t there)
     };
 }
 
-/* Boxes of tiles of which `there` lines exist, and how many bytes of them arrive for a stage. */
+/* Encodes the boxes of tiles of which `there` lines exist. *bytes is the number of bytes that
+ * arrive for a stage. */
 static cudaError_t encode_operand(const struct sm90_device *device, const struct tiled_operand *o,
                                   uint64_t there, CUtensorMap *map, uint32_t *bytes)
 {
@@ -260,7 +262,7 @@ static cudaError_t encode_operand(const struct sm90_device *device, const struct
     return sm90_encode(device, &view, map);
 }
 
-/* Lines of the last tile that are asked for; all of f32's, as above. */
+/* The lines of the last tile that are copied. For f32 all lines are copied, as in across_width. */
 static uint64_t lines_left(const struct tiled_operand *o)
 {
     return o->parts == 1 ? (o->extent - 1) % o->tile + 1 : o->extent;
@@ -284,8 +286,9 @@ static cudaError_t encode_operands(const struct sm90_device *device, const struc
     return error;
 }
 
-/* How much of an operand a launch asks for ahead: what its first stages take. Lines along k have
- * that at their starts, so those are asked for whole or not at all. */
+/* The bytes of an operand that a launch prefetches: those of its first stages. If lines run along k
+ * these bytes are at the start of every line, so the operand is prefetched completely or not at
+ * all. */
 static uint32_t ahead_bytes(const struct tiled_operand *o, uint64_t limit)
 {
     const uint64_t lines = o->along_k ? o->extent : o->k, width = o->along_k ? o->k : o->extent;
@@ -412,7 +415,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
             .batch = p->batch,
             .leading = p->ldc,
             .stride = p->stride_c,
-            /* What a warp sends at once. */
+            /* The box that a warp stores at once. */
             .box_width = 128 / out_bytes,
             .box_lines = 16,
             .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,

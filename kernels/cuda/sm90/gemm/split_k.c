@@ -18,14 +18,15 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Columns, in tiles, for which a chunk is that much longer, so that sums are few beside operands.
- * Not of i8: its sums are exact, so that many rows need not be cut at all. */
+/* The factor by which a chunk is longer for more columns, counted in tiles of columns, so that the
+ * sums are small compared with the operands. The factor is 1 for i8, whose sums are exact: a
+ * product with many rows need not be split at all. */
 static uint64_t tiles_that_count(enum gemmd_dtype dtype, uint64_t n)
 {
     return dtype == GEMMD_I8 ? 1 : ceil_div(n, COLUMNS_TILE);
 }
 
-/* From n, k and the type: 0 if k is not split. */
+/* The length of a chunk, from n, k and the type. 0: k is not split. */
 static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
 {
     const uint64_t element = dtype_size(dtype), unit = CHUNK_BYTES / element;
@@ -57,7 +58,7 @@ uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem
     return p->batch > 1 ? split->count : full == split->count ? 1 : 2;
 }
 
-/* To sums of 32 bits, with nothing after them. */
+/* The problem with sums of 32 bits as its results and no epilogue. */
 static struct gemm_problem sums_of(const struct split_k *split, const struct gemm_problem *p,
                                    void *sums)
 {

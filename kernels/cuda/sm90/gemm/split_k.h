@@ -27,35 +27,36 @@
 extern "C" {
 #endif
 
-/* Elements. */
+/* How k is split. Sizes are in elements. */
 struct split_k {
-    uint64_t chunk;  /* of k; 0: the product is not split */
-    uint64_t count;  /* of chunks; the last may be shorter */
-    uint64_t ld;     /* of sums, [count, batch, m, ld]: from row to row */
-    uint64_t stride; /* from matrix to matrix */
-    uint64_t bytes;  /* that sums take in the workspace */
+    uint64_t chunk;  /* length of a chunk of k; 0: k is not split */
+    uint64_t count;  /* number of chunks; the last may be shorter */
+    uint64_t ld;     /* distance of the rows of the sums, [count, batch, m, ld] */
+    uint64_t stride; /* distance of the matrices of the sums */
+    uint64_t bytes;  /* bytes of the sums in the workspace */
 };
 
-/* How a problem is split whose type is f16, bf16, i8, or f32 with precision tf32. False: the
+/* Plans a problem whose type is f16, bf16, i8, or f32 with precision tf32. False: the size of the
  * workspace overflows. */
 bool split_k_plan(const struct gemm_problem *problem, struct split_k *split);
 
-/* How many launches compute the chunks, and the problem of the i-th: some chunks of the only matrix
- * as a batch, or one chunk of all matrices. `sums` is the workspace's. */
+/* The number of launches that compute the chunks, and the problem of launch i: several chunks as a
+ * batch if the problem has a batch of 1, or one chunk of all matrices. `sums` is the place of the
+ * sums in the workspace. */
 uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem *problem);
 struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *problem,
                                  uint64_t i, void *sums);
 
-/* The problem of all chunks in one launch, for kernels that add them; its sums are a single chunk's
- * place. */
+/* The problem of all chunks in one launch, for kernels that add the sums of chunks themselves. The
+ * sums take the place of a single chunk. */
 struct gemm_problem split_k_one_launch(const struct split_k *split,
                                        const struct gemm_problem *problem, void *sums);
 
-/* How long split_k_join needs for so many chunks, on an H100. */
+/* The time that split_k_join needs for `count` chunks on an H100. */
 double split_k_join_us(const struct split_k *split, const struct gemm_problem *problem,
                        uint64_t count);
 
-/* C from the sums of `count` chunks; enqueued on the stream. */
+/* Enqueues on the stream: adds the sums of `count` chunks and computes C. */
 enum gemmd_error split_k_join(cudaStream_t stream, const struct split_k *split,
                               const struct gemm_problem *problem, uint64_t count, const void *sums);
 

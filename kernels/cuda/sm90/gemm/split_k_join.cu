@@ -49,7 +49,7 @@ static enum gemmd_error split_k_join_run(cudaStream_t stream, const struct split
                                          const struct gemm_problem &p, uint64_t count,
                                          const void *sums)
 {
-    /* As wide as the rows are. */
+    /* Blocks are as wide as the rows. */
     unsigned width = 1;
     while (width < THREADS && width < p.n)
         width *= 2;

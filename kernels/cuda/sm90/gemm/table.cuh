@@ -16,9 +16,10 @@ template <class C> constexpr const void *function()
     return reinterpret_cast<const void *>(&sm90_gemm<C>);
 }
 
-/* What of a configuration is compiled: the kernels whose sums are one chain, those whose sums are
- * promoted (f32 results of 16-bit types), or both. For 8-bit types and tf32 only for operands that
- * lie along k; SWAPPED: chains of tf32 whose Y lies along columns. */
+/* The kernels of a configuration that are compiled: those whose sums are one chain, those whose
+ * sums are promoted (f32 results of 16-bit types), or both. Kernels of 8-bit types and tf32 are
+ * compiled for operands along k only. SWAPPED: chains of tf32 with swapped operands, whose Y lies
+ * along columns. */
 enum sums { NEITHER, CHAINS, PROMOTED, BOTH, SWAPPED };
 
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool PROMOTED>

@@ -18,15 +18,16 @@
 
 enum { MULTIPROCESSORS = 132 };
 
-/* The small products of parts are one chain of the tensor core, which cuts off what it adds: beyond
- * this its error would come near that of FMAs. */
+/* The largest k for f32 in parts. The small products of parts are one chain of the tensor core,
+ * which truncates; for a larger k the error would come near that of a chain of FMAs. */
 enum { PARTS_K_MAX = 1 << 20 };
 enum { PARTS_MIN = 512 };
 
 struct plan {
-    struct gemm_problem problem; /* as it is launched; pointers only of what is not moved */
+    struct gemm_problem
+        problem; /* the problem that is launched; operands in the workspace have no pointers yet */
     struct operand a, b, c;
-    struct split_k chunks; /* of k, if it is cut */
+    struct split_k chunks; /* of k, if k is split */
 };
 
 static bool is_in_parts(const struct gemm_problem *p)
@@ -50,8 +51,8 @@ static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum ge
 }
 
 /* `transposed`: the operand lies across k and the kernel requires it along k. */
-static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
-                                     uint64_t stride)
+static enum operand_form wgmma_form_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
+                                       uint64_t stride)
 {
     if (p->dtype == GEMMD_F8_E4M3)
         return OPERAND_WIDENED;
@@ -59,17 +60,17 @@ static enum operand_way wgmma_way_of(const struct gemm_problem *p, bool transpos
         return OPERAND_IN_PARTS;
     if (transposed)
         return OPERAND_TRANSPOSED;
-    return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_STAYS : OPERAND_REALIGNED;
+    return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_IN_PLACE : OPERAND_REALIGNED;
 }
 
 static bool plan_result(const struct gemm_problem *p, struct plan *plan)
 {
     struct gemm_problem *q = &plan->problem;
-    /* Kernels write whole pieces of 16 bytes. */
+    /* Kernels write C in units of 16 bytes. */
     if (starts_aligned(p->ldc, p->stride_c, p->batch, p->out) &&
         p->n * dtype_size(p->out) % 16 == 0)
         return true;
-    plan->c.way = OPERAND_REALIGNED;
+    plan->c.form = OPERAND_REALIGNED;
     plan->c.job = (struct realign_job){.to = p->c,
                                        .rows = p->m,
                                        .width = p->n,
@@ -90,8 +91,8 @@ static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors
     return kernel != NULL ? sm90_estimate_us(kernel, p, multiprocessors) : INFINITY;
 }
 
-/* How long the chunks need, each as a product of its own, by the kernels that are the fastest;
- * infinite if there is none for one of them. */
+/* The estimated time of the chunks if each is a product of its own, with the fastest kernel for
+ * each. Infinite if there is no kernel for one of them. */
 static double apart_us(const struct plan *plan, uint32_t multiprocessors)
 {
     const struct split_k *split = &plan->chunks;
@@ -103,7 +104,8 @@ static double apart_us(const struct plan *plan, uint32_t multiprocessors)
     return us;
 }
 
-/* Sums of i8 that stay i32 have the same bits wherever they are cut, so that here m may tell. */
+/* Whether chunks are not needed. Sums of i8 that stay i32 have the same bits for any chunks, so
+ * this choice may depend on m. */
 static bool needs_no_chunks(const struct plan *plan)
 {
     if (plan->chunks.chunk == 0 || plan->problem.dtype != GEMMD_I8 ||
@@ -118,8 +120,8 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
     struct gemm_problem *q = &plan->problem;
     *plan = (struct plan){
         .problem = *p,
-        .a.way = wgmma_way_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
-        .b.way = wgmma_way_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
+        .a.form = wgmma_form_of(p, p->transa && wants_a_along_k(p), p->lda, p->stride_a),
+        .b.form = wgmma_form_of(p, !p->transb && wants_b_along_k(p), p->ldb, p->stride_b),
     };
     if (!operands_plan(p, q, &plan->a, &plan->b))
         return false;
@@ -132,7 +134,7 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
     return plan->chunks.chunk > 0 || plan_result(p, plan);
 }
 
-/* What the plan launches first, by which one sees whether there is a kernel for it. */
+/* The problem of the plan's first launch. The plan is possible if a kernel takes this problem. */
 static struct gemm_problem first_launch(const struct plan *plan)
 {
     return plan->chunks.chunk > 0 ? split_k_part(&plan->chunks, &plan->problem, 0, NULL)
@@ -169,7 +171,7 @@ static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
            size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
 }
 
-/* `chunk` of k, if its kernel is to add chunks, else 0. */
+/* `chunk` is the length of a chunk if the kernel adds chunks, and 0 otherwise. */
 static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct sm90_kernel *kernel,
                                      const struct gemm_problem *problem,
                                      const struct sm90_parts *parts, uint64_t chunk)
@@ -183,7 +185,8 @@ static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct 
     return cuda_error_code((int)error);
 }
 
-/* f32 in parts, which were written where plan->problem says, besides the operands themselves. */
+/* Launches f32 in parts. The parts are where plan->problem says; the kernel also gets the original
+ * operands. */
 static enum gemmd_error launch_parts(struct cuda_context *context, const struct sm90_kernel *kernel,
                                      const struct gemm_problem *original, const struct plan *plan)
 {
@@ -199,7 +202,7 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
     return wgmma_launch(context, kernel, &problem, &parts, 0);
 }
 
-/* The kernel that computes all chunks in one launch; NULL if they are faster apart. */
+/* The kernel that computes all chunks in one launch. NULL: separate launches are faster. */
 static const struct sm90_kernel *choose_together(const struct plan *plan, uint32_t multiprocessors)
 {
     const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
@@ -246,7 +249,7 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
     space = operand_settle(&plan.b, space, &plan.problem.b);
-    if (plan.c.way != OPERAND_STAYS) {
+    if (plan.c.form != OPERAND_IN_PLACE) {
         plan.problem.c = space;
         plan.c.job.from = space;
     }
@@ -270,7 +273,7 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .description = "tensor cores of sm_90a fed by the copy engine, tiles chosen by shape",
     .compute_capability = 90,
     .rows_independent = true,
-    .any_leading = true, /* what it does not like is moved first */
+    .any_leading = true, /* operands of other layouts are copied first */
     .takes = wgmma_takes,
     .preferred = wgmma_preferred,
     .workspace_bytes = wgmma_workspace_bytes,

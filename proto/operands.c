@@ -1,0 +1,155 @@
+#include "proto/operands.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/gemm_request.h"
+#include "proto/npy.h"
+#include "proto/safetensors.h"
+#include "proto/size.h"
+
+bool operand_is_there(const struct tensor *tensor)
+{
+    return tensor->rank > 0;
+}
+
+bool operand_shapes(const struct operand_table *table, const void *request, struct tensor *tensors)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        tensors[i] = (struct tensor){.rank = 0};
+        if (table->is_wanted(request, i) && !table->shape(request, i, &tensors[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool is_in_body(const struct operand_layout *layout, uint32_t operand)
+{
+    return operand_is_there(&layout->tensors[operand]) && (layout->elsewhere & 1u << operand) == 0;
+}
+
+/* False on overflow. */
+static bool place(struct operand_layout *layout)
+{
+    layout->bytes = 0;
+    for (uint32_t i = 0; i < layout->count; i++) {
+        layout->offsets[i] = layout->bytes;
+        if (is_in_body(layout, i) &&
+            !size_add(layout->bytes, layout->tensors[i].bytes, &layout->bytes))
+            return false;
+    }
+    return true;
+}
+
+bool operand_layout_compute(struct operand_layout *layout, const struct operand_table *table,
+                            const void *request, uint32_t elsewhere)
+{
+    layout->count = table->count;
+    layout->elsewhere = elsewhere;
+    return operand_shapes(table, request, layout->tensors) && place(layout);
+}
+
+enum gemmd_error operand_layout_settle(struct operand_layout *layout,
+                                       const struct operand_table *table, const void *request,
+                                       uint32_t elsewhere, struct fault *fault)
+{
+    if (operand_layout_compute(layout, table, request, elsewhere))
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "the size of these operands does not fit in 64 bits");
+}
+
+void operand_layout_leave_out(struct operand_layout *layout, uint32_t operand)
+{
+    layout->elsewhere |= 1u << operand;
+    (void)place(layout); /* less than before, which fitted */
+}
+
+enum gemmd_error operand_layout_check(const struct operand_layout *layout,
+                                      const struct operand_table *table, const void *request,
+                                      uint64_t bytes, struct fault *fault)
+{
+    char sizes[256];
+    if (bytes == layout->bytes)
+        return GEMMD_OK;
+    table->describe(request, sizes, sizeof sizes);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                     "the body is %" PRIu64 " bytes; %s take %" PRIu64, bytes, sizes,
+                     layout->bytes);
+}
+
+enum gemmd_error operand_layout_bind(const struct operand_layout *layout,
+                                     const struct operand_table *table, const void *request,
+                                     const void *body, uint64_t bytes, struct tensor *tensors,
+                                     struct fault *fault)
+{
+    enum gemmd_error code = operand_layout_check(layout, table, request, bytes, fault);
+    for (uint32_t i = 0; i < layout->count && code == GEMMD_OK; i++) {
+        tensors[i] = layout->tensors[i];
+        if (is_in_body(layout, i))
+            tensors[i].data = (const unsigned char *)body + layout->offsets[i];
+    }
+    return code;
+}
+
+enum gemmd_error operand_read_npy(const struct operand_table *table, uint32_t operand,
+                                  struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
+                                  struct tensor *tensor, struct fault *fault)
+{
+    const char *title = table->operands[operand].title;
+    struct fault reason = {0};
+    enum gemmd_error code = npy_decode_front(front, at, carrier, tensor, &reason);
+    if (code == GEMMD_ERR_CONFLICT)
+        return code;
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, reason.field, "%s: %s", title, reason.detail);
+    if (!operand_is_there(tensor))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s%s", title, table->npy_scalar);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error claim(const struct operand_table *table,
+                              const struct safetensors_entry *entry, struct tensor *tensors,
+                              struct fault *fault)
+{
+    uint32_t i = 0;
+    while (i < table->count && strcmp(entry->name, table->operands[i].name) != 0)
+        i++;
+    if (i == table->count)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "safetensors: there is a tensor '%s'; those of %s are %s", entry->name,
+                         table->path, table->names);
+    if (!operand_is_there(&entry->tensor))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "safetensors: '%s'%s", entry->name,
+                         table->named_scalar);
+    tensors[i] = entry->tensor;
+    return GEMMD_OK;
+}
+
+enum gemmd_error operand_read_safetensors(const struct operand_table *table,
+                                          struct body_front *front, struct tensor *tensors,
+                                          struct fault *fault)
+{
+    struct safetensors_entry entries[OPERAND_TABLE_MAX];
+    uint32_t count = 0;
+    enum gemmd_error code = safetensors_decode_front(front, entries, table->count, &count, fault);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+        code = claim(table, &entries[i], tensors, fault);
+    return code;
+}
+
+enum gemmd_error operand_settle_size(const char *name, uint64_t *size, uint64_t value,
+                                     const char *title, const char *source, struct fault *fault)
+{
+    if (value < 1 || value > GEMM_DIM_MAX)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                         "%s is %" PRIu64 " by the shape of %s; it must be from 1 to %d", name,
+                         value, title, GEMM_DIM_MAX);
+    if (*size == 0)
+        *size = value;
+    if (*size != value)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                         "%s is %" PRIu64 " by the shape of %s and %" PRIu64 " by %s", name, value,
+                         title, *size, source);
+    return GEMMD_OK;
+}

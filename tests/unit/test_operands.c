@@ -1,0 +1,149 @@
+/* Where a raw body holds an operation's operands. */
+#include <check.h>
+#include <string.h>
+
+#include "proto/attention_request.h"
+#include "proto/gemm_request.h"
+#include "proto/operands.h"
+
+/* A product of 2x3 by 3x5 in f16 with a bias and C0 in f32. */
+static struct gemm_request product(void)
+{
+    struct gemm_request request;
+    gemm_request_init(&request);
+    request.m = 2;
+    request.n = 5;
+    request.k = 3;
+    request.dtype = GEMMD_F16;
+    request.out = GEMMD_F32;
+    request.bias = true;
+    request.beta = 1;
+    return request;
+}
+
+START_TEST(operands_follow_each_other)
+{
+    static const uint64_t offsets[] = {0, 12, 42, 62};
+    static const char body[102];
+    const struct gemm_request request = product();
+    struct operand_layout layout;
+    struct tensor tensors[OPERAND_TABLE_MAX];
+    ck_assert(gemm_request_layout(&request, &layout));
+    ck_assert_uint_eq(layout.count, 4);
+    ck_assert_uint_eq(layout.bytes, sizeof body);
+    ck_assert_uint_eq(operand_layout_bind(&layout, &gemm_operand_table, &request, body, sizeof body,
+                                          tensors, NULL),
+                      GEMMD_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_uint_eq(layout.offsets[i], offsets[i]);
+        ck_assert_ptr_eq(tensors[i].data, body + offsets[i]);
+    }
+    ck_assert_uint_eq(tensors[0].dtype, GEMMD_F16);
+    ck_assert_uint_eq(tensors[2].rank, 1);
+    ck_assert_uint_eq(tensors[3].dtype, GEMMD_F32);
+}
+END_TEST
+
+START_TEST(what_is_elsewhere_takes_no_room)
+{
+    static const char body[72];
+    const struct gemm_request request = product();
+    struct operand_layout layout;
+    struct tensor tensors[OPERAND_TABLE_MAX];
+    ck_assert(gemm_request_layout(&request, &layout));
+    operand_layout_leave_out(&layout, 1);
+    ck_assert_uint_eq(layout.bytes, sizeof body);
+    ck_assert_uint_eq(layout.offsets[2], 12);
+    ck_assert_uint_eq(operand_layout_bind(&layout, &gemm_operand_table, &request, body, sizeof body,
+                                          tensors, NULL),
+                      GEMMD_OK);
+    ck_assert_ptr_null(tensors[1].data);
+    ck_assert_uint_eq(tensors[1].bytes, 30);
+    ck_assert_ptr_eq(tensors[3].data, body + 32);
+}
+END_TEST
+
+START_TEST(resident_operands_are_not_there)
+{
+    struct gemm_request request = product();
+    struct operand_layout layout;
+    strcpy(request.a, "A");
+    request.bias = false;
+    ck_assert(gemm_request_layout(&request, &layout));
+    ck_assert(!operand_is_there(&layout.tensors[0]));
+    ck_assert(!operand_is_there(&layout.tensors[2]));
+    ck_assert_uint_eq(layout.offsets[1], 0);
+    ck_assert_uint_eq(layout.bytes, 30 + 40);
+}
+END_TEST
+
+START_TEST(lengths_are_told_apart)
+{
+    const struct gemm_request request = product();
+    struct operand_layout layout;
+    struct fault fault;
+    ck_assert(gemm_request_layout(&request, &layout));
+    ck_assert_uint_eq(operand_layout_check(&layout, &gemm_operand_table, &request, 101, &fault),
+                      GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.detail,
+                     "the body is 101 bytes; m=2 n=5 k=3 batch=1 in f16 with bias and "
+                     "C0 take 102");
+}
+END_TEST
+
+START_TEST(attention_begins_with_the_lengths)
+{
+    struct attention_request request;
+    struct operand_layout layout;
+    attention_request_init(&request);
+    request.batch = 2;
+    request.heads = request.kv_heads = 1;
+    request.sq = request.skv = 4;
+    request.d = request.dv = 8;
+    request.lens = true;
+    ck_assert(attention_request_layout(&request, &layout));
+    ck_assert_uint_eq(layout.count, 5);
+    ck_assert_uint_eq(layout.offsets[1], 8);
+    ck_assert_uint_eq(layout.offsets[2], 16);
+    ck_assert_uint_eq(layout.offsets[3], 16 + 128);
+    ck_assert_uint_eq(layout.bytes, 16 + 3 * 128);
+}
+END_TEST
+
+/* Each fits, all together do not. */
+START_TEST(sums_can_overflow)
+{
+    struct attention_request request;
+    struct operand_layout layout;
+    struct fault fault;
+    attention_request_init(&request);
+    request.batch = GEMM_DIM_MAX;
+    request.heads = request.kv_heads = 1u << 30;
+    request.sq = request.skv = 1;
+    request.d = request.dv = 2;
+    request.dtype = GEMMD_F16;
+    ck_assert_uint_eq(operand_layout_settle(&layout, &attention_operand_table, &request, 0, &fault),
+                      GEMMD_ERR_TOO_LARGE);
+    ck_assert_uint_eq(
+        operand_layout_settle(&layout, &attention_operand_table, &request, 4u | 8u, &fault),
+        GEMMD_OK);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests = tcase_create("operands");
+    tcase_add_test(tests, operands_follow_each_other);
+    tcase_add_test(tests, what_is_elsewhere_takes_no_room);
+    tcase_add_test(tests, resident_operands_are_not_there);
+    tcase_add_test(tests, lengths_are_told_apart);
+    tcase_add_test(tests, attention_begins_with_the_lengths);
+    tcase_add_test(tests, sums_can_overflow);
+    Suite *suite = suite_create("operands");
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
