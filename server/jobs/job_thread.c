@@ -31,7 +31,7 @@ static void stop(struct inbox_message *message)
 static void *run(void *argument)
 {
     struct job_thread *job_thread = argument;
-    pthread_setname_np(pthread_self(), "job_thread");
+    pthread_setname_np(pthread_self(), "jobs");
     while (!job_thread->stopping) {
         inbox_wait(&job_thread->inbox, NULL, 0, -1);
         inbox_act(&job_thread->inbox);

@@ -42,8 +42,8 @@ static const struct {
     {"127.0.0.1:-1", "a port is"},
     {"127.0.0.1:http", "a port is"},
     {"127.0.0.1:80 ", "a port is"},
-    {"unix:", "needs a path"},
-    {"unix:@", "needs a path"},
+    {"unix:", "must be followed by a path"},
+    {"unix:@", "must be followed by a path"},
 };
 
 START_TEST(checks_addresses)
