@@ -92,6 +92,8 @@ static void begin(struct request *request, const struct call_operation *operatio
     call->work.tenant = request->tenant_number;
     if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
         choose_answer_format(request) != GEMMD_OK || services_check(request) != GEMMD_OK ||
+        (!call->shapes_inside &&
+         compute_call_layout(call, services_of(request), &request->fault) != GEMMD_OK) ||
         compute_memory_open(request) != GEMMD_OK ||
         compute_call_open(call, services_of(request), length, &request->fault) != GEMMD_OK ||
         (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
@@ -268,7 +270,7 @@ static enum gemmd_dtype attention_describe(const struct request *request, bool w
 #define COMPUTE(at, metrics, begin_at, describe_as)                                                \
     {                                                                                              \
         .path = at, .allow = "POST", .op = metrics, .call_bytes = sizeof(struct compute_request),  \
-        .call_zeroed_bytes = sizeof(struct compute_request), .begin = begin_at,                    \
+        .call_zeroed_bytes = offsetof(struct compute_request, call.layout), .begin = begin_at,     \
         .chunk = compute_chunk, .submit = compute_submit, .withdraw = compute_withdraw,            \
         .answer = compute_answer, .release = compute_release,                                      \
         .retry_after_s = compute_retry_after_s, .describe = describe_as                            \
