@@ -14,15 +14,6 @@
 /* Proxies end requests that are silent for a minute. */
 enum { WAIT_MS_MAX = 30000 };
 
-static const char *const state_names[] = {"unknown", "queued", "running",
-                                          "done",    "failed", "cancelled"};
-
-const char *gemmd_job_state_name(enum gemmd_job_state state)
-{
-    bool known = (unsigned)state < sizeof state_names / sizeof state_names[0];
-    return state_names[known ? state : GEMMD_JOB_UNKNOWN];
-}
-
 static enum gemmd_error conclude_status(struct gemmd_request *request, struct answer *answer,
                                         const char *document, size_t bytes)
 {

@@ -39,6 +39,15 @@ int gemmd_dtype_from_name(const char *name, enum gemmd_dtype *dtype)
     return name != NULL && dtype_from_name(name, dtype);
 }
 
+static const char *const state_names[] = {"unknown", "queued", "running",
+                                          "done",    "failed", "cancelled"};
+
+const char *gemmd_job_state_name(enum gemmd_job_state state)
+{
+    const int known = (unsigned)state < sizeof state_names / sizeof state_names[0];
+    return state_names[known ? state : GEMMD_JOB_UNKNOWN];
+}
+
 const char *gemmd_version(void)
 {
     return GEMMD_VERSION;

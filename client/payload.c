@@ -1,35 +1,11 @@
 #include "client/payload.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/failure.h"
+#include "client/result_room.h"
 #include "client/unpack.h"
 #include "proto/size.h"
-
-enum { RESULT_ALIGNMENT = 64 };
-
-enum gemmd_error payload_make_room(struct gemmd_request *request, struct place *place,
-                                   uint64_t bytes)
-{
-    if (place->data != NULL && !place->owned) {
-        if (place->room < bytes)
-            return failure_set(&request->error, GEMMD_ERR_USAGE, "bytes",
-                               "the result takes %llu bytes and its buffer has %llu",
-                               (unsigned long long)bytes, (unsigned long long)place->room);
-        return GEMMD_OK;
-    }
-    /* What an attempt before this one left may have had another shape. */
-    void *data;
-    free(place->data);
-    *place = (struct place){0};
-    if (posix_memalign(&data, RESULT_ALIGNMENT, bytes) != 0)
-        return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                           "there is no memory for a result of %llu bytes",
-                           (unsigned long long)bytes);
-    *place = (struct place){.data = data, .room = bytes, .owned = true};
-    return GEMMD_OK;
-}
 
 static enum gemmd_error begin(struct gemmd_request *request, const struct answer *answer)
 {
@@ -52,7 +28,7 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
                            (unsigned long long)answer->length, (unsigned long long)coming);
     sink->kind = SINK_DATA;
     sink->wanted = coming;
-    return payload_make_room(request, &sink->data, bytes);
+    return result_room(request, &sink->data, bytes);
 }
 
 static bool same_shape(const struct gemmd_request *request, const struct answer *answer)

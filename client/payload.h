@@ -15,9 +15,5 @@ enum gemmd_error payload_take_expected(struct gemmd_request *request, const stru
 enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer);
 /* Sets request->expected from the header of an answer without a payload. */
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer);
-/* Makes room for `bytes` in `place`: the caller's buffer must be large enough; without one, a
- * buffer is allocated. */
-enum gemmd_error payload_make_room(struct gemmd_request *request, struct place *place,
-                                   uint64_t bytes);
 
 #endif

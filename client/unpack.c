@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "client/failure.h"
-#include "client/payload.h"
+#include "client/result_room.h"
 #include "proto/safetensors.h"
 #include "proto/size.h"
 
@@ -55,7 +55,7 @@ static enum gemmd_error find_place(struct gemmd_request *request, const struct t
     if (!is_lse &&
         (tensor->dtype != request->expected.dtype || tensor->bytes != request->expected.bytes))
         return refuse(request, "the result has another type or size");
-    return payload_make_room(request, *place, tensor->bytes);
+    return result_room(request, *place, tensor->bytes);
 }
 
 /* The header is complete: where its tensors go. What they are was said by the answer's header. */

@@ -14,7 +14,7 @@
 void unpack_begin(struct sink *sink);
 /* Takes the next bytes of the answer. Returns an error code with request->error filled in:
  * GEMMD_ERR_PROTOCOL if the file is malformed, or does not hold the result, and lse, that
- * request->expected describes; _USAGE or _OUT_OF_MEMORY as in payload_make_room. */
+ * request->expected describes; _USAGE or _OUT_OF_MEMORY as in result_room. */
 enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t bytes);
 /* Ends the answer: GEMMD_ERR_PROTOCOL if the file is not complete. */
 enum gemmd_error unpack_end(struct gemmd_request *request);

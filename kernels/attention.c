@@ -5,55 +5,6 @@
 
 #include "kernels/backend.h"
 #include "proto/dtype.h"
-#include "proto/size.h"
-
-struct attention_strides attention_strides(enum attention_layout layout, uint64_t heads,
-                                           uint64_t length, uint64_t leading)
-{
-    const bool heads_first = layout == ATTENTION_BHSD;
-    return (struct attention_strides){
-        .batch = heads * length * leading,
-        .head = heads_first ? length * leading : leading,
-        .row = heads_first ? leading : heads * leading,
-    };
-}
-
-static uint64_t attention_clamp(int64_t value, uint64_t limit)
-{
-    return value < 0 ? 0 : (uint64_t)value < limit ? (uint64_t)value : limit;
-}
-
-struct attention_span attention_span(const struct attention_problem *problem, uint64_t sq,
-                                     uint64_t skv, uint64_t i)
-{
-    const int64_t position = (int64_t)i + (int64_t)skv - (int64_t)sq;
-    struct attention_span span = {0, skv};
-    if (problem->causal)
-        span.end = attention_clamp(position + 1, skv);
-    if (problem->windowed)
-        span.first = attention_clamp(position - (int64_t)problem->window, span.end);
-    return span;
-}
-
-/* The number of pairs of a query i and a key j with j < i + shift. */
-static double pairs_left_of(double sq, double skv, double shift)
-{
-    /* Queries below `none` have no such key, those from `all` on have all. */
-    double none = -shift + 1, all = skv - shift;
-    none = none < 0 ? 0 : none > sq ? sq : none;
-    all = all < none ? none : all > sq ? sq : all;
-    return (all - none) * (none + all - 1 + 2 * shift) / 2 + (sq - all) * skv;
-}
-
-double attention_flops(const struct attention_problem *problem)
-{
-    const double sq = (double)problem->sq, skv = (double)problem->skv;
-    double pairs = problem->causal ? pairs_left_of(sq, skv, skv - sq + 1) : sq * skv;
-    if (problem->windowed)
-        pairs -= pairs_left_of(sq, skv, skv - sq - (double)problem->window);
-    return 2 * pairs * (double)(problem->d + problem->dv) * (double)problem->batch *
-           (double)problem->heads;
-}
 
 const struct attention_kernel *const *attention_kernels(enum gemm_backend backend)
 {
@@ -61,22 +12,6 @@ const struct attention_kernel *const *attention_kernels(enum gemm_backend backen
     const struct gemm_backend_entry *entry =
         backend == GEMM_BACKEND_CUDA ? &gemm_backend_cuda : &gemm_backend_cpu;
     return entry->attention != NULL ? entry->attention : none;
-}
-
-bool attention_problem_offered(const struct attention_problem *p)
-{
-    uint64_t rows;
-    return (p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
-           p->d >= 1 && p->d <= ATTENTION_WIDTH_MAX && p->dv >= 1 && p->dv <= ATTENTION_WIDTH_MAX &&
-           p->kv_heads >= 1 && p->heads % p->kv_heads == 0 && size_mul(p->batch, p->heads, &rows) &&
-           size_mul(rows, p->sq, &rows);
-}
-
-bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
 }
 
 static bool attention_is_left_out(const struct attention_kernel *kernel,

@@ -24,6 +24,7 @@ enum exit_code {
 };
 
 struct context {
+    const struct command *commands; /* all there are */
     const struct arguments *arguments;
     struct terminal terminal;
 };

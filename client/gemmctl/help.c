@@ -70,12 +70,12 @@ static void print_overview(const struct context *context)
 {
     printf("gemmctl: matrix products and attention on a gemmd daemon\n");
     print_heading(context, "Examples");
-    for (const struct command *command = commands; command->name != NULL; command++)
+    for (const struct command *command = context->commands; command->name != NULL; command++)
         fputs(command->examples, stdout);
     print_heading(context, "Usage");
     printf("  gemmctl [OPTION ...] COMMAND [OPERAND ...]\n");
     print_heading(context, "Commands");
-    for (const struct command *command = commands; command->name != NULL; command++)
+    for (const struct command *command = context->commands; command->name != NULL; command++)
         printf("  %-12s%s\n", command->name, command->summary);
     print_options(context, "Options of all commands", FOR_ALL, true);
     print_heading(context, "Exit codes");
@@ -94,11 +94,11 @@ static void print_group(const struct context *context, const char *group)
 {
     printf("gemmctl %s: commands for %ss\n", group, group);
     print_heading(context, "Examples");
-    for (const struct command *command = commands; command->name != NULL; command++)
+    for (const struct command *command = context->commands; command->name != NULL; command++)
         if (command_is_of(command, group))
             fputs(command->examples, stdout);
     print_heading(context, "Commands");
-    for (const struct command *command = commands; command->name != NULL; command++)
+    for (const struct command *command = context->commands; command->name != NULL; command++)
         if (command_is_of(command, group))
             printf("  %-12s%s\n", command->name, command->summary);
     printf("\n'gemmctl %s COMMAND --help' describes a command.\n", group);
@@ -111,7 +111,7 @@ static int print_named(const struct context *context, const char *first, const c
     snprintf(name, sizeof name, "%.48s%s%.48s", first, second != NULL ? " " : "",
              second != NULL ? second : "");
     bool is_group = false;
-    for (const struct command *command = commands; command->name != NULL; command++) {
+    for (const struct command *command = context->commands; command->name != NULL; command++) {
         if (strcmp(command->name, name) == 0) {
             print_command(context, command);
             return EXIT_OK;

@@ -19,7 +19,7 @@ static int finish_output(int code)
 int main(int argc, char *argv[])
 {
     struct arguments arguments;
-    struct context context = {.arguments = &arguments};
+    struct context context = {.commands = commands, .arguments = &arguments};
     char problem[PROBLEM_MAX];
     /* A reader that leaves is an error of write(), said in a sentence. */
     signal(SIGPIPE, SIG_IGN);

@@ -1,114 +1,12 @@
 #include "server/device/device.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "kernels/attention_grouped.h"
 #include "server/base/clock.h"
 #include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
-#include "server/device/self_test.h"
-
-enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct fault *fault)
-{
-    if (backend == GEMM_BACKEND_CUDA)
-        return device_cuda_count(count, fault);
-    *count = 1;
-    return GEMMD_OK;
-}
-
-enum gemmd_error device_open(const struct device_options *options, struct device **device,
-                             struct fault *fault)
-{
-    struct device *opened = NULL;
-    const uint64_t begun_ns = clock_now_ns();
-    enum gemmd_error code = options->backend == GEMM_BACKEND_CUDA
-                                ? device_cuda_open(options, &opened, fault)
-                                : device_cpu_open(options, &opened, fault);
-    const uint64_t opened_ns = clock_now_ns();
-    if (code == GEMMD_OK)
-        code = self_test(opened, options->without_kernels, fault);
-    const uint64_t tested_ns = clock_now_ns();
-    if (code == GEMMD_OK && opened->ops->warm != NULL)
-        code = opened->ops->warm(opened, fault);
-    if (code != GEMMD_OK) {
-        device_close(opened);
-        return code;
-    }
-    opened->info.open_ns = opened_ns - begun_ns;
-    opened->info.test_ns = tested_ns - opened_ns;
-    opened->info.warm_ns = clock_now_ns() - tested_ns;
-    *device = opened;
-    return GEMMD_OK;
-}
-
-void device_close(struct device *device)
-{
-    if (device == NULL)
-        return;
-    assert(device->busy == 0);
-    device->ops->close(device);
-}
-
-void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault)
-{
-    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_alloc(bytes, fault)
-                                        : device_cpu_host_alloc(bytes, fault);
-}
-
-void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes)
-{
-    if (memory == NULL)
-        return;
-    if (backend == GEMM_BACKEND_CUDA)
-        device_cuda_host_free(memory);
-    else
-        device_cpu_host_free(memory, bytes);
-}
-
-void device_init(struct device *device, const struct device_ops *ops, uint32_t streams)
-{
-    if (streams < 1)
-        streams = 1;
-    if (streams > DEVICE_STREAMS_MAX)
-        streams = DEVICE_STREAMS_MAX;
-    *device = (struct device){
-        .ops = ops, .shared_slots = ops->can_share_launch != NULL ? DEVICE_SHARED_SLOTS : 0};
-    device->slots = streams + device->shared_slots;
-}
-
-const struct device_info *device_info(const struct device *device)
-{
-    return &device->info;
-}
-
-uint32_t device_left_out(const struct device *device, const struct device_left_out **list)
-{
-    *list = device->left_out;
-    return device->left_out_count;
-}
-
-struct gemm_device device_gemm(const struct device *device)
-{
-    return (struct gemm_device){
-        .backend = device->info.backend,
-        .compute_capability = device->info.compute_capability,
-        .without_gemm = device->without_gemm,
-        .without_attention = device->without_attention,
-    };
-}
-
-struct arena *device_arena(struct device *device)
-{
-    return device->arena;
-}
-
-struct device_span device_tensor_memory(const struct device *device)
-{
-    return device->tensors;
-}
 
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out)
@@ -153,11 +51,6 @@ bool device_plan_attention(const struct device *device, struct work *work)
     work->stack_key = groups ? attention_group_key(work->attention_kernel, problem) : 0;
     work->stack_rows = groups ? work->attention_kernel->group_units : 0;
     return device_attention_bytes(device, problem, work->attention_kernel, &work->device_bytes);
-}
-
-uint64_t device_stack_memory(const struct device *device)
-{
-    return device->stack_bytes;
 }
 
 bool device_can_share_launch(const struct device *device, const struct gemm_problem *problem,
@@ -277,25 +170,4 @@ struct work *device_poll(struct device *device)
         return works;
     }
     return NULL;
-}
-
-void device_set_lost(struct device *device, const char *format, ...)
-{
-    if (device_lost(device))
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(device->reason, sizeof device->reason, format, arguments);
-    va_end(arguments);
-    atomic_store_explicit(&device->lost, true, memory_order_release);
-}
-
-bool device_lost(const struct device *device)
-{
-    return atomic_load_explicit(&device->lost, memory_order_acquire);
-}
-
-const char *device_lost_reason(const struct device *device)
-{
-    return device_lost(device) ? device->reason : "";
 }

@@ -1,0 +1,18 @@
+/* Host memory that a device can copy from and to at full speed. */
+#include "server/device/device_ops.h"
+
+void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault)
+{
+    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_alloc(bytes, fault)
+                                        : device_cpu_host_alloc(bytes, fault);
+}
+
+void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes)
+{
+    if (memory == NULL)
+        return;
+    if (backend == GEMM_BACKEND_CUDA)
+        device_cuda_host_free(memory);
+    else
+        device_cpu_host_free(memory, bytes);
+}
