@@ -60,12 +60,12 @@ static bool is_same(const struct oip_value *value, const json_t *other)
         json_t *member;
         if (value->kind != OIP_OBJECT || value->count != json_object_size(other))
             return false;
-        value++;
+        const struct oip_value *own = value + 1;
         json_object_foreach((json_t *)(uintptr_t)other, name, member)
         {
-            if (!oip_json_is(value, name) || !is_same(value + 1, member))
+            if (!oip_json_is(own, name) || !is_same(own + 1, member))
                 return false;
-            value = oip_json_next(value + 1);
+            own = oip_json_next(own + 1);
         }
         return true;
     }
