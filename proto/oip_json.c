@@ -260,7 +260,7 @@ static int compare_names(const void *left, const void *right)
 /* Sorted, since a hostile object can have thousands of members. */
 static bool repeats_many(const struct oip_value *object)
 {
-    const struct oip_value *names[OIP_JSON_BYTES / 5]; /* "":0, is the shortest member */
+    const struct oip_value *names[OIP_VALUES_MAX / 2]; /* a member is two values */
     const uint32_t count = object->count;
     names[0] = object + 1;
     for (uint32_t i = 1; i < count; i++)
