@@ -19,7 +19,7 @@ static enum gemmd_error parse_unix(const char *path, struct address *out, struct
 {
     size_t length = strlen(path);
     if (length == 0 || strcmp(path, "@") == 0)
-        return bad_address(fault, "unix: needs a path, or @ and a name");
+        return bad_address(fault, "unix: must be followed by a path, or by @ and a name");
     if (length >= sizeof(out->path))
         return bad_address(fault, "the path of a Unix socket can have 107 bytes at most");
     out->is_unix = true;
@@ -47,9 +47,10 @@ enum gemmd_error address_parse(const char *text, struct address *out, struct fau
         return bad_address(fault, "an IPv6 address and its port are written [v6]:port");
     }
     if (length == 0)
-        return bad_address(fault, "there is no host; 0.0.0.0 and [::] are all of this machine's");
+        return bad_address(
+            fault, "the host is missing; 0.0.0.0 and [::] mean all addresses of this machine");
     if (length >= sizeof(out->host))
-        return bad_address(fault, "the host's name is too long");
+        return bad_address(fault, "the host name is too long");
     memcpy(out->host, host, length);
 
     struct in6_addr v6;
@@ -71,8 +72,8 @@ enum gemmd_error address_resolve(const struct address *address, struct sockaddr_
         size_t bytes = strlen(address->path);
         name->sun_family = AF_UNIX;
         memcpy(name->sun_path, address->path, bytes);
-        /* A path counts its terminator; an abstract name starts with one and is as long as given.
-         */
+        /* The length of a path includes the terminating null byte. An abstract name starts with a
+         * null byte and has none at its end. */
         if (address->path[0] == '@')
             name->sun_path[0] = '\0';
         else

@@ -1,4 +1,4 @@
-/* clock.h - the monotonic clock in nanoseconds; the only clock that deadlines and durations use. */
+/* clock.h - the monotonic clock, in nanoseconds. Deadlines and durations use no other clock. */
 #ifndef SERVER_BASE_CLOCK_H
 #define SERVER_BASE_CLOCK_H
 

@@ -15,10 +15,10 @@ void drain_rate_sample(struct drain_rate *rate, uint64_t now_ns, uint64_t ended,
     rate->was_busy = busy;
     if (first || !counts || seconds <= 0)
         return;
-    double share = seconds / (SMOOTHING_S + seconds);
-    rate->weight += share * (1 - rate->weight);
-    rate->weighted += share * ((double)more / seconds - rate->weighted);
-    rate->weighted_bytes += share * ((double)more_bytes / seconds - rate->weighted_bytes);
+    double gain = seconds / (SMOOTHING_S + seconds); /* of the low-pass filter */
+    rate->weight += gain * (1 - rate->weight);
+    rate->weighted += gain * ((double)more / seconds - rate->weighted);
+    rate->weighted_bytes += gain * ((double)more_bytes / seconds - rate->weighted_bytes);
     rate->quiet_s = more > 0 ? 0 : rate->quiet_s + seconds;
 }
 

@@ -1,9 +1,10 @@
 /*
- * drain_rate.h - how fast places come free: what Retry-After is computed from.
+ * drain_rate.h - how fast requests and bytes end, from which Retry-After is computed.
  *
- * Requests and bytes that ended per second, smoothed over some seconds by a first-order low pass.
- * Only time in which something was held counts: that nothing ends while nothing is there says
- * nothing about how fast it would. Pure: the caller brings the clock. Not thread-safe.
+ * The numbers of requests and bytes that end per second are smoothed over some seconds by a
+ * first-order low-pass filter. Only time in which something is held counts: an idle daemon says
+ * nothing about how fast requests would end. Pure functions; the caller provides the time. Not
+ * thread-safe.
  */
 #ifndef SERVER_BASE_DRAIN_RATE_H
 #define SERVER_BASE_DRAIN_RATE_H
@@ -17,17 +18,19 @@ enum { DRAIN_SECONDS_MIN = 1, DRAIN_SECONDS_MAX = 60 };
 struct drain_rate {
     uint64_t sampled_ns, ended, ended_bytes; /* of the last sample */
     bool was_busy;
-    double weight;                   /* of what was seen, 0 ... 1 */
-    double weighted, weighted_bytes; /* a second, times the weight */
-    double quiet_s;                  /* busy, and nothing ended, for so long by now */
+    double weight;                   /* of all samples together, 0 ... 1 */
+    double weighted, weighted_bytes; /* requests and bytes per second, times `weight` */
+    double quiet_s;                  /* how long nothing has ended while something was held */
 };
 
-/* `ended` and `ended_bytes` count from the start; `busy`: something is held now. */
+/* Adds a sample. `ended` and `ended_bytes` are totals since the start. `busy`: something is held
+ * now. */
 void drain_rate_sample(struct drain_rate *rate, uint64_t now_ns, uint64_t ended,
                        uint64_t ended_bytes, bool busy);
 
-/* Seconds until so many have ended, as Retry-After wants them: rounded up, DRAIN_SECONDS_MIN ...
- * DRAIN_SECONDS_MAX. Where none was ever seen to end: as long again as nothing has ended by now. */
+/* Seconds until so many requests, or so many bytes, have ended, for Retry-After: rounded up, and
+ * limited to DRAIN_SECONDS_MIN ... DRAIN_SECONDS_MAX. If nothing has ever ended, the time for which
+ * nothing has ended so far. */
 uint32_t drain_rate_seconds(const struct drain_rate *rate, uint64_t requests);
 uint32_t drain_rate_seconds_bytes(const struct drain_rate *rate, uint64_t bytes);
 

@@ -1,23 +1,25 @@
 #include "server/base/heap.h"
 
-static uint32_t rank(const struct heap_node *node)
+static uint32_t node_rank(const struct heap_node *node)
 {
     return node == NULL ? 0 : node->rank;
 }
 
-/* The longer right spine to the left; then the node's own rank. */
+/* Puts the child with the longer right spine on the left, and sets the rank of the node. */
 static void lean_left(struct heap_node *node)
 {
-    if (rank(node->left) < rank(node->right)) {
+    if (node_rank(node->left) < node_rank(node->right)) {
         struct heap_node *left = node->left;
         node->left = node->right;
         node->right = left;
     }
-    node->rank = rank(node->right) + 1;
+    node->rank = node_rank(node->right) + 1;
 }
 
-/* Down both right spines, always on from the node that comes first, then up again. */
-static struct heap_node *merge(struct heap_node *one, struct heap_node *other, heap_before *before)
+/* Merges two heaps: walks down both right spines, from the node that comes first each time, and
+ * then up again to restore the ranks. */
+static struct heap_node *heap_merge(struct heap_node *one, struct heap_node *other,
+                                    heap_before *before)
 {
     struct heap_node *last = NULL;
     while (one != NULL && other != NULL) {
@@ -47,7 +49,7 @@ static struct heap_node *merge(struct heap_node *one, struct heap_node *other, h
 void heap_add(struct heap_node **root, struct heap_node *node, heap_before *before)
 {
     *node = (struct heap_node){.rank = 1};
-    *root = merge(*root, node, before);
+    *root = heap_merge(*root, node, before);
     (*root)->parent = NULL;
 }
 
@@ -58,7 +60,7 @@ void heap_remove(struct heap_node **root, struct heap_node *node, heap_before *b
         node->left->parent = NULL;
     if (node->right != NULL)
         node->right->parent = NULL;
-    struct heap_node *rest = merge(node->left, node->right, before);
+    struct heap_node *rest = heap_merge(node->left, node->right, before);
     if (rest != NULL)
         rest->parent = parent;
     if (parent == NULL) {
@@ -69,7 +71,7 @@ void heap_remove(struct heap_node **root, struct heap_node *node, heap_before *b
         parent->left = rest;
     else
         parent->right = rest;
-    /* Ranks grow by one a step on the way up, so that this ends soon. */
+    /* Ranks grow by one with each step up, so that the loop ends after O(log n) steps. */
     for (; parent != NULL; parent = parent->parent) {
         uint32_t was = parent->rank;
         lean_left(parent);

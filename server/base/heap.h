@@ -1,10 +1,10 @@
 /*
- * heap.h - a heap whose nodes are parts of what is in it: it allocates nothing, and whatever is in
- * it can be taken out of its middle.
+ * heap.h - a heap whose nodes are parts of the elements. The heap allocates nothing, and any
+ * element can be removed, not only the first.
  *
- * A leftist tree (C. A. Crane, 1972; D. E. Knuth, The Art of Computer Programming 3, 5.2.3): the
- * right spine of n nodes is at most log2(n + 1) long, and adding and removing walk no more than
- * that. Not thread-safe: whoever owns the heap locks it.
+ * A leftist tree (C. A. Crane, 1972; D. E. Knuth, The Art of Computer Programming, volume
+ * 3, 5.2.3): the right spine of n nodes has at most log2(n + 1) nodes, and adding and removing
+ * visit no more than that. Not thread-safe: the owner of the heap locks it.
  */
 #ifndef SERVER_BASE_HEAP_H
 #define SERVER_BASE_HEAP_H
@@ -15,16 +15,16 @@
 
 struct heap_node {
     struct heap_node *parent, *left, *right;
-    uint32_t rank; /* nodes on the right spine from here down */
+    uint32_t rank; /* number of nodes on the right spine from this node down */
 };
 
-/* The `type` whose `member` a node is. */
+/* The element of `type` whose `member` is a node. */
 #define HEAP_OWNER(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
-/* A strict order of nodes, which must not change while they are in a heap. */
+/* A strict order of nodes. The order of two nodes must not change while both are in a heap. */
 typedef bool heap_before(const struct heap_node *one, const struct heap_node *other);
 
-/* `*root` is the heap: NULL while it is empty, else the node before which there is none. */
+/* `*root` is the heap: the first node in order, or NULL while the heap is empty. */
 void heap_add(struct heap_node **root, struct heap_node *node, heap_before *before);
 void heap_remove(struct heap_node **root, struct heap_node *node, heap_before *before);
 

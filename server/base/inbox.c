@@ -1,7 +1,8 @@
 /*
- * inbox.c - a stack that is taken whole and turned around. Between the thread that posts and the
- * one that falls asleep each writes one thing and then reads the other's, in one order for all
- * (sequential consistency), so that at least one of them sees the other.
+ * The messages form a stack, which the inbox's thread takes as a whole and reverses. A thread that
+ * posts writes `newest` and then reads `asleep`; the thread that falls asleep writes `asleep` and
+ * then reads `newest`. Both do so with sequential consistency, so that at least one of the two
+ * threads sees what the other has written.
  */
 #include "server/base/inbox.h"
 
@@ -32,7 +33,8 @@ void inbox_post(struct inbox *inbox, struct inbox_message *message)
     while (!atomic_compare_exchange_weak(&inbox->newest, &newest, message));
     if (atomic_load(&inbox->asleep) && atomic_exchange(&inbox->asleep, false)) {
         const uint64_t one = 1;
-        (void)!write(inbox->wake_fd, &one, sizeof one); /* fails only if it is readable as it is */
+        (void)!write(inbox->wake_fd, &one,
+                     sizeof one); /* fails only if wake_fd is readable already */
     }
 }
 

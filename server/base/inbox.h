@@ -1,9 +1,10 @@
 /*
- * inbox.h - what other threads ask an I/O thread to do, in the order they asked.
+ * inbox.h - messages from other threads to one thread, which handles them in the order in which
+ * they were posted.
  *
- * A message is a part of what it is about (a request whose work is done, a new connection), so
- * that posting allocates nothing and takes no lock. A thread that is awake is not woken: under load
- * a message costs no system call.
+ * A message is part of the struct that it is about (a request whose work has ended, a new
+ * connection), so that posting allocates nothing and takes no lock. A thread that is awake is not
+ * woken, so that under load a message costs no system call.
  */
 #ifndef SERVER_BASE_INBOX_H
 #define SERVER_BASE_INBOX_H
@@ -13,32 +14,36 @@
 #include <stddef.h>
 
 struct inbox_message {
-    struct inbox_message *next;                 /* the inbox's */
-    void (*act)(struct inbox_message *message); /* runs on the inbox's thread */
+    struct inbox_message *next;                 /* used by the inbox */
+    void (*act)(struct inbox_message *message); /* called on the inbox's thread */
 };
 
-/* The `type` whose `member` a message is. */
+/* The struct of `type` whose `member` is a message. */
 #define INBOX_OWNER(message, type, member)                                                         \
     ((type *)(void *)((char *)(message)-offsetof(type, member)))
 
 struct inbox {
-    _Atomic(struct inbox_message *) newest; /* each leads to the one posted before it */
+    _Atomic(struct inbox_message *) newest; /* linked by `next` to the message posted before it */
     atomic_bool asleep;
     int wake_fd; /* becomes readable when the sleeping thread has to wake */
 };
 
-/* False if the system has no descriptor for it. */
+/* False: the system has no file descriptor for the inbox. */
 bool inbox_open(struct inbox *inbox);
-void inbox_close(struct inbox *inbox); /* nothing may be in it */
+/* The inbox must be empty. */
+void inbox_close(struct inbox *inbox);
 
-/* Any thread. The message belongs to the inbox until its `act` runs. */
+/* Posts a message, which belongs to the inbox until its `act` is called. Any thread. */
 void inbox_post(struct inbox *inbox, struct inbox_message *message);
 
-/* The owner's. Runs what has been posted. */
+/* Only the inbox's thread calls the functions below. */
+
+/* Calls `act` of every message that has been posted. */
 void inbox_act(struct inbox *inbox);
 enum { INBOX_FDS_MAX = 3 };
-/* Waits until something has been posted, one of the `count` (at most INBOX_FDS_MAX) `fds` is
- * readable or `timeout_ms` (-1: none) is over. An fd of -1 is none. */
+/* Waits until a message has been posted, one of the `count` descriptors `fds` is readable, or
+ * `timeout_ms` milliseconds (-1: any time) have passed. `count` is INBOX_FDS_MAX at most. A
+ * descriptor of -1 is ignored. */
 void inbox_wait(struct inbox *inbox, const int *fds, int count, int timeout_ms);
 
 #endif

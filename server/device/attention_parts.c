@@ -3,7 +3,7 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-static bool place(struct attention_parts *parts, uint64_t bytes, struct device_part *part)
+static bool parts_add(struct attention_parts *parts, uint64_t bytes, struct device_part *part)
 {
     uint64_t aligned;
     *part = (struct device_part){parts->total_bytes, bytes};
@@ -11,7 +11,7 @@ static bool place(struct attention_parts *parts, uint64_t bytes, struct device_p
            size_add(parts->total_bytes, aligned, &parts->total_bytes);
 }
 
-/* From the first element of the first entry to the last of the last one. */
+/* The tensor spans from the first element of its first entry to the last element of its last. */
 static bool place_tensor(struct attention_parts *parts, const struct attention_problem *problem,
                          const struct attention_strides *strides, uint64_t heads, uint64_t length,
                          uint64_t width, struct device_part *part)
@@ -22,22 +22,22 @@ static bool place_tensor(struct attention_parts *parts, const struct attention_p
            size_mul(heads - 1, strides->head, &within) &&
            size_mul(length - 1, strides->row, &rows) && size_add(entries, within, &elements) &&
            size_add(elements, rows, &elements) && size_add(elements, width, &elements) &&
-           size_mul(elements, dtype_size(problem->dtype), &bytes) && place(parts, bytes, part);
+           size_mul(elements, dtype_size(problem->dtype), &bytes) && parts_add(parts, bytes, part);
 }
 
-/* [batch], of i32. */
+/* Lengths are i32 [batch]. */
 static bool place_lengths(struct attention_parts *parts, const struct attention_problem *problem,
                           struct device_part *part)
 {
     return size_tensor_bytes(GEMMD_I32, &problem->batch, 1, &part->bytes) &&
-           place(parts, part->bytes, part);
+           parts_add(parts, part->bytes, part);
 }
 
 static bool place_lse(struct attention_parts *parts, const struct attention_problem *problem)
 {
     const uint64_t dims[] = {problem->batch, problem->heads, problem->sq};
     uint64_t bytes;
-    return size_tensor_bytes(GEMMD_F32, dims, 3, &bytes) && place(parts, bytes, &parts->lse);
+    return size_tensor_bytes(GEMMD_F32, dims, 3, &bytes) && parts_add(parts, bytes, &parts->lse);
 }
 
 bool attention_parts_place(const struct attention_problem *problem,
@@ -57,7 +57,7 @@ bool attention_parts_place(const struct attention_problem *problem,
            place_tensor(parts, p, &p->o_strides, p->heads, p->sq, p->dv, &parts->o) &&
            (p->lse == NULL || place_lse(parts, p)) &&
            kernel->workspace_bytes(p, &workspace_bytes) &&
-           place(parts, workspace_bytes, &parts->workspace);
+           parts_add(parts, workspace_bytes, &parts->workspace);
 }
 
 struct attention_problem attention_parts_problem(const struct attention_parts *parts,

@@ -2,10 +2,10 @@
 
 #include "proto/dtype.h"
 
-/* Where a copy begins, unless an operand or a row begins there. */
+/* Copies start at a multiple of this offset in an operand that has no rows to keep whole. */
 enum { STEP_ALIGNMENT = 4096 };
 
-/* What addresses are made of. */
+/* The memory that a plan's addresses are in. */
 struct frame {
     struct device_span there;
     unsigned char *range;
@@ -20,8 +20,8 @@ static uint64_t begin_of(struct device_span body, const void *from, uint64_t byt
     return device_span_has(body, from) && bytes <= body.bytes - begin ? begin : COPY_IN_NEVER;
 }
 
-static struct copy_in_operand *add(struct copy_in *plan, const struct frame *frame,
-                                   struct device_part part, const void *from)
+static struct copy_in_operand *add_operand(struct copy_in *plan, const struct frame *frame,
+                                           struct device_part part, const void *from)
 {
     if (part.bytes == 0 || device_span_has(frame->there, from))
         return NULL;
@@ -35,13 +35,13 @@ static struct copy_in_operand *add(struct copy_in *plan, const struct frame *fra
     return operand;
 }
 
-/* A or B, whose rows of `width` elements have to be `leading` apart and came without gaps, if they
- * have somewhere to land. Sizes were checked when the layout was made. */
+/* Adds A or B. If the matrix has a staging part, its rows of `width` elements come without gaps and
+ * have to be `leading` elements apart. The sizes were checked when the layout was made. */
 static void add_matrix(struct copy_in *plan, const struct frame *frame, struct device_part part,
                        struct device_part staging, const void *from, uint64_t width,
                        uint64_t leading, uint32_t element_bytes)
 {
-    struct copy_in_operand *operand = add(plan, frame, part, from);
+    struct copy_in_operand *operand = add_operand(plan, frame, part, from);
     if (operand == NULL || staging.bytes == 0)
         return;
     operand->bytes = staging.bytes;
@@ -64,8 +64,8 @@ void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
                layout->problem.lda, element_bytes);
     add_matrix(plan, &frame, layout->b, layout->b_staging, p->b, p->transb ? p->k : p->n,
                layout->problem.ldb, element_bytes);
-    (void)add(plan, &frame, layout->bias, p->bias);
-    (void)add(plan, &frame, layout->c0, p->c0);
+    (void)add_operand(plan, &frame, layout->bias, p->bias);
+    (void)add_operand(plan, &frame, layout->c0, p->c0);
 }
 
 void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem *problem,
@@ -75,11 +75,11 @@ void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem
     const struct attention_problem *p = problem;
     const struct frame frame = {there, range, body};
     *plan = (struct copy_in){.copy_stream = COPY_IN_NO_STREAM};
-    (void)add(plan, &frame, parts->lens_q, p->lens_q);
-    (void)add(plan, &frame, parts->lens_kv, p->lens_kv);
-    (void)add(plan, &frame, parts->q, p->q);
-    (void)add(plan, &frame, parts->k, p->k);
-    (void)add(plan, &frame, parts->v, p->v);
+    (void)add_operand(plan, &frame, parts->lens_q, p->lens_q);
+    (void)add_operand(plan, &frame, parts->lens_kv, p->lens_kv);
+    (void)add_operand(plan, &frame, parts->q, p->q);
+    (void)add_operand(plan, &frame, parts->k, p->k);
+    (void)add_operand(plan, &frame, parts->v, p->v);
 }
 
 bool copy_in_has_early(const struct copy_in *plan)
@@ -109,19 +109,19 @@ void copy_in_settle(struct copy_in *plan, const struct copy_in *all)
     plan->count = all->count;
 }
 
-/* How many of the operand's bytes may be handed out by now. */
-static uint64_t ready_bytes(const struct copy_in_operand *operand, uint64_t landed)
+/* Number of the operand's bytes that may have been handed out by now. */
+static uint64_t ready_bytes(const struct copy_in_operand *operand, uint64_t received)
 {
-    const uint64_t there = landed > operand->begin ? landed - operand->begin : 0;
+    const uint64_t there = received > operand->begin ? received - operand->begin : 0;
     const uint64_t unit = operand->row_bytes > 0 ? operand->row_bytes : STEP_ALIGNMENT;
     return there >= operand->bytes ? operand->bytes : there / unit * unit;
 }
 
-bool copy_in_next(struct copy_in *plan, uint64_t landed, struct copy_in_piece *piece)
+bool copy_in_next(struct copy_in *plan, uint64_t received, struct copy_in_piece *piece)
 {
     for (uint32_t i = 0; i < plan->count; i++) {
         struct copy_in_operand *operand = &plan->operands[i];
-        const uint64_t ready = ready_bytes(operand, landed);
+        const uint64_t ready = ready_bytes(operand, received);
         if (ready <= operand->taken)
             continue;
         *piece = (struct copy_in_piece){operand, operand->taken, ready - operand->taken};

@@ -1,13 +1,15 @@
 /*
- * copy_in.h - how a work's operands get from the host into its range of device memory, piece by
- * piece, so that pieces can go while the rest is still being received.
+ * copy_in.h - the copies of a work's operands from the host to the work's range of device memory,
+ * in pieces, so that pieces can be copied while the rest of the body is still being received.
  *
- * Operands lie in a request's body, of which a prefix has landed; some may be elsewhere, or it is
- * not known yet where they will be. A plan says where each operand goes; copy_in_next hands out
- * what has landed and was not handed out before. When the work is complete copy_in_settle adds what
- * was not known. Rows that the kernel wants further apart than they came (device_layout_padded)
- * land beside each other and are moved apart there, whole rows at a time. Pure functions; a plan is
- * one thread's at a time.
+ * A plan says where each operand is copied from and to. Operands are in the body of a request, of
+ * which the first bytes have been received. Other operands are elsewhere, or their location is not
+ * known yet. copy_in_next hands out pieces that have been received and were not handed out before.
+ * When the work is complete, copy_in_settle adds the operands that were not known. Rows that the
+ * kernel wants further apart than they come (device_layout_padded) are first copied to a staging
+ * area without gaps, and are moved apart on the device, whole rows at a time.
+ *
+ * Pure functions. A plan is used by one thread at a time.
  */
 #ifndef SERVER_DEVICE_COPY_IN_H
 #define SERVER_DEVICE_COPY_IN_H
@@ -19,61 +21,64 @@
 #include "server/device/device_layout.h"
 
 enum { COPY_IN_OPERANDS = 5, COPY_IN_NO_STREAM = -1 };
-/* Of an operand that is not in the body. */
+/* `begin` of an operand that is not in the body. */
 #define COPY_IN_NEVER UINT64_MAX
 
-/* One operand. Addresses are the device's but for `from`. */
+/* One operand. `from` is an address of the host, `to` and `staging` are addresses of the device. */
 struct copy_in_operand {
     const unsigned char *from;
     unsigned char *to;
-    uint64_t bytes;         /* on the host, without gaps */
-    uint64_t row_bytes;     /* 0: goes as it is. Else rows of so many bytes, */
-    uint64_t to_pitch;      /* so many bytes apart where they go, */
-    uint32_t element_bytes; /* of elements of so many, */
-    unsigned char *staging; /* land here first, all `bytes` of them */
-    uint64_t begin;         /* where it begins in the body; COPY_IN_NEVER: it goes late */
-    uint64_t taken;         /* bytes handed out */
+    uint64_t bytes; /* on the host, without gaps between rows */
+    /* 0: the operand is copied as it is. Otherwise rows of this many bytes are copied to `staging`
+     * and then moved to `to`. */
+    uint64_t row_bytes;
+    uint64_t to_pitch;      /* bytes from the start of one row at `to` to the start of the next */
+    uint32_t element_bytes; /* of an element of a row */
+    unsigned char *staging; /* `bytes` bytes */
+    uint64_t begin;         /* offset in the body; COPY_IN_NEVER: the operand is not copied early */
+    uint64_t taken;         /* bytes that were handed out */
 };
 
 struct copy_in {
     struct copy_in_operand operands[COPY_IN_OPERANDS];
     uint32_t count;
 
-    /* device_copy.h's. */
-    int32_t
-        copy_stream; /* what its early copies are known by; COPY_IN_NO_STREAM: none are under way */
-    bool failed;     /* no more early copies: the work copies all of it */
-    bool over;       /* the work has left the device: nothing is under way, or will be */
+    /* Used by device_copy.c. */
+    int32_t copy_stream; /* of the body's early copies; COPY_IN_NO_STREAM: none are in flight */
+    bool failed;         /* an early copy has failed: all operands are copied when the work runs */
+    bool over;           /* the work has left the device: no copy is in flight or will be */
 };
 
-/* A part of an operand that goes at once. */
+/* A part of an operand that is copied at once. */
 struct copy_in_piece {
     const struct copy_in_operand *operand;
-    uint64_t first, bytes; /* of `bytes` on the host; whole rows, if it has rows */
+    uint64_t first, bytes; /* offset and length in the operand on the host; whole rows, if row_bytes
+                              is not 0 */
 };
 
-/* All operands of a problem that are not in `there`, into a range of device memory that begins at
- * `range` and has that layout. `body` is the body that they arrive in: those that the problem
- * points to elsewhere are not copied early. At NULL: all are there already. */
+/* Plans the copies of all operands of a product that are not in the span `there`, to a range of
+ * device memory that begins at `range` and has the given layout. Operands that the problem points
+ * to in `body` are copied early; the others are not. If body.start is NULL, all operands are
+ * received already. */
 void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
                   const struct device_layout *layout, struct device_span there,
                   unsigned char *range, struct device_span body);
-/* The same of an attention. */
+/* As copy_in_plan, for an attention. */
 void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem *problem,
                             const struct attention_parts *parts, struct device_span there,
                             unsigned char *range, struct device_span body);
-/* Whether any of it can go before all of the body is there. */
+/* Whether any operand can be copied before the whole body has been received. */
 bool copy_in_has_early(const struct copy_in *plan);
 
-/* The work is complete: `all`, a plan made of it with nothing on its way, takes the place of the
- * plan that was made early. What was handed out is not handed out again, as far as both say that it
- * comes from the same place and goes to the same. */
+/* Replaces the plan that was made early by `all`, a plan of the complete work of which nothing was
+ * handed out. Pieces that were handed out are not handed out again if both plans copy the operand
+ * from the same address to the same address. */
 void copy_in_settle(struct copy_in *plan, const struct copy_in *all);
 
-/* The next piece, if `landed` bytes of the body are there; UINT64_MAX: all is, and the plan is
- * settled or was made then. False: there is none (yet). */
-bool copy_in_next(struct copy_in *plan, uint64_t landed, struct copy_in_piece *piece);
-/* From the start again: what was handed out is as if it had not been. */
+/* Hands out the next piece. `received` bytes of the body have been received; UINT64_MAX: the whole
+ * body has, and the plan is a plan of the complete work. False: there is no piece, or none yet. */
+bool copy_in_next(struct copy_in *plan, uint64_t received, struct copy_in_piece *piece);
+/* Starts again: all pieces will be handed out once more. */
 void copy_in_restart(struct copy_in *plan);
 
 #endif

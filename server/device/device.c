@@ -123,8 +123,9 @@ bool device_attention_bytes(const struct device *device, const struct attention_
            device->ops->attention_bytes(device, problem, kernel, out);
 }
 
-/* What is small goes with others of any shape already; copies of a whole operand would hold up the
- * rest of a stack. */
+/* A small product is not stacked, since it already shares launches with products of any shape. A
+ * work with copies is not stacked either, since a copy of a whole operand would hold up the other
+ * works of the stack. */
 bool device_plan(const struct device *device, struct work *work)
 {
     const struct gemm_problem *problem = &work->problem;
@@ -147,7 +148,7 @@ bool device_plan_attention(const struct device *device, struct work *work)
     const struct attention_problem *problem = &work->attention;
     const bool groups =
         device->ops->groups_attention && attention_can_group(work->attention_kernel, problem);
-    /* On the streams for large work, whose copies they need. */
+    /* Attentions need copies in and out, which only the streams for exclusive launches make. */
     work->shared_launch = false;
     work->stack_key = groups ? attention_group_key(work->attention_kernel, problem) : 0;
     work->stack_rows = groups ? work->attention_kernel->group_units : 0;
@@ -192,7 +193,7 @@ bool device_computes_in_submit(const struct device *device)
     return device->ops->computes_in_submit;
 }
 
-static uint32_t length(const struct work *works)
+static uint32_t count_works(const struct work *works)
 {
     uint32_t count = 0;
     for (; works != NULL; works = works->next)
@@ -200,7 +201,7 @@ static uint32_t length(const struct work *works)
     return count;
 }
 
-static void submit(struct device *device, uint32_t slot, struct work *works, uint32_t count)
+static void device_start(struct device *device, uint32_t slot, struct work *works, uint32_t count)
 {
     uint64_t now_ns = clock_now_ns();
     assert(device->running[slot] == NULL);
@@ -224,7 +225,7 @@ static bool is_shared_slot(const struct device *device, uint32_t slot)
 void device_submit(struct device *device, struct work *works)
 {
     uint32_t slot = works->shared_launch ? device->slots - device->shared_slots : 0,
-             count = length(works);
+             count = count_works(works);
     assert(works->shared_launch ? device_has_shared_room(device) : device_has_room(device));
     assert(works->shared_launch || works->stack_key != 0 ? count <= DEVICE_LAUNCH_WORKS_MAX
                                                          : count == 1);
@@ -232,16 +233,16 @@ void device_submit(struct device *device, struct work *works)
         slot++;
     device->busy_shared_slots += works->shared_launch;
     atomic_fetch_add_explicit(&device->in_flight, count, memory_order_relaxed);
-    submit(device, slot, works, count);
+    device_start(device, slot, works, count);
 }
 
 void device_submit_probe(struct device *device, struct work *work)
 {
-    submit(device, device->slots, work, 1);
+    device_start(device, device->slots, work, 1);
 }
 
-/* A lost device has stopped: nothing reads or writes memory any more, and no result can be
- * trusted. */
+/* A lost device has stopped: the device does not read or write memory any more, and no result can
+ * be trusted. */
 static bool has_ended(struct device *device, uint32_t slot)
 {
     struct work *works = device->running[slot];
@@ -266,7 +267,7 @@ struct work *device_poll(struct device *device)
         for (uint32_t j = i; j < device->busy; j++)
             device->order[j] = device->order[j + 1];
         if (slot != device->slots)
-            atomic_fetch_sub_explicit(&device->in_flight, length(works), memory_order_relaxed);
+            atomic_fetch_sub_explicit(&device->in_flight, count_works(works), memory_order_relaxed);
         uint64_t now_ns = clock_now_ns();
         for (struct work *work = works; work != NULL; work = work->next) {
             work->done_ns = now_ns;

@@ -31,20 +31,21 @@ static void give_copy_stream(struct device *device, struct copy_in *copies)
     copies->copy_stream = COPY_IN_NO_STREAM;
 }
 
-uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t landed)
+uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t received)
 {
     struct copy_in_piece piece;
     uint64_t bytes = 0;
     if (copies->failed || device_lost(device) || !take_copy_stream(device, copies))
         return 0;
-    while (!copies->failed && copy_in_next(copies, landed, &piece)) {
+    while (!copies->failed && copy_in_next(copies, received, &piece)) {
         copies->failed =
             device->ops->copy_in(device, (uint32_t)copies->copy_stream, &piece) != GEMMD_OK;
         bytes += piece.bytes;
     }
     if (!copies->failed)
         return bytes;
-    copy_in_restart(copies); /* the work copies all of it, and says what is wrong if it fails too */
+    copy_in_restart(
+        copies); /* when the work runs, it copies all operands, and reports a failure of its own */
     return 0;
 }
 

@@ -1,11 +1,13 @@
 /*
- * device_copy.h - copies to a device that begin before the work that they are for is submitted.
+ * device_copy.h - early copies to a device: copies that start before the work that they are for is
+ * submitted.
  *
- * Large bodies go to the device while the rest of them is still being received. Each has a lane as
- * long as copies of it may be under way; there are DEVICE_COPY_STREAMS, and a body that gets none
- * is copied when its work runs, like one of which a copy failed. Neither host nor device memory may
- * be given back before device_copied_in says so, or the work has left the device. But for the first
- * two, functions are called by the thread that device_enter named.
+ * The operands of large bodies are copied to the device while the rest of the body is still being
+ * received. Each body has a copy stream for as long as copies of the body may be in flight. There
+ * are DEVICE_COPY_STREAMS copy streams. A body that gets none, or one of whose copies fails, is
+ * copied when its work runs. Neither the host memory nor the device memory of a copy may be freed
+ * before device_copied_in returns true or the work has left the device. The first two functions may
+ * be called from any thread, the others from the thread that device_enter named.
  */
 #ifndef SERVER_DEVICE_DEVICE_COPY_H
 #define SERVER_DEVICE_DEVICE_COPY_H
@@ -13,22 +15,22 @@
 #include "server/device/copy_in.h"
 #include "server/device/device.h"
 
-/* Whether the device copies early at all; one that uses operands where they lie does not. */
+/* Whether the device makes early copies. A device that uses operands where they are makes none. */
 bool device_copies_early(const struct device *device);
-/* How the operands of a work come in. The problem points already to those that will lie in `body`,
- * and somewhere else for others that there will be; the range of device memory is reserved. False:
- * no copy of this work can begin early. */
+/* Plans how the operands of a work are copied in. The work's range of device memory is reserved.
+ * The problem points into `body` for operands that will be in the body, and outside of `body` for
+ * other operands. False: no operand of the work can be copied early. */
 bool device_plan_copies(const struct device *device, const struct work *work,
                         struct device_span body, struct copy_in *copies);
 
-/* `landed` bytes of the body are there: starts copying what was not copied yet. Returns how many
- * bytes it started. */
-uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t landed);
-/* Whether nothing is under way. For copies whose work will not be submitted. */
+/* Starts copying what has been received and not been copied yet. `received` bytes of the body have
+ * been received. Returns the number of bytes whose copies were started. */
+uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t received);
+/* Whether no copy of a body is in flight. For copies whose work will not be submitted. */
 bool device_copied_in(struct device *device, struct copy_in *copies);
-/* Whether nothing is under way for anyone. */
+/* Whether no early copy of any body is in flight. */
 bool device_copies_are_over(struct device *device);
-/* Their work has left the device, and its copies with it. */
+/* Ends the copies of a work that has left the device. */
 void device_end_copies(struct device *device, struct copy_in *copies);
 
 #endif

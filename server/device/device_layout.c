@@ -5,10 +5,10 @@
 
 struct matrix {
     enum gemmd_dtype dtype;
-    uint64_t rows, columns, leading, stride; /* as stored */
+    uint64_t rows, columns, leading, stride; /* as stored: not transposed */
 };
 
-/* From the first element of the first problem to the last of the last one. */
+/* Bytes from the first element of the batch's first matrix to the last element of its last. */
 static bool span_bytes(const struct matrix *matrix, uint64_t batch, uint64_t *out)
 {
     uint64_t rows, problems, elements;
@@ -18,7 +18,7 @@ static bool span_bytes(const struct matrix *matrix, uint64_t batch, uint64_t *ou
            size_mul(elements, dtype_size(matrix->dtype), out);
 }
 
-static bool place(struct device_layout *layout, uint64_t bytes, struct device_part *part)
+static bool layout_add(struct device_layout *layout, uint64_t bytes, struct device_part *part)
 {
     uint64_t aligned;
     *part = (struct device_part){layout->total_bytes, bytes};
@@ -30,7 +30,7 @@ static bool place_matrix(struct device_layout *layout, const struct matrix *matr
                          struct device_part *part)
 {
     uint64_t bytes;
-    return span_bytes(matrix, batch, &bytes) && place(layout, bytes, part);
+    return span_bytes(matrix, batch, &bytes) && layout_add(layout, bytes, part);
 }
 
 bool device_span_has(struct device_span span, const void *address)
@@ -39,7 +39,7 @@ bool device_span_has(struct device_span span, const void *address)
            (uintptr_t)address - (uintptr_t)span.start < span.bytes;
 }
 
-/* A, B or C, which may be there already. */
+/* Adds A, B or C, which may be in the span `there` already. */
 static bool place_movable(struct device_layout *layout, const struct matrix *matrix,
                           const void *data, bool any_leading, struct device_span there,
                           struct device_part *part, uint64_t *leading, uint64_t *stride)
@@ -79,14 +79,14 @@ bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel 
            (p->c0 == NULL || place_matrix(layout, &c0, p->batch, &layout->c0)) &&
            place_movable(layout, &c, p->c, any, there, &layout->c, &q->ldc, &q->stride_c) &&
            kernel->workspace_bytes(q, &workspace_bytes) &&
-           place(layout, workspace_bytes, &layout->workspace);
+           layout_add(layout, workspace_bytes, &layout->workspace);
 }
 
-/* Moves the rows of a matrix of `rows` by `columns`, whose leading dimension and stride are in
- * `padded`, `wanted` elements apart if that spares the kernel some of its workspace. True: they
- * are. */
-static bool pad(struct gemm_problem *padded, const struct gemm_kernel *kernel, uint64_t rows,
-                uint64_t columns, uint64_t wanted, uint64_t *leading, uint64_t *stride)
+/* Sets the leading dimension of a matrix of `padded` to `wanted` elements, and its stride to match,
+ * if that makes the kernel's workspace smaller. The matrix has `rows` by `columns` elements;
+ * `leading` and `stride` point into `padded`. Returns whether they were changed. */
+static bool pad_matrix(struct gemm_problem *padded, const struct gemm_kernel *kernel, uint64_t rows,
+                       uint64_t columns, uint64_t wanted, uint64_t *leading, uint64_t *stride)
 {
     const uint64_t leading_before = *leading, stride_before = *stride;
     uint64_t packed, apart, before, after;
@@ -103,12 +103,13 @@ static bool pad(struct gemm_problem *padded, const struct gemm_kernel *kernel, u
     return false;
 }
 
-/* All rows of a batch, without gaps. */
+/* Adds a staging part for all rows of a batch, without gaps. */
 static bool place_staging(struct device_layout *layout, uint64_t stride, struct device_part *part)
 {
     uint64_t bytes;
     return size_mul(stride, layout->problem.batch, &bytes) &&
-           size_mul(bytes, dtype_size(layout->problem.dtype), &bytes) && place(layout, bytes, part);
+           size_mul(bytes, dtype_size(layout->problem.dtype), &bytes) &&
+           layout_add(layout, bytes, part);
 }
 
 bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
@@ -118,11 +119,11 @@ bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_
     const struct gemm_problem *p = problem;
     struct gemm_problem q = *problem;
     const bool a_padded = kernel->any_leading && !device_span_has(there, p->a) &&
-                          pad(&q, kernel, p->transa ? p->k : p->m, p->transa ? p->m : p->k,
-                              wanted.a, &q.lda, &q.stride_a);
+                          pad_matrix(&q, kernel, p->transa ? p->k : p->m, p->transa ? p->m : p->k,
+                                     wanted.a, &q.lda, &q.stride_a);
     const bool b_padded = kernel->any_leading && !device_span_has(there, p->b) &&
-                          pad(&q, kernel, p->transb ? p->n : p->k, p->transb ? p->k : p->n,
-                              wanted.b, &q.ldb, &q.stride_b);
+                          pad_matrix(&q, kernel, p->transb ? p->n : p->k, p->transb ? p->k : p->n,
+                                     wanted.b, &q.ldb, &q.stride_b);
     return device_layout(&q, kernel, there, layout) &&
            (!a_padded || place_staging(layout, p->stride_a, &layout->a_staging)) &&
            (!b_padded || place_staging(layout, p->stride_b, &layout->b_staging));

@@ -1,9 +1,9 @@
 /*
- * device_layout.h - where the parts of a problem lie within its range of device memory.
+ * device_layout.h - the locations of a product's parts in its range of device memory.
  *
- * Every part starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever the alignment it had on the
- * host: a library that chooses its kernel by alignment makes the same choice every time, and
- * results don't depend on how a body was laid out. Pure functions, any thread.
+ * Every part starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever its alignment was on the
+ * host. A library that chooses its kernel by alignment then makes the same choice every time, and
+ * results do not depend on the layout of a request's body. Pure functions, any thread.
  */
 #ifndef SERVER_DEVICE_DEVICE_LAYOUT_H
 #define SERVER_DEVICE_DEVICE_LAYOUT_H
@@ -15,45 +15,48 @@
 
 enum { DEVICE_LAYOUT_ALIGNMENT = 256 };
 
-/* Bytes from the range's start; a part of 0 bytes is not there. */
+/* A part of the range; 0 bytes: the problem has no such part. */
 struct device_part {
-    uint64_t offset, bytes;
+    uint64_t offset, bytes; /* the offset is from the start of the range */
 };
 
 struct device_layout {
     struct device_part a, b, bias, c0, c, workspace;
-    struct device_part a_staging, b_staging; /* where rows come to that are moved apart from there:
-                                                contiguous. Of device_layout_padded */
+    /* Where the rows of A and B are copied to, without gaps, before they are moved apart
+     * (device_layout_padded). */
+    struct device_part a_staging, b_staging;
     uint64_t total_bytes;
-    struct gemm_problem problem; /* as it is run: with the leading dimensions and strides that the
-                                    parts have there. Pointers as they were */
+    /* The problem as it runs, with the leading dimensions and strides that its parts have in the
+     * range. Its pointers are those of the problem that was given. */
+    struct gemm_problem problem;
 };
 
-/* Memory of the device in which operands and results may lie already. */
+/* A span of the device's memory that may already hold operands and results. */
 struct device_span {
-    void *start; /* NULL: there is none */
+    void *start; /* NULL: there is no such memory */
     uint64_t bytes;
 };
 bool device_span_has(struct device_span span, const void *address);
 
-/* What lies in `there` is used where it is and has no part, unless it has gaps between its rows
- * that would change what the kernel computes: then it has one, without gaps. False on overflow.
- * Other pointers of the problem are looked at only for being NULL. */
+/* Computes the layout of a problem with a kernel. A matrix in the span `there` is used where it is
+ * and has no part, unless the gaps between its rows would change what the kernel computes: the
+ * matrix then has a part without gaps. The problem's other pointers are only tested for NULL.
+ * False: the size overflows. */
 bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                    struct device_span there, struct device_layout *layout);
 
-/* As device_layout, but the rows of A and B that come from the host are as far apart as `wanted`
- * says, if the kernel would else move them apart in its workspace first: the copies in can do that
- * while a body is still being received (copy_in.h). They have a staging then. Kernels that do not
- * take any_leading get what they always get, so that no result changes. */
+/* As device_layout, but the rows of A and B that come from the host have the leading dimensions
+ * `wanted`, if the kernel would otherwise move them apart in its workspace. The copies to the
+ * device can move them apart while the body is still being received (copy_in.h), and then use a
+ * staging part. Kernels without any_leading get the rows as always, so that no result changes. */
 struct device_leading {
-    uint64_t a, b; /* elements; not more than the matrix has columns: as it came */
+    uint64_t a, b; /* elements; no more than the matrix has columns: the rows stay as they came */
 };
 bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                           struct device_leading wanted, struct device_span there,
                           struct device_layout *layout);
 
-/* The problem as it is run, with the parts that it has in `range`, where they lie there. */
+/* The problem as it runs, with pointers to its parts in the range that begins at `range`. */
 struct gemm_problem device_layout_problem(const struct device_layout *layout, unsigned char *range);
 
 #endif

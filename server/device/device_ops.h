@@ -1,10 +1,11 @@
 /*
- * device_ops.h - what a backend (or a test's simulated device) is to device.c.
+ * device_ops.h - the interface between device.c and a backend: CUDA, the CPU, or a test's simulated
+ * device.
  *
- * device.c keeps the books: which slot has which work, in what order, and the latch that says that
- * the device is lost. A slot is a stream; works of a slot never overlap, but for those of a chain,
- * which share a launch. The last slot is the probe's. Functions are called from the thread that
- * device_enter named, unless they say otherwise.
+ * device.c keeps account of which slot runs which works, of their order, and of whether the device
+ * is lost. A slot is a stream. The launch lists of a slot never overlap. The last slot is the
+ * probe's. The functions of a backend are called from the thread that device_enter named, unless
+ * their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_DEVICE_OPS_H
 #define SERVER_DEVICE_DEVICE_OPS_H
@@ -15,82 +16,84 @@
 #include "server/device/device.h"
 
 struct device_ops {
-    /* Makes this thread able to use the device. NULL: nothing to do. */
+    /* Makes the calling thread able to use the device. NULL: there is nothing to do. */
     void (*enter)(struct device *device);
-    /* Starts a chain of works on `slot`, which is free. A failure is recorded in the status and
-     * fault of each; the slot is polled all the same. */
+    /* Starts a launch list on `slot`, which is free. A failure is recorded in the status and fault
+     * of each work; the slot is polled all the same. */
     void (*submit)(struct device *device, uint32_t slot, struct work *works);
-    /* Whether the chain has left `slot` (its memory is not used any more); fills in status and
-     * times of each. */
+    /* Whether the slot has finished its launch list and does not use the list's memory any more.
+     * Sets the status and times of each work. */
     bool (*poll)(struct device *device, uint32_t slot, struct work *works);
-    /* Releases all that the backend owns, the struct itself included. */
+    /* Frees everything that the backend owns, the struct device included. */
     void (*close)(struct device *device);
+    /* `submit` computes, and `poll` has nothing to wait for. */
     bool computes_in_submit;
-    /* Device memory of a problem; see device_work_bytes. */
+    /* device_work_bytes. */
     bool (*work_bytes)(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
-    /* The same of an attention. NULL: the backend has no kernels for it. */
+    /* device_attention_bytes. NULL: the backend has no kernels for attention. */
     bool (*attention_bytes)(const struct device *device, const struct attention_problem *problem,
                             const struct attention_kernel *kernel, uint64_t *out);
-    /* `submit` takes chains of attentions with a stack_key, and runs each chain as one group
+    /* `submit` takes launch lists of attentions with a stack_key, and runs each list as one group
      * (kernels/attention_grouped.h). */
     bool groups_attention;
-    /* See device_can_share_launch. NULL: none can. */
+    /* device_can_share_launch. NULL: the backend has no shared launches. */
     bool (*can_share_launch)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
 
-    /* Copies that begin before their work does (device_copy.h). All three, or NULL: operands are
-     * used where they lie. */
-    /* The copies by which a work's operands come in, from `body` if they are there (NULL: all are
-     * where they are to be copied from); false: it has none. Any thread. */
+    /* Early copies (device_copy.h). A backend has all three functions, or none, if it uses operands
+     * where they are. */
+    /* Plans the copies of a work's operands: from `body` for operands in the body, and from their
+     * own addresses if body.start is NULL. False: the work has no such copies. Any thread. */
     bool (*plan_copies)(const struct device *device, const struct work *work,
                         struct device_span body, struct copy_in *copies);
-    /* Starts a piece on `copy_stream`, after those that were started before, and marks there the
-     * end of all. An error is of this piece alone unless it loses the device. */
+    /* Starts the copy of a piece on a copy stream, after all copies that were started there before.
+     * An error fails this piece alone, unless the device is lost. */
     enum gemmd_error (*copy_in)(struct device *device, uint32_t copy_stream,
                                 const struct copy_in_piece *piece);
-    /* Whether all that was started on `copy_stream` has ended. */
+    /* Whether all copies that were started on a copy stream have ended. */
     bool (*copied_in)(struct device *device, uint32_t copy_stream);
 
-    /* Loads what the first requests would wait for otherwise, with the kernels that the self-test
-     * has left. NULL: nothing to do. */
+    /* Loads the code that the first requests would otherwise wait for, for the kernels that the
+     * self-test has not left out. NULL: there is nothing to do. */
     enum gemmd_error (*warm)(struct device *device, struct fault *fault);
 };
 
 enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_SHARED_SLOTS + 1 };
-enum { DEVICE_COPY_STREAMS = 64 }; /* bodies that are being copied while they are received */
+enum { DEVICE_COPY_STREAMS = 64 }; /* bodies with early copies in flight at once */
 
-/* A backend's struct begins with this one. */
+/* The first member of a backend's own struct. */
 struct device {
     const struct device_ops *ops;
     struct device_info info;
     struct arena *arena;        /* owned by the backend */
-    struct device_span tensors; /* its tensor memory; likewise */
-    uint64_t stack_bytes;       /* of the workspace of each stream that runs stacks; 0: none can */
+    struct device_span tensors; /* tensor memory, owned by the backend */
+    uint64_t stack_bytes;       /* workspace of each stream that runs stacks; 0: none runs stacks */
 
-    uint32_t slots;        /* for requests; slot number `slots` is the probe's */
-    uint32_t shared_slots; /* the last so many of them are for works that share launches */
-    struct work *running[DEVICE_SLOTS_MAX]; /* [slot], NULL where free; chains */
-    uint8_t order[DEVICE_SLOTS_MAX];        /* busy slots, oldest first */
-    uint32_t busy, busy_shared_slots;       /* slots; the probe's is among `busy` */
-    atomic_uint in_flight;                  /* works, without the probe */
+    uint32_t slots;        /* slots for requests; slot number `slots` is the probe's */
+    uint32_t shared_slots; /* the last of them, which are for shared launches */
+    struct work *running[DEVICE_SLOTS_MAX]; /* [slot]: its launch list; NULL: the slot is free */
+    uint8_t order[DEVICE_SLOTS_MAX];        /* the busy slots, oldest launch first */
+    uint32_t busy;                          /* number of busy slots, the probe's included */
+    uint32_t busy_shared_slots;
+    atomic_uint in_flight;                  /* works, without the probe's */
     bool copy_streams[DEVICE_COPY_STREAMS]; /* in use (device_copy.h) */
 
-    uint32_t without_gemm, without_attention; /* struct gemm_device */
+    uint32_t without_gemm, without_attention; /* as in struct gemm_device */
     struct device_left_out left_out[DEVICE_KERNELS_MAX];
     uint32_t left_out_count;
 
-    char reason[256]; /* written once, before `lost` is set */
+    char reason[256]; /* why the device is lost; written once, before `lost` is set */
     atomic_bool lost;
 };
 
-/* Clears the books; `streams` is cut to 1 ... DEVICE_STREAMS_MAX. There are DEVICE_SHARED_SLOTS
- * slots more if works can share launches. */
+/* Initializes a struct device. `streams` is limited to 1 ... DEVICE_STREAMS_MAX. The device has
+ * DEVICE_SHARED_SLOTS more slots if the backend has shared launches. */
 void device_init(struct device *device, const struct device_ops *ops, uint32_t streams);
-/* Latches that nothing can run any more; the first reason stays. */
+/* Records that the device is lost. The reason of the first call stays. */
 void device_set_lost(struct device *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The backends. device_cuda_... of a build without CUDA find no device. */
+/* The backends. In a build without CUDA, device_cuda_... find no device. */
 enum gemmd_error device_cpu_open(const struct device_options *options, struct device **device,
                                  struct fault *fault);
 void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault);

@@ -1,15 +1,17 @@
 #include "server/device/device_stack.h"
 
-/* A product of more rows than a tile of the fast kernels has gains nothing from company. */
+/* Most rows of a work that is stacked: a product with more rows than a tile of the fast kernels
+ * gains nothing in a stack. */
 enum { WORK_ROWS = 128 };
 
-/* Enough for 512 rows of any model's layer, and for B again where a kernel splits it. */
-static const uint64_t STACK_BYTES_MAX = 256 << 20, MEMORY_SHARE = 32;
+/* Enough for 512 rows of any model's layer, and for the parts of B where a kernel splits B. */
+static const uint64_t STACK_BYTES_MAX = 256 << 20;
+static const uint64_t MEMORY_DIVISOR = 32; /* at most 1/32 of the device's memory */
 
 uint64_t device_stack_bytes(uint64_t memory_bytes, uint64_t tensor_bytes)
 {
     uint64_t bytes =
-        memory_bytes / MEMORY_SHARE / DEVICE_LAYOUT_ALIGNMENT * DEVICE_LAYOUT_ALIGNMENT;
+        memory_bytes / MEMORY_DIVISOR / DEVICE_LAYOUT_ALIGNMENT * DEVICE_LAYOUT_ALIGNMENT;
     if (tensor_bytes == 0)
         return 0;
     return bytes < STACK_BYTES_MAX ? bytes : STACK_BYTES_MAX;

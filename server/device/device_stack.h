@@ -1,12 +1,12 @@
 /*
- * device_stack.h - rows of many works stacked on one resident B (kernels/stacked.h): which works,
- * how many rows, in what memory.
+ * device_stack.h - stacks: the rows of several works that multiply with one resident B, run as one
+ * product (kernels/stacked.h).
  *
  * A stack needs a workspace on the device that grows with its rows. Every stream that runs stacks
- * has one of fixed size, taken when the device is opened, so that a work that can be stacked
- * reserves no memory of its own and a stack never lacks any. A work that can be stacked always runs
- * as one, be it alone: what its bytes are is then settled by one path. Pure functions, any thread,
- * unless they say otherwise.
+ * has a workspace of fixed size, allocated when the device is opened. A work that can be stacked
+ * therefore reserves no device memory, and a stack never lacks memory. A work that can be stacked
+ * always runs as a stack, even alone, so that its result has the same bytes however many works are
+ * in the stack. Pure functions, any thread, unless their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_DEVICE_STACK_H
 #define SERVER_DEVICE_DEVICE_STACK_H
@@ -17,21 +17,24 @@
 #include "server/device/device_layout.h"
 #include "server/device/work.h"
 
-/* Of a stack. On an H100, 256 rows of bf16 on 4096 x 4096 take 116 us, so that nobody waits long
- * for company. */
+/* Most rows of a stack. On an H100, 256 rows of bf16 with a B of 4096 x 4096 take 116 us, so that
+ * no work waits long for the others of its stack. */
 enum { DEVICE_STACK_ROWS = 512 };
 
-/* The workspace of each stream that runs stacks: 0 without tensor memory, since no B lasts then. */
+/* Bytes of the workspace of each stream that runs stacks. 0 without tensor memory: no B is resident
+ * then. */
 uint64_t device_stack_bytes(uint64_t memory_bytes, uint64_t tensor_bytes);
 
-/* How many rows at most the stacks of such a problem may have in a workspace of `stack_bytes`; 0:
- * it cannot be stacked. The same for all that can share a stack. The problem's B is looked at for
- * lying in `tensors`, and bias for being NULL: one that came with a request is no other's. */
+/* Most rows of a stack of such problems in a workspace of `stack_bytes`; 0: the problem cannot be
+ * stacked. The result is the same for all works that can share a stack. The problem's B is tested
+ * for being in `tensors`, and its bias for being NULL, since the bias of a request belongs to that
+ * request alone. */
 uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                            struct device_span tensors, uint64_t stack_bytes);
 
-/* Computes a chain of works of one stack, DEVICE_STACK_ROWS rows at most, in `workspace`; CUDA:
- * enqueues it. By the thread that uses the context. Errors are gemm_stacked's. */
+/* Computes a launch list of works of one stack, of DEVICE_STACK_ROWS rows at most, in `workspace`.
+ * CUDA: enqueues the computation. Called by the thread that uses the context. Errors are those of
+ * gemm_stacked. */
 enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
                                   void *workspace);
 

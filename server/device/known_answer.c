@@ -6,9 +6,10 @@
 #include "proto/dtype.h"
 
 enum { M = KNOWN_ANSWER_M, N = KNOWN_ANSWER_N, K = KNOWN_ANSWER_K };
-enum { A_BYTES = M * K * 8, B_BYTES = K * N * 8 }; /* in the widest type */
+enum { A_BYTES = M * K * 8, B_BYTES = K * N * 8 }; /* in f64, the widest type */
 
-/* -2 ... 2, so that no sum is beyond 4 K = 256: exact in the 8 bits of bf16 too. */
+/* Elements are -2 ... 2, so that no sum is larger than 4 * K = 256, which bf16 represents exactly
+ * with its 8 bits. */
 static int a_at(int row, int column)
 {
     return (3 * row + 7 * column + row * column) % 5 - 2;
@@ -54,7 +55,7 @@ static bool floating_layout(enum gemmd_dtype dtype, struct layout *layout)
     }
 }
 
-/* The bits of a small integer in a type that holds it exactly. */
+/* The bits of a small integer in a type that represents the integer exactly. */
 static uint64_t bits_of(int value, enum gemmd_dtype dtype)
 {
     struct layout layout;
@@ -69,7 +70,9 @@ static uint64_t bits_of(int value, enum gemmd_dtype dtype)
     if (exponent <= layout.mantissa_bits)
         fraction <<= layout.mantissa_bits - exponent;
     else
-        fraction >>= exponent - layout.mantissa_bits; /* of zeros: the type holds the value */
+        fraction >>=
+            exponent -
+            layout.mantissa_bits; /* shifts zeros out: the type represents the value exactly */
     uint64_t sign = value < 0;
     return sign << (layout.mantissa_bits + layout.exponent_bits) |
            (exponent + bias) << layout.mantissa_bits | fraction;
@@ -80,7 +83,7 @@ static unsigned char *element(void *matrix, int index, enum gemmd_dtype dtype)
     return (unsigned char *)matrix + (size_t)index * dtype_size(dtype);
 }
 
-/* Little-endian, as everything that travels. */
+/* Elements are little-endian, as in requests and answers. */
 void known_answer_store(unsigned char *to, int value, enum gemmd_dtype dtype)
 {
     uint64_t bits = bits_of(value, dtype);
@@ -95,7 +98,7 @@ static bool holds(const unsigned char *at, int value, enum gemmd_dtype dtype)
     known_answer_store(expected, value, dtype);
     if (memcmp(at, expected, size) == 0)
         return true;
-    /* The other zero is as right as this one. */
+    /* A zero with the other sign is a right answer too. */
     struct layout layout;
     expected[size - 1] ^= 0x80;
     return value == 0 && floating_layout(dtype, &layout) && memcmp(at, expected, size) == 0;

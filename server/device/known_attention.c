@@ -7,10 +7,13 @@
 #include "proto/dtype.h"
 #include "server/device/known_answer.h"
 
-/* Of all four: keys are fewer than D, so that D orthogonal rows are enough. */
-/* Queries of both heads are few enough for kernels that take few. */
+/* There are fewer keys than D, the number of orthogonal rows. The queries of both heads are few
+ * enough for kernels that take only few queries. */
 enum { BATCH = 2, HEADS = 2, SQ = 16, SKV = 36, D = 64 };
-enum { Q_BYTES = BATCH * HEADS * SQ * D * 8, K_BYTES = BATCH * SKV * D * 8 }; /* the widest type */
+enum {
+    Q_BYTES = BATCH * HEADS * SQ * D * 8,
+    K_BYTES = BATCH * SKV * D * 8
+}; /* in f64, the widest type */
 
 static int key_at(int key, int column)
 {
@@ -22,13 +25,14 @@ static int value_at(int entry, int key, int column)
     return (3 * key + 7 * column + key * column + entry) % 5 - 2;
 }
 
-/* The last key that a query sees under a causal mask. */
+/* The last key that a causal mask lets a query see. */
 static int last_key(int query)
 {
     return query + SKV - SQ;
 }
 
-static int match(int entry, int head, int query)
+/* The key that a query equals. */
+static int matching_key(int entry, int head, int query)
 {
     return (7 * query + 5 * head + 11 * entry + 3) % (last_key(query) + 1);
 }
@@ -36,7 +40,7 @@ static int match(int entry, int head, int query)
 static int query_at(int entry, int head, int query, int column, bool causal)
 {
     const int hidden = last_key(query) + 1 + query % 3;
-    int value = key_at(match(entry, head, query), column);
+    int value = key_at(matching_key(entry, head, query), column);
     if (causal && hidden < SKV)
         value += 2 * key_at(hidden, column);
     return value;
@@ -82,8 +86,9 @@ void known_attention_init(struct attention_problem *problem, enum gemmd_dtype dt
     memset(o, 0xff, BATCH * HEADS * SQ * D * size);
 }
 
-/* What divides by a sum of weights that is nearly 1 comes near the integer, not more. */
-static bool is(double value, int expected)
+/* A kernel divides by a sum of weights that is only nearly 1, so that an element comes only close
+ * to the integer. */
+static bool is_close(double value, int expected)
 {
     return fabs(value - expected) <= 0x1p-10;
 }
@@ -95,7 +100,7 @@ bool known_attention_check(const struct attention_problem *problem, uint64_t *ro
         const int entry = i / D / SQ / HEADS, head = i / D / SQ % HEADS, query = i / D % SQ;
         double value;
         convert_to_f64(problem->dtype, (const char *)problem->o + (uint64_t)i * size, &value, 1);
-        if (!is(value, value_at(entry, match(entry, head, query), i % D))) {
+        if (!is_close(value, value_at(entry, matching_key(entry, head, query), i % D))) {
             *row = (uint64_t)(i / D);
             *column = (uint64_t)(i % D);
             return false;

@@ -1,9 +1,10 @@
 /*
- * known_attention.h - a small attention whose answer is known, for every type.
+ * known_attention.h - a small attention with a known answer, for every type. The self-test uses it.
  *
- * Keys are orthogonal rows of 1 and -1, and each query is one of them, so that one weight is 1 and
- * all others vanish: a row of O is a row of V, of small integers. With a causal mask, queries also
- * match, and twice as well, a key that they must not see. For the self-test.
+ * The keys are orthogonal rows of 1 and -1, and each query equals one key, so that the weight of
+ * that key is 1 and all other weights are 0. A row of O is then a row of V, which holds small
+ * integers. With a causal mask, queries also match a key that the mask hides from them, and match
+ * it twice as well.
  */
 #ifndef SERVER_DEVICE_KNOWN_ATTENTION_H
 #define SERVER_DEVICE_KNOWN_ATTENTION_H
@@ -13,15 +14,17 @@
 
 #include "kernels/attention.h"
 
-/* Host memory for operands and result of any type, each part at a multiple of 256 bytes. */
+/* Bytes of host memory for the operands and the result in any type. Each part starts at a multiple
+ * of 256 bytes. */
 enum { KNOWN_ATTENTION_BYTES = 160 * 1024 };
 
-/* Describes the attention and writes its operands to `memory` (KNOWN_ATTENTION_BYTES long, aligned
- * to 256), where the result will be too; the result is poisoned. */
+/* Makes a problem with operands and a result of type `dtype`. Writes the operands to `memory`
+ * (KNOWN_ATTENTION_BYTES bytes, aligned to 256), which also has room for the result, and fills the
+ * result with bytes that are not the answer. */
 void known_attention_init(struct attention_problem *problem, enum gemmd_dtype dtype, bool causal,
                           void *memory);
-/* Whether the result is right. If not, the first wrong element is at (*row, *column), rows counted
- * over all heads of all entries. */
+/* Whether the result is the known answer. If not, the first wrong element is at (*row, *column),
+ * where rows are counted over all heads of all entries of the batch. */
 bool known_attention_check(const struct attention_problem *problem, uint64_t *row,
                            uint64_t *column);
 

@@ -15,7 +15,8 @@
 
 static const uint64_t PATIENCE_NS = 20000000000u; /* a first launch may load much code */
 
-/* Waits for the one work in flight. A device that does not answer counts as lost, which ends it. */
+/* Waits for the only work in flight. A device that does not answer in time is set lost, which ends
+ * the work. */
 static void wait_for_end(struct device *device, const struct work *work)
 {
     uint64_t begun_ns = clock_now_ns();
@@ -27,7 +28,7 @@ static void wait_for_end(struct device *device, const struct work *work)
     }
 }
 
-/* Runs a work whose device_bytes are known. */
+/* Runs a work whose device_bytes are set. */
 static enum gemmd_error run_work(struct device *device, struct work *work, struct fault *fault)
 {
     struct arena *arena = device_arena(device);
@@ -42,7 +43,7 @@ static enum gemmd_error run_work(struct device *device, struct work *work, struc
     return work->status;
 }
 
-static enum gemmd_error overflow(struct fault *fault, const char *kernel)
+static enum gemmd_error fail_of_size(struct fault *fault, const char *kernel)
 {
     return fault_set(fault, GEMMD_ERR_INTERNAL, NULL,
                      "the kernel %s does not know how much memory it needs", kernel);
@@ -56,7 +57,7 @@ static enum gemmd_error run_one(struct device *device, const struct gemm_kernel 
                         .shared_launch = device_can_share_launch(device, problem, kernel)};
     uint64_t row, column;
     if (!device_work_bytes(device, problem, kernel, &work.device_bytes))
-        return overflow(fault, kernel->name);
+        return fail_of_size(fault, kernel->name);
     enum gemmd_error code = run_work(device, &work, fault);
     if (work.status != GEMMD_OK)
         return fault_set(fault, work.status, NULL, "the kernel %s (%s to %s) failed: %s",
@@ -76,7 +77,7 @@ static enum gemmd_error run_attention(struct device *device, const struct attent
     struct work work = {.attention = *problem, .attention_kernel = kernel};
     uint64_t row, column;
     if (!device_attention_bytes(device, problem, kernel, &work.device_bytes))
-        return overflow(fault, kernel->name);
+        return fail_of_size(fault, kernel->name);
     enum gemmd_error code = run_work(device, &work, fault);
     if (work.status != GEMMD_OK)
         return fault_set(fault, work.status, NULL, "the attention kernel %s (%s) failed: %s",
@@ -151,7 +152,7 @@ static bool is_named(const char *kernel, const char *name, size_t length)
     return strlen(kernel) == length && memcmp(kernel, name, length) == 0;
 }
 
-/* Leaves out the product's and the attention's kernel of that name; their number. */
+/* Leaves out the kernels of that name, for products and for attentions. Returns how many. */
 static uint32_t leave_out_one(struct device *device, const char *name, size_t length)
 {
     static const char reason[] = "--without-kernels names it";
@@ -169,7 +170,7 @@ static uint32_t leave_out_one(struct device *device, const char *name, size_t le
     return device->left_out_count - before;
 }
 
-/* Those that the configuration names. */
+/* Leaves out the kernels that the configuration names. */
 static enum gemmd_error leave_out_named(struct device *device, const char *names,
                                         struct fault *fault)
 {
@@ -184,8 +185,8 @@ static enum gemmd_error leave_out_named(struct device *device, const char *names
     return GEMMD_OK;
 }
 
-/* Whether what failed can be left out: nothing else is wrong than this one kernel. If not, the
- * fault says what would. */
+/* Whether a failure is one of this kernel alone, so that the kernel can be left out. If a kernel
+ * has lost the device, the fault names the option that leaves the kernel out. */
 static bool is_of_kernel(const struct device *device, enum gemmd_error code, const char *kernel,
                          struct fault *fault)
 {
@@ -233,7 +234,7 @@ static enum gemmd_error test_attention(struct device *device, void *memory, stru
     return GEMMD_OK;
 }
 
-/* Whether nothing is left for a problem that there was a kernel for. */
+/* Whether a problem that a kernel of the backend takes has no kernel left. */
 static bool lacks_gemm(const struct device *device, const struct gemm_problem *problem)
 {
     const struct gemm_device now = device_gemm(device);
@@ -254,7 +255,7 @@ static bool lacks_attention(const struct device *device, const struct attention_
            attention_select(&now, "auto", problem, &kernel, NULL) != GEMMD_OK;
 }
 
-/* What is offered has to be served by some kernel yet. */
+/* Checks that every problem the daemon offers still has a kernel. */
 static enum gemmd_error check_rest(const struct device *device, void *memory, struct fault *fault)
 {
     for (int i = 0; device->without_gemm != 0 && i < 4 * GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT;
@@ -289,7 +290,8 @@ enum gemmd_error self_test(struct device *device, const char *without, struct fa
     };
     const enum gemm_backend backend = device->info.backend;
     struct fault ignored = {.detail = ""};
-    fault = fault != NULL ? fault : &ignored; /* what it says is kept */
+    fault = fault != NULL ? fault
+                          : &ignored; /* reasons of kernels that are left out are copied from it */
     void *memory = device_host_alloc(backend, BYTES, fault);
     if (memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;

@@ -1,10 +1,10 @@
-/* The CUDA backend of a build that has none. */
+/* The functions of the CUDA backend in a build without CUDA. */
 #include <stddef.h>
 
 #include "server/device/device_ops.h"
 #include "server/device/device_shm.h"
 
-static enum gemmd_error refuse(struct fault *fault)
+static enum gemmd_error without_cuda(struct fault *fault)
 {
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "backend",
                      "this build of gemmd has no CUDA; it computes on the CPU");
@@ -22,13 +22,13 @@ enum gemmd_error device_cuda_open(const struct device_options *options, struct d
 {
     (void)options;
     (void)device;
-    return refuse(fault);
+    return without_cuda(fault);
 }
 
 void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault)
 {
     (void)bytes;
-    refuse(fault);
+    without_cuda(fault);
     return NULL;
 }
 
@@ -41,7 +41,7 @@ enum gemmd_error device_cuda_pin(void *memory, uint64_t bytes, struct fault *fau
 {
     (void)memory;
     (void)bytes;
-    return refuse(fault);
+    return without_cuda(fault);
 }
 
 void device_cuda_unpin(void *memory)
@@ -55,7 +55,7 @@ enum gemmd_error device_cuda_shm_open(const struct device_shm_handle *handle, ui
     (void)handle;
     (void)bytes;
     (void)memory;
-    return refuse(fault);
+    return without_cuda(fault);
 }
 
 void device_cuda_shm_close(void *memory)

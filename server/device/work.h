@@ -1,10 +1,9 @@
 /*
- * work.h - one product, one attention, or one tensor's bytes, on its way: queued, run on a device,
- * done.
+ * work.h - one product, one attention or one copy of a tensor, which a device is given to do.
  *
- * Owned by the request that made it. Handed over by queue: from the I/O thread that pushes
- * it until `done` is called it belongs to the queue and the dispatch thread, and nobody
- * else touches it.
+ * A work is part of the request that made it, and belongs to that request. From queue_push until
+ * `done` is called, the work belongs to the queue and the dispatch thread, and no other thread
+ * touches it.
  */
 #ifndef SERVER_DEVICE_WORK_H
 #define SERVER_DEVICE_WORK_H
@@ -17,87 +16,101 @@
 #include "proto/error.h"
 #include "server/base/heap.h"
 
-/* Rows of bytes to move between the pool's host memory and the device's tensor memory, whichever
- * way. */
+/* A copy of rows of bytes from the pool's host memory to the device's tensor memory, or back. */
 struct work_copy {
     const void *from;
     void *to;
     uint64_t rows, row_bytes;
-    uint64_t from_pitch, to_pitch; /* bytes from one row's start to the next's */
+    uint64_t from_pitch, to_pitch; /* bytes from the start of one row to the start of the next */
 };
 enum { WORK_COPIES_MAX = 3 };
 
 struct copy_in;
 
 struct work {
-    struct work *next, *previous; /* the queue's; then `next` chains those that share a launch */
-    struct heap_node node;        /* the queue's, like the next three */
-    uint64_t order;               /* of its arrival */
-    bool in_order;                /* in the edf's list, not its heap */
-    bool waiting;                 /* pushed and neither popped nor ended */
-    struct heap_node bucket_node; /* the stacks', like the next one */
-    struct stack_bucket *bucket;  /* where it waits for others of its stack; NULL: nowhere */
-    struct gemm_problem problem;  /* pointers into pinned host memory or tensor memory */
-    const struct gemm_kernel *kernel;   /* NULL: no product */
-    struct attention_problem attention; /* likewise */
-    const struct attention_kernel
-        *attention_kernel; /* NULL: no attention. With neither, only the copies */
-    struct work_copy copies[WORK_COPIES_MAX]; /* after the product, in this order */
+    /* Used by the queue (edf_queue.h, stack_index.h). Afterwards `next` links the works of a launch
+     * list. */
+    struct work *next, *previous;
+    struct heap_node node;
+    uint64_t order; /* the work's number in the order of arrival */
+    bool in_order;  /* in the list of its edf_queue; false: in the heap */
+    bool waiting;   /* pushed, and neither popped nor ended */
+    struct heap_node bucket_node;
+    struct stack_bucket *bucket; /* where the works of the same stack wait; NULL: in no bucket */
+
+    /* What to compute: a product (`kernel` is not NULL), an attention (`attention_kernel` is not
+     * NULL), or nothing (both are NULL). The problems point into pinned host memory or into the
+     * device's tensor memory. */
+    struct gemm_problem problem;
+    const struct gemm_kernel *kernel;
+    struct attention_problem attention;
+    const struct attention_kernel *attention_kernel;
+
+    /* Copies that the device makes after it has computed, in this order. */
+    struct work_copy copies[WORK_COPIES_MAX];
     uint32_t copy_count;
-    struct copy_in *copy_in; /* its operands' copies, begun while they were received (early_copy.h);
-                                NULL: none were */
-    /* For the check, where the host cannot read what the problem points to: copies of it. */
+
+    /* The early copies of the operands (early_copy.h); NULL: no copy was started early. Borrowed.
+     */
+    struct copy_in *copy_in;
+
+    /* For `verify`: copies of A, B and C in host memory, where the host cannot read the memory that
+     * the problem points to; NULL otherwise. */
     const void *host_a, *host_b;
     void *host_c;
-    bool shared_launch; /* goes to the streams for launches that are shared (device_plan) */
-    /* 0: cannot be stacked. Else only works with the same key may be in its stack, and of them
-     * those that work_same_stack allows: products on one B (kernels/stacked.h), or attentions of
-     * one kind (kernels/attention_grouped.h). */
-    uint64_t stack_key;
-    uint32_t stack_rows;    /* at most so many in a stack of its kind, as work_stack_rows counts */
-    bool verify;            /* run Freivalds' check on the result before `done` */
-    bool uncounted;         /* the daemon's own: metrics do not know of it */
-    uint32_t tenant;        /* whose it is: 0 ... the queue's tenants - 1 */
-    uint32_t priority;      /* 0 ... GEMM_PRIORITY_MAX, higher first */
-    uint64_t bytes;         /* operands and result; what the queue's byte limits count */
-    uint64_t outside_bytes; /* what counts besides for tenants' shares: operands and results that
-                               are resident, or in the client's memory */
-    uint64_t device_offset,
-        device_bytes;     /* reserved device memory; bytes 0 where the backend needs none */
-    uint64_t deadline_ns; /* monotonic; 0 for none */
 
-    /* Filled in before `done` is called. */
+    /* How the work is launched (device_plan). */
+    bool shared_launch; /* on a stream for shared launches */
+    /* 0: the work cannot be stacked. Otherwise only works with the same stack_key that
+     * work_same_stack accepts may go in its stack: products with one resident B
+     * (kernels/stacked.h), or attentions of one kind, which run as a group
+     * (kernels/attention_grouped.h) and wait like a stack. */
+    uint64_t stack_key;
+    uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
+
+    bool verify;       /* check the result by Freivalds' algorithm before `done` */
+    bool uncounted;    /* the daemon's own work, which metrics do not count */
+    uint32_t tenant;   /* 0 ... the number of the queue's tenants - 1 */
+    uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX; a higher priority runs first */
+    uint64_t bytes;    /* of operands and result in the daemon's memory: what limits count */
+    /* Bytes of operands and results that are resident or in the client's shared memory. They count
+     * for the tenant's fair share besides `bytes`. */
+    uint64_t outside_bytes;
+    uint64_t device_offset, device_bytes; /* the work's range of device memory; 0 bytes: none */
+    uint64_t deadline_ns;                 /* on the monotonic clock; 0: no deadline */
+
+    /* Set before `done` is called. */
     enum gemmd_error status; /* GEMMD_OK, or why there is no result */
     struct fault fault;
-    uint32_t launch_works;                   /* how many requests shared the launch */
-    double residual;                         /* of the check, if `verify` */
-    uint64_t queued_ns, started_ns, done_ns; /* monotonic clock */
-    uint64_t h2d_ns, kernel_ns, d2h_ns;      /* durations */
+    uint32_t launch_works;                   /* number of works in the launch */
+    double residual;                         /* of the check, if `verify` is set */
+    uint64_t queued_ns, started_ns, done_ns; /* on the monotonic clock */
+    uint64_t h2d_ns, kernel_ns, d2h_ns; /* durations of the copies in, the kernel, the copies out */
 
-    /* May be NULL. Called by the dispatch thread before it gives the work to the device. Must not
-     * block. */
+    /* Called by the dispatch thread before the device gets the work. Must not block. May be NULL.
+     */
     void (*started)(struct work *work);
-    /* Called exactly once, from the dispatch or the verifier's thread, or by the caller of
-     * queue_expire, queue_fail_all or (after the latter) queue_push. Must not block. */
+    /* Called exactly once: by the dispatch thread, by the verifier's thread, or by the caller of
+     * queue_expire, of queue_fail_all or, after queue_fail_all, of queue_push. Must not block. */
     void (*done)(struct work *work);
 };
 
-/* Whether nothing is computed: a tensor's bytes move. */
+/* Whether the work computes nothing and only copies a tensor. */
 bool work_is_copy(const struct work *work);
 
-/* Whether two works with the same stack_key, not 0, may be in one stack. */
+/* Whether two works with the same stack_key, which is not 0, may be in one stack. */
 bool work_same_stack(const struct work *one, const struct work *other);
-/* What it takes of its stack's stack_rows: a product its rows, an attention the units of its
- * work. */
+/* How much of its stack's stack_rows a work takes: a product takes its rows, an attention its units
+ * of work (attention_group_units). */
 uint32_t work_stack_rows(const struct work *work);
 
-/* The name of the kernel that runs it; NULL for a copy, or if none was chosen yet. */
+/* The name of the work's kernel; NULL: the work is a copy, or no kernel has been chosen yet. */
 const char *work_kernel_name(const struct work *work);
-/* Multiplications and additions that its result takes, for metrics. */
+/* Number of multiplications and additions that the result takes, for metrics. */
 double work_flops(const struct work *work);
 
-/* Calls `done`; done_ns is set. A result that comes after the deadline is dropped: the work fails
- * with GEMMD_ERR_DEADLINE. */
+/* Ends a work whose done_ns is set: calls `done`. If the result comes after the deadline, the work
+ * fails with GEMMD_ERR_DEADLINE. */
 void work_end(struct work *work);
 
 #endif

@@ -60,11 +60,10 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
     return request->id;
 }
 
-/* Whether the client has ended its side and everything it sent was read. */
-static bool has_ended(int fd)
+bool connection_has_ended(const struct connection *connection)
 {
     char byte;
-    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t got = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
@@ -72,7 +71,7 @@ static bool has_ended(int fd)
 static bool has_left(const struct connection *connection)
 {
     return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
-           has_ended(connection->fd);
+           connection_has_ended(connection);
 }
 
 bool connection_user(struct connection *connection, uid_t *user)

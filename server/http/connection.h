@@ -72,6 +72,9 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
 /* The user of this host at the other end (peer_user.h), asked for once. */
 bool connection_user(struct connection *connection, uid_t *user);
 
+/* Whether the client has ended its side and everything that it sent was read. */
+bool connection_has_ended(const struct connection *connection);
+
 /* Ends a connection whose client has left: the socket is shut down, for libmicrohttpd to see. */
 void connection_abandon(struct connection *connection);
 

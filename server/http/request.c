@@ -369,11 +369,13 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
     return MHD_NO;
 }
 
-/* Whether libmicrohttpd answered the request by itself, because it could not parse it. */
+/* Whether libmicrohttpd answered the request by itself, because it could not parse it. It ends a
+ * request whose client has disconnected with the same code. */
 static bool was_malformed(const struct request *request, enum MHD_RequestTerminationCode code)
 {
     return code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->fault.code == GEMMD_OK &&
-           (request->state == REQUEST_HEADERS || request->state == REQUEST_RECEIVING);
+           (request->state == REQUEST_HEADERS || request->state == REQUEST_RECEIVING) &&
+           !connection_has_ended(request->connection);
 }
 
 /* The connection ended before the answer did: notes who ended it. */

@@ -14,7 +14,7 @@ struct job_answer *job_answer_create(struct job_budget *budget)
     return answer;
 }
 
-static bool take_room(struct job_budget *budget, uint64_t bytes, uint64_t *taken)
+static bool budget_take(struct job_budget *budget, uint64_t bytes, uint64_t *taken)
 {
     *taken = atomic_load(&budget->bytes);
     do {
@@ -33,10 +33,11 @@ enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, s
                          "the result is %" PRIu64 " bytes long; those of all jobs together can "
                          "have %" PRIu64,
                          bytes, budget->max_bytes);
-    if (!take_room(budget, bytes, &taken))
+    if (!budget_take(budget, bytes, &taken))
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "the results of jobs take %" PRIu64 " of %" PRIu64
-                         " bytes, this one needs %" PRIu64 "; delete what you have fetched",
+                         " bytes, this one needs %" PRIu64
+                         "; delete jobs whose results you have fetched",
                          taken, budget->max_bytes, bytes);
     answer->payload = malloc(bytes > 0 ? bytes : 1);
     if (answer->payload == NULL) {
@@ -48,7 +49,7 @@ enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, s
     return GEMMD_OK;
 }
 
-static void give_back(struct job_answer *answer)
+static void free_payload(struct job_answer *answer)
 {
     free(answer->payload);
     atomic_fetch_sub(&answer->budget->bytes, answer->bytes);
@@ -58,7 +59,7 @@ static void give_back(struct job_answer *answer)
 
 void job_answer_fail(struct job_answer *answer, const struct fault *fault)
 {
-    give_back(answer);
+    free_payload(answer);
     answer->fault = *fault;
     answer->status = error_status(fault->code);
 }
@@ -72,6 +73,6 @@ void job_answer_release(struct job_answer *answer)
 {
     if (answer == NULL || atomic_fetch_sub(&answer->references, 1) > 1)
         return;
-    give_back(answer);
+    free_payload(answer);
     free(answer);
 }

@@ -1,10 +1,11 @@
 /*
- * job_answer.h - what a job answers, in ordinary memory: pinned memory is for requests on their
- * way, and results may lie here for minutes.
+ * job_answer.h - the answer of a job, in ordinary memory. Pinned memory is for requests in flight,
+ * and the result of a job may be kept for minutes.
  *
- * Made with the memory of its payload before the work is accepted, written by whoever ends the work
- * and read-only from then on. Held by references: an answer that is being sent lives on when its
- * job is deleted. Its payload counts in a budget from job_answer_reserve until its memory is freed.
+ * An answer gets the memory for its payload before the job's work is accepted. The thread that ends
+ * the work writes the answer, which is read-only from then on. Answers have references, so that an
+ * answer that is being sent stays when its job is deleted. The payload counts in a budget from
+ * job_answer_reserve until its memory is freed.
  */
 #ifndef SERVER_JOBS_JOB_ANSWER_H
 #define SERVER_JOBS_JOB_ANSWER_H
@@ -15,7 +16,7 @@
 #include "proto/error.h"
 #include "server/base/headers.h"
 
-/* Bytes that answers take together; outlives them. */
+/* The bytes of all answers together. The budget outlives the answers. */
 struct job_budget {
     uint64_t max_bytes;
     _Atomic uint64_t bytes;
@@ -24,23 +25,28 @@ struct job_budget {
 struct job_answer {
     struct job_budget *budget; /* borrowed */
     atomic_uint references;
-    struct fault fault; /* a code but GEMMD_OK: a problem document, and none of what follows */
+    /* A code other than GEMMD_OK: the answer is a problem document, and the fields below are not
+     * used. */
+    struct fault fault;
     int status;
     struct headers headers;
     unsigned char *payload;
     uint64_t bytes;
 };
 
-/* With no payload yet and one reference, the caller's. NULL: out of memory. */
+/* Creates an answer without a payload, with one reference, which is the caller's. NULL: out of
+ * memory. */
 struct job_answer *job_answer_create(struct job_budget *budget);
-/* Takes memory for the payload, once. GEMMD_ERR_QUEUE_FULL if the budget has no room now,
- * GEMMD_ERR_TOO_LARGE if it never has, GEMMD_ERR_OUT_OF_MEMORY. */
+/* Allocates memory for the payload, once. GEMMD_ERR_QUEUE_FULL: the budget has no room now.
+ * GEMMD_ERR_TOO_LARGE: the payload is larger than the whole budget. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, struct fault *fault);
-/* There is no result: gives the payload back. */
+/* Makes the answer a problem document, and frees the payload. */
 void job_answer_fail(struct job_answer *answer, const struct fault *fault);
 
-/* Any thread that has a reference, or is kept from losing it. */
+/* Adds a reference. Called by a thread that has a reference, or under a lock that keeps the last
+ * reference from being released. */
 void job_answer_hold(struct job_answer *answer);
-void job_answer_release(struct job_answer *answer); /* NULL is allowed */
+/* Releases a reference. Any thread. NULL is allowed. */
+void job_answer_release(struct job_answer *answer);
 
 #endif

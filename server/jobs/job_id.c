@@ -10,7 +10,7 @@ bool job_id_random(struct job_id *id)
 {
     ssize_t got;
     do
-        got = getrandom(id->bytes, JOB_ID_BYTES, 0); /* so few bytes come whole */
+        got = getrandom(id->bytes, JOB_ID_BYTES, 0); /* 16 bytes are never returned in part */
     while (got < 0 && errno == EINTR);
     return got == JOB_ID_BYTES;
 }
@@ -24,7 +24,7 @@ void job_id_write(const struct job_id *id, char text[JOB_ID_TEXT + 1])
     *text = '\0';
 }
 
-static int digit(char character)
+static int digit_value(char character)
 {
     const char *found = character == '\0' ? NULL : strchr(digits, character);
     return found == NULL ? -1 : (int)(found - digits);
@@ -35,7 +35,7 @@ bool job_id_read(const char *text, struct job_id *id)
     if (strlen(text) != JOB_ID_TEXT)
         return false;
     for (int i = 0; i < JOB_ID_BYTES; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         id->bytes[i] = (unsigned char)(high * 16 + low);

@@ -8,30 +8,30 @@
 
 struct job_thread {
     struct jobs *jobs;         /* borrowed */
-    struct pool_cache *memory; /* its blocks */
+    struct pool_cache *memory; /* for what runs on the job thread */
     struct inbox inbox;
     struct inbox_message check, stop;
-    atomic_bool checking; /* `check` is in the inbox */
+    atomic_bool checking; /* `check` has been posted and not handled */
     bool stopping;
     pthread_t thread;
 };
 
-static void check(struct inbox_message *message)
+static void job_thread_expire(struct inbox_message *message)
 {
     struct job_thread *job_thread = INBOX_OWNER(message, struct job_thread, check);
     atomic_store(&job_thread->checking, false);
     jobs_expire(job_thread->jobs, clock_now_ns());
 }
 
-static void stop(struct inbox_message *message)
+static void job_thread_end(struct inbox_message *message)
 {
     INBOX_OWNER(message, struct job_thread, stop)->stopping = true;
 }
 
-static void *run(void *argument)
+static void *job_thread_run(void *argument)
 {
     struct job_thread *job_thread = argument;
-    pthread_setname_np(pthread_self(), "job_thread");
+    pthread_setname_np(pthread_self(), "jobs");
     while (!job_thread->stopping) {
         inbox_wait(&job_thread->inbox, NULL, 0, -1);
         inbox_act(&job_thread->inbox);
@@ -45,14 +45,14 @@ struct job_thread *job_thread_start(struct jobs *jobs, struct pool *pool)
     if (job_thread == NULL)
         return NULL;
     job_thread->jobs = jobs;
-    job_thread->check.act = check;
-    job_thread->stop.act = stop;
+    job_thread->check.act = job_thread_expire;
+    job_thread->stop.act = job_thread_end;
     if (!inbox_open(&job_thread->inbox))
         goto no_inbox;
     job_thread->memory = pool_cache_create(pool);
     if (job_thread->memory == NULL)
         goto no_memory;
-    if (pthread_create(&job_thread->thread, NULL, run, job_thread) != 0)
+    if (pthread_create(&job_thread->thread, NULL, job_thread_run, job_thread) != 0)
         goto no_thread;
     return job_thread;
 

@@ -1,4 +1,4 @@
-/* job_view.h - a job's description as clients see it. Pure. */
+/* job_view.h - the description of a job in JSON, as clients get it. Pure. */
 #ifndef SERVER_JOBS_JOB_VIEW_H
 #define SERVER_JOBS_JOB_VIEW_H
 
@@ -8,7 +8,8 @@
 
 enum { JOB_VIEW_TEXT_MAX = 1024 };
 
-/* Writes a JSON object with a line's end, terminated; returns its length. Always fits. */
+/* Writes a JSON object, a newline and a terminating null byte, which always fit. Returns the length
+ * of the text. */
 uint64_t job_view_json(const struct job_view *view, char text[JOB_VIEW_TEXT_MAX]);
 
 #endif

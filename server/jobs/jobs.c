@@ -13,7 +13,7 @@
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 
-/* How many jobs before one are counted at most, so that nobody holds the lock for long. */
+/* Most jobs that are counted ahead of one, so that the lock is never held for long. */
 enum { RANK_MAX = 1024 };
 
 struct jobs {
@@ -21,12 +21,12 @@ struct jobs {
     struct jobs_limits limits;
     struct job_budget budget;
     struct job_table table;
-    uint32_t open, unfinished, remembered; /* open: counts against the limit */
-    uint64_t earliest_wait_ns;             /* nobody's wait ends before; UINT64_MAX: nobody's */
+    uint32_t open, unfinished, remembered; /* open: jobs that count against the limit */
+    uint64_t earliest_wait_ns; /* no waiter stops waiting before this; UINT64_MAX: none waits */
     bool closed;
     struct jobs_counts counts;
-    uint64_t finished, freed;             /* so far; freed: no longer open */
-    struct drain_rate finishing, freeing; /* how fast */
+    uint64_t finished, freed;             /* numbers of jobs so far; freed: no longer open */
+    struct drain_rate finishing, freeing; /* the rates of both */
     _Atomic uint64_t due_ns;
 };
 
@@ -55,9 +55,9 @@ struct jobs *jobs_create(const struct jobs_limits *limits)
     return jobs;
 }
 
-/* --- What becomes of jobs, and who waits for them. Under the lock. */
+/* --- States of jobs, and waiters. Under the lock. */
 
-/* Says when jobs_expire has to look again. */
+/* Sets the time at which jobs_expire next has something to do. */
 static void set_due(struct jobs *jobs)
 {
     uint64_t due_ns = jobs->earliest_wait_ns;
@@ -76,7 +76,7 @@ static void set_state(struct job *job, enum job_state state)
     job->state = state;
 }
 
-/* It does not count any more. */
+/* The job does not count against the limit any more. */
 static void uncount(struct job *job)
 {
     job->jobs->counts.states[job->state]--;
@@ -84,14 +84,14 @@ static void uncount(struct job *job)
     job->jobs->freed++;
 }
 
-static void destroy(struct job *job)
+static void job_free(struct job *job)
 {
     job_answer_release(job->answer);
     free(job);
 }
 
-/* Forgets the oldest, if its time has come. */
-static bool forget(struct jobs *jobs, uint64_t now_ns)
+/* Forgets the oldest remembered id, if its time has come. Returns whether it was forgotten. */
+static bool forget_oldest(struct jobs *jobs, uint64_t now_ns)
 {
     struct job *job = job_list_pop(&jobs->table, JOB_LIST_REMEMBERED, now_ns);
     if (job == NULL)
@@ -102,11 +102,12 @@ static bool forget(struct jobs *jobs, uint64_t now_ns)
     return true;
 }
 
-/* Only its name stays, for a while and as long as there are not too many. It is in no list. */
-static void remember(struct jobs *jobs, struct job *job, uint64_t now_ns)
+/* Remembers the id of a job that is in no list and has no answer. The oldest id is forgotten if
+ * there would be too many. */
+static void remember_id(struct jobs *jobs, struct job *job, uint64_t now_ns)
 {
     if (jobs->remembered == jobs->limits.max_jobs)
-        forget(jobs, UINT64_MAX);
+        forget_oldest(jobs, UINT64_MAX);
     job->due_ns = now_ns + jobs->limits.ttl_ns;
     job_list_append(&jobs->table, JOB_LIST_REMEMBERED, job);
     jobs->remembered++;
@@ -168,11 +169,12 @@ enum gemmd_error job_open(struct jobs *jobs, const char *tenant, const char *op,
         *out = job;
         return GEMMD_OK;
     }
-    destroy(job);
+    job_free(job);
     if (!named)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system has no random numbers");
     return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                     "there are %" PRIu32 " jobs, which is the limit; delete what you have fetched",
+                     "there are %" PRIu32
+                     " jobs, which is the limit; delete jobs whose results you have fetched",
                      jobs->limits.max_jobs);
 }
 
@@ -188,7 +190,7 @@ void job_discard(struct job *job)
     pthread_mutex_lock(&job->jobs->lock);
     uncount(job);
     pthread_mutex_unlock(&job->jobs->lock);
-    destroy(job);
+    job_free(job);
 }
 
 static int64_t epoch_ms(void)
@@ -204,7 +206,7 @@ static bool is_kept(const struct job *job)
 }
 
 /* Under the lock. */
-static void describe(const struct job *job, uint64_t now_ns, struct job_view *view)
+static void job_describe(const struct job *job, uint64_t now_ns, struct job_view *view)
 {
     bool ended = job->finished_ns != 0;
     uint64_t end_ns = ended ? job->finished_ns : now_ns;
@@ -241,7 +243,7 @@ void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct 
     jobs->unfinished++;
     jobs->counts.created++;
     if (view != NULL)
-        describe(job, now_ns, view);
+        job_describe(job, now_ns, view);
     pthread_mutex_unlock(&jobs->lock);
 }
 
@@ -268,7 +270,7 @@ void job_finish(struct job *job, uint64_t now_ns)
         unwanted = job->answer;
         job->answer = NULL;
         uncount(job);
-        remember(jobs, job, now_ns);
+        remember_id(jobs, job, now_ns);
     } else {
         set_state(job, job->answer->fault.code == GEMMD_OK ? JOB_DONE : JOB_FAILED);
         job->due_ns = now_ns + jobs->limits.ttl_ns;
@@ -290,15 +292,15 @@ bool job_is_cancelled(struct job *job)
 
 /* --- Asking. */
 
-/* Under the lock. NULL and a code if there is none that this tenant may know of. */
-static struct job *find(struct jobs *jobs, const char *id, const char *tenant,
-                        enum gemmd_error *code, struct fault *fault)
+/* Finds a job by its id for a tenant. NULL: `*code` is the error. Under the lock. */
+static struct job *find_job(struct jobs *jobs, const char *id, const char *tenant,
+                            enum gemmd_error *code, struct fault *fault)
 {
     struct job *job = job_table_find(&jobs->table, id);
     if (job == NULL)
-        *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job of that id");
+        *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job with that id");
     else if (strcmp(job->tenant, tenant) != 0)
-        *code = fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job is another tenant's");
+        *code = fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job belongs to another tenant");
     else if (job->state == JOB_EXPIRED)
         *code = fault_set(fault, GEMMD_ERR_GONE, NULL,
                           "the job's result has expired; it was kept for %" PRIu64 " ms",
@@ -313,9 +315,9 @@ enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant
 {
     enum gemmd_error code = GEMMD_OK;
     pthread_mutex_lock(&jobs->lock);
-    struct job *job = find(jobs, id, tenant, &code, fault);
+    struct job *job = find_job(jobs, id, tenant, &code, fault);
     if (job != NULL) {
-        describe(job, now_ns, view);
+        job_describe(job, now_ns, view);
         if (answer != NULL) {
             *answer = is_kept(job) ? job->answer : NULL;
             if (*answer != NULL)
@@ -337,7 +339,7 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
     enum gemmd_error code = GEMMD_OK;
     struct job *removed = NULL;
     pthread_mutex_lock(&jobs->lock);
-    struct job *job = find(jobs, id, tenant, &code, fault);
+    struct job *job = find_job(jobs, id, tenant, &code, fault);
     if (job != NULL) {
         if (is_unfinished(job)) {
             set_state(job, JOB_CANCELLED);
@@ -345,7 +347,7 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
             wake_all(job);
             job->task->cancel(job->task);
         }
-        describe(job, now_ns, view);
+        job_describe(job, now_ns, view);
         if (is_kept(job)) {
             uncount(job);
             job_table_remove(&jobs->table, job);
@@ -356,7 +358,7 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
     }
     pthread_mutex_unlock(&jobs->lock);
     if (removed != NULL)
-        destroy(removed);
+        job_free(removed);
     return code;
 }
 
@@ -364,7 +366,7 @@ bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job
 {
     enum gemmd_error code;
     pthread_mutex_lock(&jobs->lock);
-    struct job *job = jobs->closed ? NULL : find(jobs, id, tenant, &code, NULL);
+    struct job *job = jobs->closed ? NULL : find_job(jobs, id, tenant, &code, NULL);
     bool waits = job != NULL && is_unfinished(job);
     waiter->link = NULL;
     if (waits) {
@@ -400,7 +402,7 @@ uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id)
 {
     uint64_t before = 0;
     pthread_mutex_lock(&jobs->lock);
-    /* As if they finished in the order in which they came. */
+    /* Jobs are assumed to finish in the order in which they were accepted. */
     struct job *job = job_table_find(&jobs->table, id);
     if (job != NULL && is_unfinished(job))
         for (before = 1; job->previous != NULL && before < RANK_MAX; before++)
@@ -415,7 +417,7 @@ uint32_t jobs_open_wait_s(struct jobs *jobs, uint64_t now_ns)
     pthread_mutex_lock(&jobs->lock);
     uint32_t seconds = drain_rate_seconds(&jobs->freeing, 1);
     const struct job *oldest = jobs->table.lists[JOB_LIST_KEPT].first;
-    if (oldest != NULL) { /* its place comes free then at the latest */
+    if (oldest != NULL) { /* a job may be opened when this one expires, at the latest */
         uint64_t left_ns = oldest->due_ns > now_ns ? oldest->due_ns - now_ns : 0;
         uint64_t left_s = (left_ns + NS_PER_S - 1) / NS_PER_S;
         if (left_s < seconds)
@@ -425,9 +427,9 @@ uint32_t jobs_open_wait_s(struct jobs *jobs, uint64_t now_ns)
     return seconds;
 }
 
-/* --- Keeping. */
+/* --- Expiring. */
 
-/* Under the lock. Wakes those of a job who have waited long enough. */
+/* Wakes the waiters of a job whose time has come. Under the lock. */
 static void wake_due(struct job *job, uint64_t now_ns)
 {
     struct job_waiter **link = &job->waiters;
@@ -444,7 +446,8 @@ static void wake_due(struct job *job, uint64_t now_ns)
     }
 }
 
-/* Under the lock. The answer of the next job that expires, or NULL. */
+/* Expires the next job whose time has come, and returns its answer; NULL: there is none. Under the
+ * lock. */
 static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
 {
     struct job *job = job_list_pop(&jobs->table, JOB_LIST_KEPT, now_ns);
@@ -455,7 +458,7 @@ static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
     uncount(job);
     job->state = JOB_EXPIRED;
     jobs->counts.expired++;
-    remember(jobs, job, now_ns);
+    remember_id(jobs, job, now_ns);
     return answer;
 }
 
@@ -464,11 +467,11 @@ void jobs_expire(struct jobs *jobs, uint64_t now_ns)
     struct job_answer *answer;
     pthread_mutex_lock(&jobs->lock);
     while ((answer = expire_next(jobs, now_ns)) != NULL) {
-        pthread_mutex_unlock(&jobs->lock); /* large memory is given back slowly */
+        pthread_mutex_unlock(&jobs->lock); /* freeing much memory takes long */
         job_answer_release(answer);
         pthread_mutex_lock(&jobs->lock);
     }
-    while (forget(jobs, now_ns))
+    while (forget_oldest(jobs, now_ns))
         ;
     if (jobs->earliest_wait_ns <= now_ns) {
         jobs->earliest_wait_ns = UINT64_MAX;
@@ -520,7 +523,7 @@ void jobs_destroy(struct jobs *jobs)
         struct job *next;
         for (struct job *job = jobs->table.lists[i].first; job != NULL; job = next) {
             next = job->next;
-            destroy(job);
+            job_free(job);
         }
     }
     pthread_mutex_destroy(&jobs->lock);

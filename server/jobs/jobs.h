@@ -1,18 +1,19 @@
 /*
- * jobs.h - requests whose clients do not stay for the answer (RFC 7240, respond-async).
+ * jobs.h - jobs: requests whose clients do not wait for the answer (RFC 7240, respond-async).
  *
- * A job is opened at the headers of its request, has a name from job_accept on, and ends with
- * job_finish, whatever became of its work. Its answer is kept until it is deleted or expires; for a
- * while after that its name is remembered, so that a late client learns what happened.
+ * A job is opened at the headers of its request, has an id from job_accept on, and ends with
+ * job_finish, whatever became of its work. Its answer is kept until the job is deleted or the
+ * answer expires. After that the job's id is remembered for a while, so that a client that asks
+ * late learns what happened.
  *
  *   receiving -> queued -> running -> done | failed -> expired -> forgotten
  *                  `---------`--> cancelled --------------------> forgotten
  *
- * All that are open or kept count against the limit, to the last one exactly; names that are only
- * remembered do not, and there are at most as many of them. The store does not know what a job
- * computes: that is the business of its task's owner.
+ * Open and kept jobs count against the limit, exactly. Remembered ids do not count; there are at
+ * most as many of them as the limit of jobs. The store of jobs does not know what a job computes:
+ * that is known to the owner of the job's task.
  *
- * Any thread, one lock, never held for long; the clock is the caller's (clock_now_ns).
+ * Any thread. One mutex, never held for long. The caller provides the time (clock_now_ns).
  */
 #ifndef SERVER_JOBS_JOBS_H
 #define SERVER_JOBS_JOBS_H
@@ -28,7 +29,7 @@ struct job;
 struct jobs;
 
 enum job_state {
-    JOB_RECEIVING, /* the body is on its way; it has no name yet */
+    JOB_RECEIVING, /* the body is being received; the job has no id yet */
     JOB_QUEUED,
     JOB_RUNNING,
     JOB_DONE,
@@ -43,104 +44,113 @@ enum { JOB_TENANT_MAX = 63, JOB_REQUEST_ID_MAX = 128 };
 
 struct jobs_limits {
     uint32_t max_jobs;
-    uint64_t max_bytes; /* of all answers */
-    uint64_t ttl_ns;    /* how long an answer is kept, and then its name */
+    uint64_t max_bytes; /* of all answers together */
+    uint64_t ttl_ns;    /* how long an answer is kept, and then how long its id is remembered */
 };
 
-struct jobs *jobs_create(const struct jobs_limits *limits); /* NULL: out of memory */
-/* Nobody may use a job, an answer or the store any more. NULL is allowed. */
+/* NULL: out of memory. */
+struct jobs *jobs_create(const struct jobs_limits *limits);
+/* No job, answer or function of the store may be in use. NULL is allowed. */
 void jobs_destroy(struct jobs *jobs);
 
-/* What computes a job; a part of its owner's own structure. */
+/* What computes a job; part of its owner's own struct. */
 struct job_task {
-    /* The job was cancelled: its work may be dropped if it has not begun. Called with the store
-     * locked, at most once; must not block nor call back. job_finish is still to come. */
+    /* Called when the job is cancelled, at most once, with the store locked. The work may be
+     * dropped if it has not begun. Must not block nor call functions of this file. job_finish still
+     * has to be called. */
     void (*cancel)(struct job_task *task);
 };
 
-/* --- For those who make jobs. A job is its opener's until job_accept, the store's afterwards, but
- * stays until job_finish. */
+/* --- For the request that makes a job. The job belongs to that request until job_accept, and to
+ * the store afterwards. It exists at least until job_finish. */
 
-/* GEMMD_ERR_QUEUE_FULL if there are too many, GEMMD_ERR_OUT_OF_MEMORY. `op` is static. */
+/* Opens a job. `op` is a static string. GEMMD_ERR_QUEUE_FULL: there are as many jobs as the limit
+ * allows. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error job_open(struct jobs *jobs, const char *tenant, const char *op,
                           const char *request_id, struct job **job, struct fault *fault);
-/* The answer, to be given memory (job_answer_reserve) before job_accept and to be written before
- * job_finish. Borrowed. */
+/* The job's answer. It is given memory (job_answer_reserve) before job_accept, and is written
+ * before job_finish. Borrowed. */
 struct job_answer *job_answer(struct job *job);
-/* It came to nothing. NULL is allowed. */
+/* Discards a job that was not accepted. NULL is allowed. */
 void job_discard(struct job *job);
 
-/* How a job stands, for job_view_json. */
+/* The state of a job, for job_view_json. */
 struct job_view {
     char id[JOB_ID_TEXT + 1];
     enum job_state state;
     const char *op;
     char request_id[JOB_REQUEST_ID_MAX + 1];
-    int64_t created_ms, expires_ms; /* since the epoch; 0 as long as it does not expire */
-    uint64_t queued_ns, running_ns; /* so far */
+    int64_t created_ms, expires_ms; /* since the epoch; expires_ms is 0 until the job is done */
+    uint64_t queued_ns, running_ns; /* durations so far */
     bool has_started;
-    int status; /* of the answer; 0: there is none (yet) */
-    uint64_t bytes;
+    int status;     /* of the answer; 0: there is no answer */
+    uint64_t bytes; /* of the answer */
 };
 
-/* The job can be found from now on and must be finished. `view` (may be NULL) is how it stands. */
+/* Accepts a job, which can be found from now on and must be finished. Sets `view`, which may be
+ * NULL. */
 void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct job_view *view);
-/* Its work has begun. */
+/* Records that the job's work has begun. */
 void job_start(struct job *job, uint64_t now_ns);
-/* Its work has ended and the answer says how; the job and the task are not used afterwards. An
- * answer that nobody wants any more is dropped. */
+/* Finishes a job, whose work has ended and whose answer is written. The caller does not use the job
+ * any more, and the store does not use the task. The answer of a cancelled job is dropped. */
 void job_finish(struct job *job, uint64_t now_ns);
-/* Whether the answer is not wanted any more. */
+/* Whether the job has been cancelled, so that its answer will be dropped. */
 bool job_is_cancelled(struct job *job);
 
-/* --- For those who ask. `id` is any text. GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN (another
- * tenant's), GEMMD_ERR_GONE (expired). */
+/* --- For requests about jobs. `id` is any text. GEMMD_ERR_NOT_FOUND: there is no such job.
+ * GEMMD_ERR_FORBIDDEN: the job belongs to another tenant. GEMMD_ERR_GONE: the answer has expired.
+ */
 
-/* `answer` (may be NULL) becomes a new reference, or NULL as long as there is none. */
+/* Sets `view`. `*answer` (`answer` may be NULL) becomes a new reference to the answer, or NULL if
+ * the job is not done. */
 enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                            struct job_view *view, struct job_answer **answer, struct fault *fault);
-/* Cancels what is not done and removes what is. Once more: nothing happens to what is cancelled;
- * what was removed is not found. */
+/* Cancels a job that is not done, or removes a job that is. Nothing more happens to a job that is
+ * cancelled already. A job that was removed is not found again. */
 enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                              struct job_view *view, struct fault *fault);
 
-/* Someone who waits for the end of a job; a part of his own structure. */
+/* A request that waits for the end of a job; part of the request's own struct. */
 struct job_waiter {
-    struct job_waiter *next, **link; /* the store's: among those of a job; link NULL: not there */
-    uint64_t until_ns;               /* the longest he waits */
-    /* Called once, with the store locked: must not block nor call back; the waiter is not used
-     * afterwards. */
+    struct job_waiter *next, **link; /* used by the store; link is NULL: the waiter does not wait */
+    uint64_t until_ns;               /* when the waiter stops waiting */
+    /* Called once, with the store locked: must not block nor call functions of this file. The store
+     * does not use the waiter afterwards. */
     void (*wake)(struct job_waiter *waiter);
 };
-/* False if there is nothing to wait for: no such job of this tenant, or it has ended. */
+/* Starts to wait. False: there is nothing to wait for, since the tenant has no such job or the job
+ * has ended. */
 bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job_waiter *waiter);
-/* He waits no longer: true, and `wake` will not be called. False if it was. For a waiter that
- * jobs_wait was called with. */
+/* Stops waiting, for a waiter that jobs_wait was called with. True: `wake` will not be called.
+ * False: `wake` was called, or the waiter never waited. */
 bool jobs_unwait(struct jobs *jobs, struct job_waiter *waiter);
 
-/* Looks at how much has ended; called by a timer, some times a second. */
+/* Records how many jobs have finished, for Retry-After. Called by a timer several times a second.
+ */
 void jobs_sample(struct jobs *jobs, uint64_t now_ns);
-/* Seconds until a job may have its result, or until another one may be opened, at the rate at which
- * jobs finished and came free lately: as Retry-After wants them (drain_rate.h). */
+/* Seconds, for Retry-After (drain_rate.h), at the rate at which jobs finished and were removed
+ * lately: until a job may have its result, and until another job may be opened. */
 uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id);
 uint32_t jobs_open_wait_s(struct jobs *jobs, uint64_t now_ns);
 
-/* --- For the thread that keeps them. */
+/* --- For the job thread. */
 
-/* Lets expire, forgets and wakes what is due. */
+/* Expires answers, forgets ids and wakes waiters whose time has come. */
 void jobs_expire(struct jobs *jobs, uint64_t now_ns);
-/* When there is something for jobs_expire to do; UINT64_MAX: nothing so far. Takes no lock. */
+/* When jobs_expire next has something to do; UINT64_MAX: nothing so far. Takes no lock. */
 uint64_t jobs_due_ns(const struct jobs *jobs);
-/* Wakes all who wait; nobody can wait from now on. */
+/* Wakes all waiters. From now on jobs_wait returns false. */
 void jobs_close(struct jobs *jobs);
 
 struct jobs_counts {
-    uint32_t states[JOB_STATES]; /* those that count against the limit; cancelled: still at work */
-    uint64_t bytes;
-    uint64_t created, cancelled, expired; /* so far */
+    /* Jobs that count against the limit, by state. A cancelled job counts until its work ends. */
+    uint32_t states[JOB_STATES];
+    uint64_t bytes;                       /* of answers */
+    uint64_t created, cancelled, expired; /* since the start */
 };
 struct jobs_counts jobs_counts(struct jobs *jobs);
-/* Accepted and not finished. */
+/* Number of jobs that were accepted and not finished. */
 uint32_t jobs_unfinished(struct jobs *jobs);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include <sys/resource.h>
 
-/* The device's, listening and lingering sockets, clients' memories; and a thread's own. */
+/* Files of the device, listening and lingering sockets, and clients' shared memory; and the files
+ * of one I/O thread. */
 enum { OWN_FILES = 256, FILES_PER_THREAD = 8 };
 
 static uint64_t own_files(uint32_t io_threads)
@@ -13,7 +14,7 @@ static uint64_t own_files(uint32_t io_threads)
 uint32_t descriptors_suffice_for(uint64_t files, uint32_t connections, uint32_t io_threads)
 {
     const uint64_t own = own_files(io_threads);
-    /* What the daemon opens at most is rarely open: of few files it gets half. */
+    /* The daemon rarely opens all of its own files. If there are few files, it counts with half. */
     const uint64_t room = files >= 2 * own ? files - own : files / 2;
     return room >= connections ? connections : room > 1 ? (uint32_t)room : 1;
 }

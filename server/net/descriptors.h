@@ -1,21 +1,22 @@
 /*
- * descriptors.h - how many connections the system's limit of open files leaves room for.
+ * descriptors.h - for how many connections the system's limit of open files suffices.
  *
- * A process is commonly started with 1024 (the soft limit) and may take many more (the hard one).
- * Beyond the limit connections are not refused but wait unanswered, so the daemon takes as many
- * files as it needs, and where it cannot have them lowers its own limit, which answers.
+ * A process commonly starts with a soft limit of 1024 open files, and may raise it to a much higher
+ * hard limit. Connections beyond the limit are not refused: they wait without an answer. The daemon
+ * therefore raises its soft limit as far as it needs. Where that is not far enough, the daemon
+ * lowers its own limit of connections, beyond which connections get an answer.
  */
 #ifndef SERVER_NET_DESCRIPTORS_H
 #define SERVER_NET_DESCRIPTORS_H
 
 #include <stdint.h>
 
-/* Of `connections`, those that `files` suffice for besides what the daemon itself opens with so
- * many I/O threads; at least 1. */
+/* The number of connections, of `connections` wanted, for which `files` open files suffice besides
+ * the files that the daemon itself opens with `io_threads` I/O threads; at least 1. */
 uint32_t descriptors_suffice_for(uint64_t files, uint32_t connections, uint32_t io_threads);
 
-/* Raises the soft limit as far as `connections` need it and the hard one allows. Returns the files
- * that may be open now. Main thread, before others start. */
+/* Raises the soft limit as far as `connections` need and the hard limit allows. Returns the number
+ * of files that may now be open. Main thread, before other threads start. */
 uint64_t descriptors_raise(uint32_t connections, uint32_t io_threads);
 
 #endif

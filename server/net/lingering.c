@@ -10,7 +10,7 @@
 enum { LINGER_MAX = 256, LINGER_CHECK_MS = 500, LINGER_MAX_CHECKS = 20, READ_BYTES = 256 * 1024 };
 
 struct entry {
-    uv_poll_t poll; /* first, so that a handle is its entry */
+    uv_poll_t poll; /* the first member: callbacks cast the handle to its entry */
     struct lingering *lingering;
     struct entry *next;
     int fd;
@@ -24,17 +24,17 @@ struct lingering {
     uv_timer_t timer;
     uv_loop_t *loop;
     uint64_t max_bytes;
-    struct entry *entries; /* main thread */
+    struct entry *entries; /* used by the main thread */
     uint32_t open_handles;
     bool closing;
     pthread_mutex_t lock;
-    uint32_t count;           /* under lock: waiting and entries */
-    int waiting[LINGER_MAX];  /* under lock */
-    uint32_t waiting_count;   /* under lock */
-    char scratch[READ_BYTES]; /* what is thrown away */
+    uint32_t count;           /* of `waiting` and `entries` together; under the lock */
+    int waiting[LINGER_MAX];  /* descriptors that the main thread has not taken; under the lock */
+    uint32_t waiting_count;   /* under the lock */
+    char scratch[READ_BYTES]; /* for bytes that are discarded */
 };
 
-static void release(struct lingering *lingering)
+static void lingering_release(struct lingering *lingering)
 {
     if (--lingering->open_handles == 0) {
         pthread_mutex_destroy(&lingering->lock);
@@ -44,7 +44,7 @@ static void release(struct lingering *lingering)
 
 static void handle_closed(uv_handle_t *handle)
 {
-    release(handle->data);
+    lingering_release(handle->data);
 }
 
 static void entry_closed(uv_handle_t *handle)
@@ -60,7 +60,7 @@ static void entry_closed(uv_handle_t *handle)
     lingering->count--;
     pthread_mutex_unlock(&lingering->lock);
     free(entry);
-    release(lingering);
+    lingering_release(lingering);
 }
 
 static void entry_end(struct entry *entry)
@@ -151,7 +151,7 @@ void lingering_destroy(struct lingering *lingering)
     if (lingering == NULL)
         return;
     lingering->closing = true;
-    on_wake(&lingering->wake); /* closes what was added and not yet taken */
+    on_wake(&lingering->wake); /* closes the descriptors in `waiting` */
     for (struct entry *entry = lingering->entries; entry != NULL; entry = entry->next)
         entry_end(entry);
     uv_close((uv_handle_t *)&lingering->timer, handle_closed);

@@ -1,10 +1,11 @@
 /*
- * lingering.h - keeps reading, for a while, from connections that were refused with their body
- * unread.
+ * lingering.h - reads from refused connections for a while, after an answer was sent without
+ * reading the whole body.
  *
- * A socket closed with unread bytes sends a reset, and a client that is still writing may
- * then lose the answer it was sent. So the descriptor is kept open after libmicrohttpd has
- * shut its side down, and what arrives is thrown away, bounded in bytes, time and number.
+ * Closing a socket with unread bytes makes the system send a reset, on which a client that is still
+ * sending may lose the answer. The daemon therefore keeps the descriptor open after libmicrohttpd
+ * has shut down its side of the connection, and discards the bytes that arrive. The bytes, the time
+ * and the number of such connections are limited.
  */
 #ifndef SERVER_NET_LINGERING_H
 #define SERVER_NET_LINGERING_H
@@ -14,12 +15,13 @@
 
 struct lingering;
 
-/* Works on the main thread's loop. NULL: out of memory. */
+/* Reads on the main thread's loop. A connection is closed after `max_bytes`. NULL: out of memory.
+ */
 struct lingering *lingering_create(uv_loop_t *loop, uint64_t max_bytes);
-/* Closes what is left; the loop must run once more for its handles to close. */
+/* Closes all remaining connections. The loop must run once more, to close its handles. */
 void lingering_destroy(struct lingering *lingering);
 
-/* Takes a duplicate of `fd` (which stays the caller's). Any thread. */
+/* Adds a duplicate of `fd`, which stays the caller's. Any thread. */
 void lingering_add(struct lingering *lingering, int fd);
 
 #endif

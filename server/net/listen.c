@@ -1,4 +1,3 @@
-/* listen.c - binds, listens, and clears up after itself. */
 #include "server/net/listen.h"
 
 #include <errno.h>
@@ -19,17 +18,17 @@ static enum gemmd_error io_fault(struct fault *fault, const char *what, const ch
                      strerror(errno));
 }
 
-/* Makes way for a Unix socket: a crashed daemon leaves its file behind, and only connecting tells
- * such a file from a daemon that lives. */
+/* Removes the file of a Unix socket that a crashed daemon has left behind. Only a connection
+ * attempt tells whether a process still listens on it. */
 static enum gemmd_error clear_path(const char *path, const struct sockaddr_storage *name,
                                    socklen_t length, struct fault *fault)
 {
     struct stat status;
     if (lstat(path, &status) != 0)
-        return errno == ENOENT ? GEMMD_OK : io_fault(fault, "look at", path);
+        return errno == ENOENT ? GEMMD_OK : io_fault(fault, "examine", path);
     if (!S_ISSOCK(status.st_mode))
-        return fault_set(fault, GEMMD_ERR_IO, "listen",
-                         "%.120s is there already and is not a socket", path);
+        return fault_set(fault, GEMMD_ERR_IO, "listen", "%.120s exists already and is not a socket",
+                         path);
     int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (probe < 0)
         return io_fault(fault, "open a socket for", path);
@@ -71,7 +70,7 @@ enum gemmd_error listen_open(const char *text, struct listener *listener, struct
     }
     if (name.ss_family == AF_INET6 &&
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0) {
-        error = io_fault(fault, "keep to IPv6 on", text);
+        error = io_fault(fault, "restrict to IPv6 on", text);
         goto close_socket;
     }
     if (bind(fd, (const struct sockaddr *)&name, length) != 0) {

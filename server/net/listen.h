@@ -1,8 +1,9 @@
 /*
- * listen.h - listening sockets: by address, or inherited from whoever started the daemon.
+ * listen.h - listening sockets: bound to an address, or inherited from the process that started the
+ * daemon.
  *
- * Sockets are non-blocking stream sockets, closed on exec. All functions are called by the main
- * thread, but for listen_peer_text (any thread).
+ * The sockets are non-blocking stream sockets that are closed on exec. All functions are called by
+ * the main thread, except listen_peer_text, which any thread may call.
  */
 #ifndef SERVER_NET_LISTEN_H
 #define SERVER_NET_LISTEN_H
@@ -19,31 +20,30 @@ enum { LISTEN_NAME_MAX = 64, LISTEN_PEER_MAX = 64 };
 struct listener {
     int fd;
     bool is_unix;
-    bool inherited;                 /* the starter's: the file of a Unix socket is left alone */
-    char address[ADDRESS_TEXT_MAX]; /* as bound: with the real port, "unix:..." */
-    char name[LISTEN_NAME_MAX];     /* of an inherited one (LISTEN_FDNAMES), or "" */
-    dev_t device;                   /* of a Unix socket's own file, to unlink no other */
+    bool inherited; /* passed by the starter, which owns the file of a Unix socket */
+    char address[ADDRESS_TEXT_MAX]; /* as bound, with the actual port; or "unix:..." */
+    char name[LISTEN_NAME_MAX];     /* of an inherited socket (LISTEN_FDNAMES), or "" */
+    dev_t device;                   /* `device` and `inode` identify the file of a Unix socket */
     ino_t inode;
 };
 
-/* Binds and listens. A Unix socket file that nobody listens on any more is replaced; anything else
- * in its place is an error. */
+/* Binds a socket to an address and listens. The file of a Unix socket on which no process listens
+ * is replaced. Any other file of that name is an error. */
 enum gemmd_error listen_open(const char *address, struct listener *listener, struct fault *fault);
-/* Closes; a Unix socket's file goes too if it is still this socket's own. */
+/* Closes a socket, and removes the file of a Unix socket if the file is still this socket's. */
 void listen_close(struct listener *listener);
 
-/* Whether others than this host's own programs may reach it. */
+/* Whether other hosts may be able to connect to the socket. */
 bool listen_is_public(const struct listener *listener);
 
-/* Takes over the sockets that the starter of the process passed (inherited_sockets.h), once. Every
- * one must be a listening stream socket. After a failure `*count`
- * says how many were taken. */
+/* Takes over the sockets that the starter of the process passed (inherited_sockets.h). Called once.
+ * Each of them must be a listening stream socket. `*count` is the number of sockets that were taken
+ * over, after a failure too. */
 enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
                                 struct fault *fault);
 
-/* Who is at the other end of an accepted connection, for the log: "192.0.2.1:40312",
- * "[2001:db8::1]:40312", "unix:pid=1,uid=0"; "unknown" if it can't be told. LISTEN_PEER_MAX is
- * always enough. */
+/* Writes the peer of an accepted connection, for the log: "192.0.2.1:40312", "[2001:db8::1]:40312",
+ * "unix:pid=1,uid=0", or "unknown". A capacity of LISTEN_PEER_MAX always suffices. */
 void listen_peer_text(int fd, char *out, uint64_t capacity);
 
 #endif

@@ -1,4 +1,4 @@
-/* listen_inherit.c - sockets passed by the starter: the protocol of sd_listen_fds(3). */
+/* Sockets that the starter of the process passed: the protocol of sd_listen_fds(3). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { FIRST_FD = 3 };
 
-static enum gemmd_error take(int fd, struct listener *listener, struct fault *fault)
+static enum gemmd_error listener_inherit(int fd, struct listener *listener, struct fault *fault)
 {
     int type = 0, accepting = 0;
     socklen_t length = sizeof(int), name_length = sizeof(struct sockaddr_storage);
@@ -51,7 +51,7 @@ enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, u
     for (uint32_t i = 0; i < promised; i++) {
         struct listener *listener = &listeners[i];
         memset(listener, 0, sizeof(*listener));
-        enum gemmd_error error = take(FIRST_FD + (int)i, listener, fault);
+        enum gemmd_error error = listener_inherit(FIRST_FD + (int)i, listener, fault);
         if (error != GEMMD_OK)
             return error;
         if (names) {

@@ -1,4 +1,4 @@
-/* notify.c - one datagram; the protocol is stable, so libsystemd isn't needed for it. */
+/* The protocol is one datagram, and stable, so that libsystemd is not needed. */
 #include "server/net/notify.h"
 
 #include <stddef.h>

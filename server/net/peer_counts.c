@@ -63,7 +63,7 @@ static bool key_of(const struct peer_counts *counts, const struct sockaddr *addr
     return false;
 }
 
-static uint32_t hash(const uint8_t address[16])
+static uint32_t address_hash(const uint8_t address[16])
 {
     uint32_t value = 2166136261u; /* FNV-1a */
     for (int i = 0; i < 16; i++)
@@ -71,10 +71,10 @@ static uint32_t hash(const uint8_t address[16])
     return value;
 }
 
-/* The address's slot, or the empty one where it would go. */
-static uint32_t find(const struct peer_counts *counts, const uint8_t address[16])
+/* The slot of an address, or the empty slot where the address would be put. */
+static uint32_t slot_of(const struct peer_counts *counts, const uint8_t address[16])
 {
-    uint32_t i = hash(address) & counts->mask;
+    uint32_t i = address_hash(address) & counts->mask;
     while (counts->slots[i].count != 0 && memcmp(counts->slots[i].address, address, 16) != 0)
         i = (i + 1) & counts->mask;
     return i;
@@ -86,7 +86,7 @@ bool peer_counts_add(struct peer_counts *counts, const struct sockaddr *address)
     if (!key_of(counts, address, key))
         return true;
     pthread_mutex_lock(&counts->lock);
-    struct slot *slot = &counts->slots[find(counts, key)];
+    struct slot *slot = &counts->slots[slot_of(counts, key)];
     bool room = slot->count < counts->limit;
     if (room) {
         memcpy(slot->address, key, sizeof slot->address);
@@ -102,15 +102,15 @@ void peer_counts_remove(struct peer_counts *counts, const struct sockaddr *addre
     if (!key_of(counts, address, key))
         return;
     pthread_mutex_lock(&counts->lock);
-    uint32_t i = find(counts, key);
+    uint32_t i = slot_of(counts, key);
     if (counts->slots[i].count > 0 && --counts->slots[i].count == 0) {
-        /* Move what was probed past this slot back, so that no chain has a hole. */
+        /* Moves back the addresses that were probed past this slot, so that probing finds them. */
         uint32_t hole = i, j = i;
         for (;;) {
             j = (j + 1) & counts->mask;
             if (counts->slots[j].count == 0)
                 break;
-            uint32_t home = hash(counts->slots[j].address) & counts->mask;
+            uint32_t home = address_hash(counts->slots[j].address) & counts->mask;
             if (((j - home) & counts->mask) >= ((j - hole) & counts->mask)) {
                 counts->slots[hole] = counts->slots[j];
                 counts->slots[j].count = 0;

@@ -1,8 +1,9 @@
 /*
- * peer_counts.h - how many connections each network address has open.
+ * peer_counts.h - the number of open connections of each network address.
  *
- * libmicrohttpd counts per daemon, and there is one for each I/O thread, so the acceptor
- * counts for all of them. Unix sockets have no address and are never limited. Thread-safe.
+ * libmicrohttpd counts connections for each of its daemons, of which every I/O thread has one, so
+ * that the limit for an address is kept here, for all of them. Unix sockets have no address and no
+ * limit. Thread-safe.
  */
 #ifndef SERVER_NET_PEER_COUNTS_H
 #define SERVER_NET_PEER_COUNTS_H
@@ -13,14 +14,14 @@
 
 struct peer_counts;
 
-/* `limit` connections an address (0: no limit), at most `capacity` addresses at once (the
- * connection limit is enough). NULL: out of memory. */
+/* Counts for at most `limit` connections of an address (0: no limit), and at most `capacity`
+ * addresses at once, for which the limit of all connections suffices. NULL: out of memory. */
 struct peer_counts *peer_counts_create(uint32_t limit, uint32_t capacity);
 void peer_counts_destroy(struct peer_counts *counts);
 
-/* Counts a new connection from `address`; false if that address has as many as it may. */
+/* Counts a new connection from `address`. False: the address has `limit` connections already. */
 bool peer_counts_add(struct peer_counts *counts, const struct sockaddr *address);
-/* Gives back what peer_counts_add counted. */
+/* Ends a connection that peer_counts_add has counted. */
 void peer_counts_remove(struct peer_counts *counts, const struct sockaddr *address);
 
 #endif

@@ -11,23 +11,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of a TCP connection. */
+/* A state of TCP connections. */
 enum { ESTABLISHED = 1 };
 
-/* One end of a TCP connection, in IPv6. */
+/* One end of a TCP connection. An IPv4 address is mapped into IPv6. */
 struct end {
-    uint32_t address[4]; /* as they lie in memory */
+    uint32_t address[4]; /* in network byte order */
     uint32_t port;
 };
 
-/* In both places a socket that its process has closed has no inode, and is said to be root's. */
+/* sock_diag and /proc/net/tcp report a socket that its process has closed without an inode, and as
+ * owned by root. */
 
 static bool read_end(const struct sockaddr_storage *from, struct end *end)
 {
     *end = (struct end){.port = 0};
     if (from->ss_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)from;
-        end->address[2] = htonl(0xffff); /* an IPv4 address in IPv6 */
+        end->address[2] = htonl(0xffff); /* ::ffff:a.b.c.d */
         end->address[3] = v4->sin_addr.s_addr;
         end->port = ntohs(v4->sin_port);
         return true;
@@ -40,7 +41,8 @@ static bool read_end(const struct sockaddr_storage *from, struct end *end)
     return true;
 }
 
-/* "0100007F:1F90", or with an IPv6 address of 32 digits: words as the host has them. */
+/* Reads "0100007F:1F90", or the same with an IPv6 address of 32 digits. Words are in host byte
+ * order. */
 static bool parse_end(const char *text, struct end *end)
 {
     *end = (struct end){.address = {0, 0, htonl(0xffff), 0}};
@@ -70,7 +72,7 @@ static struct inet_diag_req_v2 question(const struct end *own, const struct end 
                .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
     memcpy(ask.id.idiag_src, own->address, sizeof own->address);
     memcpy(ask.id.idiag_dst, other->address, sizeof other->address);
-    /* There are kernels without IPv6. */
+    /* A kernel may have no IPv6. */
     if (memcmp(own->address, v4.address, 12) == 0) {
         ask.sdiag_family = AF_INET;
         ask.id.idiag_src[0] = own->address[3];
@@ -79,8 +81,8 @@ static struct inet_diag_req_v2 question(const struct end *own, const struct end 
     return ask;
 }
 
-/* Asks the kernel for the one socket whose own end is `own` and whose other is `other`; not every
- * host lets one ask (sock_diag(7)). */
+/* Asks the kernel for the socket whose own end is `own` and whose peer is `other` (sock_diag(7)).
+ * Not every host allows it. */
 static bool ask_for(const struct end *own, const struct end *other, uid_t *user)
 {
     struct {
@@ -110,8 +112,9 @@ static bool ask_for(const struct end *own, const struct end *other, uid_t *user)
     return true;
 }
 
-/* The same from the list of all connections of the host. */
-static bool find(const char *table, const struct end *own, const struct end *other, uid_t *user)
+/* Finds the same socket in a list of all connections of the host. */
+static bool find_in_table(const char *table, const struct end *own, const struct end *other,
+                          uid_t *user)
 {
     char line[256], texts[2][64];
     bool found = false;
@@ -150,6 +153,6 @@ bool peer_user(int fd, uid_t *user)
     }
     return getpeername(fd, (struct sockaddr *)&there, &there_size) == 0 && read_end(&here, &ours) &&
            read_end(&there, &theirs) &&
-           (ask_for(&theirs, &ours, user) || find("/proc/net/tcp", &theirs, &ours, user) ||
-            find("/proc/net/tcp6", &theirs, &ours, user));
+           (ask_for(&theirs, &ours, user) || find_in_table("/proc/net/tcp", &theirs, &ours, user) ||
+            find_in_table("/proc/net/tcp6", &theirs, &ours, user));
 }

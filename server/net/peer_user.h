@@ -1,8 +1,9 @@
 /*
- * peer_user.h - which user of this host is at the other end of a connection.
+ * peer_user.h - the user of this host who is the peer of a connection.
  *
- * The kernel knows it of a Unix socket, and of a TCP connection whose other end is on this host, in
- * the same network namespace: whose process made the socket there. Any thread.
+ * The kernel knows the user of a Unix socket's peer. It knows the user of a TCP connection's peer
+ * if the peer is on this host and in the same network namespace: the owner of the socket there. Any
+ * thread.
  */
 #ifndef SERVER_NET_PEER_USER_H
 #define SERVER_NET_PEER_USER_H
@@ -10,9 +11,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* False: the peer is elsewhere, or nobody knows. Of a TCP connection whose other end cannot be
- * asked for by itself it reads /proc/net/tcp, which takes the longer the more connections the host
- * has. */
+/* False: the peer is on another host, or its user is not known. For a TCP connection whose peer the
+ * kernel cannot be asked for directly (sock_diag(7)), /proc/net/tcp is read, which takes longer the
+ * more connections the host has. */
 bool peer_user(int fd, uid_t *user);
 
 #endif

@@ -1,13 +1,11 @@
 /*
- * log.c - writes lines to standard output without ever waiting for whoever reads it.
+ * Lines are written to standard output without waiting for its reader. O_NONBLOCK is not set,
+ * because it belongs to the open file, which the daemon shares with the process that started it.
+ * Instead, poll(2) is called first for a pipe, socket or terminal: if it is writable, it takes
+ * PIPE_BUF bytes without blocking. The lock keeps two threads from both relying on the same room.
  *
- * O_NONBLOCK would belong to the open file, which the daemon shares with the process that started
- * it, so it is left alone. Instead a pipe, socket or terminal is asked with poll(2) first: one that
- * is writable takes PIPE_BUF bytes without blocking. The lock keeps two threads from both taking
- * the same room for theirs.
- *
- * The output is a descriptor of the log's own: were standard output closed, its number would be
- * given to the next connection, which would then be sent the log.
+ * The log has a descriptor of its own. If standard output were closed, its number would be given to
+ * the next connection, to which the log would then be sent.
  */
 #include "server/observe/log.h"
 
@@ -30,8 +28,8 @@ enum { MESSAGE_BUDGET = 3500, MESSAGE_MAX = 4096 };
 struct log {
     enum config_log_level level;
     enum config_log_format format;
-    int output; /* -1: there is none */
-    bool waits; /* the output is not a file: it may have to wait for a reader */
+    int output; /* a descriptor; -1: the log is not written */
+    bool waits; /* the output is not a regular file, so that a write may wait for a reader */
     pthread_mutex_t lock;
     _Atomic uint64_t dropped;
 };

@@ -1,12 +1,12 @@
-/* log_access.c - what a line about one request says, in both formats. */
+/* The content of a line about one request, in both formats. */
 #include "server/observe/log_line.h"
 
-/* How much of each string is logged; only path, id and kernel come from outside. Together they fit
- * in LOG_LINE_MAX beside some 900 bytes of names and numbers. */
+/* Most bytes of each string that are logged. Only path, id and kernel come from clients. Together
+ * the strings fit in LOG_LINE_MAX besides about 900 bytes of names and numbers. */
 enum { PATH_BUDGET = 1600, ID_BUDGET = 800, WORD_BUDGET = 96 };
 
-/* How a member is written: before its name, its unit where it is a time, after its name, around a
- * string. */
+/* How a member is written: the text before its name, the unit of a time, the text after its name,
+ * and the quote around a string. */
 struct style {
     const char *before, *unit, *after, *quote;
 };

@@ -1,4 +1,4 @@
-/* log_line.c - escaping, times and numbers of a log line. */
+/* Escaping, times and numbers of a log line. */
 #include "server/observe/log_line.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static void add_bytes(struct log_line *line, const char *bytes, size_t length)
 {
     if (length > LOG_LINE_MAX - line->length)
         return;
-    /* cppcheck-suppress uninitvar ; callers hand in only what they have written */
+    /* cppcheck-suppress uninitvar ; callers pass only bytes that they have written */
     memcpy(line->text + line->length, bytes, length);
     line->length += length;
 }
@@ -54,7 +54,7 @@ static size_t utf8_length(const unsigned char *text)
     return length;
 }
 
-/* One character as it goes into the line; returns how many bytes of `text` it was. */
+/* Writes one character as it is logged. Returns the number of bytes of `text` that it was. */
 static size_t escape_one(const unsigned char *text, char out[8], size_t *out_length)
 {
     static const char short_forms[] = "\"\\\n\r\t", letters[] = "\"\\nrt";

@@ -1,10 +1,10 @@
 /*
- * log_line.h - builds one log line. Internal to log*.c.
+ * log_line.h - builds one line of the log. Used by log*.c only.
  *
- * Text from outside is escaped the same way in both formats: quotes, backslashes, control
- * characters (C1 too, which terminals obey) and what is not UTF-8 cannot break a line, a JSON
- * string or a terminal. The line never outgrows its buffer: each string has a budget, and the
- * budgets of an access line sum up to less than LOG_LINE_MAX.
+ * Text from clients is escaped in the same way in both formats. Quotes, backslashes, control
+ * characters (the C1 characters too, which terminals obey) and bytes that are not UTF-8 cannot
+ * break a line, a JSON string or a terminal. A line never outgrows its buffer: each string has a
+ * budget, and the budgets of an access line add up to less than LOG_LINE_MAX.
  */
 #ifndef SERVER_OBSERVE_LOG_LINE_H
 #define SERVER_OBSERVE_LOG_LINE_H
@@ -22,10 +22,11 @@ struct log_line {
     char text[LOG_LINE_MAX];
 };
 
-/* Our own words, not escaped. */
+/* Adds text of the daemon's own, which is not escaped. */
 void log_line_add(struct log_line *line, const char *text);
 void log_line_number(struct log_line *line, uint64_t value);
-/* Escaped text without quotes, at most `budget` bytes of it; longer text is cut and ends in "...".
+/* Adds escaped text without quotes, of `budget` bytes at most. Longer text is cut and ends in
+ * "...".
  */
 void log_line_escape(struct log_line *line, const char *text, size_t budget);
 /* Starts a line with the time and the level:
@@ -33,10 +34,10 @@ void log_line_escape(struct log_line *line, const char *text, size_t budget);
  */
 void log_line_begin(struct log_line *line, enum config_log_format format,
                     enum config_log_level level);
-/* A duration in milliseconds with three decimals. */
+/* Adds a duration in milliseconds with three decimals. */
 void log_line_milliseconds(struct log_line *line, uint64_t ns);
 
-/* A whole line about one request, without the line's end. */
+/* Writes a whole line about one request, without the newline. */
 void log_line_access(struct log_line *line, enum config_log_format format,
                      enum config_log_level level, const struct log_access *entry);
 

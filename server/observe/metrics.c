@@ -1,4 +1,3 @@
-/* metrics.c - counting. */
 #include "server/observe/metrics.h"
 
 #include <stdlib.h>
@@ -9,29 +8,29 @@
 #include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
 
-/* From what a small product takes on an idle device (tens of microseconds) to the default deadline,
- * in steps of 2 to 2.5 where most requests are, wider where few are. */
+/* From the time of a small product on an idle device (tens of microseconds) to the default
+ * deadline, in steps of 2 to 2.5 where most requests are and in wider steps elsewhere. */
 const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS] = {
     10000,   25000,    50000,    100000,    250000,    500000,     1000000,     2500000,
     5000000, 10000000, 25000000, 100000000, 250000000, 1000000000, 10000000000, 60000000000,
 };
-const uint64_t metrics_batch_bounds[METRICS_BATCH_BUCKETS] = {1,  2,   4,   8,   16,  32,
-                                                              64, 128, 256, 512, 1024};
+const uint64_t metrics_launch_bounds[METRICS_LAUNCH_BUCKETS] = {1,  2,   4,   8,   16,  32,
+                                                                64, 128, 256, 512, 1024};
 
-static void add(_Atomic uint64_t *counter, uint64_t value)
+static void counter_add(_Atomic uint64_t *counter, uint64_t value)
 {
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, now + value, memory_order_relaxed);
 }
 
-static void observe(struct metrics_histogram *histogram, const uint64_t *bounds, uint32_t count,
-                    uint64_t value)
+static void histogram_observe(struct metrics_histogram *histogram, const uint64_t *bounds,
+                              uint32_t count, uint64_t value)
 {
     uint32_t bucket = 0;
     while (bucket < count && value > bounds[bucket])
         bucket++;
-    add(&histogram->buckets[bucket], 1);
-    add(&histogram->sum, value);
+    counter_add(&histogram->buckets[bucket], 1);
+    counter_add(&histogram->sum, value);
 }
 
 struct metrics *metrics_create(uint32_t shards, const struct metrics_identity *identity)
@@ -88,47 +87,50 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
 {
     bool known =
         metrics_counts_dtype(op, dtype) && metrics_counts_dtype_of_status(error_status(code));
-    add(&shard->requests[op][known ? dtype : GEMMD_DTYPE_COUNT][code], 1);
-    observe(&shard->duration[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns);
-    add(&shard->request_bytes, request_bytes);
-    add(&shard->response_bytes, response_bytes);
+    counter_add(&shard->requests[op][known ? dtype : GEMMD_DTYPE_COUNT][code], 1);
+    histogram_observe(&shard->duration[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+                      duration_ns);
+    counter_add(&shard->request_bytes, request_bytes);
+    counter_add(&shard->response_bytes, response_bytes);
 }
 
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns)
 {
-    observe(&shard->stages[stage], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns);
+    histogram_observe(&shard->stages[stage], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+                      duration_ns);
 }
 
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns)
 {
-    observe(&shard->batch_size, metrics_batch_bounds, METRICS_BATCH_BUCKETS, requests);
-    add(&shard->busy_ns, busy_ns);
+    histogram_observe(&shard->launch_requests, metrics_launch_bounds, METRICS_LAUNCH_BUCKETS,
+                      requests);
+    counter_add(&shard->busy_ns, busy_ns);
     double now = atomic_load_explicit(&shard->flops, memory_order_relaxed);
     atomic_store_explicit(&shard->flops, now + flops, memory_order_relaxed);
 }
 
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)
 {
-    add(&shard->inflated_bodies, 1);
-    add(&shard->inflated_bytes, bytes);
+    counter_add(&shard->inflated_bodies, 1);
+    counter_add(&shard->inflated_bytes, bytes);
 }
 
 void metrics_connection_refused(struct metrics_shard *shard)
 {
-    add(&shard->connections_refused, 1);
+    counter_add(&shard->connections_refused, 1);
 }
 
 void metrics_client_gone(struct metrics_shard *shard)
 {
-    add(&shard->client_gone, 1);
+    counter_add(&shard->client_gone, 1);
 }
 
 void metrics_device_error(struct metrics_shard *shard)
 {
-    add(&shard->device_errors, 1);
+    counter_add(&shard->device_errors, 1);
 }
 
 void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes)
 {
-    add(&shard->early_copy_bytes, bytes);
+    counter_add(&shard->early_copy_bytes, bytes);
 }

@@ -1,9 +1,10 @@
 /*
- * metrics.h - what Prometheus scrapes.
+ * metrics.h - the metrics that Prometheus scrapes.
  *
- * One shard of relaxed atomic counters a thread, summed when scraped: the request path takes no
- * lock and shares no cache line. Every series exists from the start, at zero. Names follow
- * prometheus.io's naming rules: prefix gemmd_, base units, counters end in _total.
+ * Each thread has a shard of relaxed atomic counters, which are summed at a scrape, so that
+ * counting takes no lock and shares no cache line. Every series exists from the start, at zero. The
+ * names follow the naming rules of prometheus.io: the prefix is gemmd_, units are base units, and
+ * counters end in _total.
  */
 #ifndef SERVER_OBSERVE_METRICS_H
 #define SERVER_OBSERVE_METRICS_H
@@ -14,7 +15,7 @@
 #include <stdint.h>
 
 struct metrics;
-struct metrics_shard; /* one thread's counters */
+struct metrics_shard; /* the counters of one thread */
 
 enum metrics_op {
     METRICS_OP_GEMM,
@@ -23,8 +24,8 @@ enum metrics_op {
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT
-}; /* infer: POST /v2/models/{model}/infer, whose types its own statistics tell apart; tensor:
-      /tensors and below; other: health, info, metrics, errors in routing */
+}; /* infer: POST /v2/models/{model}/infer, whose own statistics tell types apart; tensor: /tensors
+      and /tensors/NAME; other: health, info, metrics, and requests for unknown paths */
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,
@@ -43,37 +44,38 @@ enum metrics_job_state {
     METRICS_JOB_CANCELLED,
     METRICS_JOB_COUNT
 };
-enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* 0.0.4 and 1.0.0 */
+enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* versions 0.0.4 and 1.0.0 */
 
-/* Who has a token. The label's values come from the token file alone, never from a client; tenants
- * past the first METRICS_TENANTS_MAX share one. */
+/* A tenant. The values of the label come from the token file alone, never from a client. The
+ * tenants after the first METRICS_TENANTS_MAX share one value. */
 enum { METRICS_TENANTS_MAX = 64 };
 struct metrics_tenant {
     const char *name; /* borrowed */
     uint64_t requests, bytes, tensor_bytes;
 };
 
-/* Requests that were refused for one of the limits of admission. */
+/* Number of requests that were refused because of one limit of admission. */
 enum { METRICS_LIMITS_MAX = 4 };
 struct metrics_limit {
-    const char *name; /* "queue-bytes", the option's name; borrowed */
+    const char *name; /* the name of the option, "queue-bytes"; borrowed */
     uint64_t refused;
 };
 
-/* What is read at scrape time rather than counted. Filled in by the daemon's callback. */
+/* Values that are read at a scrape and not counted. The caller of metrics_expose sets them. */
 struct metrics_gauges {
     uint32_t requests_waiting, requests_running, connections, connections_capacity, ready, draining;
     uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
-    uint64_t tenant_capacity_requests, tenant_capacity_bytes; /* 0: none of their own */
-    uint64_t tenant_capacity_tensor_bytes;                    /* likewise */
+    uint64_t tenant_capacity_requests,
+        tenant_capacity_bytes;             /* 0: tenants have no limit of their own */
+    uint64_t tenant_capacity_tensor_bytes; /* 0: the same */
     struct metrics_limit limits[METRICS_LIMITS_MAX];
     uint32_t limit_count;
-    struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last: all others */
+    struct metrics_tenant tenants[METRICS_TENANTS_MAX + 1]; /* the last is all other tenants */
     uint32_t tenant_count;                                  /* 0 without a token file */
     uint64_t pinned_used_bytes, pinned_capacity_bytes;
     uint64_t device_used_bytes, device_capacity_bytes, kernels_left_out;
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
-    uint64_t jobs_created, jobs_cancelled, jobs_expired; /* so far */
+    uint64_t jobs_created, jobs_cancelled, jobs_expired; /* since the start */
     uint64_t log_dropped_lines;
     uint64_t shared_memories, shared_capacity_memories, shared_bytes, shared_capacity_bytes;
     uint64_t shared_regions;
@@ -81,8 +83,8 @@ struct metrics_gauges {
     uint64_t tensor_hits, tensor_misses, tensor_evictions;
 };
 
-struct metrics_identity { /* borrowed strings, for gemmd_build_info; they live as long as the
-                             metrics */
+/* Labels of gemmd_build_info. The strings are borrowed and must outlive the metrics. */
+struct metrics_identity {
     const char *version, *revision, *backend, *library, *mhd, *arch;
 };
 
@@ -92,29 +94,32 @@ void metrics_destroy(struct metrics *metrics);
 struct metrics_shard *metrics_shard(struct metrics *metrics,
                                     uint32_t index); /* borrowed; one writer thread each */
 
-/* One request is over. `dtype` is GEMMD_DTYPE_COUNT where it isn't known (label ""). Codes that
- * have no HTTP status (the client left before an answer) count as code="none". */
+/* Counts a request that has ended. `dtype` is GEMMD_DTYPE_COUNT if it is not known, which is the
+ * label
+ * "". A code without an HTTP status (the client has disconnected before the answer) counts as
+ * code="none". */
 void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes);
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
-/* One launch that `requests` requests shared, computing `flops` operations in `busy_ns`. */
+/* Counts a launch for `requests` requests, which computed `flops` operations in `busy_ns`. */
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
-/* A compressed body became `bytes` long. */
+/* Counts a compressed body, whose length after decompression is `bytes`. */
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
-void metrics_connection_refused(struct metrics_shard *shard); /* over the connection limit */
+void metrics_connection_refused(
+    struct metrics_shard *shard); /* because of the limit of connections */
 void metrics_client_gone(struct metrics_shard *shard);
 void metrics_device_error(struct metrics_shard *shard);
-/* So many bytes of operands began to be copied before their request was complete. */
+/* Counts bytes of operands whose copy was started before the request was complete. */
 void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes);
 
-/* Writes everything as text. `*text` is allocated with malloc and owned by the caller; `*length`
- * without terminator. False if memory ran out. */
+/* Writes all metrics as text. `*text` is allocated with malloc and belongs to the caller. `*length`
+ * is without the terminating null byte. False: out of memory. */
 bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges,
                     enum metrics_format format, char **text, uint64_t *length);
 const char *metrics_content_type(enum metrics_format format);
-/* By an Accept header (NULL: none): OpenMetrics 1.0.0 if it is asked for and not outweighed, else
- * text 0.0.4. */
+/* The format for an Accept header (NULL: none): OpenMetrics 1.0.0 if the header names it and
+ * prefers nothing else, text 0.0.4 otherwise. */
 enum metrics_format metrics_negotiate(const char *accept);
 
 #endif

@@ -1,4 +1,4 @@
-/* metrics_negotiate.c - which of the two formats an Accept header asks for (RFC 9110, 12.5.1). */
+/* Which of the two formats an Accept header asks for (RFC 9110, 12.5.1). */
 #include <string.h>
 #include <strings.h>
 
@@ -19,7 +19,7 @@ const char *metrics_content_type(enum metrics_format format)
                : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* Cuts spaces, and the quotes that a parameter's value may have. */
+/* Removes spaces, and the quotes around the value of a parameter. */
 static char *trim(char *text)
 {
     text += strspn(text, " \t\"");
@@ -29,7 +29,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* False if it is longer than any word of ours. */
+/* False: the text is longer than every word that is looked for. */
 static bool copy_word(char out[TYPE_MAX], const char *word)
 {
     size_t length = strlen(word);
@@ -39,7 +39,7 @@ static bool copy_word(char out[TYPE_MAX], const char *word)
     return true;
 }
 
-/* One element of the list, "type/subtype;version=1.0.0;q=0.5". False if it is no use. */
+/* Reads one element of the list, "type/subtype;version=1.0.0;q=0.5". False: it names no format. */
 static bool parse_range(const char *text, size_t length, struct media_range *range)
 {
     char copy[RANGE_MAX], *rest = copy;
@@ -64,7 +64,7 @@ static bool parse_range(const char *text, size_t length, struct media_range *ran
 
 enum metrics_format metrics_negotiate(const char *accept)
 {
-    /* Negative: not named. */
+    /* A negative quality: the header does not name the format. */
     double open_metrics = -1, plain = -1, anything = -1;
     for (const char *next = accept; next && *next;) {
         size_t length = strcspn(next, ",");

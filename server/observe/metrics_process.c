@@ -1,4 +1,4 @@
-/* metrics_process.c - reads /proc/self; see proc_pid_stat(5). */
+/* Reads /proc/self (proc_pid_stat(5)). */
 #include "server/observe/metrics_process.h"
 
 #include <dirent.h>
@@ -24,7 +24,8 @@ static bool read_stat(struct process_stat *stat)
     size_t length = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[length] = '\0';
-    /* The second field is the program's name, in parentheses, with whatever it likes in it. */
+    /* The second field is the name of the program in parentheses, and may contain any characters.
+     */
     char *rest = strrchr(text, ')');
     for (int field = 2; rest; field++) {
         const char *word = strsep(&rest, " ");
@@ -55,7 +56,7 @@ static uint64_t count_fds(void)
     for (const struct dirent *entry; (entry = readdir(directory));)
         count += entry->d_name[0] != '.';
     closedir(directory);
-    return count - 1; /* without the one that was opened to look */
+    return count - 1; /* without the descriptor of the directory itself */
 }
 
 void metrics_process_read(struct metrics_process *process)

@@ -1,4 +1,5 @@
-/* metrics_process.h - what Linux says about this process. Internal to metrics*.c; any thread. */
+/* metrics_process.h - what Linux reports about this process. Used by metrics*.c only. Any thread.
+ */
 #ifndef SERVER_OBSERVE_METRICS_PROCESS_H
 #define SERVER_OBSERVE_METRICS_PROCESS_H
 
@@ -11,9 +12,9 @@ struct metrics_process {
     uint64_t threads, open_fds, max_fds;
 };
 
-/* What can't be read stays 0. */
+/* Reads the values. A value that cannot be read is 0. */
 void metrics_process_read(struct metrics_process *process);
-/* When the process started, in seconds since the epoch. */
+/* The time at which the process started, in seconds since the epoch. */
 double metrics_process_start_seconds(void);
 
 #endif

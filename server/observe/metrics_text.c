@@ -1,5 +1,4 @@
-/* metrics_text.c - writes every metric family of /metrics, in a fixed order, from the shards' sums.
- */
+/* Writes every metric family of /metrics, in a fixed order, from the sums over the shards. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,8 +145,8 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
     }
     metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
                    "Requests computed by one launch on the device.");
-    write_histogram(writer, metrics, "", offsetof(struct metrics_shard, batch_size),
-                    metrics_batch_bounds, METRICS_BATCH_BUCKETS, 1);
+    write_histogram(writer, metrics, "", offsetof(struct metrics_shard, launch_requests),
+                    metrics_launch_bounds, METRICS_LAUNCH_BUCKETS, 1);
 }
 
 static void write_counters(struct metrics_writer *writer, const struct metrics *metrics,

@@ -1,4 +1,4 @@
-/* metrics_writer.c - families and samples as text. Numbers are written without the locale. */
+/* Families and samples as text. Numbers do not depend on the locale. */
 #include "server/observe/metrics_writer.h"
 
 #include <inttypes.h>

@@ -1,8 +1,10 @@
 /*
- * metrics_writer.h - the two text formats: what differs between them is here and nowhere else.
+ * metrics_writer.h - writes the two text formats of metrics. All differences between the formats
+ * are in this module.
  *
- * prometheus.io "Text-based format" 0.0.4, and OpenMetrics 1.0.0, which names a counter's family
- * without "_total" and an info's without "_info". Internal to metrics*.c; one thread.
+ * The formats are the "Text-based format" 0.0.4 of prometheus.io, and OpenMetrics 1.0.0, in which
+ * the family of a counter is named without "_total" and the family of an info without "_info". Used
+ * by metrics*.c only. One thread at a time.
  */
 #ifndef SERVER_OBSERVE_METRICS_WRITER_H
 #define SERVER_OBSERVE_METRICS_WRITER_H
@@ -26,21 +28,21 @@ struct metrics_writer {
     enum metrics_type type;
 };
 
-/* HELP and TYPE; the samples that follow belong to it. */
+/* Starts a family: writes HELP and TYPE. The samples that follow belong to the family. */
 void metrics_family(struct metrics_writer *writer, const char *name, enum metrics_type type,
                     const char *help);
-/* One sample. `labels` is "" or `op="gemm",code="200"`. */
+/* Writes one sample. `labels` is "" or like `op="gemm",code="200"`. */
 void metrics_sample(struct metrics_writer *writer, const char *labels, uint64_t value);
-/* One sample in seconds. */
+/* Writes one sample in seconds. */
 void metrics_sample_seconds(struct metrics_writer *writer, const char *labels, uint64_t ns);
-/* One sample of a number that has outgrown 64 bits, or has a fraction. */
+/* Writes one sample of a number that may exceed 64 bits or have a fraction. */
 void metrics_sample_real(struct metrics_writer *writer, const char *labels, double value);
-/* A histogram's samples from buckets that are not cumulative, `count` and one more for +Inf.
- * `scale` divides bounds and sum: 1000000000 for nanoseconds, 1 for counts. */
+/* Writes the samples of a histogram. `buckets` are not cumulative: `count` of them, and one more
+ * for +Inf. Bounds and sum are divided by `scale`: 1000000000 for nanoseconds, 1 for numbers. */
 void metrics_sample_histogram(struct metrics_writer *writer, const char *labels,
                               const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
                               uint64_t sum, uint64_t scale);
-/* A label's value with backslash, quote and line end escaped; cut at the capacity. */
+/* Writes the value of a label, with backslash, quote and newline escaped, cut at the capacity. */
 void metrics_label(char *out, size_t capacity, const char *value);
 
 #endif

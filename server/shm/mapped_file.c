@@ -14,18 +14,20 @@
 
 #include "proto/size.h"
 
-/* What the signal handler looks at. It can be given nothing else, so this is the process's. */
+/* The memory of a mapped file, for the signal handler. A handler gets no argument of its own, so
+ * that the table of spans belongs to the process. */
 struct span {
     atomic_uintptr_t start; /* 0: free */
     atomic_size_t bytes;
     atomic_bool broken;
 };
 static struct span spans[MAPPED_FILE_MAX];
-static atomic_uint spans_used; /* the first so many have ever been used */
+static atomic_uint spans_used; /* number of spans, from the first, that were ever used */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next two, and of taking a span */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* of the next two, and of allocating spans */
 static uint32_t open_count;
-static struct sigaction before; /* what was done with the signal when there were no mappings */
+static struct sigaction before; /* the action for SIGBUS while no file is mapped */
 
 static struct span *span_at(uintptr_t address)
 {
@@ -38,10 +40,10 @@ static struct span *span_at(uintptr_t address)
     return NULL;
 }
 
-/* The system call itself: mmap is on no list of what is safe here, and sanitizers take it for a
- * write by this thread. Of two threads that come here at once the second puts its zeroes over the
+/* Calls the system directly: mmap is not listed as safe in a signal handler, and sanitizers take it
+ * for a write by this thread. If two threads get here at once, the second maps its zeroes over the
  * first's. */
-static bool put_zeroes(uintptr_t start, size_t bytes)
+static bool map_zeroes(uintptr_t start, size_t bytes)
 {
     return (uintptr_t)syscall(SYS_mmap, start, bytes, PROT_READ | PROT_WRITE,
                               MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
@@ -55,8 +57,9 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)context;
     if (span != NULL)
         atomic_store(&span->broken, true);
-    if (span == NULL || !put_zeroes(atomic_load(&span->start), atomic_load(&span->bytes)))
-        (void)sigaction(number, &before, NULL); /* it happens again, and is not ours */
+    if (span == NULL || !map_zeroes(atomic_load(&span->start), atomic_load(&span->bytes)))
+        (void)sigaction(number, &before,
+                        NULL); /* the access faults again, with the earlier action */
     errno = saved;
 }
 
@@ -67,7 +70,7 @@ static bool catch_bus_errors(void)
     return sigaction(SIGBUS, &action, &before) == 0;
 }
 
-static bool take_span(uint32_t *slot)
+static bool span_alloc(uint32_t *slot)
 {
     bool taken = false;
     pthread_mutex_lock(&lock);
@@ -76,7 +79,7 @@ static bool take_span(uint32_t *slot)
     for (uint32_t i = 0; i < MAPPED_FILE_MAX && !taken; i++) {
         if (atomic_load(&spans[i].bytes) != 0)
             continue;
-        atomic_store(&spans[i].bytes, 1); /* taken; found by nobody while `start` is 0 */
+        atomic_store(&spans[i].bytes, 1); /* allocated; span_at skips the span while `start` is 0 */
         atomic_store(&spans[i].broken, false);
         if (i >= atomic_load(&spans_used))
             atomic_store(&spans_used, i + 1);
@@ -91,7 +94,7 @@ out:
     return taken;
 }
 
-static void give_span(uint32_t slot)
+static void span_free(uint32_t slot)
 {
     pthread_mutex_lock(&lock);
     atomic_store(&spans[slot].start, 0);
@@ -114,15 +117,15 @@ enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t o
     struct mapped_file made = {.bytes = bytes, .fd = -1};
     struct stat file;
     if (fstat(fd, &file) != 0)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the memory is not a file");
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the shared memory is not a file");
     if (bytes == 0 || !size_add(offset, bytes, &made.end) || made.end > (uint64_t)file.st_size)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "%" PRIu64 " bytes from offset %" PRIu64
-                         " on are not in a memory of %" PRIu64 " bytes",
+                         " on are not in shared memory of %" PRIu64 " bytes",
                          bytes, offset, (uint64_t)file.st_size);
-    if (!take_span(&made.slot))
+    if (!span_alloc(&made.slot))
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "there are %d mappings of clients' memory, as many as can be",
+                         "%d pieces of shared memory are mapped, which is the limit",
                          MAPPED_FILE_MAX);
     if (!mapped_file_is_sealed(fd)) {
         made.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -143,18 +146,17 @@ enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t o
 
 failed:
     fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-              "%" PRIu64 " bytes of the client's memory could not be mapped: %s", bytes,
-              strerror(errno));
+              "%" PRIu64 " bytes of shared memory could not be mapped: %s", bytes, strerror(errno));
     if (made.fd >= 0)
         close(made.fd);
-    give_span(made.slot);
+    span_free(made.slot);
     return GEMMD_ERR_OUT_OF_MEMORY;
 }
 
 void mapped_file_close(struct mapped_file *mapped)
 {
     munmap(mapped->page, mapped->mapped_bytes);
-    give_span(mapped->slot);
+    span_free(mapped->slot);
     if (mapped->fd >= 0)
         close(mapped->fd);
 }

@@ -1,10 +1,12 @@
 /*
- * mapped_file.h - memory of a client's, mapped into the daemon.
+ * mapped_file.h - a client's file (a memfd or a POSIX shared memory object), mapped into the
+ * daemon.
  *
- * A client can shorten its file at any time, and touching what is not there any more raises SIGBUS.
- * While any mapping exists the process catches that signal: it puts zeroes where the mapping was,
- * for whoever computes with them to come to an end, and the mapping counts as broken from then on.
- * A SIGBUS at any other address is as deadly as ever. (The GPU reads pinned pages, which stay.)
+ * A client can shorten its file at any time. Accessing memory that the file no longer has raises
+ * SIGBUS. While any file is mapped, the process catches SIGBUS: the handler maps zeroes over the
+ * whole mapped file, so that the thread that is computing with the memory can finish, and the
+ * mapped file counts as broken from then on. A SIGBUS at any other address ends the process as
+ * usual. A GPU reads pinned pages, which stay valid.
  */
 #ifndef SERVER_SHM_MAPPED_FILE_H
 #define SERVER_SHM_MAPPED_FILE_H
@@ -14,29 +16,30 @@
 
 #include "proto/error.h"
 
-enum { MAPPED_FILE_MAX = 4096 }; /* at a time, in the process */
+enum { MAPPED_FILE_MAX = 4096 }; /* mapped files at a time, in the whole process */
 
 struct mapped_file {
-    unsigned char *start; /* what was asked for */
+    unsigned char *start; /* the bytes that were asked for */
     uint64_t bytes;
-    void *page; /* its page, where the mapping begins */
+    void *page; /* the start of the page that holds `start`, where the memory is mapped */
     uint64_t mapped_bytes;
-    int fd;        /* kept to ask for its size; -1: it cannot shrink */
-    uint64_t end;  /* how long the file has to be */
-    uint32_t slot; /* the signal handler's */
+    int fd;        /* a duplicate, to ask for the file's size; -1: the file cannot shrink */
+    uint64_t end;  /* the size that the file must have at least */
+    uint32_t slot; /* used by the signal handler */
 };
 
-/* Maps `bytes` of a file from `offset` on, to read and to write. Keeps a duplicate of the
- * descriptor unless the file is sealed against shrinking. GEMMD_ERR_MALFORMED: the file is not so
- * long; GEMMD_ERR_OUT_OF_MEMORY: there are too many, or the system refuses. Any thread. */
+/* Maps `bytes` of a file at `offset`, to read and write. The mapped file keeps a duplicate of the
+ * descriptor unless the file is sealed against shrinking. GEMMD_ERR_MALFORMED: the file is too
+ * short. GEMMD_ERR_OUT_OF_MEMORY: MAPPED_FILE_MAX files are mapped, or the system refuses. Any
+ * thread. */
 enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t offset,
                                   uint64_t bytes, struct fault *fault);
-/* Nobody may use the memory any more. */
+/* Unmaps the memory, which no thread may use any more. */
 void mapped_file_close(struct mapped_file *mapped);
-/* Whether the file is as long as it was and no access has found otherwise. A client that shortens
- * its file the moment after is caught by the next to ask. Any thread. */
+/* Whether the file is still long enough, and no access has found otherwise. A file that is
+ * shortened just after a call is noticed by the next call. Any thread. */
 bool mapped_file_is_whole(const struct mapped_file *mapped);
-/* Whether the file cannot become shorter any more: a memfd, sealed. */
+/* Whether a descriptor is that of a memfd sealed against shrinking. */
 bool mapped_file_is_sealed(int fd);
 
 #endif

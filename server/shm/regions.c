@@ -30,8 +30,8 @@ struct regions *regions_create(uint32_t most)
     return regions;
 }
 
-/* An entry that is in the list no more. */
-static void forget(struct entry *entry)
+/* Frees an entry that has been removed from the list. */
+static void entry_free(struct entry *entry)
 {
     shm_mapping_release(entry->region.mapping);
     free(entry);
@@ -44,7 +44,7 @@ void regions_destroy(struct regions *regions)
     while (regions->first != NULL) {
         struct entry *entry = regions->first;
         regions->first = entry->next;
-        forget(entry);
+        entry_free(entry);
     }
     pthread_mutex_destroy(&regions->lock);
     free(regions);
@@ -63,8 +63,8 @@ static bool is_owner(const struct entry *entry, struct region_owner owner)
     return entry->owner.tenant == owner.tenant && entry->owner.user == owner.user;
 }
 
-/* Where the owner's entry of a name hangs, or NULL does. With the lock. */
-static struct entry **place_of(struct regions *regions, struct region_owner owner, const char *name)
+/* The link to the owner's entry of a name, or to the end of the list. Under the lock. */
+static struct entry **link_of(struct regions *regions, struct region_owner owner, const char *name)
 {
     struct entry **link = &regions->first;
     while (*link != NULL && !(is_owner(*link, owner) && strcmp((*link)->region.name, name) == 0))
@@ -83,14 +83,14 @@ enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
     }
     *entry = (struct entry){.owner = owner, .region = *region};
     pthread_mutex_lock(&regions->lock);
-    struct entry **link = place_of(regions, owner, region->name);
+    struct entry **link = link_of(regions, owner, region->name);
     if (*link != NULL)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "shared memory region '%s' is registered already; unregister it first",
                          region->name);
     else if (regions->count == regions->most)
         code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "there are %" PRIu32 " shared memory regions, as many as can be",
+                         "there are %" PRIu32 " shared memory regions, which is the limit",
                          regions->most);
     if (code == GEMMD_OK) {
         *link = entry;
@@ -98,7 +98,7 @@ enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
     }
     pthread_mutex_unlock(&regions->lock);
     if (code != GEMMD_OK)
-        forget(entry);
+        entry_free(entry);
     return code;
 }
 
@@ -106,7 +106,7 @@ enum gemmd_error regions_find(struct regions *regions, struct region_owner owner
                               struct shm_mapping **mapping, struct fault *fault)
 {
     pthread_mutex_lock(&regions->lock);
-    const struct entry *entry = *place_of(regions, owner, name);
+    const struct entry *entry = *link_of(regions, owner, name);
     if (entry != NULL) {
         *mapping = entry->region.mapping;
         shm_mapping_hold(*mapping);
@@ -138,7 +138,7 @@ void regions_remove(struct regions *regions, struct region_owner owner, enum shm
     pthread_mutex_unlock(&regions->lock);
     while (removed != NULL) {
         struct entry *next = removed->next;
-        forget(removed);
+        entry_free(removed);
         removed = next;
     }
 }

@@ -1,11 +1,11 @@
 /*
- * regions.h - the names that clients give to memory they share (the shared memory extensions of the
- * Open Inference Protocol; shm_store.h is the memory itself).
+ * regions.h - regions: the names under which clients register shared memory through the shared
+ * memory extensions of the Open Inference Protocol. The shared memory itself is in shm_store.h.
  *
- * A name is its owner's: that of one user of this host with one token. Others neither see it, nor
- * use it, nor take it away; they may have the same name for a memory of theirs. A name that is
- * taken away while requests use the memory is gone at once, the memory with the last of them. Any
- * thread.
+ * A region belongs to its owner: one user of this host with one token. Other owners cannot see, use
+ * or remove the region, and may use the same name for a region of their own. A region that is
+ * removed while requests use its mapping is gone at once. The mapping is unmapped after the last of
+ * these requests. Any thread.
  */
 #ifndef SERVER_SHM_REGIONS_H
 #define SERVER_SHM_REGIONS_H
@@ -28,36 +28,40 @@ struct region_owner {
 
 struct region {
     char name[REGION_NAME_MAX + 1];
-    enum shm_kind kind;        /* SHM_SYSTEM or SHM_CUDA, which share their names */
-    char key[SHM_KEY_MAX + 1]; /* system */
+    enum shm_kind kind;        /* SHM_SYSTEM or SHM_CUDA; regions of both have one set of names */
+    char key[SHM_KEY_MAX + 1]; /* SHM_SYSTEM: the name of the shared memory object */
     uint64_t offset, bytes;
-    int32_t device; /* CUDA */
+    int32_t device; /* SHM_CUDA: number of the device */
     struct shm_mapping *mapping;
 };
 
-struct regions *regions_create(uint32_t most); /* NULL: out of memory */
-void regions_destroy(struct regions *regions); /* takes all names away; NULL is allowed */
+/* A table for at most `most` regions. NULL: out of memory. */
+struct regions *regions_create(uint32_t most);
+/* Removes all regions. NULL is allowed. */
+void regions_destroy(struct regions *regions);
 
-/* "[A-Za-z0-9._-]{1,128}" */
+/* Whether a name is valid: "[A-Za-z0-9._-]{1,128}". */
 bool region_is_name(const char *name);
-/* Names a memory; the reference in region->mapping is taken over, also on failure.
- * GEMMD_ERR_MALFORMED: the owner has a region of that name. GEMMD_ERR_NO_ROOM: there are `most`. */
+/* Adds a region, and takes over the reference in region->mapping, also on failure.
+ * GEMMD_ERR_MALFORMED: the owner has a region of that name. GEMMD_ERR_NO_ROOM: there are `most`
+ * regions. */
 enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
                              const struct region *region, struct fault *fault);
-/* The memory of a name, with a reference for the caller. GEMMD_ERR_MALFORMED: the owner has none of
- * that name. */
+/* Finds a region's mapping and adds a reference for the caller. GEMMD_ERR_MALFORMED: the owner has
+ * no region of that name. */
 enum gemmd_error regions_find(struct regions *regions, struct region_owner owner, const char *name,
                               struct shm_mapping **mapping, struct fault *fault);
-/* Takes the owner's name away, NULL: all of its names of that kind. What is not there is gone
- * already. */
+/* Removes the owner's region of a kind and name, if there is one. `name` is NULL: removes all of
+ * the owner's regions of the kind. */
 void regions_remove(struct regions *regions, struct region_owner owner, enum shm_kind kind,
                     const char *name);
-/* Calls `visit` with each of the owner's regions of a kind, or with that of a name, in the order of
- * their making. It must
- * not call these functions. Returns how many there are. */
+/* Calls `visit` for the owner's region of a kind and name, or, if `name` is NULL, for each of the
+ * owner's regions of the kind, oldest first. `visit` must not call functions of this file. Returns
+ * the number of regions visited. */
 uint32_t regions_each(struct regions *regions, struct region_owner owner, enum shm_kind kind,
                       const char *name, void (*visit)(void *context, const struct region *region),
                       void *context);
+/* Number of all regions, for metrics. */
 uint32_t regions_count(struct regions *regions);
 
 #endif

@@ -11,11 +11,11 @@
 
 struct shm_mapping {
     struct shm_store *store;
-    struct shm_mapping *next, *previous; /* the store's list */
-    struct inbox_message unused;         /* to the thread, with the last reference gone */
-    uint32_t references;                 /* 0: about to go */
+    struct shm_mapping *next, *previous; /* in the store's list */
+    struct inbox_message unused; /* posted to the thread when the last reference is released */
+    uint32_t references;         /* 0: about to be unmapped */
     enum shm_kind kind;
-    dev_t volume; /* of a memfd, with the next one: which it is */
+    dev_t volume; /* `volume` and `number` identify a memfd */
     ino_t number;
     struct mapped_file file;
     bool pinned;
@@ -28,16 +28,16 @@ struct shm_store {
     struct device *device;
     struct inbox inbox;
     struct inbox_message stop;
-    bool stopping; /* the thread's */
+    bool stopping; /* used by the store's thread */
     pthread_t thread;
 
-    pthread_mutex_t lock; /* of the rest, and of the mappings' references */
+    pthread_mutex_t lock; /* of the fields below, and of the mappings' references */
     struct shm_mapping *mappings;
     uint64_t count, bytes;
     bool stopped;
 };
 
-/* ---- the books ---- */
+/* --- counting; any thread --- */
 
 static void link_mapping(struct shm_mapping *mapping)
 {
@@ -58,18 +58,19 @@ static void unlink_mapping(struct shm_mapping *mapping)
         mapping->next->previous = mapping->previous;
 }
 
-static enum gemmd_error reserve(struct shm_store *store, uint64_t bytes, struct fault *fault)
+static enum gemmd_error store_reserve(struct shm_store *store, uint64_t bytes, struct fault *fault)
 {
     enum gemmd_error code = GEMMD_OK;
     pthread_mutex_lock(&store->lock);
     const uint64_t free_bytes = store->limits.bytes - store->bytes;
     if (store->count == store->limits.mappings)
-        code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "clients share %" PRIu64 " mappings already, as many as can be",
-                         store->count);
+        code =
+            fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                      "clients already have %" PRIu64 " shared-memory mappings, which is the limit",
+                      store->count);
     else if (bytes > free_bytes)
         code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "no room to share mapping: %" PRIu64 " bytes needed, %" PRIu64 " free",
+                         "no room for shared memory: %" PRIu64 " bytes needed, %" PRIu64 " free",
                          bytes, free_bytes);
     if (code == GEMMD_OK) {
         store->count++;
@@ -79,7 +80,7 @@ static enum gemmd_error reserve(struct shm_store *store, uint64_t bytes, struct 
     return code;
 }
 
-static void give_back(struct shm_store *store, uint64_t bytes)
+static void store_release(struct shm_store *store, uint64_t bytes)
 {
     pthread_mutex_lock(&store->lock);
     store->count--;
@@ -87,7 +88,8 @@ static void give_back(struct shm_store *store, uint64_t bytes)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* A memfd that is mapped already. Whoever has its descriptor may use it. */
+/* Finds the mapping of a memfd that is mapped already, and adds a reference. Any client that has a
+ * descriptor of the memfd may use it. */
 static struct shm_mapping *find_memfd(struct shm_store *store, const struct stat *file)
 {
     struct shm_mapping *mapping;
@@ -102,9 +104,9 @@ static struct shm_mapping *find_memfd(struct shm_store *store, const struct stat
     return mapping;
 }
 
-/* ---- taking and letting go, on the thread ---- */
+/* --- mapping and unmapping; on the store's thread --- */
 
-static void let_go(struct inbox_message *message)
+static void shm_unmap(struct inbox_message *message)
 {
     struct shm_mapping *mapping = INBOX_OWNER(message, struct shm_mapping, unused);
     struct shm_store *store = mapping->store;
@@ -115,12 +117,12 @@ static void let_go(struct inbox_message *message)
             device_shm_unpin(store->device, mapping->start);
         mapped_file_close(&mapping->file);
     }
-    give_back(store, mapping->bytes);
+    store_release(store, mapping->bytes);
     free(mapping);
 }
 
-static enum gemmd_error map(struct shm_mapping *mapping, int fd, uint64_t offset,
-                            struct fault *fault)
+static enum gemmd_error map_file(struct shm_mapping *mapping, int fd, uint64_t offset,
+                                 struct fault *fault)
 {
     struct device *device = mapping->store->device;
     enum gemmd_error code = mapped_file_open(&mapping->file, fd, offset, mapping->bytes, fault);
@@ -133,25 +135,28 @@ static enum gemmd_error map(struct shm_mapping *mapping, int fd, uint64_t offset
     return code;
 }
 
-/* Makes a mapping, reserves its place and maps it. */
-static struct shm_mapping *make(struct shm_offer *offer, int fd, uint64_t bytes)
+/* Makes a mapping: counts it and maps it. */
+static struct shm_mapping *mapping_create(struct shm_offer *offer, int fd, uint64_t bytes)
 {
     struct shm_store *store = offer->store;
     struct shm_mapping *mapping = calloc(1, sizeof *mapping);
     if (mapping == NULL) {
         fault_set(&offer->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                  "no mapping for a mapping's record");
+                  "no memory for the record of a mapping");
         return NULL;
     }
-    *mapping = (struct shm_mapping){
-        .store = store, .unused.act = let_go, .references = 1, .kind = offer->kind, .bytes = bytes};
-    if (reserve(store, bytes, &offer->fault) != GEMMD_OK)
+    *mapping = (struct shm_mapping){.store = store,
+                                    .unused.act = shm_unmap,
+                                    .references = 1,
+                                    .kind = offer->kind,
+                                    .bytes = bytes};
+    if (store_reserve(store, bytes, &offer->fault) != GEMMD_OK)
         goto no_room;
     void *start = NULL;
     enum gemmd_error code = offer->kind == SHM_CUDA
                                 ? device_shm_open(store->device, &offer->handle, offer->device,
                                                   bytes, &start, &offer->fault)
-                                : map(mapping, fd, offer->offset, &offer->fault);
+                                : map_file(mapping, fd, offer->offset, &offer->fault);
     if (code != GEMMD_OK)
         goto not_mapped;
     if (start != NULL)
@@ -159,13 +164,13 @@ static struct shm_mapping *make(struct shm_offer *offer, int fd, uint64_t bytes)
     return mapping;
 
 not_mapped:
-    give_back(store, bytes);
+    store_release(store, bytes);
 no_room:
     free(mapping);
     return NULL;
 }
 
-static struct shm_mapping *publish(struct shm_mapping *mapping)
+static struct shm_mapping *mapping_list(struct shm_mapping *mapping)
 {
     if (mapping == NULL)
         return NULL;
@@ -175,7 +180,7 @@ static struct shm_mapping *publish(struct shm_mapping *mapping)
     return mapping;
 }
 
-static struct shm_mapping *take_memfd(struct shm_offer *offer)
+static struct shm_mapping *map_memfd(struct shm_offer *offer)
 {
     struct stat file;
     if (!mapped_file_is_sealed(offer->fd) || fstat(offer->fd, &file) != 0) {
@@ -187,51 +192,51 @@ static struct shm_mapping *take_memfd(struct shm_offer *offer)
     if (mapping != NULL)
         return mapping;
     offer->offset = 0;
-    mapping = make(offer, offer->fd, (uint64_t)file.st_size);
+    mapping = mapping_create(offer, offer->fd, (uint64_t)file.st_size);
     if (mapping != NULL) {
         mapping->volume = file.st_dev;
         mapping->number = file.st_ino;
     }
-    return publish(mapping);
+    return mapping_list(mapping);
 }
 
-static struct shm_mapping *take_object(struct shm_offer *offer)
+static struct shm_mapping *map_object(struct shm_offer *offer)
 {
     int fd;
     if (system_object_open(offer->key, offer->user, &fd, &offer->fault) != GEMMD_OK)
         return NULL;
-    struct shm_mapping *mapping = publish(make(offer, fd, offer->bytes));
+    struct shm_mapping *mapping = mapping_list(mapping_create(offer, fd, offer->bytes));
     close(fd);
     return mapping;
 }
 
-static void take(struct inbox_message *message)
+static void shm_map(struct inbox_message *message)
 {
     struct shm_offer *offer = INBOX_OWNER(message, struct shm_offer, message);
     switch (offer->kind) {
     case SHM_MEMFD:
-        offer->mapping = take_memfd(offer);
+        offer->mapping = map_memfd(offer);
         close(offer->fd);
         break;
     case SHM_SYSTEM:
-        offer->mapping = take_object(offer);
+        offer->mapping = map_object(offer);
         break;
     case SHM_CUDA:
-        offer->mapping = publish(make(offer, -1, offer->bytes));
+        offer->mapping = mapping_list(mapping_create(offer, -1, offer->bytes));
         break;
     }
     offer->done(offer);
 }
 
-static void stop(struct inbox_message *message)
+static void shm_stop(struct inbox_message *message)
 {
     INBOX_OWNER(message, struct shm_store, stop)->stopping = true;
 }
 
-static void *run(void *argument)
+static void *shm_run(void *argument)
 {
     struct shm_store *store = argument;
-    pthread_setname_np(pthread_self(), "store");
+    pthread_setname_np(pthread_self(), "shm");
     device_shm_enter(store->device);
     while (!store->stopping) {
         inbox_wait(&store->inbox, NULL, 0, -1);
@@ -240,7 +245,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* ---- what others call ---- */
+/* --- the interface --- */
 
 struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *device)
 {
@@ -249,12 +254,12 @@ struct shm_store *shm_store_create(const struct shm_limits *limits, struct devic
         return NULL;
     store->limits = *limits;
     store->device = device;
-    store->stop.act = stop;
+    store->stop.act = shm_stop;
     if (pthread_mutex_init(&store->lock, NULL) != 0)
         goto no_lock;
     if (!inbox_open(&store->inbox))
         goto no_inbox;
-    if (pthread_create(&store->thread, NULL, run, store) != 0)
+    if (pthread_create(&store->thread, NULL, shm_run, store) != 0)
         goto no_thread;
     return store;
 
@@ -292,7 +297,7 @@ void shm_store_destroy(struct shm_store *store)
 void shm_store_map(struct shm_store *store, struct shm_offer *offer)
 {
     offer->store = store;
-    offer->message.act = take;
+    offer->message.act = shm_map;
     offer->mapping = NULL;
     pthread_mutex_lock(&store->lock);
     const bool stopped = store->stopped;

@@ -1,14 +1,15 @@
 /*
- * shm_store.h - the memory that clients share with the daemon: mapped, known to the device,
- * counted.
+ * shm_store.h - the store of the memory that clients share with the daemon. The store maps shared
+ * memory, makes it usable by the device, and counts it.
  *
- * A memory is in use by whatever holds a reference: a name (regions.h), a connection, a request.
- * It goes when the last one does, whoever that is. Mapping a memory and letting it go can take as
- * long as it takes to pin it (a GPU: 8 to 22 ms for 256 MiB), so both happen on a thread of their
- * own, and no request waits for another's.
+ * A mapping is one piece of shared memory. Whatever uses a mapping holds a reference: a region
+ * (regions.h), a connection, a request. The mapping is unmapped after the last reference is
+ * released. Mapping and unmapping can take as long as pinning takes (on a GPU 8 to 22 ms for 256
+ * MiB). Both are done by the store's own thread, so that no request waits for another request's
+ * mapping.
  *
- * Clients can write to their memory at any time. Only what is computed with may lie there: nothing
- * that decides where the daemon reads or writes.
+ * Clients can write to shared memory at any time. Shared memory may therefore hold only operands
+ * and results, and nothing that decides where the daemon reads or writes.
  */
 #ifndef SERVER_SHM_SHM_STORE_H
 #define SERVER_SHM_SHM_STORE_H
@@ -25,66 +26,73 @@ struct shm_store;
 struct shm_mapping;
 
 struct shm_limits {
-    uint64_t bytes;    /* of all memories */
+    uint64_t bytes;    /* of all mappings together */
     uint32_t mappings; /* MAPPED_FILE_MAX at most */
 };
 
 enum shm_kind {
-    SHM_MEMFD,  /* a descriptor that came over a Unix socket */
-    SHM_SYSTEM, /* a POSIX shared memory object, by its name */
-    SHM_CUDA    /* memory of the device, by another process's handle */
+    SHM_MEMFD,  /* a memfd, whose descriptor was received over a Unix socket */
+    SHM_SYSTEM, /* a POSIX shared memory object, opened by its name */
+    SHM_CUDA    /* memory of the device, opened by the handle of another process */
 };
 
 enum { SHM_KEY_MAX = 255 };
 
-/* A memory to be taken. The caller's, and left alone by it until `done` is called. */
+/* Shared memory that is to be mapped. The caller owns the offer and leaves it alone from
+ * shm_store_map until `done` is called. */
 struct shm_offer {
-    struct inbox_message message; /* the store's, and the next one */
-    struct shm_store *store;
+    struct inbox_message message; /* used by the store */
+    struct shm_store *store;      /* used by the store */
     enum shm_kind kind;
-    int fd;                          /* SHM_MEMFD: taken over. All of it is mapped */
-    char key[SHM_KEY_MAX + 1];       /* SHM_SYSTEM */
-    uid_t user;                      /* ... whose it has to be */
-    uint64_t offset, bytes;          /* ... what of it */
-    struct device_shm_handle handle; /* SHM_CUDA, with `bytes` */
-    int32_t device;
+    int fd;                          /* SHM_MEMFD: the store takes it over, and maps all of it */
+    char key[SHM_KEY_MAX + 1];       /* SHM_SYSTEM: the name of the object */
+    uid_t user;                      /* SHM_SYSTEM: the user who has to own the object */
+    uint64_t offset;                 /* SHM_SYSTEM: of the memory in the object */
+    uint64_t bytes;                  /* SHM_SYSTEM, SHM_CUDA: length of the memory */
+    struct device_shm_handle handle; /* SHM_CUDA */
+    int32_t device;                  /* SHM_CUDA: number of the device */
 
-    /* Called once, mostly on the store's thread; the offer is the caller's again. */
+    /* Called once, usually on the store's thread. The offer then belongs to the caller again. */
     void (*done)(struct shm_offer *offer);
     void *user_data;
     struct shm_mapping *mapping; /* with a reference for the caller; NULL: `fault` says why not */
     struct fault fault;
 };
 
-/* `device` is borrowed. NULL: out of memory, or no thread. */
+/* Creates the store and starts its thread. `device` is borrowed. NULL: out of memory, or the thread
+ * cannot start. */
 struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *device);
-/* Ends the thread, once it has done what it was asked to: what is offered from here on fails with
- * GEMMD_ERR_DRAINING, on the thread that offers it. NULL is allowed. */
+/* Ends the thread after it has handled every offer so far. Later offers fail with
+ * GEMMD_ERR_DRAINING on the thread that makes them. NULL is allowed. */
 void shm_store_stop(struct shm_store *store);
-/* After shm_store_stop. Nothing may have a reference any more. NULL is allowed. */
+/* After shm_store_stop. Every reference must have been released. NULL is allowed. */
 void shm_store_destroy(struct shm_store *store);
 
-/* Any thread, all of the rest. */
+/* Any thread may call the functions below. */
 
-/* Takes a memory. GEMMD_ERR_MALFORMED: it is not as long as was said, or not sealed.
- * GEMMD_ERR_NOT_FOUND: there is no object of that name that is the user's: which of the two is not
- * told. GEMMD_ERR_NO_ROOM: the limits. GEMMD_ERR_OUT_OF_MEMORY. Of a memfd that is mapped already,
- * for another connection, another reference is all it takes. */
+/* Maps shared memory. A memfd that is mapped already, for another connection, gets another
+ * reference to the same mapping. GEMMD_ERR_MALFORMED: the memory is shorter than the offer says, or
+ * the memfd is not sealed against shrinking. GEMMD_ERR_NOT_FOUND: no object has that name, or the
+ * object is not the user's; the client is not told which. GEMMD_ERR_NO_ROOM: a limit would be
+ * exceeded. GEMMD_ERR_OUT_OF_MEMORY. */
 void shm_store_map(struct shm_store *store, struct shm_offer *offer);
 
-void shm_mapping_hold(struct shm_mapping *mapping);    /* one reference more */
-void shm_mapping_release(struct shm_mapping *mapping); /* NULL is allowed */
+/* Adds a reference. */
+void shm_mapping_hold(struct shm_mapping *mapping);
+/* Releases a reference. NULL is allowed. */
+void shm_mapping_release(struct shm_mapping *mapping);
 
 uint64_t shm_mapping_bytes(const struct shm_mapping *mapping);
-/* Whether the host cannot touch it: it is the device's. */
+/* Whether the mapping is device memory, which the host cannot read or write. */
 bool shm_mapping_is_on_device(const struct shm_mapping *mapping);
-/* `bytes` from `offset` on; NULL if they are not all in it. */
+/* The address of `bytes` at `offset`; NULL: the mapping is too short. */
 unsigned char *shm_mapping_at(const struct shm_mapping *mapping, uint64_t offset, uint64_t bytes);
-/* False once its owner has been found to have cut it short: what was computed with it is void. */
+/* False: the client has shortened the memory, and what was computed with it is void. */
 bool shm_mapping_is_whole(const struct shm_mapping *mapping);
 
+/* What is mapped now, and the limits; for metrics. */
 struct shm_counts {
-    uint64_t mappings, bytes; /* now */
+    uint64_t mappings, bytes;
     uint64_t capacity_mappings, capacity_bytes;
 };
 struct shm_counts shm_store_counts(struct shm_store *store);

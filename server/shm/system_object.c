@@ -20,7 +20,7 @@ bool system_object_is_key(const char *key)
 enum gemmd_error system_object_open(const char *key, uid_t user, int *out, struct fault *fault)
 {
     struct stat file;
-    /* glibc adds O_NOFOLLOW and O_CLOEXEC, so that no link leads out of there, and O_NONBLOCK. */
+    /* glibc adds O_NOFOLLOW, so that no symbolic link leads elsewhere, O_CLOEXEC and O_NONBLOCK. */
     const int fd = system_object_is_key(key) ? shm_open(key, O_RDWR, 0) : -1;
     if (fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == user) {
         *out = fd;
@@ -28,6 +28,7 @@ enum gemmd_error system_object_open(const char *key, uid_t user, int *out, struc
     }
     if (fd >= 0)
         close(fd);
-    return fault_set(fault, GEMMD_ERR_NOT_FOUND, "key",
-                     "there is no shared memory object of that key that this client's user owns");
+    return fault_set(
+        fault, GEMMD_ERR_NOT_FOUND, "key",
+        "there is no shared memory object with that key that belongs to this client's user");
 }

@@ -32,7 +32,7 @@ void name_tree_insert(struct name_tree *tree, struct name_node *node)
         link = strcmp(node->name, (*link)->name) < 0 ? &(*link)->left : &(*link)->right;
     at = *link;
     *link = node;
-    /* What was there is split into what comes before and what comes after. */
+    /* The subtree that was here is split into the names before the new one and those after it. */
     struct name_node **before = &node->left, **after = &node->right;
     while (at != NULL) {
         if (strcmp(at->name, node->name) < 0) {
@@ -53,7 +53,8 @@ void name_tree_remove(struct name_tree *tree, struct name_node *node)
     struct name_node **link = &tree->root;
     while (*link != node)
         link = strcmp(node->name, (*link)->name) < 0 ? &(*link)->left : &(*link)->right;
-    /* Its two sides are merged, the heavier of their roots on top each time. */
+    /* The two subtrees of the node are merged. The root with the higher weight goes on top each
+     * time. */
     struct name_node *left = node->left, *right = node->right;
     while (left != NULL && right != NULL) {
         if (left->weight >= right->weight) {
@@ -74,12 +75,13 @@ struct listing {
     uint32_t count, capacity;
 };
 
-/* Goes as deep as the tree is, which is logarithmic. `after` NULL: all names here come after it. */
-static void list(struct name_node *node, const char *after, struct listing *listing)
+/* The recursion is as deep as the tree, which is logarithmic. `after` is NULL if all names of this
+ * subtree come after the name that was asked for. */
+static void list_after(struct name_node *node, const char *after, struct listing *listing)
 {
     while (node != NULL && listing->count < listing->capacity) {
         if (after == NULL || strcmp(node->name, after) > 0) {
-            list(node->left, after, listing);
+            list_after(node->left, after, listing);
             if (listing->count < listing->capacity)
                 listing->nodes[listing->count++] = node;
             after = NULL;
@@ -92,6 +94,6 @@ uint32_t name_tree_after(const struct name_tree *tree, const char *after, struct
                          uint32_t capacity)
 {
     struct listing listing = {nodes, 0, capacity};
-    list(tree->root, after, &listing);
+    list_after(tree->root, after, &listing);
     return listing.count;
 }

@@ -2,7 +2,7 @@
 
 #include "proto/dtype.h"
 
-/* All with the device's distance between rows; memory is not read through `data` here. */
+/* A copy without addresses, with the pitch that rows have on the device on both sides. */
 static struct work_copy rows_of(const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);

@@ -1,6 +1,6 @@
 /*
- * resident_copy.h - a tensor's bytes on their way into the device's memory and out of it, for a
- * work to carry. Pure.
+ * resident_copy.h - copies of a resident tensor's bytes to or from the device's tensor memory, for
+ * a work to make. Pure functions, any thread.
  */
 #ifndef SERVER_TENSORS_RESIDENT_COPY_H
 #define SERVER_TENSORS_RESIDENT_COPY_H
@@ -8,10 +8,12 @@
 #include "server/device/work.h"
 #include "server/tensors/tensor_store.h"
 
-/* `host` is in pinned memory: the bytes one after another, as they travel. */
+/* The copy of a tensor to the device, and from the device. `host` is pinned memory, in which the
+ * bytes follow one another without gaps, as in requests and answers. */
 struct work_copy resident_copy_in(const struct resident *resident, const void *host);
 struct work_copy resident_copy_out(const struct resident *resident, void *host);
-/* `host` has the device's layout: resident_rows rows, resident_leading elements apart. */
+/* The copy of a tensor from the device with the layout that it has there: resident_rows rows,
+ * resident_leading elements from the start of one row to the start of the next. */
 struct work_copy resident_copy_as_is(const struct resident *resident, void *host);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* One entity tag of a list; `text` borrows from it, quotes included. */
+/* One entity tag of a list. `text` points into the list, and includes the quotes. */
 struct entity_tag {
     const char *text;
     size_t length;
@@ -12,7 +12,7 @@ struct entity_tag {
 
 enum next { NEXT_TAG, NEXT_END, NEXT_WRONG };
 
-/* Empty elements of a list are allowed (RFC 9110, 5.6.1). */
+/* A list may have empty elements (RFC 9110, 5.6.1). */
 static enum next next_tag(const char **at, struct entity_tag *tag)
 {
     const char *p = *at + strspn(*at, " \t,");
@@ -62,8 +62,9 @@ enum gemmd_error tensor_condition_check(const struct tensor_condition *condition
                      match ? "If-None-Match" : "If-Match");
 }
 
-/* Our tags are strong; a weak one names them only where the comparison may be weak. */
-static bool names(const char *list, bool exists, const char *etag, bool weakly)
+/* Whether a list names the tensor's tag. The tags of tensors are strong, and a weak tag names one
+ * of them only if the comparison may be weak. */
+static bool list_names(const char *list, bool exists, const char *etag, bool weakly)
 {
     struct entity_tag tag;
     if (!exists || is_star(list))
@@ -80,9 +81,10 @@ static bool names(const char *list, bool exists, const char *etag, bool weakly)
 enum tensor_condition_result tensor_condition_evaluate(const struct tensor_condition *condition,
                                                        bool exists, const char *etag)
 {
-    if (condition->if_match != NULL && !names(condition->if_match, exists, etag, false))
+    if (condition->if_match != NULL && !list_names(condition->if_match, exists, etag, false))
         return TENSOR_CONDITION_OTHER;
-    if (condition->if_none_match != NULL && names(condition->if_none_match, exists, etag, true))
+    if (condition->if_none_match != NULL &&
+        list_names(condition->if_none_match, exists, etag, true))
         return TENSOR_CONDITION_SAME;
     return TENSOR_CONDITION_HOLDS;
 }
@@ -95,11 +97,11 @@ enum gemmd_error tensor_condition_require(const struct tensor_condition *conditi
         return GEMMD_OK;
     case TENSOR_CONDITION_OTHER:
         return fault_set(fault, GEMMD_ERR_PRECONDITION, "If-Match", "%s",
-                         exists ? "the tensor is another one than If-Match names"
-                                : "there is no tensor of that name for If-Match to match");
+                         exists ? "If-Match does not name the tensor's entity tag"
+                                : "there is no tensor of that name, which If-Match requires");
     case TENSOR_CONDITION_SAME:
         break;
     }
     return fault_set(fault, GEMMD_ERR_PRECONDITION, "If-None-Match",
-                     "there is a tensor of that name, and it is one that If-None-Match names");
+                     "there is a tensor of that name already, which If-None-Match forbids");
 }

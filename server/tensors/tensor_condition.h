@@ -1,7 +1,6 @@
 /*
- * tensor_condition.h - If-Match and If-None-Match (RFC 9110, 13.1), judged against a tensor.
- *
- * Pure functions, any thread.
+ * tensor_condition.h - the conditions If-Match and If-None-Match (RFC 9110, 13.1), evaluated for a
+ * tensor. Pure functions, any thread.
  */
 #ifndef SERVER_TENSORS_TENSOR_CONDITION_H
 #define SERVER_TENSORS_TENSOR_CONDITION_H
@@ -10,25 +9,27 @@
 
 #include "proto/error.h"
 
-/* The headers' values, borrowed; NULL: not sent. */
+/* The values of the headers, borrowed; NULL: the header was not sent. */
 struct tensor_condition {
     const char *if_match, *if_none_match;
 };
 
 enum tensor_condition_result {
     TENSOR_CONDITION_HOLDS,
-    TENSOR_CONDITION_OTHER, /* If-Match names none of what is there */
-    TENSOR_CONDITION_SAME   /* If-None-Match names what is there */
+    TENSOR_CONDITION_OTHER, /* the condition is false: If-Match does not name the tensor's tag */
+    TENSOR_CONDITION_SAME   /* the condition is false: If-None-Match names the tensor's tag */
 };
 
-/* GEMMD_ERR_MALFORMED unless each is "*" or a list of entity tags. */
+/* Checks the syntax of a condition. GEMMD_ERR_MALFORMED: a header is neither "*" nor a list of
+ * entity tags. */
 enum gemmd_error tensor_condition_check(const struct tensor_condition *condition,
                                         struct fault *fault);
-/* `exists`: whether there is a tensor; `etag` is its tag, or NULL if that is not known, which
- * matches nothing but "*". The condition was checked. */
+/* Evaluates a condition whose syntax was checked. `exists`: there is a tensor of the name. `etag`
+ * is the tensor's entity tag; NULL: the tag is not known, and matches only "*". */
 enum tensor_condition_result tensor_condition_evaluate(const struct tensor_condition *condition,
                                                        bool exists, const char *etag);
-/* The same as an error for what would change the tensor: GEMMD_OK or GEMMD_ERR_PRECONDITION. */
+/* As tensor_condition_evaluate, for a request that would change the tensor. GEMMD_ERR_PRECONDITION:
+ * the condition is false. */
 enum gemmd_error tensor_condition_require(const struct tensor_condition *condition, bool exists,
                                           const char *etag, struct fault *fault);
 

@@ -5,8 +5,8 @@
 #include "proto/dtype.h"
 #include "proto/json_text.h"
 
-/* Bytes of one description at most: its name and tag, which might grow threefold, a shape, and
- * three numbers. */
+/* Most bytes of one description: its name and tag, which escaping can make three times as long, its
+ * shape, and three numbers. */
 enum { ENTRY_MAX = 3 * (GEMM_TENSOR_NAME_MAX + TENSOR_ETAG_SIZE) + TENSOR_MAX_RANK * 22 + 256 };
 enum { FRAME_MAX = 64 + 3 * GEMM_TENSOR_NAME_MAX };
 
@@ -37,8 +37,8 @@ static void write_entry(struct json_text *json, const struct resident *resident)
     json_text_raw(json, "}");
 }
 
-/* NULL if there was no memory to start with. */
-static char *start(struct json_text *json, uint64_t entries)
+/* NULL: out of memory. */
+static char *json_begin(struct json_text *json, uint64_t entries)
 {
     const uint64_t capacity = entries * ENTRY_MAX + FRAME_MAX;
     char *text = malloc(capacity);
@@ -47,8 +47,8 @@ static char *start(struct json_text *json, uint64_t entries)
     return text;
 }
 
-/* With a line end, for terminals, and of no more memory than it takes. */
-static char *end(struct json_text *json, char *text)
+/* Ends the text with a newline, for terminals, and gives back the memory that it does not need. */
+static char *json_finish(struct json_text *json, char *text)
 {
     json_text_raw(json, "\n");
     const uint64_t length = json_text_end(json);
@@ -61,17 +61,17 @@ static char *end(struct json_text *json, char *text)
 char *tensor_describe(const struct resident *resident)
 {
     struct json_text json;
-    char *text = start(&json, 1);
+    char *text = json_begin(&json, 1);
     if (text == NULL)
         return NULL;
     write_entry(&json, resident);
-    return end(&json, text);
+    return json_finish(&json, text);
 }
 
 char *tensor_describe_page(struct resident *const page[], uint32_t count, bool more)
 {
     struct json_text json;
-    char *text = start(&json, count);
+    char *text = json_begin(&json, count);
     if (text == NULL)
         return NULL;
     json_text_raw(&json, "{\"tensors\": [");
@@ -85,5 +85,5 @@ char *tensor_describe_page(struct resident *const page[], uint32_t count, bool m
     else
         json_text_raw(&json, "null");
     json_text_raw(&json, "}");
-    return end(&json, text);
+    return json_finish(&json, text);
 }

@@ -1,5 +1,6 @@
 /*
- * tensor_describe.h - tensors as JSON, as PUT, store= and GET /tensors answer. Any thread.
+ * tensor_describe.h - descriptions of tensors in JSON, for the answers of PUT /tensors/NAME, of
+ * `store` and of GET /tensors. Any thread.
  */
 #ifndef SERVER_TENSORS_TENSOR_DESCRIBE_H
 #define SERVER_TENSORS_TENSOR_DESCRIBE_H
@@ -9,10 +10,13 @@
 
 #include "server/tensors/tensor_store.h"
 
-/* {"name", "dtype", "shape", "bytes", "etag" (null while not known), "evictable", "memory_bytes"},
- * of a tensor in use. A new string, for the caller to free; NULL: out of memory. */
+/* The description of a tensor in use: {"name", "dtype", "shape", "bytes", "etag" (null: not known
+ * yet), "evictable", "memory_bytes"}. Returns a new string, which the caller frees; NULL: out of
+ * memory. */
 char *tensor_describe(const struct resident *resident);
-/* {"tensors": [...], "next"}: the name to go on after, or null. Likewise. */
+/* The descriptions of a page of tensors: {"tensors": [...], "next"}. "next" is the name after which
+ * the next page begins, or null if `more` is false. Returns a new string as tensor_describe does.
+ */
 char *tensor_describe_page(struct resident *const page[], uint32_t count, bool more);
 
 #endif

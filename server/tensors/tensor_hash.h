@@ -1,9 +1,10 @@
 /*
- * tensor_hash.h - a tensor's entity tag: what it holds, in 64 hexadecimal digits.
+ * tensor_hash.h - the entity tag of a tensor: a hash of its type, shape and bytes in 64 hexadecimal
+ * digits, in double quotes as RFC 9110 requires.
  *
- * SHA-256 (FIPS 180-4) over a line of text, "f32:512,512\n", and then the bytes, row-major and
- * little-endian, in quotes as RFC 9110 wants it. Two tensors have the same tag exactly if they have
- * the same type, shape and bytes. The bytes may come in pieces. One thread at a time.
+ * The hash is SHA-256 (FIPS 180-4) over a line of text, "f32:512,512\n", and then the tensor's
+ * bytes, row-major and little-endian. Two tensors have the same tag exactly if they have the same
+ * type, shape and bytes. The bytes may be added in pieces. One thread at a time.
  */
 #ifndef SERVER_TENSORS_TENSOR_HASH_H
 #define SERVER_TENSORS_TENSOR_HASH_H
@@ -13,15 +14,17 @@
 
 #include "proto/tensor.h"
 
-enum { TENSOR_ETAG_SIZE = 2 * SHA256_DIGEST_SIZE + 3 }; /* quotes and terminator included */
+enum { TENSOR_ETAG_SIZE = 2 * SHA256_DIGEST_SIZE + 3 }; /* with quotes and terminating null byte */
 
 struct tensor_hash {
     struct sha256_ctx state;
 };
 
-/* Takes type and shape of `tensor`. */
+/* Starts a hash with the type and shape of `tensor`. */
 void tensor_hash_start(struct tensor_hash *hash, const struct tensor *tensor);
+/* Adds the next `length` bytes of the tensor. */
 void tensor_hash_add(struct tensor_hash *hash, const void *bytes, uint64_t length);
+/* Ends the hash and writes the entity tag. */
 void tensor_hash_end(struct tensor_hash *hash, char etag[TENSOR_ETAG_SIZE]);
 
 #endif

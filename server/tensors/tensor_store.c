@@ -23,14 +23,14 @@ struct resident {
     struct tensor tensor;
     void *memory;
     uint64_t rows, leading;
-    uint64_t offset, memory_bytes; /* in the store's memory */
+    uint64_t offset, memory_bytes; /* the tensor's range of the store's memory */
     struct model_stats stats;
 
-    /* Under the store's lock. */
+    /* Protected by the store's lock. */
     bool named;
     struct name_node by_name, of_owner; /* in the store's and the owner's tree, while named */
     uint32_t users;
-    struct resident *older, *newer; /* the owner's idle ones */
+    struct resident *older, *newer; /* in the owner's list of idle tensors */
 
     char etag[TENSOR_ETAG_SIZE]; /* written once, before has_etag is set */
     atomic_bool has_etag;
@@ -40,26 +40,27 @@ struct resident {
 #define OWNED(node)                                                                                \
     ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, of_owner)))
 
-/* A tenant that has, or had, tensors. Kept to the end: there are as many as tenants. */
+/* A tenant that has or had tensors. Owners are kept until the store is destroyed, since there are
+ * only as many as tenants. */
 struct owner {
     struct owner *next;
-    struct resident *oldest, *newest; /* evictable and not in use, by when they were last */
-    uint64_t idle_bytes;              /* of these */
-    uint64_t used_bytes;              /* of all that have memory, with a name or without */
+    struct resident *oldest, *newest; /* idle tensors: evictable and not in use, by last use */
+    uint64_t idle_bytes;              /* of the idle tensors */
+    uint64_t used_bytes;              /* of all the owner's tensors, with a name or without */
     struct name_tree named;
     char name[];
 };
 
 struct tensor_store {
     unsigned char *memory;
-    struct arena *arena; /* NULL: no memory at all */
+    struct arena *arena; /* NULL: the store has no memory */
     struct gemm_device device;
-    uint64_t tenant_bytes; /* UINT64_MAX: no limit of a tenant's own */
+    uint64_t tenant_bytes; /* UINT64_MAX: tenants have no limit of their own */
     atomic_uint_fast64_t hits, misses;
 
     pthread_mutex_t lock;
     struct owner *owners;
-    struct name_tree named; /* anyone's */
+    struct name_tree named; /* the tensors of all owners */
     uint64_t count;
     uint64_t evictions;
 };
@@ -89,7 +90,7 @@ no_lock:
     return NULL;
 }
 
-static void discard(struct tensor_store *store, struct resident *resident)
+static void resident_free(struct tensor_store *store, struct resident *resident)
 {
     resident->owner->used_bytes -= resident->memory_bytes;
     arena_free(store->arena, resident->offset);
@@ -104,7 +105,7 @@ void tensor_store_destroy(struct tensor_store *store)
         struct resident *resident = NAMED(store->named.root);
         assert(resident->users == 0);
         name_tree_remove(&store->named, &resident->by_name);
-        discard(store, resident);
+        resident_free(store, resident);
     }
     while (store->owners != NULL) {
         struct owner *next = store->owners->next;
@@ -116,18 +117,19 @@ void tensor_store_destroy(struct tensor_store *store)
     free(store);
 }
 
-/* --- names; all under the lock --- */
+/* --- names; under the lock --- */
 
-/* Who has a name, or NULL. */
-static struct resident *find(const struct tensor_store *store, const char *name)
+/* The tensor that has a name; NULL: no tensor has. */
+static struct resident *find_named(const struct tensor_store *store, const char *name)
 {
     struct name_node *node = name_tree_find(&store->named, name);
     return node != NULL ? NAMED(node) : NULL;
 }
 
-static enum gemmd_error not_yours(struct fault *fault)
+static enum gemmd_error fail_of_owner(struct fault *fault)
 {
-    return fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the tensor of that name is not yours");
+    return fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL,
+                     "the tensor of that name belongs to another tenant");
 }
 
 static bool is_of(const struct resident *resident, const char *tenant)
@@ -139,10 +141,10 @@ static enum gemmd_error find_own(const struct tensor_store *store, const char *n
                                  const char *tenant, struct resident **resident,
                                  struct fault *fault)
 {
-    *resident = find(store, name);
+    *resident = find_named(store, name);
     if (*resident == NULL)
         return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no tensor '%s'", name);
-    return is_of(*resident, tenant) ? GEMMD_OK : not_yours(fault);
+    return is_of(*resident, tenant) ? GEMMD_OK : fail_of_owner(fault);
 }
 
 static struct owner *find_owner(const struct tensor_store *store, const char *tenant)
@@ -168,7 +170,7 @@ static struct owner *owner_of(struct tensor_store *store, const char *tenant)
     return owner;
 }
 
-/* --- the idle ones; all under the lock --- */
+/* --- idle tensors; under the lock --- */
 
 static bool is_idle(const struct resident *resident)
 {
@@ -207,7 +209,7 @@ static void end_use(struct tensor_store *store, struct resident *resident)
     if (is_idle(resident))
         enter_idle(resident);
     else if (resident->users == 0 && !resident->named)
-        discard(store, resident);
+        resident_free(store, resident);
 }
 
 static void give_name(struct tensor_store *store, struct resident *resident)
@@ -228,13 +230,13 @@ static void take_name(struct tensor_store *store, struct resident *resident)
     name_tree_remove(&resident->owner->named, &resident->of_owner);
     store->count--;
     if (resident->users == 0)
-        discard(store, resident);
+        resident_free(store, resident);
 }
 
-static void evict(struct tensor_store *store, const struct resident *resident)
+static void evict_idle(struct tensor_store *store, const struct resident *resident)
 {
-    struct resident *named = find(store, resident->name);
-    if (named == NULL) /* idle ones have names */
+    struct resident *named = find_named(store, resident->name);
+    if (named == NULL) /* does not happen: an idle tensor has a name */
         return;
     take_name(store, named);
     store->evictions++;
@@ -255,8 +257,8 @@ static int by_offset(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* Whether what is free and what the owner's idle ones take is room for so much in one piece: others
- * may lie between. Under the lock. */
+/* Whether there would be a free range of `bytes` if the owner's idle tensors were evicted. Tensors
+ * that stay may lie between the free ranges. Under the lock. */
 static bool can_make_room(const struct tensor_store *store, const struct owner *owner,
                           uint64_t bytes)
 {
@@ -279,9 +281,9 @@ static bool can_make_room(const struct tensor_store *store, const struct owner *
     return largest >= bytes;
 }
 
-/* Evicts only if that can make room. Under the lock. */
-static bool take_memory(struct tensor_store *store, struct owner *owner, uint64_t bytes,
-                        uint64_t *offset)
+/* Allocates memory, and evicts tensors only if that makes enough room. Under the lock. */
+static bool alloc_memory(struct tensor_store *store, struct owner *owner, uint64_t bytes,
+                         uint64_t *offset)
 {
     if (store->arena == NULL)
         return false;
@@ -290,14 +292,15 @@ static bool take_memory(struct tensor_store *store, struct owner *owner, uint64_
     if (!can_make_room(store, owner, bytes))
         return false;
     while (owner->oldest != NULL) {
-        evict(store, owner->oldest);
+        evict_idle(store, owner->oldest);
         if (arena_alloc(store->arena, bytes, offset))
             return true;
     }
     return false;
 }
 
-/* Rows, their distance, and the memory for all of them. */
+/* Computes the rows, the leading dimension and the memory of a tensor. False: the size overflows.
+ */
 static bool lay_out(const struct tensor_store *store, struct resident *resident)
 {
     const struct tensor *tensor = &resident->tensor;
@@ -311,28 +314,30 @@ static bool lay_out(const struct tensor_store *store, struct resident *resident)
            size_align(bytes > 0 ? bytes : 1, ARENA_ALIGNMENT, &resident->memory_bytes);
 }
 
-/* Of the tenant's own part. Under the lock. */
+/* Bytes that are left of the owner's own limit. Under the lock. */
 static uint64_t left_bytes(const struct tensor_store *store, const struct owner *owner)
 {
     return store->tenant_bytes > owner->used_bytes ? store->tenant_bytes - owner->used_bytes : 0;
 }
 
-/* For one that has its memory already; there are enough idle ones. Under the lock. */
-static void keep_to_own_part(struct tensor_store *store, struct owner *owner)
+/* Evicts the owner's idle tensors until the owner is within its own limit. Called when the new
+ * tensor has its memory, and only if the idle tensors suffice. Under the lock. */
+static void evict_to_own_limit(struct tensor_store *store, struct owner *owner)
 {
     while (owner->used_bytes > store->tenant_bytes && owner->oldest != NULL)
-        evict(store, owner->oldest);
+        evict_idle(store, owner->oldest);
 }
 
-static enum gemmd_error reserve(struct tensor_store *store, const struct tensor_offer *offer,
-                                struct resident *resident, struct fault *fault)
+static enum gemmd_error reserve_locked(struct tensor_store *store, const struct tensor_offer *offer,
+                                       struct resident *resident, struct fault *fault)
 {
-    const struct resident *holder = find(store, offer->name);
+    const struct resident *holder = find_named(store, offer->name);
     if (holder != NULL && !is_of(holder, offer->tenant))
-        return not_yours(fault);
+        return fail_of_owner(fault);
     resident->owner = owner_of(store, offer->tenant);
     if (resident->owner == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's record");
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for the record of a tensor");
     const uint64_t own_bytes = left_bytes(store, resident->owner);
     if (resident->memory_bytes > own_bytes &&
         resident->memory_bytes - own_bytes > resident->owner->idle_bytes)
@@ -340,13 +345,13 @@ static enum gemmd_error reserve(struct tensor_store *store, const struct tensor_
                          "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64
                          " free of this tenant's %" PRIu64 " (tenant-tensor-bytes)",
                          resident->memory_bytes, own_bytes, store->tenant_bytes);
-    if (!take_memory(store, resident->owner, resident->memory_bytes, &resident->offset))
+    if (!alloc_memory(store, resident->owner, resident->memory_bytes, &resident->offset))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64 " free",
                          resident->memory_bytes, free_bytes(store));
     resident->memory = store->memory + resident->offset;
     resident->owner->used_bytes += resident->memory_bytes;
-    keep_to_own_part(store, resident->owner);
+    evict_to_own_limit(store, resident->owner);
     return GEMMD_OK;
 }
 
@@ -355,7 +360,8 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
 {
     struct resident *resident = calloc(1, sizeof *resident);
     if (resident == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a tensor's record");
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for the record of a tensor");
     memcpy(resident->name, offer->name, strlen(offer->name) + 1);
     resident->evictable = offer->evictable;
     resident->tensor = *offer->tensor;
@@ -369,7 +375,7 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
                          "the tensor's size does not fit in 64 bits");
     }
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = reserve(store, offer, resident, fault);
+    enum gemmd_error code = reserve_locked(store, offer, resident, fault);
     pthread_mutex_unlock(&store->lock);
     if (code != GEMMD_OK) {
         free(resident);
@@ -379,15 +385,15 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     return GEMMD_OK;
 }
 
-/* --- */
+/* --- the interface --- */
 
-static enum gemmd_error require(const struct tensor_store *store, const char *name,
-                                const char *tenant, const struct tensor_condition *condition,
-                                struct resident **holder, struct fault *fault)
+static enum gemmd_error require_locked(const struct tensor_store *store, const char *name,
+                                       const char *tenant, const struct tensor_condition *condition,
+                                       struct resident **holder, struct fault *fault)
 {
-    *holder = find(store, name);
+    *holder = find_named(store, name);
     if (*holder != NULL && !is_of(*holder, tenant))
-        return not_yours(fault);
+        return fail_of_owner(fault);
     return tensor_condition_require(condition, *holder != NULL,
                                     *holder != NULL ? resident_etag(*holder) : NULL, fault);
 }
@@ -398,7 +404,7 @@ enum gemmd_error tensor_store_require(struct tensor_store *store, const char *na
 {
     struct resident *holder;
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = require(store, name, tenant, condition, &holder, fault);
+    enum gemmd_error code = require_locked(store, name, tenant, condition, &holder, fault);
     pthread_mutex_unlock(&store->lock);
     return code;
 }
@@ -410,7 +416,7 @@ enum gemmd_error tensor_store_publish(struct tensor_store *store, struct residen
     struct resident *holder;
     pthread_mutex_lock(&store->lock);
     enum gemmd_error code =
-        require(store, resident->name, resident->owner->name, condition, &holder, fault);
+        require_locked(store, resident->name, resident->owner->name, condition, &holder, fault);
     *replaced = holder != NULL;
     if (code == GEMMD_OK) {
         if (holder != NULL)

@@ -1,19 +1,20 @@
 /*
- * tensor_store.h - the tensors that stay: their names, their memory, and who uses them.
+ * tensor_store.h - the store of resident tensors: their names, their memory, and their users.
  *
- * A name belongs to the tenant whose tensor has it, and nobody else gets at it. A tensor is made in
- * three steps: its memory is reserved, filled in by whoever made it, and then published under its
- * name. What replaces it, removes it or evicts it takes the name away; the memory stays until its
- * last user has released it.
+ * A name belongs to the tenant whose tensor has the name. No other tenant can use, replace or
+ * remove that tensor. Storing a tensor takes three steps: its memory is reserved, the caller fills
+ * in the memory, and the tensor is published under its name. A tensor that is replaced, removed or
+ * evicted loses its name at once. Its memory is freed after its last user has released it.
  *
- * The memory is a span of the device's, divided up by an arena: a tensor takes a multiple of
- * ARENA_ALIGNMENT bytes, and that is what counts. Where there is no room, tensors that are marked
- * evictable make it, the same tenant's only, of which those go first that have not been used for
- * the longest time; not those in use, whose memory would not come back.
+ * The memory is the device's tensor memory, divided up by an arena: a tensor takes a multiple of
+ * ARENA_ALIGNMENT bytes, and limits count those bytes. If there is no room, tensors of the same
+ * tenant that are marked evictable are evicted, least recently used first. Tensors in use are not
+ * evicted, since their memory would not become free.
  *
- * Rows of tensors of two and more dimensions lie as far apart as the device's fast kernels want
- * (gemm_leading). Thread-safe (one mutex, held for a search or a page's names at most: what others
- * wait for does not grow with the number of tensors, but for its logarithm).
+ * The rows of tensors with two or more dimensions have the leading dimension that the device's fast
+ * kernels want (gemm_leading). Thread-safe: one mutex, held for one search or for the names of one
+ * page, so that other threads wait for a time that grows only with the logarithm of the number of
+ * tensors.
  */
 #ifndef SERVER_TENSORS_TENSOR_STORE_H
 #define SERVER_TENSORS_TENSOR_STORE_H
@@ -29,77 +30,87 @@
 
 struct model_stats;
 struct tensor_store;
-struct resident; /* a tensor in the store; used by whoever reserved or acquired it */
+struct resident; /* a tensor in the store, in use by whoever reserved or acquired it */
 
-/* Over `memory` (borrowed; may be of no bytes: nothing fits), of which each tenant may have
- * `tenant_bytes` (0: all). NULL: out of memory. */
+/* Creates a store over `memory`, which is borrowed (0 bytes: no tensor fits). A tenant's tensors
+ * take `tenant_bytes` at most; 0: tenants have no limit of their own. NULL: out of memory. */
 struct tensor_store *tensor_store_create(struct device_span memory,
                                          const struct gemm_device *device, uint64_t tenant_bytes);
-/* Nobody may use a tensor any more. NULL is allowed. */
+/* No tensor may be in use. NULL is allowed. */
 void tensor_store_destroy(struct tensor_store *store);
 
-/* What is to be stored; borrowed for the call. The name is 1 ... GEMM_TENSOR_NAME_MAX long. */
+/* A tensor to be stored; borrowed for the call. The name has 1 ... GEMM_TENSOR_NAME_MAX bytes. */
 struct tensor_offer {
     const char *name, *tenant;
     bool evictable;
-    const struct tensor *tensor; /* type and shape, of at least one dimension */
+    const struct tensor *tensor; /* type and shape, with at least one dimension */
 };
 
-/* Memory for a tensor that has no name yet. GEMMD_ERR_FORBIDDEN if the name is another tenant's,
- * GEMMD_ERR_NO_ROOM with the bytes needed and free, GEMMD_ERR_OUT_OF_MEMORY. */
+/* Reserves memory for a tensor, which has no name yet and is in use by the caller.
+ * GEMMD_ERR_FORBIDDEN: the name belongs to another tenant. GEMMD_ERR_NO_ROOM: there is no room; the
+ * fault says how many bytes are needed and free. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                       struct resident **resident, struct fault *fault);
-/* Gives the name to a tensor whose bytes are there, if the condition still holds; whoever had it
- * loses it. `resident` stays in use by the caller. GEMMD_ERR_PRECONDITION, GEMMD_ERR_FORBIDDEN. */
+/* Publishes a tensor, whose bytes are in its memory, under its name, if the condition holds. A
+ * tensor that had the name loses it; `*replaced` says whether there was one. The tensor stays in
+ * use by the caller. GEMMD_ERR_PRECONDITION: the condition is false. GEMMD_ERR_FORBIDDEN: the name
+ * belongs to another tenant by now. */
 enum gemmd_error tensor_store_publish(struct tensor_store *store, struct resident *resident,
                                       const struct tensor_condition *condition, bool *replaced,
                                       struct fault *fault);
-/* The tensor of that name, for use. GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN. */
+/* Acquires the tensor of a name, which is then in use by the caller. GEMMD_ERR_NOT_FOUND: no tensor
+ * has that name. GEMMD_ERR_FORBIDDEN: the tensor belongs to another tenant. */
 enum gemmd_error tensor_store_acquire(struct tensor_store *store, const char *name,
                                       const char *tenant, struct resident **resident,
                                       struct fault *fault);
-/* Ends a use; NULL is allowed. */
+/* Ends a use of a tensor. NULL is allowed. */
 void tensor_store_release(struct tensor_store *store, struct resident *resident);
-/* Takes the name away. GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN, GEMMD_ERR_PRECONDITION. */
+/* Removes the tensor of a name, if the condition holds. GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN
+ * as for tensor_store_acquire; GEMMD_ERR_PRECONDITION: the condition is false. */
 enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *name,
                                      const char *tenant, const struct tensor_condition *condition,
                                      struct fault *fault);
-/* Holds a condition against what has the name now, as tensor_store_publish will. */
+/* Evaluates a condition for the tensor that has the name now, with the errors of
+ * tensor_store_publish. */
 enum gemmd_error tensor_store_require(struct tensor_store *store, const char *name,
                                       const char *tenant, const struct tensor_condition *condition,
                                       struct fault *fault);
 
 enum { TENSOR_STORE_PAGE_MAX = 1000 };
-/* The tenant's tensors whose names come after `after` ("" for all), by name, at most `capacity` of
- * them (which is at most TENSOR_STORE_PAGE_MAX); all for use. `*more`: whether there are others. */
+/* Acquires the tenant's tensors whose names come after `after` ("": all), in the order of their
+ * names, `capacity` at most, which is TENSOR_STORE_PAGE_MAX at most. `*more`: there are further
+ * tensors. Returns how many were acquired. */
 uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
                            struct resident *page[], uint32_t capacity, bool *more);
 
-/* Of a tensor in use. */
+/* Properties of a tensor in use. */
 const char *resident_name(const struct resident *resident);
 bool resident_evictable(const struct resident *resident);
-/* Its type, shape and bytes; `data` is NULL. */
+/* Type, shape and number of bytes; `data` is NULL. */
 const struct tensor *resident_tensor(const struct resident *resident);
-/* Where it lies. */
+/* The address of the tensor's first row. */
 void *resident_memory(const struct resident *resident);
-uint64_t resident_rows(const struct resident *resident);         /* of all its matrices */
-uint64_t resident_leading(const struct resident *resident);      /* elements from row to row */
-uint64_t resident_memory_bytes(const struct resident *resident); /* that it takes */
-/* What became of the requests to it as a model; for anyone to count in. */
+uint64_t resident_rows(const struct resident *resident);    /* of all the tensor's matrices */
+uint64_t resident_leading(const struct resident *resident); /* leading dimension, in elements */
+uint64_t resident_memory_bytes(const struct resident *resident); /* bytes of memory it takes */
+/* Statistics of the requests to the tensor as a model. Any thread may count in them. */
 struct model_stats *resident_stats(struct resident *resident);
-/* Its tag, or NULL while nobody has seen its bytes: a result that stayed on the device. */
+/* The tensor's entity tag. NULL: not known, since the host has not seen the bytes of a result that
+ * stayed on the device. */
 const char *resident_etag(const struct resident *resident);
 void tensor_store_set_etag(struct tensor_store *store, struct resident *resident,
                            const char etag[TENSOR_ETAG_SIZE]);
 
-/* A product found its operand here, or did not. */
+/* Counts an operand that a request named, and whether the store had the tensor. */
 void tensor_store_count_use(struct tensor_store *store, bool found);
 
+/* For metrics. */
 struct tensor_store_state {
     uint64_t used_bytes, capacity_bytes;
-    uint64_t count; /* of names */
+    uint64_t count; /* of tensors that have a name */
     uint64_t hits, misses, evictions;
 };
+/* Bytes of memory that a tenant's tensors take. */
 uint64_t tensor_store_used_by(struct tensor_store *store, const char *tenant);
 struct tensor_store_state tensor_store_state(struct tensor_store *store);
 

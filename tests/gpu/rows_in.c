@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "kernels/cuda/move/move.h"
-#include "server/device/device_cuda_copy.h"
+#include "server/device/cuda/copy.h"
 
 enum way { AS_IT_IS, MOVED_APART, BY_ROWS, BY_KERNEL, WAYS };
 static const char *const way_names[WAYS] = {"as it is, no gaps", "then moved apart (served)",

@@ -175,7 +175,7 @@ def test_keys_that_are_nobodys(key, client):
         os.mkdir(f"/dev/shm{key}")
     try:
         assert refused(404, client.register_system_shared_memory, "r", key, 1) == \
-            "there is no shared memory object of that key that this client's user owns"
+            "there is no shared memory object with that key that belongs to this client's user"
     finally:
         if "folder" in key:
             os.rmdir(f"/dev/shm{key}")

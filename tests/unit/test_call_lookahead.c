@@ -343,6 +343,8 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
         ck_assert_int_eq(call->operation->set(call, name, pair, fault), GEMMD_OK);
     }
     ck_assert_int_eq(call->operation->settle(call, &stage.services, "", fault), GEMMD_OK);
+    if (!call->shapes_inside)
+        ck_assert_int_eq(compute_call_layout(call, &stage.services, fault), GEMMD_OK);
     const enum gemmd_error code = compute_call_open(
         call, &stage.services, (struct body_length){.known = true, .bytes = length}, fault);
     if (code == GEMMD_OK)

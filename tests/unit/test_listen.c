@@ -31,8 +31,8 @@ static const struct {
     {"unix:@abstract", NULL},
     {"", "host:port"},
     {"8080", "host:port"},
-    {":8080", "there is no host"},
-    {"[]:8080", "there is no host"},
+    {":8080", "the host is missing"},
+    {"[]:8080", "the host is missing"},
     {"::1:8080", "[v6]:port"},
     {"[::1]", "[v6]:port"},
     {"[::1:8080", "[v6]:port"},
@@ -42,8 +42,8 @@ static const struct {
     {"127.0.0.1:-1", "a port is"},
     {"127.0.0.1:http", "a port is"},
     {"127.0.0.1:80 ", "a port is"},
-    {"unix:", "needs a path"},
-    {"unix:@", "needs a path"},
+    {"unix:", "must be followed by a path"},
+    {"unix:@", "must be followed by a path"},
 };
 
 START_TEST(checks_addresses)

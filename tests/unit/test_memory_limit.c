@@ -49,7 +49,7 @@ static void remove_root(void)
 
 START_TEST(no_groups_allow_all)
 {
-    ck_assert_uint_eq(memory_limit_of_groups(root), UINT64_MAX);
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), UINT64_MAX);
 }
 END_TEST
 
@@ -58,7 +58,7 @@ START_TEST(groups_without_a_limit_allow_all)
     put("proc/self/cgroup", "4:memory:/a\n0::/b\n");
     put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n");
     put("sys/fs/cgroup/b/memory.max", "max\n");
-    ck_assert_uint_ge(memory_limit_of_groups(root), (uint64_t)INT64_MAX - 4095);
+    ck_assert_uint_ge(memory_limit_of_cgroups(root), (uint64_t)INT64_MAX - 4095);
 }
 END_TEST
 
@@ -66,7 +66,7 @@ START_TEST(a_unit_of_version_2)
 {
     put("proc/self/cgroup", "0::/system.slice/gemmd.service\n");
     put("sys/fs/cgroup/system.slice/gemmd.service/memory.max", "3221225472\n");
-    ck_assert_uint_eq(memory_limit_of_groups(root), 3221225472);
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), 3221225472);
 }
 END_TEST
 
@@ -76,7 +76,7 @@ START_TEST(the_least_of_those_above)
     put("sys/fs/cgroup/pods/pod7/box/memory.max", "max\n");
     put("sys/fs/cgroup/pods/pod7/memory.max", "1000\n");
     put("sys/fs/cgroup/pods/memory.max", "2000\n");
-    ck_assert_uint_eq(memory_limit_of_groups(root), 1000);
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), 1000);
 }
 END_TEST
 
@@ -84,7 +84,7 @@ START_TEST(a_container_that_sees_itself_as_the_root)
 {
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "4096\n");
-    ck_assert_uint_eq(memory_limit_of_groups(root), 4096);
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), 4096);
 }
 END_TEST
 
@@ -93,7 +93,7 @@ START_TEST(a_container_of_version_1_named_by_the_host)
     put("proc/self/cgroup", "12:cpu,cpuacct:/docker/1f\n5:hugetlb,memory:/docker/1f\n0::/x\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "8192\n");
     put("sys/fs/cgroup/cpu/memory.limit_in_bytes", "1\n");
-    ck_assert_uint_eq(memory_limit_of_groups(root), 8192);
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), 8192);
 }
 END_TEST
 

@@ -300,8 +300,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("store");
-    TCase *tests = tcase_create("store");
+    Suite *suite = suite_create("shm_store");
+    TCase *tests = tcase_create("shm_store");
     tcase_add_checked_fixture(tests, open_store, close_store);
     tcase_add_test(tests, a_mapping_goes_with_its_last_reference);
     tcase_add_test(tests, descriptors_of_one_memfd_are_one_mapping);

@@ -10,19 +10,19 @@
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 
-static void init(struct compute_call *call)
+static void attention_init(struct compute_call *call)
 {
     attention_request_init(&call->attention);
 }
 
-static enum gemmd_error set(struct compute_call *call, const char *name, const char *value,
-                            struct fault *fault)
+static enum gemmd_error attention_set(struct compute_call *call, const char *name,
+                                      const char *value, struct fault *fault)
 {
     return attention_request_set(&call->attention, name, value, fault);
 }
 
-static enum gemmd_error settle(struct compute_call *call, struct services *services,
-                               const char *tenant, struct fault *fault)
+static enum gemmd_error attention_settle(struct compute_call *call, struct services *services,
+                                         const char *tenant, struct fault *fault)
 {
     enum gemmd_error code = call_residents_acquire_kv(&call->residents, &call->attention,
                                                       services->tensors, tenant, fault);
@@ -33,45 +33,7 @@ static enum gemmd_error settle(struct compute_call *call, struct services *servi
     return code;
 }
 
-static bool raw_bytes(const struct compute_call *call, uint64_t *out)
-{
-    return attention_request_raw_bytes(&call->attention, out);
-}
-
-static enum gemmd_error check_raw_bytes(const struct compute_call *call, uint64_t bytes,
-                                        struct fault *fault)
-{
-    return attention_request_check_raw_bytes(&call->attention, bytes, fault);
-}
-
-/* The lengths say what is read, so that they come in the body, where nobody changes them. */
-static uint32_t operands_of(const struct compute_call *call,
-                            struct call_operand out[CLIENT_MEMORY_OPERANDS])
-{
-    static const char *const names[] = {NULL, NULL, "q", "k", "v"};
-    struct attention_operands operands;
-    if (!attention_request_operands(&call->attention, &operands))
-        return 0; /* what is too large to say is refused next */
-    const struct tensor *all[] = {&operands.lens_q, &operands.lens_kv, &operands.q, &operands.k,
-                                  &operands.v};
-    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
-        out[i] = (struct call_operand){all[i]->rank > 0 ? names[i] : NULL, all[i]->bytes};
-    return sizeof all / sizeof *all;
-}
-
-static void leave_out(struct compute_call *call, uint32_t operand)
-{
-    call->attention.elsewhere |= 1u << operand;
-}
-
-static enum gemmd_error check_no_bytes(const struct compute_call *call, struct fault *fault)
-{
-    struct attention_request request = call->attention;
-    struct attention_operands none;
-    return attention_request_bind(&request, call->body_format, "", 0, &none, fault);
-}
-
-static bool result(struct compute_call *call)
+static bool attention_result(struct compute_call *call)
 {
     if (!attention_request_result(&call->attention, &call->c, &call->lse))
         return false;
@@ -124,8 +86,8 @@ static void describe(const struct compute_call *call, struct attention_problem *
     };
 }
 
-static enum gemmd_error choose(struct compute_call *call, struct services *services,
-                               struct fault *fault)
+static enum gemmd_error attention_choose_kernel(struct compute_call *call,
+                                                struct services *services, struct fault *fault)
 {
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(services->device);
@@ -144,7 +106,7 @@ static enum gemmd_error choose(struct compute_call *call, struct services *servi
 }
 
 /* lse first: the payload begins at a multiple of 64, and what follows 4-byte numbers is aligned. */
-static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
+static uint32_t attention_header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
 {
     const bool has_lse = call->lse.rank > 0;
     const struct safetensors_entry entries[] = {{.name = "lse", .tensor = call->lse},
@@ -156,7 +118,7 @@ static uint32_t header(const struct compute_call *call, char out[SAFETENSORS_HEA
     return 0;
 }
 
-static void place_result(struct compute_call *call, unsigned char *payload)
+static void attention_place_result(struct compute_call *call, unsigned char *payload)
 {
     struct attention_problem *problem = &call->work.attention;
     const struct client_memory *places = &call->places;
@@ -175,50 +137,8 @@ static void place_result(struct compute_call *call, unsigned char *payload)
     call->c.data = o;
 }
 
-static enum gemmd_error find(struct compute_call *call, struct call_operands *operands,
-                             struct fault *fault)
-{
-    struct attention_operands *found = &operands->attention;
-    struct body_front body = {call->body, call->body_bytes, call->body_bytes, 0};
-    enum gemmd_error code =
-        attention_request_bind_front(&call->attention, call->body_format, &body, found, fault);
-    struct tensor *const all[] = {&found->lens_q, &found->lens_kv, &found->q, &found->k, &found->v};
-    client_memory_point(&call->places, all, sizeof all / sizeof *all);
-    return code;
-}
-
-static enum gemmd_error look(struct compute_call *call, struct body_front *front,
-                             struct call_operands *operands)
-{
-    return attention_request_bind_front(&call->attention, call->body_format, front,
-                                        &operands->attention, NULL);
-}
-
-static enum gemmd_error check_values(const struct compute_call *call,
-                                     const struct call_operands *operands, struct fault *fault)
-{
-    return attention_request_check_lens(&call->attention, &operands->attention, fault);
-}
-
-static uint32_t list(struct call_operands *operands, struct tensor *all[CLIENT_MEMORY_OPERANDS])
-{
-    all[0] = &operands->attention.lens_q;
-    all[1] = &operands->attention.lens_kv;
-    all[2] = &operands->attention.q;
-    all[3] = &operands->attention.k;
-    all[4] = &operands->attention.v;
-    return 5;
-}
-
-/* Their shapes are all in the request. */
-static void settle_operands(struct compute_call *call, const struct call_operands *operands)
-{
-    (void)call;
-    (void)operands;
-}
-
 /* Whether there are lengths is described already. */
-static void point(struct compute_call *call, const struct call_operands *all_operands)
+static void attention_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct attention_operands *operands = &all_operands->attention;
     struct attention_problem *problem = &call->work.attention;
@@ -234,33 +154,32 @@ static void point(struct compute_call *call, const struct call_operands *all_ope
         problem->v = operands->v.data;
 }
 
-static enum gemmd_error check_places(struct compute_call *call, struct fault *fault)
+static enum gemmd_error attention_check(struct compute_call *call,
+                                        const union call_operands *operands, struct fault *fault)
 {
-    (void)call;
-    (void)fault;
-    return GEMMD_OK;
+    return attention_request_check_lens(&call->attention, &operands->attention, fault);
+}
+
+static enum gemmd_error attention_read(struct compute_call *call, struct body_front *front,
+                                       union call_operands *operands, struct fault *fault)
+{
+    return attention_request_bind_front(&call->attention, call->body_format, front,
+                                        &operands->attention, fault);
 }
 
 const struct call_operation attention_operation = {
     .name = "attention",
-    .init = init,
-    .set = set,
-    .settle = settle,
-    .raw_bytes = raw_bytes,
-    .check_raw_bytes = check_raw_bytes,
-    .operands = operands_of,
-    .leave_out = leave_out,
     .result_name = "o",
-    .check_no_bytes = check_no_bytes,
-    .result = result,
-    .choose = choose,
-    .header = header,
-    .place_result = place_result,
-    .find = find,
-    .look = look,
-    .list = list,
-    .check_values = check_values,
-    .settle_operands = settle_operands,
-    .point = point,
-    .check_places = check_places,
+    .operands = &attention_operand_table,
+    .request = offsetof(struct compute_call, attention),
+    .init = attention_init,
+    .set = attention_set,
+    .settle = attention_settle,
+    .read = attention_read,
+    .result = attention_result,
+    .choose = attention_choose_kernel,
+    .header = attention_header,
+    .place_result = attention_place_result,
+    .point = attention_point,
+    .check = attention_check,
 };

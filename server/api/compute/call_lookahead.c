@@ -9,23 +9,21 @@ bool call_lookahead_pays(const struct compute_call *call, const struct services 
            call->body_capacity >= EARLY_COPY_BODY_BYTES;
 }
 
-/* What has to be copied first has no place that could be copied from early. */
+/* An operand that has to be copied first has no location that could be copied from early. */
 static void leave_out_copies(const struct compute_call *call, struct services *services,
-                             struct call_operands *operands)
+                             union call_operands *operands)
 {
-    struct tensor *all[CLIENT_MEMORY_OPERANDS];
-    const uint32_t count = call->operation->list(operands, all);
-    for (uint32_t i = 0; i < count; i++)
-        if (compute_call_needs_copy(call, services, all[i]))
-            all[i]->data = NULL;
+    const uint32_t copies = compute_call_copies(call, services, operands);
+    for (uint32_t i = 0; i < call->operation->operands->count; i++)
+        if ((copies & 1u << i) != 0)
+            operands->all[i].data = NULL;
 }
 
 void call_lookahead_start(struct compute_call *call, struct services *services,
-                          const struct call_operands *operands)
+                          const union call_operands *operands)
 {
-    struct call_operands there = *operands;
+    union call_operands there = *operands;
     struct fault fault; /* for nobody: it is tried again when the body is complete */
-    call->operation->settle_operands(call, operands);
     if (!call->prepared && compute_call_prepare(call, services, &fault) != GEMMD_OK)
         return;
     leave_out_copies(call, services, &there);
@@ -35,14 +33,24 @@ void call_lookahead_start(struct compute_call *call, struct services *services,
     early_copy_received(call->early_copy, call->body_bytes);
 }
 
+/* Finds the operands in what there is of the body. */
+static enum gemmd_error find_operands(struct compute_call *call, struct body_front *front,
+                                      union call_operands *operands)
+{
+    if (call->shapes_inside)
+        return call->operation->read(call, front, operands, NULL);
+    return operand_layout_bind(&call->layout, call->operation->operands, compute_call_request(call),
+                               front->bytes, front->length, operands->all, NULL);
+}
+
 static void look(struct compute_call *call, struct services *services)
 {
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
-    struct call_operands operands;
+    union call_operands operands;
     /* The complete body is read with the request as it is. */
     const struct gemm_request gemm = call->gemm;
     const struct attention_request attention = call->attention;
-    const enum gemmd_error code = call->operation->look(call, &front, &operands);
+    const enum gemmd_error code = find_operands(call, &front, &operands);
     if (code == GEMMD_OK)
         call_lookahead_start(call, services, &operands);
     call->look_at_bytes = code == GEMMD_ERR_CONFLICT ? front.wanted : UINT64_MAX;

@@ -27,6 +27,6 @@ bool call_lookahead_pays(const struct compute_call *call, const struct services 
 /* They are known, and the request is complete with them: takes the memory and starts to copy, if it
  * can. Operands without data, and those that do not lie in the body, go late. */
 void call_lookahead_start(struct compute_call *call, struct services *services,
-                          const struct call_operands *operands);
+                          const union call_operands *operands);
 
 #endif

@@ -39,12 +39,12 @@ enum gemmd_error client_memory_find(const struct shm_mapping *memory, const char
     return GEMMD_OK;
 }
 
-void client_memory_point(const struct client_memory *places, struct tensor *const operands[],
+void client_memory_point(const struct client_memory *places, struct tensor *operands,
                          uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (places->operands[i] != NULL)
-            operands[i]->data = places->operands[i];
+            operands[i].data = places->operands[i];
 }
 
 static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
@@ -54,7 +54,7 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
 }
 
 static enum gemmd_error check_result(const struct shared_result *result, uint64_t bytes,
-                                     struct tensor *const operands[], uint32_t count,
+                                     const struct tensor *operands, uint32_t count,
                                      struct fault *fault)
 {
     if (!result->there)
@@ -64,15 +64,14 @@ static enum gemmd_error check_result(const struct shared_result *result, uint64_
                          "the result takes %" PRIu64 " bytes; its shared memory has %" PRIu64,
                          bytes, result->room_bytes);
     for (uint32_t i = 0; i < count; i++)
-        if (operands[i]->rank > 0 &&
-            overlap(result->at, bytes, operands[i]->data, operands[i]->bytes))
+        if (operands[i].rank > 0 && overlap(result->at, bytes, operands[i].data, operands[i].bytes))
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the result would overwrite an operand in the shared memory");
     return GEMMD_OK;
 }
 
 enum gemmd_error client_memory_check_results(const struct client_memory *places,
-                                             struct tensor *const operands[], uint32_t count,
+                                             const struct tensor *operands, uint32_t count,
                                              uint64_t result_bytes, uint64_t lse_bytes,
                                              struct fault *fault)
 {
@@ -87,13 +86,13 @@ enum gemmd_error client_memory_check_results(const struct client_memory *places,
     return code;
 }
 
-uint64_t client_memory_bytes(const struct client_memory *places, struct tensor *const operands[],
+uint64_t client_memory_bytes(const struct client_memory *places, const struct tensor *operands,
                              uint32_t count)
 {
     uint64_t bytes = 0; /* of memory that is mapped, so that they have a sum */
     for (uint32_t i = 0; i < count; i++)
         if (places->operands[i] != NULL)
-            bytes += operands[i]->bytes;
+            bytes += operands[i].bytes;
     return bytes;
 }
 

@@ -45,16 +45,16 @@ enum gemmd_error client_memory_find(const struct shm_mapping *memory, const char
                                     uint64_t offset, uint64_t bytes, uint64_t alignment,
                                     unsigned char **at, struct fault *fault);
 /* Gives those operands their data that lie there; they are all of a raw body's, in its order. */
-void client_memory_point(const struct client_memory *places, struct tensor *const operands[],
+void client_memory_point(const struct client_memory *places, struct tensor *operands,
                          uint32_t count);
 /* The results' sizes are known: whether those that are to be there fit, and overwrite neither an
  * operand nor each other. GEMMD_ERR_MALFORMED. */
 enum gemmd_error client_memory_check_results(const struct client_memory *places,
-                                             struct tensor *const operands[], uint32_t count,
+                                             const struct tensor *operands, uint32_t count,
                                              uint64_t result_bytes, uint64_t lse_bytes,
                                              struct fault *fault);
 /* The bytes of those operands, which are all of a raw body's, that lie there. */
-uint64_t client_memory_bytes(const struct client_memory *places, struct tensor *const operands[],
+uint64_t client_memory_bytes(const struct client_memory *places, const struct tensor *operands,
                              uint32_t count);
 /* The work is over, if it was begun: fails it if a memory was cut short, and lets go of all. */
 void client_memory_end(struct client_memory *places, struct work *work);

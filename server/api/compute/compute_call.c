@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "proto/body_front.h"
 #include "proto/dtype.h"
 #include "proto/npy.h"
 #include "proto/size.h"
@@ -10,6 +11,8 @@
 
 /* A self-describing body of unknown length starts with this much and doubles. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
+/* Where copies of operands begin in `scratch`. */
+enum { COPY_ALIGNMENT = 64 };
 
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
                                   uint64_t limit)
@@ -24,10 +27,14 @@ static bool is_stored(const struct compute_call *call)
     return call->gemm.store[0] != '\0';
 }
 
-/* The result, or a part of it, goes in the answer. Once its size is known. */
-static bool is_sent(const struct compute_call *call)
+/* The shapes are known: computes the size of the results, once. False on overflow. */
+static bool know_result(struct compute_call *call)
 {
-    return !is_stored(call) && call->result_bytes > 0;
+    if (call->has_result)
+        return true;
+    call->has_result = call->operation->result(call);
+    call->sends_result = call->has_result && !is_stored(call) && call->result_bytes > 0;
+    return call->has_result;
 }
 
 /* Makes the place in the queue count so many bytes, unless it counts as many already. */
@@ -50,7 +57,7 @@ static enum gemmd_error complete_place(struct compute_call *call, struct service
 {
     const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
     uint64_t bytes;
-    if (!size_add(body_bytes, is_sent(call) ? call->result_bytes : 0, &bytes))
+    if (!size_add(body_bytes, call->sends_result ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
     return count_bytes(call, services, bytes, fault);
 }
@@ -78,21 +85,23 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
 {
     struct work *work = &call->work;
 
-    if (!call->operation->result(call))
+    if (!know_result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
-    if (is_sent(call) && call->result_bytes > services->config->max_result_bytes)
+    if (call->sends_result && call->result_bytes > services->config->max_result_bytes)
         return too_large(fault, "the result", call->result_bytes,
                          services->config->max_result_bytes);
 
-    enum gemmd_error code = complete_place(call, services, fault);
+    enum gemmd_error code = GEMMD_OK;
+    if (call->shapes_inside) /* else it counts them since it was reserved */
+        code = complete_place(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
-    if (code == GEMMD_OK && is_sent(call))
+    if (code == GEMMD_OK && call->sends_result)
         code = take_result(call, services, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!is_stored(call) && !is_sent(call))
+    if (!call->sends_result && !is_stored(call))
         call->operation->place_result(call, NULL);
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(services->device);
@@ -118,6 +127,7 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
     call->prepared = code == GEMMD_OK;
     if (call->prepared)
         return GEMMD_OK;
+    call->has_result = false; /* the shapes may be others the next time */
     /* The device's memory is what is taken last. */
     call_residents_undo(&call->residents, &call->work, services->tensors, call->memory);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
@@ -125,26 +135,45 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
     return code;
 }
 
+enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
+                                     struct fault *fault)
+{
+    if (operand_layout_compute(&call->layout, call->operation->operands, compute_call_request(call),
+                               0))
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "the operands' size does not fit in 64 bits; the limit is %" PRIu64 " bytes",
+                     services->config->max_body_bytes);
+}
+
+/* Why a body of no bytes will not do, if it will not: all operands may be resident. */
+static enum gemmd_error check_no_bytes(struct compute_call *call, struct fault *fault)
+{
+    static const unsigned char nothing;
+    struct body_front front = {.bytes = &nothing};
+    union call_operands none;
+    const struct gemm_request gemm = call->gemm;
+    const struct attention_request attention = call->attention;
+    const enum gemmd_error code = call->operation->read(call, &front, &none, fault);
+    call->gemm = gemm;
+    call->attention = attention;
+    return code;
+}
+
 /* The body's length in bytes (0 if it is not known), or a refusal, from what the headers say. */
-static enum gemmd_error check_length(const struct compute_call *call, const struct config *config,
+static enum gemmd_error check_length(struct compute_call *call, const struct config *config,
                                      struct body_length length, uint64_t *expected,
                                      struct fault *fault)
 {
-    *expected = length.known ? length.bytes : 0;
-    if (!call->shapes_inside) {
-        if (!call->operation->raw_bytes(call, expected))
-            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                             "the operands' size does not fit in 64 bits; the limit is %" PRIu64
-                             " bytes",
-                             config->max_body_bytes);
-        if (*expected <= config->max_body_bytes && length.known)
-            return call->operation->check_raw_bytes(call, length.bytes, fault);
-    } else if (length.known && length.bytes == 0) {
-        return call->operation->check_no_bytes(call, fault);
-    }
+    *expected = call->shapes_inside ? length.known ? length.bytes : 0 : call->layout.bytes;
     if (*expected > config->max_body_bytes)
         return too_large(fault, "the body", *expected, config->max_body_bytes);
-    return GEMMD_OK;
+    if (!length.known)
+        return GEMMD_OK;
+    if (call->shapes_inside)
+        return length.bytes == 0 ? check_no_bytes(call, fault) : GEMMD_OK;
+    return operand_layout_check(&call->layout, call->operation->operands,
+                                compute_call_request(call), length.bytes, fault);
 }
 
 /* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
@@ -166,6 +195,40 @@ static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, 
     return GEMMD_OK;
 }
 
+/* What the copies of those operands of a raw body take that will not lie where their type allows.
+ */
+static uint64_t unaligned_bytes(const struct compute_call *call)
+{
+    const struct operand_layout *layout = &call->layout;
+    uint64_t total = 0; /* all sizes together are below 2^64 */
+    for (uint32_t i = 0; i < layout->count; i++) {
+        const struct tensor *operand = &layout->tensors[i];
+        const uint64_t at = call->places.operands[i] != NULL ? (uintptr_t)call->places.operands[i]
+                                                             : layout->offsets[i];
+        if (operand->rank == 0 || at % dtype_size(operand->dtype) == 0)
+            continue;
+        total += operand->bytes;
+        (void)size_align(total, COPY_ALIGNMENT, &total);
+    }
+    return total;
+}
+
+/* Reserves what a body needs of admission: as many bytes as it is known to have, with the result's
+ * if the shapes are known. */
+static enum gemmd_error reserve(struct compute_call *call, struct services *services,
+                                uint64_t body_bytes, struct fault *fault)
+{
+    call->queue_bytes = body_bytes;
+    /* compute_call_prepare refuses a result whose size is not known. */
+    if (!call->shapes_inside && know_result(call) && call->sends_result &&
+        !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
+        call->queue_bytes = body_bytes;
+    const enum gemmd_error code =
+        queue_reserve(services->queue, call->work.tenant, call->queue_bytes, fault);
+    call->has_place = code == GEMMD_OK;
+    return code;
+}
+
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault)
 {
@@ -174,27 +237,13 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     enum gemmd_error code = check_length(call, services->config, length, &expected, fault);
     if (code != GEMMD_OK)
         return code;
-
-    if (!call->shapes_inside) {
-        const bool known =
-            call->operation->result(call); /* compute_call_prepare refuses it if not */
-        if (!size_add(expected, known && is_sent(call) ? call->result_bytes : 0,
-                      &call->queue_bytes))
-            call->queue_bytes = expected;
-    } else {
-        if (!length.known)
-            expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
-        call->queue_bytes = expected;
-    }
-    code = queue_reserve(services->queue, call->work.tenant, call->queue_bytes, fault);
+    if (call->shapes_inside && !length.known)
+        expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
+    code = reserve(call, services, expected, fault);
+    if (code == GEMMD_OK && !call->shapes_inside)
+        code = compute_call_prepare(call, services, fault);
     if (code != GEMMD_OK)
         return code;
-    call->has_place = true;
-    if (!call->shapes_inside) {
-        code = compute_call_prepare(call, services, fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
 
     call->body_capacity = expected;
     call->body_sized = length.known || !call->shapes_inside;
@@ -204,10 +253,9 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    if (!call->shapes_inside && call->operation->unaligned_bytes != NULL &&
-        is_read_in_place(call, services))
-        code = take_scratch(call, call->operation->unaligned_bytes(call), fault);
-    return code;
+    if (!call->shapes_inside && is_read_in_place(call, services))
+        return take_scratch(call, unaligned_bytes(call), fault);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
@@ -253,93 +301,117 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     return GEMMD_OK;
 }
 
-/* Batches and C0 in column-major order, and, where operands are used in place, elements that are
- * not aligned (a copy to a GPU does not care). */
-bool compute_call_needs_copy(const struct compute_call *call, struct services *services,
-                             const struct tensor *operand)
+/* Batches and C0 in column-major order are copied, and, where operands are used in place, operands
+ * whose elements are not aligned (a copy to a GPU does not care). */
+uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
+                             const union call_operands *operands)
 {
-    return operand->rank > 0 &&
-           (operand->fortran || (is_read_in_place(call, services) &&
-                                 (uintptr_t)operand->data % dtype_size(operand->dtype) != 0));
+    const bool in_place = is_read_in_place(call, services);
+    uint32_t copies = 0;
+    for (uint32_t i = 0; i < call->operation->operands->count; i++) {
+        const struct tensor *operand = &operands->all[i];
+        if (operand->rank > 0 &&
+            (operand->fortran ||
+             (in_place && (uintptr_t)operand->data % dtype_size(operand->dtype) != 0)))
+            copies |= 1u << i;
+    }
+    return copies;
 }
 
 /* Copies those operands that cannot be used where they lie. */
 static enum gemmd_error copy_operands(struct compute_call *call, struct services *services,
-                                      struct tensor *const all[], uint32_t count,
-                                      struct fault *fault)
+                                      union call_operands *operands, struct fault *fault)
 {
+    const uint32_t copies = compute_call_copies(call, services, operands);
+    const uint32_t count = call->operation->operands->count;
     uint64_t total = 0, offset = 0;
-    enum gemmd_error code = client_memory_check_results(&call->places, all, count, call->c.bytes,
-                                                        call->lse.bytes, fault);
-    if (code != GEMMD_OK)
-        return code;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!compute_call_needs_copy(call, services, all[i]))
-            continue;
-        if (!size_add(total, all[i]->bytes, &total) ||
-            !size_align(total, COMPUTE_CALL_COPY_ALIGNMENT, &total))
+    if (copies == 0)
+        return GEMMD_OK;
+    for (uint32_t i = 0; i < count; i++)
+        if ((copies & 1u << i) != 0 && (!size_add(total, operands->all[i].bytes, &total) ||
+                                        !size_align(total, COPY_ALIGNMENT, &total)))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
-    }
-    code = take_scratch(call, total, fault);
+    const enum gemmd_error code = take_scratch(call, total, fault);
     if (code != GEMMD_OK)
         return code;
     for (uint32_t i = 0; i < count; i++) {
-        if (!compute_call_needs_copy(call, services, all[i]))
-            continue;
+        struct tensor *operand = &operands->all[i];
         unsigned char *copy = call->scratch + offset;
-        if (all[i]->fortran)
-            tensor_copy_row_major(all[i], copy);
+        if ((copies & 1u << i) == 0)
+            continue;
+        if (operand->fortran)
+            tensor_copy_row_major(operand, copy);
         else
-            memcpy(copy, all[i]->data, all[i]->bytes);
-        all[i]->fortran = false;
-        all[i]->data = copy;
-        offset += all[i]->bytes;
-        (void)size_align(offset, COMPUTE_CALL_COPY_ALIGNMENT, &offset); /* checked above */
+            memcpy(copy, operand->data, operand->bytes);
+        operand->fortran = false;
+        operand->data = copy;
+        offset += operand->bytes;
+        (void)size_align(offset, COPY_ALIGNMENT, &offset); /* checked above */
     }
     return GEMMD_OK;
+}
+
+/* Finds the operands in the complete body. */
+static enum gemmd_error find_operands(struct compute_call *call, union call_operands *operands,
+                                      struct fault *fault)
+{
+    if (!call->shapes_inside) {
+        const enum gemmd_error code = operand_layout_bind(&call->layout, call->operation->operands,
+                                                          compute_call_request(call), call->body,
+                                                          call->body_bytes, operands->all, fault);
+        if (call->places.memory_count > 0)
+            client_memory_point(&call->places, operands->all, call->layout.count);
+        return code;
+    }
+    struct body_front body = {
+        .bytes = call->body, .length = call->body_bytes, .landed = call->body_bytes};
+    return call->operation->read(call, &body, operands, fault);
 }
 
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault)
 {
-    struct call_operands operands;
-    enum gemmd_error code = call->operation->find(call, &operands, fault);
+    union call_operands operands;
+    enum gemmd_error code = find_operands(call, &operands, fault);
     return code == GEMMD_OK ? compute_call_bind_operands(call, services, &operands, fault) : code;
 }
 
+/* Fills in all that the queue looks at. */
+static void describe_work(struct compute_call *call, const union call_operands *operands)
+{
+    struct work *work = &call->work;
+    if (call->early_copy != NULL) {
+        work->copy_in = early_copy_copies(call->early_copy);
+        /* Attentions that share a launch are copied with it, not by a copy that has begun. */
+        if (work->attention_kernel != NULL)
+            work->stack_key = 0;
+    }
+    work->priority = call->priority;
+    work->bytes = call->queue_bytes;
+    if (call->places.memory_count > 0)
+        work->outside_bytes +=
+            client_memory_bytes(&call->places, operands->all, call->operation->operands->count);
+    work->outside_bytes += call->places.result.there ? call->c.bytes : 0;
+    work->outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
+    work->deadline_ns = call->deadline_ns;
+}
+
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
-                                            struct call_operands *operands, struct fault *fault)
+                                            union call_operands *operands, struct fault *fault)
 {
     const struct call_operation *operation = call->operation;
-    struct tensor *all[CLIENT_MEMORY_OPERANDS];
-    const uint32_t count = operation->list(operands, all);
-    enum gemmd_error code = GEMMD_OK;
-    if (operation->check_values != NULL)
-        code = operation->check_values(call, operands, fault);
-    operation->settle_operands(call, operands);
+    enum gemmd_error code = operation->check(call, operands, fault);
     if (code == GEMMD_OK && !call->prepared)
         code = compute_call_prepare(call, services, fault);
+    if (code == GEMMD_OK && call->places.memory_count > 0)
+        code = client_memory_check_results(&call->places, operands->all, operation->operands->count,
+                                           call->c.bytes, call->lse.bytes, fault);
     if (code == GEMMD_OK)
-        code = copy_operands(call, services, all, count, fault);
+        code = copy_operands(call, services, operands, fault);
     if (code != GEMMD_OK)
         return code;
     operation->point(call, operands);
-    code = operation->check_places(call, fault);
-    if (code != GEMMD_OK)
-        return code;
-    /* All that the queue looks at. */
-    if (call->early_copy != NULL) {
-        call->work.copy_in = early_copy_copies(call->early_copy);
-        /* What attentions that share a launch are copied by is not what has begun. */
-        if (call->work.attention_kernel != NULL)
-            call->work.stack_key = 0;
-    }
-    call->work.priority = call->priority;
-    call->work.bytes = call->queue_bytes;
-    call->work.outside_bytes += client_memory_bytes(&call->places, all, count);
-    call->work.outside_bytes += call->places.result.there ? call->c.bytes : 0;
-    call->work.outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
-    call->work.deadline_ns = call->deadline_ns;
+    describe_work(call, operands);
     return GEMMD_OK;
 }
 

@@ -13,10 +13,12 @@
 #define SERVER_API_COMPUTE_COMPUTE_CALL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/attention_request.h"
 #include "proto/gemm_request.h"
+#include "proto/operands.h"
 #include "proto/safetensors.h"
 #include "server/api/compute/call_residents.h"
 #include "server/api/compute/client_memory.h"
@@ -29,74 +31,49 @@ struct compute_call;
 struct early_copy_body;
 struct pool_cache;
 
-/* An operand that a raw body holds, or that the client has in its shared memory. */
-struct call_operand {
-    const char *name; /* NULL: the request has no such operand, or it can only come in the body */
-    uint64_t bytes;
-};
-
-/* Those of the call's operation are used. */
-struct call_operands {
+/* The operands of a call, as its operation names them or in the order of a raw body. An operand
+ * that the request does not have, or that is resident, has rank 0. */
+union call_operands {
     struct gemm_operands gemm;
     struct attention_operands attention;
+    struct tensor all[OPERAND_TABLE_MAX];
 };
 
-/* What differs between the two: its parameters, its operands and its kernels. Errors are in
- * `fault`. */
+/* What differs between products and attentions: their parameters, operands and kernels. Each
+ * function that returns an error says why in `fault`. */
 struct call_operation {
-    const char *name; /* "gemm"; of its jobs */
+    const char *name;                     /* "gemm"; the name of its jobs */
+    const char *result_name;              /* in Gemmd-Memory */
+    const struct operand_table *operands; /* which operands there are, and their shapes */
+    size_t request;                       /* where in struct compute_call its request is */
     void (*init)(struct compute_call *call);
+    /* Takes one parameter. */
     enum gemmd_error (*set)(struct compute_call *call, const char *name, const char *value,
                             struct fault *fault);
-    /* All parameters are in: acquires the resident operands, checks, and sets timeout_ms and
-     * priority. */
+    /* All parameters are in: acquires the resident operands, checks the request, and sets
+     * timeout_ms and priority. */
     enum gemmd_error (*settle)(struct compute_call *call, struct services *services,
                                const char *tenant, struct fault *fault);
-    /* Of a raw body. */
-    bool (*raw_bytes)(const struct compute_call *call, uint64_t *out);
-    enum gemmd_error (*check_raw_bytes)(const struct compute_call *call, uint64_t bytes,
-                                        struct fault *fault);
-    /* What the copies of those operands take that will not lie where their type allows, of a raw
-     * body; NULL: all will. */
-    uint64_t (*unaligned_bytes)(const struct compute_call *call);
-    /* The operands, in a raw body's order; returns how many entries there are. */
-    uint32_t (*operands)(const struct compute_call *call,
-                         struct call_operand operands[CLIENT_MEMORY_OPERANDS]);
-    /* A raw body has not that operand: it is in call->places. */
-    void (*leave_out)(struct compute_call *call, uint32_t operand);
-    const char *result_name; /* in Gemmd-Memory */
-    /* Why a body of no bytes will not do, if it will not. */
-    enum gemmd_error (*check_no_bytes)(const struct compute_call *call, struct fault *fault);
+    /* Finds the operands in the front of a body that says itself what it holds, and completes the
+     * request with them. GEMMD_ERR_CONFLICT: the front is too short to say. An operand whose bytes
+     * have no known location yet has no data. After an error the request may be changed. */
+    enum gemmd_error (*read)(struct compute_call *call, struct body_front *front,
+                             union call_operands *operands, struct fault *fault);
     /* The shapes are known: sets `c`, `lse` and result_bytes; false on overflow. */
     bool (*result)(struct compute_call *call);
-    /* Describes the problem in `work` and chooses its kernel, `shares` and device_bytes. */
+    /* Describes the problem in `work`, and chooses its kernel and device memory. */
     enum gemmd_error (*choose)(struct compute_call *call, struct services *services,
                                struct fault *fault);
     /* Writes the header that the answer's format has before the payload; returns its length. */
     uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
-    /* There is memory for what of the results is not in call->places: points `c`, `lse` and the
-     * problem at where they will be. NULL: all of it is there. */
+    /* Points `c`, `lse` and the problem at where the results will be: at `payload` unless they are
+     * in the client's memory. NULL: all results are there. */
     void (*place_result)(struct compute_call *call, unsigned char *payload);
-    /* Finds the operands in the complete body, and completes the request with them, but for
-     * check_values. */
-    enum gemmd_error (*find)(struct compute_call *call, struct call_operands *operands,
-                             struct fault *fault);
-    /* The same from the front of a body; GEMMD_ERR_CONFLICT: not before there is more of it. What
-     * has no place yet has no data. An error may leave the request changed. */
-    enum gemmd_error (*look)(struct compute_call *call, struct body_front *front,
-                             struct call_operands *operands);
-    /* All operands, those too that are not there (rank 0), in a raw body's order; returns how many.
-     */
-    uint32_t (*list)(struct call_operands *operands, struct tensor *all[CLIENT_MEMORY_OPERANDS]);
-    /* What the operands' bytes must be; NULL: whatever they are. */
-    enum gemmd_error (*check_values)(const struct compute_call *call,
-                                     const struct call_operands *operands, struct fault *fault);
-    /* What the operands add to the shapes: before compute_call_prepare. */
-    void (*settle_operands)(struct compute_call *call, const struct call_operands *operands);
     /* Points the problem at those operands that have data. */
-    void (*point)(struct compute_call *call, const struct call_operands *operands);
-    /* The problem points at all operands: whether what it asks for can be done with them there. */
-    enum gemmd_error (*check_places)(struct compute_call *call, struct fault *fault);
+    void (*point)(struct compute_call *call, const union call_operands *operands);
+    /* All operands' bytes have arrived: checks what is asked of them. */
+    enum gemmd_error (*check)(struct compute_call *call, const union call_operands *operands,
+                              struct fault *fault);
 };
 extern const struct call_operation gemm_operation;
 extern const struct call_operation attention_operation; /* attention_operation.c */
@@ -115,6 +92,8 @@ struct compute_call {
     unsigned char *body;       /* pinned */
     uint64_t body_capacity, body_bytes;
     bool body_sized;        /* body_capacity is what there will be */
+    bool has_result;        /* c, lse and result_bytes are known */
+    bool sends_result;      /* ... and the answer holds results */
     bool prepared;          /* compute_call_prepare has been done */
     uint64_t look_at_bytes; /* call_lookahead.h's: once so many are there */
     struct early_copy_body
@@ -137,7 +116,15 @@ struct compute_call {
     uint64_t queue_bytes; /* what the place in the queue counts */
     bool has_place, has_device_memory;
     struct work work;
+
+    struct operand_layout layout; /* of a raw body; not cleared at the start */
 };
+
+/* The request of the call's operation: a struct gemm_request or a struct attention_request. */
+static inline const void *compute_call_request(const struct compute_call *call)
+{
+    return (const char *)call + call->operation->request;
+}
 
 /* What the headers say about the body. */
 struct body_length {
@@ -145,6 +132,10 @@ struct body_length {
     uint64_t bytes;
 };
 
+/* Parameters are settled and the body is raw: computes where its operands lie. Operands that lie in
+ * the client's memory are left out of the layout afterwards (operand_layout_leave_out). */
+enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
+                                     struct fault *fault);
 /* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
  * `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents` (acquired), `places`,
  * `memory` and work.tenant. */
@@ -161,16 +152,14 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct services *s
  * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, in
  * call->places, or in pinned memory that stays. */
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
-                                            struct call_operands *operands, struct fault *fault);
+                                            union call_operands *operands, struct fault *fault);
 /* The shapes are known: chooses the kernel, and takes the memory for the result and on the device.
  * After a failure the call is as it was, but for the bytes that its place in the queue counts. */
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault);
-/* Where copies of operands begin in `scratch`. */
-enum { COMPUTE_CALL_COPY_ALIGNMENT = 64 };
-/* Whether an operand has to be copied before the device can use it. */
-bool compute_call_needs_copy(const struct compute_call *call, struct services *services,
-                             const struct tensor *operand);
+/* Which operands have to be copied before the device can use them, as bits. */
+uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
+                             const union call_operands *operands);
 /* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
  * describes the product stays in both. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);

@@ -23,20 +23,26 @@ static enum gemmd_error no_memory(struct request *request)
 }
 
 static enum gemmd_error find_operand(struct compute_call *call, struct shm_mapping *memory,
-                                     const struct call_operand *operand, uint32_t index,
-                                     const struct memory_places *places, struct fault *fault)
+                                     uint32_t operand, const struct memory_place *place,
+                                     struct fault *fault)
 {
     unsigned char *at;
-    const struct memory_place *place = memory_places_find(places, operand->name);
-    if (place == NULL)
-        return GEMMD_OK; /* it is in the body */
-    enum gemmd_error code =
-        client_memory_find(memory, operand->name, place->offset, operand->bytes, 1, &at, fault);
+    enum gemmd_error code = client_memory_find(memory, place->name, place->offset,
+                                               call->layout.tensors[operand].bytes, 1, &at, fault);
     if (code != GEMMD_OK)
         return code;
-    call->places.operands[index] = at;
-    call->operation->leave_out(call, index);
+    call->places.operands[operand] = at;
+    operand_layout_leave_out(&call->layout, operand);
     return GEMMD_OK;
+}
+
+/* The operand's name in the header; NULL: the request has no such operand, or it can only come in
+ * the body. */
+static const char *name_of(const struct compute_call *call, uint32_t operand)
+{
+    return call->layout.tensors[operand].rank > 0
+               ? call->operation->operands->operands[operand].memory_name
+               : NULL;
 }
 
 static enum gemmd_error find_result(struct compute_call *call, struct shm_mapping *memory,
@@ -62,7 +68,6 @@ enum gemmd_error compute_memory_open(struct request *request)
     const struct shm_offer *offer = request->connection->memory;
     struct shm_mapping *memory = offer != NULL ? offer->mapping : NULL;
     struct memory_places places;
-    struct call_operand operands[CLIENT_MEMORY_OPERANDS];
     const char *header = request_header(request, MEMORY_HEADER);
     if (header == NULL)
         return GEMMD_OK;
@@ -78,13 +83,14 @@ enum gemmd_error compute_memory_open(struct request *request)
     shm_mapping_hold(memory);
     code = client_memory_hold(&call->places, memory, fault);
 
-    const uint32_t count = call->operation->operands(call, operands);
     uint32_t used = 0;
-    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
-        if (operands[i].name == NULL)
-            continue;
-        used += memory_places_find(&places, operands[i].name) != NULL;
-        code = find_operand(call, memory, &operands[i], i, &places, fault);
+    for (uint32_t i = 0; i < call->layout.count && code == GEMMD_OK; i++) {
+        const char *name = name_of(call, i);
+        const struct memory_place *place = name != NULL ? memory_places_find(&places, name) : NULL;
+        if (place == NULL)
+            continue; /* the operand is in the body */
+        used++;
+        code = find_operand(call, memory, i, place, fault);
     }
     const struct memory_place *result = memory_places_find(&places, call->operation->result_name);
     if (code == GEMMD_OK && result != NULL)

@@ -25,9 +25,9 @@ struct infer_operation {
     /* All parameters are in: the types, and what resident operands say of the shapes. */
     enum gemmd_error (*settle)(struct request *request);
     /* Where an input belongs. */
-    struct tensor *(*place)(struct call_operands *operands, enum model_role role);
+    struct tensor *(*place)(union call_operands *operands, enum model_role role);
     /* All inputs are in their places: completes the request with them. */
-    enum gemmd_error (*complete)(struct request *request, struct call_operands *operands);
+    enum gemmd_error (*complete)(struct request *request, union call_operands *operands);
 };
 extern const struct infer_operation infer_gemm;      /* infer_gemm.c */
 extern const struct infer_operation infer_attention; /* infer_attention.c */
@@ -48,9 +48,9 @@ struct infer_call {
     /* Bytes that are left free before the body in its memory, so that what follows the JSON is
      * aligned: where a kernel reads operands in place, others would be copied first. */
     uint64_t lead_bytes;
-    bool is_read;                  /* `asked`, and all that follows from it: */
-    enum gemmd_error read_code;    /* whether it could be, */
-    struct call_operands operands; /* ... with what */
+    bool is_read;                 /* `asked`, and all that follows from it: */
+    enum gemmd_error read_code;   /* whether it could be, */
+    union call_operands operands; /* ... with what */
     unsigned char *numbers; /* pinned: inputs that came as JSON, and lengths in shared memory */
     uint64_t numbers_bytes;
 

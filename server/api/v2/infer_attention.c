@@ -14,7 +14,7 @@ static enum gemmd_error settle(struct request *request)
                : code;
 }
 
-static struct tensor *place(struct call_operands *operands, enum model_role role)
+static struct tensor *place(union call_operands *operands, enum model_role role)
 {
     switch (role) {
     case MODEL_Q:
@@ -30,7 +30,7 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
     }
 }
 
-static enum gemmd_error complete(struct request *request, struct call_operands *operands)
+static enum gemmd_error complete(struct request *request, union call_operands *operands)
 {
     return attention_request_bind_tensors(&infer_of(request)->compute.attention,
                                           &operands->attention, &request->fault);

@@ -187,7 +187,7 @@ static bool is_resident(const struct compute_call *call, enum model_role role)
            (role == MODEL_V && call->residents.b != NULL);
 }
 
-static enum gemmd_error take_inputs(struct request *request, struct call_operands *operands)
+static enum gemmd_error take_inputs(struct request *request, union call_operands *operands)
 {
     const struct infer_call *call = infer_of(request);
     const struct model *model = &call->model;

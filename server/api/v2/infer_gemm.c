@@ -26,7 +26,7 @@ static enum gemmd_error settle(struct request *request)
     return gemm_request_check(&compute->gemm, FORMAT_SAFETENSORS, fault);
 }
 
-static struct tensor *place(struct call_operands *operands, enum model_role role)
+static struct tensor *place(union call_operands *operands, enum model_role role)
 {
     switch (role) {
     case MODEL_A:
@@ -40,10 +40,13 @@ static struct tensor *place(struct call_operands *operands, enum model_role role
     }
 }
 
-static enum gemmd_error complete(struct request *request, struct call_operands *operands)
+static enum gemmd_error complete(struct request *request, union call_operands *operands)
 {
-    return gemm_request_bind_tensors(&infer_of(request)->compute.gemm, &operands->gemm,
-                                     &request->fault);
+    struct gemm_request *gemm = &infer_of(request)->compute.gemm;
+    const enum gemmd_error code = gemm_request_bind_tensors(gemm, &operands->gemm, &request->fault);
+    gemm->transa = operands->gemm.transa;
+    gemm->transb = operands->gemm.transb;
+    return code;
 }
 
 /* Shapes and models say the rest. */

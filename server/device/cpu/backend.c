@@ -1,4 +1,4 @@
-/* The host's CPU as a device: one slot, computed inside device_submit. */
+/* The CPU of the host as a device. It has one slot, and computes inside device_submit. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 struct cpu_device {
     struct device base;
     struct gemm_context *context;
-    unsigned char *memory; /* the arena's span: workspaces; then that of stacks */
+    unsigned char *memory; /* the arena's span, for workspaces; then the workspace of stacks */
     uint64_t memory_bytes, arena_bytes;
     void *tensors; /* tensor memory */
 };
 
 void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
 {
-    /* Without reserving swap for it: pages are taken when they are first written. */
+    /* The system reserves no swap space, and allocates pages when they are first written. */
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -55,7 +55,8 @@ static bool cpu_attention_bytes(const struct device *device,
 
 static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struct work *works)
 {
-    _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)ATTENTION_GROUP_MAX, "a chain is a group");
+    _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)ATTENTION_GROUP_MAX,
+                   "a launch list fits in a group");
     struct attention_member members[DEVICE_LAUNCH_WORKS_MAX];
     uint32_t count = 0;
     for (const struct work *work = works; work != NULL; work = work->next)
@@ -64,7 +65,7 @@ static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struc
     return works->attention_kernel->run_group(cpu->context, members, count);
 }
 
-static enum gemmd_error run(const struct cpu_device *cpu, const struct work *works)
+static enum gemmd_error cpu_run(const struct cpu_device *cpu, const struct work *works)
 {
     void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
     if (works->attention_kernel != NULL && works->stack_key != 0)
@@ -76,9 +77,9 @@ static enum gemmd_error run(const struct cpu_device *cpu, const struct work *wor
     return works->kernel->run(cpu->context, &works->problem, workspace);
 }
 
-static void compute(struct cpu_device *cpu, struct work *works)
+static void cpu_compute(struct cpu_device *cpu, struct work *works)
 {
-    const enum gemmd_error code = run(cpu, works);
+    const enum gemmd_error code = cpu_run(cpu, works);
     const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
     for (struct work *work = works; work != NULL; work = work->next) {
         work->kernel_ns = kernel_ns;
@@ -89,7 +90,7 @@ static void compute(struct cpu_device *cpu, struct work *works)
     }
 }
 
-static void copy(const struct work_copy *copy)
+static void copy_rows(const struct work_copy *copy)
 {
     const char *from = copy->from;
     char *to = copy->to;
@@ -101,10 +102,10 @@ static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
 {
     (void)slot;
     if (!work_is_copy(works))
-        compute((struct cpu_device *)device, works);
+        cpu_compute((struct cpu_device *)device, works);
     for (struct work *work = works; work != NULL; work = work->next)
         for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
-            copy(&work->copies[i]);
+            copy_rows(&work->copies[i]);
 }
 
 static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
@@ -158,7 +159,7 @@ static void read_cpu_name(char *out, size_t capacity)
     fclose(file);
 }
 
-static void describe(struct device_info *info)
+static void cpu_describe(struct device_info *info)
 {
     struct utsname host;
     *info = (struct device_info){.backend = GEMM_BACKEND_CPU,
@@ -176,7 +177,7 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
     if (cpu == NULL)
         return fault_set(fault, code, NULL, "no memory for the device");
     device_init(&cpu->base, &cpu_ops, 1);
-    describe(&cpu->base.info);
+    cpu_describe(&cpu->base.info);
 
     cpu->memory_bytes =
         options->memory_bytes != 0 ? options->memory_bytes : cpu->base.info.memory_total_bytes / 4;

@@ -5,7 +5,8 @@
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 
-/* From here on a copy of its own, by the copy engine, is worth its launch. */
+/* From this size on, a copy by the copy engine takes less time than the kernel needs for the same
+ * bytes, the cost of issuing the copy included. */
 static const uint64_t LARGE_BYTES = 256 << 10;
 
 static cudaError_t copy_out(const struct cuda_slot *slot, const unsigned char *range,
@@ -53,7 +54,7 @@ struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
                                  error};
 }
 
-/* Moves between host and device, gathered until a launch is full. */
+/* Moves between host and device, gathered until one kernel launch is full of them. */
 struct gathering {
     cudaStream_t stream;
     enum gemmd_error code; /* of the first launch that failed */
@@ -66,14 +67,14 @@ static bool goes_well(const struct gathering *gathering)
     return gathering->code == GEMMD_OK && gathering->error == cudaSuccess;
 }
 
-static void flush(struct gathering *gathering)
+static void gathering_flush(struct gathering *gathering)
 {
     if (goes_well(gathering) && gathering->moves.count > 0)
         gathering->code = move_spans_launch(gathering->stream, &gathering->moves);
     gathering->moves.count = 0;
 }
 
-static void move(struct gathering *gathering, void *to, const void *from, uint64_t bytes)
+static void gathering_move(struct gathering *gathering, void *to, const void *from, uint64_t bytes)
 {
     struct span_moves *moves = &gathering->moves;
     if (bytes == 0 || !goes_well(gathering))
@@ -84,27 +85,28 @@ static void move(struct gathering *gathering, void *to, const void *from, uint64
     }
     moves->list[moves->count++] = (struct span_move){from, to, bytes};
     if (moves->count == SPAN_MOVES)
-        flush(gathering);
+        gathering_flush(gathering);
 }
 
 static void move_in(struct gathering *gathering, const struct attention_parts *parts,
                     const struct attention_problem *host, unsigned char *range)
 {
-    move(gathering, range + parts->lens_q.offset, host->lens_q, parts->lens_q.bytes);
-    move(gathering, range + parts->lens_kv.offset, host->lens_kv, parts->lens_kv.bytes);
-    move(gathering, range + parts->q.offset, host->q, parts->q.bytes);
-    move(gathering, range + parts->k.offset, host->k, parts->k.bytes);
-    move(gathering, range + parts->v.offset, host->v, parts->v.bytes);
+    gathering_move(gathering, range + parts->lens_q.offset, host->lens_q, parts->lens_q.bytes);
+    gathering_move(gathering, range + parts->lens_kv.offset, host->lens_kv, parts->lens_kv.bytes);
+    gathering_move(gathering, range + parts->q.offset, host->q, parts->q.bytes);
+    gathering_move(gathering, range + parts->k.offset, host->k, parts->k.bytes);
+    gathering_move(gathering, range + parts->v.offset, host->v, parts->v.bytes);
 }
 
 static void move_out(struct gathering *gathering, const struct attention_parts *parts,
                      const struct attention_problem *host, const unsigned char *range)
 {
-    move(gathering, host->o, range + parts->o.offset, parts->o.bytes);
-    move(gathering, host->lse, range + parts->lse.offset, parts->lse.bytes);
+    gathering_move(gathering, host->o, range + parts->o.offset, parts->o.bytes);
+    gathering_move(gathering, host->lse, range + parts->lse.offset, parts->lse.bytes);
 }
 
-/* The members, with their operands on their way to the device; how many. */
+/* Fills in the members of the group and enqueues the copies of their operands. Returns how many
+ * members there are. */
 static uint32_t gather_in(struct gathering *gathering, struct cuda_attention_group *group,
                           const struct work *works, unsigned char *memory)
 {
@@ -117,7 +119,7 @@ static uint32_t gather_in(struct gathering *gathering, struct cuda_attention_gro
             (struct attention_member){&group->problems[count], workspace_of(parts, range)};
         move_in(gathering, parts, &work->attention, range);
     }
-    flush(gathering);
+    gathering_flush(gathering);
     return count;
 }
 
@@ -127,7 +129,7 @@ static void gather_out(struct gathering *gathering, const struct cuda_attention_
     const struct attention_parts *parts = group->parts;
     for (const struct work *work = works; work != NULL; work = work->next)
         move_out(gathering, parts++, &work->attention, memory + work->device_offset);
-    flush(gathering);
+    gathering_flush(gathering);
 }
 
 static struct cuda_failure gathering_failed(const struct gathering *gathering, const char *call)
@@ -179,7 +181,7 @@ static struct cuda_failure warm_one(const struct cuda_slot *slot, const struct g
         !attention_parts_place(&p, kernel, nowhere, &parts) || parts.total_bytes > bytes)
         return (struct cuda_failure){.call = NULL};
     p = attention_parts_problem(&parts, &p, range);
-    /* What lies there may be NaN, of which every row would be computed the slow way. */
+    /* Device memory may hold NaN, with which kernels take a slow path for every row. */
     const cudaError_t error = cudaMemsetAsync(range, 0, parts.total_bytes, slot->stream);
     if (error != cudaSuccess)
         return (struct cuda_failure){"cudaMemsetAsync", cuda_error_code((int)error), error};
@@ -197,7 +199,7 @@ struct cuda_failure cuda_attention_warm(const struct cuda_slot *slot,
                                         uint64_t bytes)
 {
     static const uint64_t widths[] = {64, 96, 128, 192, 256};
-    /* One query on many keys, a few, and enough for every multiprocessor. */
+    /* One query on many keys, few queries, and enough queries for every multiprocessor. */
     static const struct {
         uint64_t batch, sq, skv;
     } shapes[] = {{1, 1, 4096}, {1, 100, 100}, {64, 256, 256}};

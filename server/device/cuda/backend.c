@@ -1,6 +1,6 @@
 /*
- * An NVIDIA GPU as a device: opening it, what a work takes of it, copies that begin before their
- * work, running every kernel once, closing. What happens to a work is in device_cuda_run.h.
+ * An NVIDIA GPU as a device: opening and closing it, the memory that a work needs, early copies,
+ * and warming up. run.h is how a work runs.
  */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -12,11 +12,11 @@
 #include "server/device/cuda/run.h"
 #include "server/device/device_stack.h"
 
-/* --- what a work takes --- */
+/* --- the memory that a work needs --- */
 
 static void cuda_enter(struct device *device)
 {
-    /* A failure shows with the first work. */
+    /* If this fails, the first work fails too. */
     (void)cudaSetDevice(device->info.index);
 }
 
@@ -50,7 +50,7 @@ static bool cuda_attention_bytes(const struct device *device,
     return true;
 }
 
-/* --- copies that begin before their work --- */
+/* --- early copies --- */
 
 static bool cuda_plan_copies(const struct device *device, const struct work *work,
                              struct device_span body, struct copy_in *copies)
@@ -89,7 +89,7 @@ static bool cuda_copied_in(struct device *device, uint32_t copy_stream)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     const cudaError_t error = cudaEventQuery(cuda->early.ended[copy_stream]);
-    (void)cudaGetLastError(); /* or the next launch would be taken for failed */
+    (void)cudaGetLastError(); /* otherwise the next launch would seem to have failed */
     if (error != cudaSuccess && error != cudaErrorNotReady)
         device_set_lost(device, "copying a body: %s (%s)", cudaGetErrorString(error),
                         cudaGetErrorName(error));
@@ -98,7 +98,8 @@ static bool cuda_copied_in(struct device *device, uint32_t copy_stream)
 
 /* --- warming up --- */
 
-/* Enqueues what "auto" chooses for a shape, on whatever lies in device memory. */
+/* Enqueues the kernel that "auto" chooses for a shape, with whatever is in device memory as
+ * operands. */
 static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
                                  struct fault *fault)
 {
@@ -124,7 +125,7 @@ static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem p
 static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
                                    enum gemmd_dtype out, struct fault *fault)
 {
-    /* Small, middling and large; even and odd, for which libraries have code of their own. */
+    /* Small, medium and large sides, odd and even, for which libraries have different kernels. */
     static const uint64_t sides[] = {31, 64, 255, 512, 1023, 2048};
     static const char present;
     enum gemmd_error code = GEMMD_OK;
@@ -149,8 +150,8 @@ static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dt
     return code;
 }
 
-/* What moves the rows of stacks, by one row of zeros: the products that it brings them to have run
- * by now. */
+/* Runs a stack of one row, to load the code that moves the rows of stacks. The kernels that compute
+ * the product of a stack have been loaded by now. */
 static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault)
 {
     enum { SIDE = 64, ROW_BYTES = SIDE * 4 };
@@ -193,8 +194,9 @@ static enum gemmd_error warm_attention(struct cuda_device *cuda, struct fault *f
                      failure.call, cudaGetErrorString(failure.error));
 }
 
-/* A kernel's code is loaded when it is first launched, and libraries have many: the first request
- * of a shape should not be the one that waits for it. The slots' streams share what is loaded. */
+/* CUDA loads a kernel's code when the kernel is first launched, and libraries have many kernels.
+ * The first request of a shape should not wait for that. Code that one stream has loaded is loaded
+ * for all. */
 static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
@@ -251,7 +253,7 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "reading stream priorities", error);
-    /* Smaller is more urgent. */
+    /* A smaller number is a higher priority. */
     const int middle = highest < lowest ? highest + 1 : highest;
     const uint32_t exclusive = cuda->base.slots - cuda->base.shared_slots;
     enum gemmd_error code = GEMMD_OK;
@@ -267,8 +269,8 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
     return error == cudaSuccess ? GEMMD_OK : cuda_open_failed(fault, "creating a stream", error);
 }
 
-static enum gemmd_error take_memory(uint64_t bytes, const char *option, void **memory,
-                                    struct fault *fault)
+static enum gemmd_error alloc_memory(uint64_t bytes, const char *option, void **memory,
+                                     struct fault *fault)
 {
     size_t free_bytes = 0, total_bytes;
     cudaError_t error = cudaMalloc(memory, bytes);
@@ -276,7 +278,7 @@ static enum gemmd_error take_memory(uint64_t bytes, const char *option, void **m
         return GEMMD_OK;
     (void)cudaGetLastError();
     if (error != cudaErrorMemoryAllocation)
-        return cuda_open_failed(fault, "taking device memory", error);
+        return cuda_open_failed(fault, "allocating device memory", error);
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, option,
                      "%" PRIu64 " bytes of device memory were asked for; %zu are free", bytes,
@@ -288,14 +290,14 @@ static enum gemmd_error open_tensor_memory(struct cuda_device *cuda, uint64_t by
 {
     if (bytes == 0)
         return GEMMD_OK;
-    enum gemmd_error code = take_memory(bytes, "tensor-bytes", &cuda->tensors, fault);
+    enum gemmd_error code = alloc_memory(bytes, "tensor-bytes", &cuda->tensors, fault);
     if (code == GEMMD_OK)
         cuda->base.tensors = (struct device_span){cuda->tensors, bytes};
     return code;
 }
 
-/* After everything else has taken its own, so that "half of what is free" is that. The arena comes
- * first, then the workspaces of stacks. */
+/* Called last, so that the default, half of the free memory, is half of what everything else has
+ * left. The memory holds the arena, then the workspaces of stacks. */
 static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_bytes,
                                     struct fault *fault)
 {
@@ -305,7 +307,7 @@ static enum gemmd_error open_memory(struct cuda_device *cuda, uint64_t wanted_by
         return cuda_open_failed(fault, "asking for free device memory", error);
     uint64_t bytes = wanted_bytes != 0 ? wanted_bytes : free_bytes / 2;
     void *memory = NULL;
-    enum gemmd_error code = take_memory(bytes, "device-bytes", &memory, fault);
+    enum gemmd_error code = alloc_memory(bytes, "device-bytes", &memory, fault);
     if (code != GEMMD_OK)
         return code;
     struct device *base = &cuda->base;
@@ -341,7 +343,7 @@ enum gemmd_error device_cuda_open(const struct device_options *options, struct d
 
     cudaError_t error = cudaSetDevice(options->index);
     if (error == cudaSuccess)
-        error = cudaFree(NULL); /* makes the context, and finds out whether there is one */
+        error = cudaFree(NULL); /* creates the context */
     if (error != cudaSuccess)
         code = cuda_open_failed(fault, "opening the device", error);
     if (code == GEMMD_OK)

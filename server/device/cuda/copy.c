@@ -55,19 +55,19 @@ enum gemmd_error cuda_copy_piece(cudaStream_t stream, const struct copy_in_piece
     return realign_launch(stream, &job);
 }
 
-static struct work_copy lines(enum gemmd_dtype dtype, uint64_t rows, uint64_t columns,
-                              uint64_t batch)
+static struct work_copy packed_rows(enum gemmd_dtype dtype, uint64_t rows, uint64_t columns,
+                                    uint64_t batch)
 {
     const uint64_t bytes = columns * dtype_size(dtype);
     return (struct work_copy){
         .rows = rows * batch, .row_bytes = bytes, .from_pitch = bytes, .to_pitch = bytes};
 }
 
-/* A matrix in tensor memory, all of a batch, without the gaps between its rows, where it must have
- * none. */
-static cudaError_t close_up(cudaStream_t stream, struct device_part part,
-                            struct device_span tensors, const void *from, uint64_t leading_bytes,
-                            struct work_copy copy, unsigned char *range)
+/* Copies a matrix in tensor memory, for all problems of a batch, without the gaps between its rows,
+ * if the layout has a part for that. */
+static cudaError_t pack_matrix(cudaStream_t stream, struct device_part part,
+                               struct device_span tensors, const void *from, uint64_t leading_bytes,
+                               struct work_copy copy, unsigned char *range)
 {
     if (part.bytes == 0 || !device_span_has(tensors, from))
         return cudaSuccess;
@@ -77,19 +77,20 @@ static cudaError_t close_up(cudaStream_t stream, struct device_part part,
     return cuda_copy_rows(stream, &copy);
 }
 
-enum gemmd_error cuda_close_up(cudaStream_t stream, const struct gemm_problem *problem,
-                               const struct device_layout *layout, struct device_span tensors,
-                               unsigned char *range)
+enum gemmd_error cuda_pack_matrices(cudaStream_t stream, const struct gemm_problem *problem,
+                                    const struct device_layout *layout, struct device_span tensors,
+                                    unsigned char *range)
 {
     const struct gemm_problem *p = problem;
     const uint64_t size = dtype_size(p->dtype);
-    cudaError_t error = close_up(
+    cudaError_t error = pack_matrix(
         stream, layout->a, tensors, p->a, p->lda * size,
-        lines(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch), range);
+        packed_rows(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch), range);
     if (error == cudaSuccess)
-        error = close_up(
+        error = pack_matrix(
             stream, layout->b, tensors, p->b, p->ldb * size,
-            lines(p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->batch), range);
+            packed_rows(p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->batch),
+            range);
     return error == cudaSuccess ? GEMMD_OK : cuda_error_code((int)error);
 }
 
@@ -116,7 +117,7 @@ cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
     const struct gemm_problem *p = &work->problem;
     cudaError_t error = cudaSuccess;
     if (layout->c.bytes > 0 && device_span_has(tensors, p->c)) {
-        struct work_copy copy = lines(p->out, p->m, p->n, p->batch);
+        struct work_copy copy = packed_rows(p->out, p->m, p->n, p->batch);
         copy.from = c;
         copy.to = p->c;
         copy.to_pitch = p->ldc * dtype_size(p->out);

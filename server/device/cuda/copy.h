@@ -1,12 +1,13 @@
 /*
  * copy.h - copies to and from an NVIDIA GPU, as calls on streams.
  *
- * Copies that begin early (device_copy.h) go one after another through a stream of their own:
- * bodies arrive more slowly than the bus takes them, so that the stream is nearly always empty, and
- * a body never waits for more than the pieces that have landed before its own. Copies that are left
- * when a work is submitted, and those of results, go through the work's stream.
+ * All early copies (device_copy.h) go one after another through one CUDA stream of their own, and
+ * an event marks the end of each copy stream. Bodies arrive more slowly than the bus can move them,
+ * so that the stream is nearly always empty, and a body waits only for pieces that were received
+ * before its own. Copies that are left when a work is submitted, and copies of results, go through
+ * the work's stream.
  *
- * By the thread that device_enter named, with the device set.
+ * Called by the thread that device_enter named, with the device set.
  */
 #ifndef SERVER_DEVICE_CUDA_COPY_H
 #define SERVER_DEVICE_CUDA_COPY_H
@@ -15,36 +16,36 @@
 
 #include "server/device/device_ops.h"
 
-/* The stream of early copies; an event a lane ends what was started on it. */
+/* The CUDA stream of early copies. An event for each copy stream follows its last copy. */
 struct cuda_early {
     cudaStream_t stream;
-    cudaEvent_t ended[DEVICE_COPY_STREAMS];
+    cudaEvent_t ended[DEVICE_COPY_STREAMS]; /* [copy stream] */
 };
 
-/* What was opened is closed by cuda_early_close, also after a failure. */
+/* After a failure too, cuda_early_close closes what was opened. */
 cudaError_t cuda_early_open(struct cuda_early *early, int priority);
 void cuda_early_close(struct cuda_early *early);
 
-/* Rows of bytes, whichever way the addresses say. */
+/* Copies rows of bytes, to or from the device as their addresses say. */
 cudaError_t cuda_copy_rows(cudaStream_t stream, const struct work_copy *copy);
 
-/* A piece of an operand into device memory. Rows that have to be further apart come as they are, in
- * one copy at the bus's full speed, and are moved apart by a kernel, at the speed of the device's
- * memory: tests/gpu/rows_in.c measures this against copying them row by row and against a kernel
- * that reads the host's memory. This function alone knows how. */
+/* Copies a piece of an operand to device memory. Rows that have to be further apart are copied as
+ * they are, in one copy at the full speed of the bus, and are then moved apart by a kernel, at the
+ * speed of the device's memory. tests/gpu/rows_in.c measures this against copying row by row and
+ * against a kernel that reads host memory. */
 enum gemmd_error cuda_copy_piece(cudaStream_t stream, const struct copy_in_piece *piece);
 
-/* What of a work's operands is not on the device yet, after what is there or on its way. `all` is
- * the plan of the complete work (copy_in_plan). */
+/* Copies the operands of a work, or the parts of them, that were not copied early, and makes
+ * `stream` wait for the early copies. `all` is the plan of the complete work (copy_in_plan). */
 enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t stream,
                                    const struct work *work, struct copy_in *all);
-/* Matrices of a product in tensor memory whose kernel wants no gaps between their rows. `layout`
- * and `range` are the work's. */
-enum gemmd_error cuda_close_up(cudaStream_t stream, const struct gemm_problem *problem,
-                               const struct device_layout *layout, struct device_span tensors,
-                               unsigned char *range);
-/* The result `c` to where it belongs, unless it was computed there, and then the copies that the
- * work asks for. */
+/* Copies matrices in tensor memory to the work's range without gaps between their rows, where the
+ * kernel of the product wants none. `layout` and `range` are the work's. */
+enum gemmd_error cuda_pack_matrices(cudaStream_t stream, const struct gemm_problem *problem,
+                                    const struct device_layout *layout, struct device_span tensors,
+                                    unsigned char *range);
+/* Copies the result `c` to its final location, unless it was computed there, and then makes the
+ * copies that the work asks for. */
 cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
                           const struct device_layout *layout, struct device_span tensors,
                           const void *c);

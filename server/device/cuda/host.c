@@ -15,7 +15,8 @@ enum gemmd_error cuda_open_failed(struct fault *fault, const char *call, cudaErr
                      cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-/* The kernel driver's version ("580.82.07"), or which CUDA it speaks where that is not told. */
+/* Writes the version of the kernel driver ("580.82.07"), or, where the driver does not tell it, the
+ * version of CUDA that the driver supports. */
 static void read_driver_version(char *out, size_t capacity)
 {
     int version = 0;
@@ -51,7 +52,7 @@ enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct f
     return GEMMD_OK;
 }
 
-/* A host without an NVIDIA driver, or with its devices hidden on purpose. */
+/* Whether the host has no NVIDIA driver, or its devices are hidden on purpose. */
 static bool is_meant_to_have_none(cudaError_t error)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");

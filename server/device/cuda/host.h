@@ -1,8 +1,8 @@
 /*
- * host.h - what this host's GPUs are, and what CUDA says when one does not open.
+ * host.h - describes the GPUs of this host, and reports errors of opening one.
  *
- * device_cuda_host.c also counts them and pins host memory (device_ops.h). Any thread; none of it
- * needs a device that is open.
+ * host.c also has device_cuda_count and the allocation of pinned host memory (device_ops.h). Any
+ * thread. No device has to be open.
  */
 #ifndef SERVER_DEVICE_CUDA_HOST_H
 #define SERVER_DEVICE_CUDA_HOST_H
@@ -12,7 +12,7 @@
 #include "proto/error.h"
 #include "server/device/device.h"
 
-/* Fills in `info` of the device with this number: name, UUID, memory, architecture, driver. */
+/* Sets `info` for the device with this number: name, UUID, memory, architecture and driver. */
 enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct fault *fault);
 
 /* Records that `call` failed while a device was being opened; clears CUDA's last error. */

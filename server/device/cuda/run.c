@@ -4,7 +4,7 @@
 #include "server/base/clock.h"
 #include "server/device/device_stack.h"
 
-/* Whether the context is gone. Asks about a stream: any call would do, this one does not wait. */
+/* Whether the last error was sticky. Any call would tell; cudaStreamQuery does not wait. */
 static bool is_sticky(struct cuda_device *cuda)
 {
     (void)cudaGetLastError();
@@ -13,10 +13,10 @@ static bool is_sticky(struct cuda_device *cuda)
     return error != cudaSuccess && error != cudaErrorNotReady;
 }
 
-/* Records a failure in the works, and the device's loss if that is what it means. `code` is what a
- * kernel says of it; GEMMD_OK if `error` is all that is known. */
-static void fail(struct cuda_device *cuda, struct work *works, const char *call,
-                 enum gemmd_error code, cudaError_t error)
+/* Records a failure in all works of a launch list, and sets the device lost if the error is sticky.
+ * `code` is a kernel's error, GEMMD_OK if only `error` is known. */
+static void cuda_fail(struct cuda_device *cuda, struct work *works, const char *call,
+                      enum gemmd_error code, cudaError_t error)
 {
     if (code == GEMMD_OK)
         code = cuda_error_code((int)error);
@@ -39,12 +39,12 @@ bool cuda_layout_of(const struct device *device, const struct gemm_problem *prob
     return device_layout_padded(problem, kernel, wanted, device->tensors, layout);
 }
 
-/* Of the copies of a complete work. */
-static const struct device_span not_on_its_way = {.start = NULL};
+/* The `body` of copy_in_plan for a complete work: all operands have been received. */
+static const struct device_span received = {.start = NULL};
 
-/* Enqueues the whole work; stops at the first failure. */
-static void enqueue(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work,
-                    bool is_probe)
+/* Enqueues a product, and stops at the first failure. */
+static void enqueue_product(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work,
+                            bool is_probe)
 {
     struct device_layout layout;
     cudaError_t error;
@@ -62,26 +62,27 @@ static void enqueue(struct cuda_device *cuda, struct cuda_slot *slot, struct wor
     /* Pinned memory has the same address on host and device (unified addressing). */
     struct gemm_problem problem = is_probe ? work->problem : device_layout_problem(&layout, range);
 
-    /* What was copied while the body arrived is behind: h2d is what the request waits for yet. */
+    /* Early copies are not part of h2d_ns, which is only the time that the request still waits. */
     error = cudaEventRecord(slot->begun, slot->stream);
     enum gemmd_error code = GEMMD_OK;
     if (error == cudaSuccess && !is_probe) {
         struct copy_in all;
-        copy_in_plan(&all, &work->problem, &layout, cuda->base.tensors, range, not_on_its_way);
+        copy_in_plan(&all, &work->problem, &layout, cuda->base.tensors, range, received);
         code = cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
         if (code == GEMMD_OK)
-            code = cuda_close_up(slot->stream, &work->problem, &layout, cuda->base.tensors, range);
+            code = cuda_pack_matrices(slot->stream, &work->problem, &layout, cuda->base.tensors,
+                                      range);
     }
     if (error == cudaSuccess && code == GEMMD_OK)
         error = cudaEventRecord(slot->copied_in, slot->stream);
     if (error != cudaSuccess || code != GEMMD_OK) {
-        fail(cuda, work, "the copy to the device", code,
-             error != cudaSuccess ? error : cudaGetLastError());
+        cuda_fail(cuda, work, "the copy to the device", code,
+                  error != cudaSuccess ? error : cudaGetLastError());
         return;
     }
     code = work->kernel->run(slot->context, &problem, workspace);
     if (code != GEMMD_OK) {
-        fail(cuda, work, work->kernel->name, code, cudaGetLastError());
+        cuda_fail(cuda, work, work->kernel->name, code, cudaGetLastError());
         return;
     }
     error = cudaEventRecord(slot->computed, slot->stream);
@@ -90,10 +91,10 @@ static void enqueue(struct cuda_device *cuda, struct cuda_slot *slot, struct wor
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
-        fail(cuda, work, "the copy from the device", GEMMD_OK, error);
+        cuda_fail(cuda, work, "the copy from the device", GEMMD_OK, error);
 }
 
-/* Whose parts are the first of cuda->attentions. */
+/* The parts of the work are the first of cuda->attentions. */
 static struct cuda_failure enqueue_one_attention(struct cuda_device *cuda,
                                                  const struct cuda_slot *slot,
                                                  const struct work *work)
@@ -101,12 +102,11 @@ static struct cuda_failure enqueue_one_attention(struct cuda_device *cuda,
     const struct attention_parts *parts = cuda->attentions.parts;
     unsigned char *range = cuda->memory + work->device_offset;
     struct copy_in all;
-    copy_in_plan_attention(&all, &work->attention, parts, cuda->base.tensors, range,
-                           not_on_its_way);
+    copy_in_plan_attention(&all, &work->attention, parts, cuda->base.tensors, range, received);
     return cuda_attention_enqueue(slot, &cuda->early, parts, &all, work, range);
 }
 
-/* A chain: of one, or of several that share a launch. */
+/* Enqueues one attention, or a launch list of several. */
 static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot *slot,
                                struct work *works)
 {
@@ -125,7 +125,7 @@ static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot 
             ? enqueue_one_attention(cuda, slot, works)
             : cuda_attention_enqueue_group(slot, &cuda->attentions, works, cuda->memory);
     if (failure.call != NULL)
-        fail(cuda, works, failure.call, failure.code, failure.error);
+        cuda_fail(cuda, works, failure.call, failure.code, failure.error);
 }
 
 static void enqueue_copies(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work)
@@ -139,10 +139,10 @@ static void enqueue_copies(struct cuda_device *cuda, struct cuda_slot *slot, str
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
-        fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
+        cuda_fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
 }
 
-/* All kernels that take many at once are one: there is no other. */
+/* Only one kernel has run_group, so that all works of the launch list have the same kernel. */
 static enum gemmd_error run_group(struct cuda_device *cuda, struct cuda_slot *slot,
                                   const struct work *works)
 {
@@ -152,8 +152,8 @@ static enum gemmd_error run_group(struct cuda_device *cuda, struct cuda_slot *sl
     return works->kernel->run_group(slot->context, cuda->group, count);
 }
 
-/* One launch for the whole chain. Its time is taken by the host's clock: an event more and clocks
- * read by the device would cost small requests microseconds. */
+/* Enqueues one launch for the whole launch list. The host's clock measures its time: another event,
+ * with times taken by the device, would cost small requests microseconds. */
 static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, struct work *works)
 {
     cudaError_t error = cudaSuccess;
@@ -162,7 +162,7 @@ static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, str
                                       ? device_stack_run(slot->context, works, slot->stack)
                                       : run_group(cuda, slot, works);
     if (code != GEMMD_OK) {
-        fail(cuda, works, works->kernel->name, code, cudaGetLastError());
+        cuda_fail(cuda, works, works->kernel->name, code, cudaGetLastError());
         return;
     }
     for (const struct work *work = works; work != NULL; work = work->next)
@@ -171,7 +171,7 @@ static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, str
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->ended, slot->stream);
     if (error != cudaSuccess)
-        fail(cuda, works, "the end of a launch", GEMMD_OK, error);
+        cuda_fail(cuda, works, "the end of a launch", GEMMD_OK, error);
 }
 
 void cuda_wait_for(struct cuda_device *cuda, cudaStream_t stream)
@@ -183,8 +183,8 @@ void cuda_wait_for(struct cuda_device *cuda, cudaStream_t stream)
     (void)cudaGetLastError();
 }
 
-/* What was enqueued before a failure still uses the work's memory: it has to end first. */
-static void clear(struct cuda_device *cuda, struct cuda_slot *slot)
+/* Waits for what was enqueued before a failure, which still uses the memory of the works. */
+static void drain_slot(struct cuda_device *cuda, struct cuda_slot *slot)
 {
     cuda_wait_for(cuda, slot->stream);
     cuda_wait_for(cuda, cuda->early.stream);
@@ -203,9 +203,9 @@ void cuda_submit(struct device *device, uint32_t number, struct work *works)
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
-        enqueue(cuda, slot, works, number == device->slots);
+        enqueue_product(cuda, slot, works, number == device->slots);
     if (works->status != GEMMD_OK)
-        clear(cuda, slot);
+        drain_slot(cuda, slot);
 }
 
 static uint64_t elapsed_ns(cudaEvent_t from, cudaEvent_t to)
@@ -224,14 +224,15 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
         return true;
     cudaError_t error = cudaEventQuery(slot->ended);
     if (error == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* or the next launch would be taken for failed */
+        (void)cudaGetLastError(); /* otherwise the next launch would seem to have failed */
         return false;
     }
     if (error != cudaSuccess) {
-        fail(cuda, works, work_is_copy(works) ? "the copy of a tensor" : work_kernel_name(works),
-             GEMMD_OK, error);
+        cuda_fail(cuda, works,
+                  work_is_copy(works) ? "the copy of a tensor" : work_kernel_name(works), GEMMD_OK,
+                  error);
         if (!device_lost(device))
-            clear(cuda, slot);
+            drain_slot(cuda, slot);
         return true;
     }
     if (works->shared_launch) {

@@ -1,25 +1,26 @@
 /*
- * run.h - works on their way through the slots of an NVIDIA GPU.
+ * run.h - runs works in the slots of an NVIDIA GPU.
  *
- * A work is copied in, computed and copied back in its slot's stream, but for what was copied while
- * its body arrived, which has a stream of its own (device_cuda_copy.h). Slots run side by side, so
- * that copies in, kernels and copies out of different works overlap. Attentions of one kind go
- * through such a slot together (device_cuda_attention.h).
+ * A work is copied in, computed and copied out in the stream of its slot, except for early copies,
+ * which have a stream of their own (copy.h). The slots run side by side, so that the copies in,
+ * kernels and copies out of different works overlap. Attentions of one kind go through a slot
+ * together (attention.h).
  *
- * Small works share one launch in a slot for such, without copies: operands are read and results
- * written in pinned host memory. Their stream goes before the others', since they take little of
- * the device and what they mostly do is wait for the bus. Stacks of rows run there too
- * (device_stack.h), in a workspace that each such slot has behind the arena.
+ * Small works share one launch in a slot for shared launches, without copies: the kernel reads
+ * operands from and writes results to pinned host memory. The streams of these slots have a higher
+ * priority than the others, since small works take little of the device and mostly wait for the
+ * bus. Stacks run there too (device_stack.h), in a workspace that each of these slots has behind
+ * the arena.
  *
- * The probe's slot has the highest priority, and its kernel uses host memory where it lies: queues
- * of large copies are no sign of ill health.
+ * The slot of the probe has the highest priority, and its kernel uses host memory directly, so that
+ * a queue of large copies does not make the device look unhealthy.
  *
- * Errors come in two kinds. After most, the next call works: only the work at hand fails. After
- * a sticky one (an illegal address, an uncorrectable memory error) every call fails for the
- * rest of the process: the device is lost.
+ * CUDA has two kinds of errors. After most errors the next call works, and only the work at hand
+ * fails. After a sticky error (an illegal address, an uncorrectable memory error) every call fails
+ * for the rest of the process: the device is lost.
  *
- * For device_cuda.c, which opens, warms and closes the device. Functions are called from the thread
- * that device_enter named, with the device set, unless they say otherwise.
+ * Used by backend.c, which opens, warms and closes the device. Functions are called from the thread
+ * that device_enter named, with the device set, unless their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_CUDA_RUN_H
 #define SERVER_DEVICE_CUDA_RUN_H
@@ -36,20 +37,21 @@ struct cuda_device {
     void *tensors;         /* tensor memory */
     struct cuda_slot slots[DEVICE_SLOTS_MAX];
     struct cuda_early early;
-    const struct gemm_problem
-        *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit, like the next */
-    struct cuda_attention_group attentions;
+    const struct gemm_problem *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit */
+    struct cuda_attention_group attentions;                    /* used during a submit */
 };
 
-/* As struct device_ops has them. */
+/* `submit` and `poll` of struct device_ops. */
 void cuda_submit(struct device *device, uint32_t number, struct work *works);
 bool cuda_poll(struct device *device, uint32_t number, struct work *works);
 
-/* The layout of a work that has a slot to itself. False on overflow. Any thread. */
+/* Computes the layout of a product that has a slot to itself. False: the size overflows. Any
+ * thread. */
 bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
                     const struct gemm_kernel *kernel, struct device_layout *layout);
 
-/* Until all that was enqueued has ended. The device is lost if that fails. */
+/* Waits until everything that was enqueued on a stream has ended. If that fails, the device is
+ * lost. */
 void cuda_wait_for(struct cuda_device *cuda, cudaStream_t stream);
 
 #endif

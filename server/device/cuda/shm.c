@@ -1,4 +1,5 @@
-/* The CUDA backend's part of device_shm.h. Calls here fail without harm to the context. */
+/* The CUDA backend's part of device_shm.h. A CUDA call that fails here does not harm the context.
+ */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -8,8 +9,8 @@
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == DEVICE_SHM_HANDLE_BYTES, "the handle's size");
 
-static enum gemmd_error failed(struct fault *fault, enum gemmd_error code, const char *call,
-                               cudaError_t error)
+static enum gemmd_error shm_failed(struct fault *fault, enum gemmd_error code, const char *call,
+                                   cudaError_t error)
 {
     (void)cudaGetLastError();
     return fault_set(fault, code, NULL, "%s: %s", call, cudaGetErrorString(error));
@@ -21,15 +22,15 @@ enum gemmd_error device_cuda_pin(void *memory, uint64_t bytes, struct fault *fau
     cudaError_t error =
         cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error != cudaSuccess)
-        return failed(fault, GEMMD_ERR_OUT_OF_MEMORY, "host memory could not be pinned for the GPU",
-                      error);
-    /* Kernels get the host's addresses, which every GPU with unified addressing understands. */
+        return shm_failed(fault, GEMMD_ERR_OUT_OF_MEMORY,
+                          "host memory could not be pinned for the GPU", error);
+    /* Kernels are given addresses of the host, which a GPU with unified addressing can use. */
     error = cudaHostGetDevicePointer(&there, memory, 0);
     if (error == cudaSuccess && there == memory)
         return GEMMD_OK;
     (void)cudaHostUnregister(memory);
-    return failed(fault, GEMMD_ERR_UNSUPPORTED, "this GPU cannot use host memory where it lies",
-                  error);
+    return shm_failed(fault, GEMMD_ERR_UNSUPPORTED, "this GPU cannot use host memory where it lies",
+                      error);
 }
 
 void device_cuda_unpin(void *memory)
@@ -38,8 +39,8 @@ void device_cuda_unpin(void *memory)
     (void)cudaGetLastError();
 }
 
-/* How many bytes an allocation has from an address in it on; 0 if that cannot be told. Only the
- * driver's interface knows. */
+/* Number of bytes from an address to the end of its allocation; 0: unknown. Only CUDA's driver API
+ * has this. */
 static uint64_t bytes_from(void *start)
 {
     CUresult (*range)(CUdeviceptr *, size_t *, CUdeviceptr) = NULL;
@@ -56,7 +57,8 @@ static uint64_t bytes_from(void *start)
 #endif
     if (error != cudaSuccess || found == NULL)
         return 0;
-    memcpy(&range, &found, sizeof range); /* a function's address, which C casts to no other */
+    memcpy(&range, &found,
+           sizeof range); /* C has no cast from a pointer to an object to a pointer to a function */
     if (range(&base, &size, at) != CUDA_SUCCESS)
         return 0;
     return base + size - at;
@@ -70,11 +72,12 @@ enum gemmd_error device_cuda_shm_open(const struct device_shm_handle *handle, ui
     memcpy(&ipc, handle->bytes, sizeof ipc);
     cudaError_t error = cudaIpcOpenMemHandle(&start, ipc, cudaIpcMemLazyEnablePeerAccess);
     if (error != cudaSuccess)
-        return failed(fault, GEMMD_ERR_MALFORMED,
-                      "raw_handle opens no memory here (it has to be of the same GPU, from another "
-                      "process, in the same IPC namespace)",
-                      error);
-    /* Behind it lies memory of others. */
+        return shm_failed(
+            fault, GEMMD_ERR_MALFORMED,
+            "raw_handle opens no memory here (it has to be of the same GPU, from another "
+            "process, in the same IPC namespace)",
+            error);
+    /* The memory behind the allocation belongs to others. */
     const uint64_t there = bytes_from(start);
     if (there >= bytes) {
         *memory = start;

@@ -1,6 +1,6 @@
 /*
- * slot.h - where one work runs at a time: a stream, the kernels' context in it, and the
- * events that part its steps.
+ * slot.h - a slot, which runs one launch at a time: a CUDA stream, the kernels' context for it, and
+ * the events between the steps of a work.
  *
  * Used by the thread that device_enter named, with the device set.
  */
@@ -16,17 +16,18 @@
 struct cuda_slot {
     cudaStream_t stream;
     cudaEvent_t begun, copied_in, computed, ended;
-    uint64_t launched_ns; /* of a shared launch */
+    uint64_t launched_ns; /* when a shared launch was started, by the monotonic clock */
     struct gemm_context *context;
-    void *stack; /* the workspace of stacks, borrowed; NULL: runs none */
-    bool failed; /* the work at hand failed in submit; nothing of it is left in the stream */
+    void *stack; /* the workspace of stacks, borrowed; NULL: the slot runs no stacks */
+    bool failed; /* the works failed in submit, and nothing of them is left in the stream */
 };
 
-/* `priority` is CUDA's: smaller is more urgent. `timed`: whether the events tell when they were
- * reached, or only that. What was opened is closed by cuda_slot_close, also after a failure. */
+/* Opens a zeroed slot. `priority` is CUDA's: a smaller number is a higher priority. `timed`: the
+ * events record the time at which they are reached. After a failure too, cuda_slot_close closes
+ * what was opened. */
 enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed,
                                 struct fault *fault);
-/* Of a slot of zeros: nothing. */
+/* Does nothing for a zeroed slot. */
 void cuda_slot_close(struct cuda_slot *slot);
 
 #endif

@@ -7,33 +7,33 @@
 
 #include "proto/size.h"
 
-/* Sizes are counted in units of ARENA_ALIGNMENT. Free ranges are kept in lists by size class:
- * the first level is the power of two, the second divides it in SECOND_COUNT steps. Sizes
- * below SECOND_COUNT have a class each, all under first level 0. */
+/* Sizes are counted in units of ARENA_ALIGNMENT. Free ranges are kept in lists by size class. The
+ * first level of a class is a power of two, and the second level divides that in SECOND_COUNT
+ * steps. Sizes below SECOND_COUNT have a class each, all under first level 0. */
 enum {
     SECOND_BITS = 5,
     SECOND_COUNT = 1 << SECOND_BITS,
     MAX_UNIT_BITS = 31,
     FIRST_COUNT = MAX_UNIT_BITS - SECOND_BITS + 1,
-    /* How many ranges of a request's own class are looked at when no larger class has any. */
+    /* Most ranges of the wanted size's own class that are tested when no larger class has any. */
     LOOK_LIMIT = 16
 };
 
 static const uint32_t NONE = UINT32_MAX;
 static const uint32_t IN_USE = UINT32_MAX - 1;
 
-/* The range that starts at a unit; meaningful where `units` > 0. */
+/* The range that starts at a unit. `units` is 0 if no range starts there. */
 struct range {
     uint32_t units;
     uint32_t before; /* start of the range that ends where this one starts, or NONE */
-    uint32_t next;   /* in its class's list, or NONE; IN_USE if it is not free */
+    uint32_t next;   /* in the list of its class, or NONE; IN_USE: the range is allocated */
     uint32_t previous;
 };
 
 struct arena {
     pthread_mutex_t lock;
     uint32_t units;
-    uint32_t first_map, second_map[FIRST_COUNT]; /* which classes have a free range */
+    uint32_t first_map, second_map[FIRST_COUNT]; /* bits of the classes that have a free range */
     uint32_t heads[FIRST_COUNT][SECOND_COUNT];
     _Atomic uint64_t used_bytes;
     struct range *ranges; /* [units] */
@@ -90,7 +90,7 @@ static void list_remove(struct arena *arena, uint32_t start)
     range->next = IN_USE;
 }
 
-/* The head of the smallest class that is not empty and not below `at`, or NONE. */
+/* The first range of the smallest class from `at` on that is not empty; NONE: all are empty. */
 static uint32_t head_at_least(const struct arena *arena, struct size_class at)
 {
     uint32_t second = arena->second_map[at.first] & (UINT32_MAX << at.second);
@@ -104,9 +104,10 @@ static uint32_t head_at_least(const struct arena *arena, struct size_class at)
     return arena->heads[at.first][__builtin_ctz(second)];
 }
 
-/* A free range of at least `units`. Rounded up to the next class's lower bound, so that any range
- * from there on is large enough; in the class below, some are and some are not. */
-static uint32_t find(const struct arena *arena, uint32_t units)
+/* Finds a free range of at least `units`. The size is rounded up to the lower bound of the next
+ * class, from which on every range is large enough. In the class below, some ranges are large
+ * enough and some are not. */
+static uint32_t arena_find(const struct arena *arena, uint32_t units)
 {
     struct size_class own = class_of(units);
     if (units < SECOND_COUNT)
@@ -125,7 +126,7 @@ static uint32_t find(const struct arena *arena, uint32_t units)
     return NONE;
 }
 
-/* Tells the range after `start` where its neighbour begins. */
+/* Sets `before` of the range that follows the range at `start`. */
 static void link_after(struct arena *arena, uint32_t start)
 {
     uint32_t after = start + arena->ranges[start].units;
@@ -142,7 +143,7 @@ struct arena *arena_create(uint64_t bytes)
     if (arena == NULL)
         return NULL;
     *arena = (struct arena){.units = (uint32_t)units};
-    /* Large and zeroed: the system hands out its pages when they are first written. */
+    /* The table is large and zeroed: the system allocates its pages when they are first written. */
     arena->ranges = calloc(units + 1, sizeof *arena->ranges);
     if (arena->ranges == NULL || pthread_mutex_init(&arena->lock, NULL) != 0) {
         free(arena->ranges);
@@ -177,7 +178,7 @@ bool arena_alloc(struct arena *arena, uint64_t bytes, uint64_t *offset)
     uint32_t units = (uint32_t)wanted;
 
     pthread_mutex_lock(&arena->lock);
-    uint32_t start = find(arena, units);
+    uint32_t start = arena_find(arena, units);
     if (start != NONE) {
         struct range *range = &arena->ranges[start];
         list_remove(arena, start);
@@ -259,7 +260,7 @@ uint64_t arena_largest_without(struct arena *arena, const uint64_t offsets[], ui
     for (uint64_t i = 0; i < count; i++) {
         const uint32_t start = (uint32_t)(offsets[i] / ARENA_ALIGNMENT);
         const struct range *range = &arena->ranges[start];
-        if (start != end) /* else it goes on where the one before it, and what is free, ended */
+        if (start != end) /* otherwise the range continues the span that has ended here */
             begin = range->before != NONE && arena->ranges[range->before].next != IN_USE
                         ? range->before
                         : start;

@@ -10,8 +10,8 @@
 #include "server/device/device_shm.h"
 
 enum {
-    THREADS_MAX = 4,     /* which together take pages faster than memory is written */
-    ALIGNMENT = 2 << 20, /* of large pages */
+    THREADS_MAX = 4,     /* together they allocate pages faster than memory can be written */
+    ALIGNMENT = 2 << 20, /* the size of large pages */
     PAGE_BYTES = 4096,
 };
 
@@ -32,7 +32,7 @@ struct host_memory {
     uint32_t thread_count;
 };
 
-static void *take_pages(void *argument)
+static void *write_pages(void *argument)
 {
     const struct range *range = argument;
     for (uint64_t i = 0; i < range->bytes; i += PAGE_BYTES)
@@ -40,7 +40,7 @@ static void *take_pages(void *argument)
     return NULL;
 }
 
-/* Pages that no thread takes are taken when they are pinned. */
+/* If a thread does not start, its pages are allocated when they are pinned. */
 static void start_threads(struct host_memory *host)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -52,7 +52,7 @@ static void start_threads(struct host_memory *host)
         struct range *range = &host->ranges[host->thread_count];
         range->first = host->memory + at;
         range->bytes = host->bytes - at < each ? host->bytes - at : each;
-        if (pthread_create(&host->threads[host->thread_count], NULL, take_pages, range) != 0)
+        if (pthread_create(&host->threads[host->thread_count], NULL, write_pages, range) != 0)
             return;
         host->thread_count++;
     }
@@ -87,7 +87,7 @@ struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes,
         .bytes = bytes,
     };
     if (!lazy) {
-        (void)madvise(host->memory, bytes, MADV_HUGEPAGE); /* where the system has them */
+        (void)madvise(host->memory, bytes, MADV_HUGEPAGE); /* if the system has large pages */
         start_threads(host);
     }
     return host;

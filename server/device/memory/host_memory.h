@@ -1,10 +1,10 @@
 /*
- * host_memory.h - the memory that bodies and results lie in: host memory which a device copies from
- * and to at full speed (CUDA: pinned, and in the address space of every device).
+ * host_memory.h - the host memory for bodies and results, which a device copies from and to at full
+ * speed. On CUDA the memory is pinned, and mapped into the address space of every device.
  *
- * Most of what pinning costs is taking the pages from the system: 1 s for 2 GiB on an H100's host.
- * So that is done by threads of its own from host_memory_begin on, while the device is opened.
- * All functions are called from one thread.
+ * Most of the time that pinning takes is the time in which the system allocates the pages: 1 s for
+ * 2 GiB on an H100's host. Separate threads have the pages allocated from host_memory_begin on,
+ * while the device is being opened. All functions are called from one thread.
  */
 #ifndef SERVER_DEVICE_MEMORY_HOST_MEMORY_H
 #define SERVER_DEVICE_MEMORY_HOST_MEMORY_H
@@ -16,16 +16,17 @@
 
 struct host_memory;
 
-/* Takes addresses for `bytes` (more than 0), and begins to take their pages. On the CPU these come
- * as they are first written. NULL if the system has no addresses. */
+/* Reserves addresses for `bytes` (more than 0) of memory, and starts to allocate the pages. On the
+ * CPU, pages are allocated when they are first written. NULL: the system has no addresses. */
 struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes,
                                       struct fault *fault);
 
-/* Waits for the pages and pins them; with CUDA, once the device is open. The memory, zeroed and
- * aligned to 2 MiB; or NULL if it can't be pinned. Once. */
+/* Waits until the pages are allocated, and pins them. On CUDA the device must be open. Returns the
+ * memory, zeroed and aligned to 2 MiB; NULL: the memory cannot be pinned. Called once. */
 void *host_memory_finish(struct host_memory *host, struct fault *fault);
 
-/* At any point after host_memory_begin, and before the device is closed. NULL is allowed. */
+/* Frees the memory, whether host_memory_finish was called or not. Called before the device is
+ * closed. NULL is allowed. */
 void host_memory_free(struct host_memory *host);
 
 #endif

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of one group; version 2 writes "max" and version 1 a number near 2^63 for none. */
-static uint64_t read_limit(const char *root, const char *mount, const char *group, const char *file)
+/* The limit of one group. Without a limit, version 2 writes "max", version 1 a number near 2^63. */
+static uint64_t read_cgroup_limit(const char *root, const char *mount, const char *group,
+                                  const char *file)
 {
     char path[2 * PATH_MAX];
     uint64_t bytes;
@@ -22,13 +23,14 @@ static uint64_t read_limit(const char *root, const char *mount, const char *grou
     return bytes;
 }
 
-/* Of `group` and of those above it, up to the mount's root, which is there in a container too
- * where the group's path is one of the host's. */
-static uint64_t read_limits(const char *root, const char *mount, char *group, const char *file)
+/* The lowest limit of `group` and of the groups above it, up to the root of the mount. In a
+ * container the path of the group may be the host's, but the root of the mount exists there too. */
+static uint64_t read_cgroup_limits(const char *root, const char *mount, char *group,
+                                   const char *file)
 {
     uint64_t least = UINT64_MAX;
     for (;;) {
-        const uint64_t bytes = read_limit(root, mount, group, file);
+        const uint64_t bytes = read_cgroup_limit(root, mount, group, file);
         char *slash = strrchr(group, '/');
         if (bytes < least)
             least = bytes;
@@ -54,7 +56,7 @@ static bool names_memory(const char *controllers)
     }
 }
 
-uint64_t memory_limit_of_groups(const char *root)
+uint64_t memory_limit_of_cgroups(const char *root)
 {
     char path[PATH_MAX], line[PATH_MAX];
     uint64_t least = UINT64_MAX;
@@ -72,9 +74,9 @@ uint64_t memory_limit_of_groups(const char *root)
         group++;
         group[strcspn(group, "\n")] = '\0';
         if (controllers[1] == ':')
-            bytes = read_limits(root, "", group, "memory.max");
+            bytes = read_cgroup_limits(root, "", group, "memory.max");
         else if (names_memory(controllers + 1))
-            bytes = read_limits(root, "/memory", group, "memory.limit_in_bytes");
+            bytes = read_cgroup_limits(root, "/memory", group, "memory.limit_in_bytes");
         if (bytes < least)
             least = bytes;
     }
@@ -85,7 +87,7 @@ uint64_t memory_limit_of_groups(const char *root)
 uint64_t memory_limit_bytes(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    const uint64_t allowed = memory_limit_of_groups("");
+    const uint64_t allowed = memory_limit_of_cgroups("");
     uint64_t there = UINT64_MAX;
     if (pages > 0 && page_bytes > 0)
         there = (uint64_t)pages * (uint64_t)page_bytes;

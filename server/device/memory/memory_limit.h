@@ -1,21 +1,21 @@
 /*
- * memory_limit.h - how much memory of the host this process may use: all that there is, or what
- * its control groups allow (a container's limit, MemoryMax= of its unit).
+ * memory_limit.h - how much memory of the host this process may use: all of it, or as much as the
+ * process's control groups allow (the limit of a container, MemoryMax= of a systemd unit).
  *
- * Memory beyond is not refused when it is asked for: the process is killed when it writes there.
- * Versions 1 and 2 of the groups' file systems are read (cgroups(7)), with every group above the
- * process's own that can be seen from here.
+ * Allocating more memory than that succeeds, but the process is killed when it writes to the
+ * memory. Versions 1 and 2 of the control groups' file systems are read (cgroups(7)), for the
+ * process's own group and every group above it that is visible to the process.
  */
 #ifndef SERVER_DEVICE_MEMORY_MEMORY_LIMIT_H
 #define SERVER_DEVICE_MEMORY_MEMORY_LIMIT_H
 
 #include <stdint.h>
 
-/* In bytes; 0: it cannot be told. */
+/* The memory in bytes; 0: unknown. */
 uint64_t memory_limit_bytes(void);
 
-/* What the groups alone allow; UINT64_MAX: all. `root` is where /proc and /sys are looked for, ""
- * outside of tests. */
-uint64_t memory_limit_of_groups(const char *root);
+/* The limit of the control groups alone; UINT64_MAX: they have none. /proc and /sys are read below
+ * `root`, which is "" except in tests. */
+uint64_t memory_limit_of_cgroups(const char *root);
 
 #endif

@@ -7,18 +7,19 @@
 
 #include "proto/size.h"
 
-/* Blocks are kept by their size in units of the arena, 1 ... CLASSES. */
+/* A cache keeps free blocks of 1 ... CLASSES units of the arena, in one list for each size. */
 enum { CLASSES = 16, CACHE_UNITS_MAX = 512 /* 2 MiB */ };
 
-/* A kept block's own memory holds the link: it may be pinned, but it is host memory. */
+/* A free block that a cache keeps. The block's own memory holds the link: pinned memory is host
+ * memory too. */
 struct kept {
     struct kept *next;
 };
 
 struct pool_cache {
     struct pool *pool;
-    struct pool_cache *next; /* the pool's list */
-    pthread_mutex_t lock;    /* taken by others only when memory is short, and for metrics */
+    struct pool_cache *next; /* in the pool's list */
+    pthread_mutex_t lock;    /* other threads take it only when memory is short, and for metrics */
     struct kept *kept[CLASSES];
     uint64_t units;
 };
@@ -70,19 +71,19 @@ struct pool_cache *pool_cache_create(struct pool *pool)
     return cache;
 }
 
-static void give_back(struct pool *pool, const void *block)
+static void return_to_arena(struct pool *pool, const void *block)
 {
     arena_free(pool->arena, (uint64_t)((const unsigned char *)block - pool->memory));
 }
 
-static void empty(struct pool_cache *cache)
+static void cache_empty(struct pool_cache *cache)
 {
     pthread_mutex_lock(&cache->lock);
     for (int i = 0; i < CLASSES; i++) {
         while (cache->kept[i] != NULL) {
             struct kept *kept = cache->kept[i];
             cache->kept[i] = kept->next;
-            give_back(cache->pool, kept);
+            return_to_arena(cache->pool, kept);
         }
     }
     cache->units = 0;
@@ -100,7 +101,7 @@ void pool_cache_destroy(struct pool_cache *cache)
         link = &(*link)->next;
     *link = cache->next;
     pthread_mutex_unlock(&pool->lock);
-    empty(cache);
+    cache_empty(cache);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
 }
@@ -124,7 +125,7 @@ static void *take_kept(struct pool_cache *cache, uint64_t units)
     return kept;
 }
 
-static bool keep(struct pool_cache *cache, void *block, uint64_t units)
+static bool cache_keep(struct pool_cache *cache, void *block, uint64_t units)
 {
     if (units > CLASSES)
         return false;
@@ -146,7 +147,7 @@ static bool alloc_from_arena(struct pool *pool, uint64_t bytes, uint64_t *offset
         return true;
     pthread_mutex_lock(&pool->lock);
     for (struct pool_cache *cache = pool->caches; cache != NULL; cache = cache->next)
-        empty(cache);
+        cache_empty(cache);
     pthread_mutex_unlock(&pool->lock);
     return arena_alloc(pool->arena, bytes, offset);
 }
@@ -169,8 +170,8 @@ void *pool_alloc(struct pool_cache *cache, uint64_t bytes, struct fault *fault)
 
 void pool_free(struct pool_cache *cache, void *block, uint64_t bytes)
 {
-    if (block != NULL && !keep(cache, block, units_of(bytes)))
-        give_back(cache->pool, block);
+    if (block != NULL && !cache_keep(cache, block, units_of(bytes)))
+        return_to_arena(cache->pool, block);
 }
 
 uint64_t pool_capacity_bytes(const struct pool *pool)
@@ -189,5 +190,5 @@ uint64_t pool_used_bytes(struct pool *pool)
         pthread_mutex_unlock(&cache->lock);
     }
     pthread_mutex_unlock(&pool->lock);
-    return used > kept ? used - kept : 0; /* blocks move between the two while they are added up */
+    return used > kept ? used - kept : 0; /* blocks may move while they are counted */
 }

@@ -1,11 +1,11 @@
 /*
- * pool.h - the pinned host memory that bodies are received into and results are sent from.
+ * pool.h - the pinned host memory into which bodies are received and from which results are sent.
  *
- * One span of memory, pinned once at start, handed out by an arena; nothing is pinned or
- * returned to the system while serving. Blocks go through a cache of the thread that uses them,
- * which keeps small ones, so that threads share no lock while they come and go. When the arena has
- * no room, what all caches keep is given back to it first: nothing is refused for memory that
- * nobody uses.
+ * The pool is one span of memory, pinned once at start and divided up by an arena. Nothing is
+ * pinned or returned to the system while the daemon serves. Each thread allocates blocks through a
+ * cache of its own, which keeps small free blocks, so that threads contend for no lock. When the
+ * arena has no room, the blocks that all caches keep are returned to the arena first, so that no
+ * request is refused for lack of memory that nothing uses.
  */
 #ifndef SERVER_DEVICE_MEMORY_POOL_H
 #define SERVER_DEVICE_MEMORY_POOL_H
@@ -18,23 +18,25 @@
 struct pool;
 struct pool_cache;
 
-/* A pool over `memory` (borrowed, page-aligned, `bytes` long); NULL if its records don't fit. */
+/* Creates a pool over `memory` (borrowed, page-aligned, `bytes` long). NULL: there is no memory for
+ * the pool's records. */
 struct pool *pool_create(void *memory, uint64_t bytes);
-/* Everything must have been given back, and all caches be destroyed. NULL is allowed. */
+/* Every block must have been freed, and every cache destroyed. NULL is allowed. */
 void pool_destroy(struct pool *pool);
 
-/* A cache for one thread at a time. NULL: out of memory. */
+/* Creates a cache, which one thread uses at a time. NULL: out of memory. */
 struct pool_cache *pool_cache_create(struct pool *pool);
-void pool_cache_destroy(struct pool_cache *cache); /* NULL is allowed */
+/* NULL is allowed. */
+void pool_cache_destroy(struct pool_cache *cache);
 
-/* A block of `bytes`, page-aligned, with unspecified content; NULL and
- * GEMMD_ERR_OUT_OF_MEMORY in `fault` (with bytes needed and free) if there is none. */
+/* Allocates a block of `bytes`, page-aligned, whose content is unspecified. NULL: there is no such
+ * block; `fault` is GEMMD_ERR_OUT_OF_MEMORY with the numbers of bytes needed and free. */
 void *pool_alloc(struct pool_cache *cache, uint64_t bytes, struct fault *fault);
-/* Gives back a block of the pool, whichever cache it came through; `bytes` as it was asked for.
- * NULL is allowed. */
+/* Frees a block, through whichever cache it was allocated; `bytes` as for pool_alloc. NULL is
+ * allowed. */
 void pool_free(struct pool_cache *cache, void *block, uint64_t bytes);
 
-/* Any thread. What caches keep is not in use. */
+/* Any thread. Blocks that caches keep do not count as used. */
 uint64_t pool_capacity_bytes(const struct pool *pool);
 uint64_t pool_used_bytes(struct pool *pool);
 
