@@ -74,8 +74,9 @@ void json_text_string(struct json_text *json, const char *text)
 
 void json_text_u64(struct json_text *json, uint64_t value)
 {
-    char digits[DECIMAL_MAX];
-    append(json, digits, (uint64_t)(decimal_u64(digits, value) - digits));
+    char digits[DECIMAL_MAX] = "";
+    const char *end = decimal_u64(digits, value);
+    append(json, digits, (uint64_t)(end - digits));
 }
 
 uint64_t json_text_end(struct json_text *json)

@@ -260,14 +260,13 @@ static int compare_names(const void *left, const void *right)
 /* Sorted, since a hostile object can have thousands of members. */
 static bool repeats_many(const struct oip_value *object)
 {
-    const struct oip_value *names[OIP_JSON_BYTES / 5]; /* "":0, is the shortest member */
-    const struct oip_value *name = object + 1;
-    for (uint32_t i = 0; i < object->count; i++) {
-        names[i] = name;
-        name = oip_json_next(name + 1);
-    }
-    qsort(names, object->count, sizeof *names, compare_names);
-    for (uint32_t i = 1; i < object->count; i++)
+    const struct oip_value *names[OIP_VALUES_MAX / 2]; /* a member is two values */
+    const uint32_t count = object->count;
+    names[0] = object + 1;
+    for (uint32_t i = 1; i < count; i++)
+        names[i] = oip_json_next(names[i - 1] + 1);
+    qsort(names, count, sizeof *names, compare_names);
+    for (uint32_t i = 1; i < count; i++)
         if (compare_names(&names[i - 1], &names[i]) == 0)
             return true;
     return false;
@@ -276,18 +275,14 @@ static bool repeats_many(const struct oip_value *object)
 static bool repeats_a_name(const struct oip_value *object)
 {
     enum { FEW = 16 };
-    const struct oip_value *names[FEW];
     const struct oip_value *name = object + 1;
     if (object->count > FEW)
         return repeats_many(object);
-    for (uint32_t i = 0; i < object->count; i++) {
-        for (uint32_t j = 0; j < i; j++)
-            if (names[j]->bytes == name->bytes &&
-                memcmp(names[j]->text, name->text, name->bytes) == 0)
+    for (uint32_t i = 0; i < object->count; i++, name = oip_json_next(name + 1))
+        for (const struct oip_value *other = object + 1; other < name;
+             other = oip_json_next(other + 1))
+            if (other->bytes == name->bytes && memcmp(other->text, name->text, name->bytes) == 0)
                 return true;
-        names[i] = name;
-        name = oip_json_next(name + 1);
-    }
     return false;
 }
 
