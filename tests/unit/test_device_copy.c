@@ -229,7 +229,7 @@ END_TEST
 
 START_TEST(all_lanes_at_once)
 {
-    enum { BODIES = 70 }; /* more than there are lanes */
+    enum { BODIES = 70 }; /* more than there are copy streams */
     struct device *device = open_on(GEMM_BACKEND_CUDA);
     static struct product products[BODIES];
     static struct copy_in copies[BODIES];
