@@ -35,36 +35,14 @@ static enum gemmd_error check_operands(const struct gemmd_attention *attention,
     return GEMMD_OK;
 }
 
-static bool append(struct body *body, const char *name, const struct attention_request *asked,
-                   const void *data, uint64_t heads, uint64_t length, uint64_t width)
-{
-    struct tensor tensor;
-    return data == NULL ||
-           (attention_request_tensor(asked, heads, length, width, &tensor) &&
-            compute_append(body, name, data, tensor.dtype, tensor.dims, tensor.rank));
-}
-
-static bool append_lengths(struct body *body, const struct attention_request *asked,
-                           const int32_t *lengths)
-{
-    return lengths == NULL || compute_append(body, NULL, lengths, GEMMD_I32, &asked->batch, 1);
-}
-
-/* In the order of a raw body. */
 static enum gemmd_error write_body(struct gemmd_request *request,
                                    const struct gemmd_attention *attention,
                                    const struct attention_request *asked,
                                    struct gemmd_error_info *error)
 {
-    struct body *body = &request->body;
-    body_init(body);
-    if (append_lengths(body, asked, attention->lens_q) &&
-        append_lengths(body, asked, attention->lens_kv) &&
-        append(body, "q", asked, attention->q, asked->heads, asked->sq, asked->d) &&
-        append(body, "k", asked, attention->k, asked->kv_heads, asked->skv, asked->d) &&
-        append(body, "v", asked, attention->v, asked->kv_heads, asked->skv, asked->dv))
-        return GEMMD_OK;
-    return failure_set(error, GEMMD_ERR_USAGE, "sq", "the operands have more than 2^63 bytes");
+    const void *const operands[OPERAND_TABLE_MAX] = {attention->lens_q, attention->lens_kv,
+                                                     attention->q, attention->k, attention->v};
+    return compute_write_body(request, &attention_operand_table, asked, operands, "sq", error);
 }
 
 static enum gemmd_error expect_result(struct gemmd_request *request,

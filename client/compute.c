@@ -5,7 +5,6 @@
 #include "client/failure.h"
 #include "client/payload.h"
 #include "client/resource.h"
-#include "proto/size.h"
 
 enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struct answer *answer)
 {
@@ -55,14 +54,27 @@ enum gemmd_error compute_check_operand(const char *name, const void *data, const
     return GEMMD_OK;
 }
 
-bool compute_append(struct body *body, const char *name, const void *data, enum gemmd_dtype dtype,
-                    const uint64_t *dims, uint32_t rank)
+static bool append(struct body *body, const struct operand_table *table, const void *asked,
+                   uint32_t operand, const void *data)
 {
-    uint64_t bytes;
-    if (!size_tensor_bytes(dtype, dims, rank, &bytes) || !body_append(body, data, bytes))
+    struct tensor tensor;
+    if (!table->shape(asked, operand, &tensor) || !body_append(body, data, tensor.bytes))
         return false;
-    body->pieces[body->count - 1].name = name;
+    body->pieces[body->count - 1].name = table->operands[operand].memory_name;
     return body->bytes <= INT64_MAX;
+}
+
+enum gemmd_error compute_write_body(struct gemmd_request *request,
+                                    const struct operand_table *table, const void *asked,
+                                    const void *const operands[OPERAND_TABLE_MAX],
+                                    const char *field, struct gemmd_error_info *error)
+{
+    body_init(&request->body);
+    for (uint32_t i = 0; i < table->count; i++)
+        if (operands[i] != NULL && !append(&request->body, table, asked, i, operands[i]))
+            return failure_set(error, GEMMD_ERR_USAGE, field,
+                               "the operands have more than 2^63 bytes");
+    return GEMMD_OK;
 }
 
 enum gemmd_error compute_expect(struct gemmd_request *request, const struct tensor *result,

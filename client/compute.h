@@ -6,6 +6,7 @@
 #define CLIENT_COMPUTE_H
 
 #include "client/client.h"
+#include "proto/operands.h"
 #include "proto/tensor.h"
 
 /* Returns the operation of a request whose answer is the result that request->expected describes,
@@ -20,10 +21,12 @@ enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struc
  * GEMMD_ERR_USAGE, with the operand's name as the field, if neither or both are set. */
 enum gemmd_error compute_check_operand(const char *name, const void *data, const char *tensor,
                                        struct gemmd_error_info *error);
-/* Appends an operand to the body; `name` as in struct body_piece. False if the body would be too
- * large. */
-bool compute_append(struct body *body, const char *name, const void *data, enum gemmd_dtype dtype,
-                    const uint64_t *dims, uint32_t rank);
+/* Makes the request's body of the operands that are not NULL, in the table's order; `asked` is the
+ * table's request. GEMMD_ERR_USAGE, with the field `field`, if the body would be too large. */
+enum gemmd_error compute_write_body(struct gemmd_request *request,
+                                    const struct operand_table *table, const void *asked,
+                                    const void *const operands[OPERAND_TABLE_MAX],
+                                    const char *field, struct gemmd_error_info *error);
 /* Sets request->expected to the shape, type and length of `result`. GEMMD_ERR_USAGE, with the field
  * `name`, if `buffer` is not NULL and its `room` bytes are too few. */
 enum gemmd_error compute_expect(struct gemmd_request *request, const struct tensor *result,

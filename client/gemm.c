@@ -23,29 +23,21 @@ void gemmd_result_init(struct gemmd_result *result, size_t size)
     record_write(result, size, &zero, sizeof zero);
 }
 
-/* The operands, in the order of a raw body. */
 static enum gemmd_error write_body(struct gemmd_request *request, const struct gemmd_gemm *gemm,
                                    const struct gemm_request *asked, struct gemmd_error_info *error)
 {
-    const uint64_t a[] = {asked->batch, asked->m, asked->k};
-    const uint64_t b[] = {asked->batch, asked->k, asked->n};
-    const uint64_t c0[] = {asked->batch, asked->m, asked->n};
-    struct body *body = &request->body;
+    const bool has_c0 = asked->beta != 0;
+    const void *const operands[OPERAND_TABLE_MAX] = {gemm->a, gemm->b, gemm->bias,
+                                                     has_c0 ? gemm->c0 : NULL};
     enum gemmd_error code = compute_check_operand("a", gemm->a, gemm->a_tensor, error);
     if (code == GEMMD_OK)
         code = compute_check_operand("b", gemm->b, gemm->b_tensor, error);
     if (code != GEMMD_OK)
         return code;
-    if (asked->beta != 0 && gemm->c0 == NULL)
+    if (has_c0 && gemm->c0 == NULL)
         return failure_set(error, GEMMD_ERR_USAGE, "c0",
                            "c0 is NULL; it must point to a matrix, since beta is not 0");
-    body_init(body);
-    if ((gemm->a != NULL && !compute_append(body, "a", gemm->a, asked->dtype, a, 3)) ||
-        (gemm->b != NULL && !compute_append(body, "b", gemm->b, asked->dtype, b, 3)) ||
-        (asked->bias && !compute_append(body, "bias", gemm->bias, asked->out, &asked->n, 1)) ||
-        (asked->beta != 0 && !compute_append(body, "c0", gemm->c0, asked->out, c0, 3)))
-        return failure_set(error, GEMMD_ERR_USAGE, "m", "the operands have more than 2^63 bytes");
-    return GEMMD_OK;
+    return compute_write_body(request, &gemm_operand_table, asked, operands, "m", error);
 }
 
 static enum gemmd_error expect_result(struct gemmd_request *request, const struct gemmd_gemm *gemm,

@@ -5,19 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
-void query_begin(struct query *query, const char *path, char *out, size_t room, query_set *set,
+void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
                  void *request, struct fault *fault)
 {
-    *query =
-        (struct query){.text = out, .room = room, .set = set, .request = request, .fault = fault};
+    *query = (struct query){
+        .text = out, .room = room, .table = table, .request = request, .fault = fault};
     *fault = (struct fault){.code = GEMMD_OK};
-    query->length = (size_t)snprintf(out, room, "%s", path);
+    query->length = (size_t)snprintf(out, room, "%s", table->path);
 }
 
 void query_add(struct query *query, const char *name, const char *value)
 {
     if (query->fault->code != GEMMD_OK ||
-        query->set(query->request, name, value, query->fault) != GEMMD_OK)
+        parameter_set(query->table, query->request, name, value, query->fault) != GEMMD_OK)
         return;
     int written = snprintf(query->text + query->length, query->room - query->length, "%c%s=%s",
                            strchr(query->text, '?') == NULL ? '?' : '&', name, value);
@@ -47,6 +47,24 @@ void query_add_f64(struct query *query, const char *name, double value)
     }
     plain[length] = '\0';
     query_add(query, name, plain);
+}
+
+void query_add_u64_unless(struct query *query, const char *name, uint64_t value, uint64_t usual)
+{
+    if (value != usual)
+        query_add_u64(query, name, value);
+}
+
+void query_add_f64_unless(struct query *query, const char *name, double value, double usual)
+{
+    if (value != usual)
+        query_add_f64(query, name, value);
+}
+
+void query_add_if_named(struct query *query, const char *name, const char *value)
+{
+    if (value != NULL)
+        query_add(query, name, value);
 }
 
 void query_add_dtype(struct query *query, const char *name, int32_t dtype)

@@ -12,26 +12,27 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-
-/* Parses one parameter into `request`: gemm_request_set or attention_request_set. */
-typedef enum gemmd_error query_set(void *request, const char *name, const char *value,
-                                   struct fault *fault);
+#include "proto/parameter.h"
 
 struct query {
     char *text;
     size_t length, room;
-    query_set *set;
-    void *request;       /* the first argument of `set` */
+    const struct parameter_table *table;
+    void *request;       /* the request that the table describes */
     struct fault *fault; /* the first fault */
 };
 
-/* Begins a query with `path`, which has to fit in the `room` bytes of `out`. All pointers are
- * borrowed; `fault` is cleared. */
-void query_begin(struct query *query, const char *path, char *out, size_t room, query_set *set,
+/* Begins a query with the table's path, which has to fit in the `room` bytes of `out`. All pointers
+ * are borrowed; `fault` is cleared. */
+void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
                  void *request, struct fault *fault);
 void query_add(struct query *query, const char *name, const char *value);
 void query_add_u64(struct query *query, const char *name, uint64_t value);
 void query_add_f64(struct query *query, const char *name, double value);
+/* These write nothing if the value is `usual`, or the name is NULL. */
+void query_add_u64_unless(struct query *query, const char *name, uint64_t value, uint64_t usual);
+void query_add_f64_unless(struct query *query, const char *name, double value, double usual);
+void query_add_if_named(struct query *query, const char *name, const char *value);
 /* An invalid dtype is written as an invalid name, which proto/ refuses. */
 void query_add_dtype(struct query *query, const char *name, int32_t dtype);
 /* Writes names[value]. A value of `count` or more is written as an invalid name, which proto/

@@ -22,9 +22,14 @@ void gemm_problem_contiguous(struct gemm_problem *problem)
     problem->stride_c0 = problem->stride_c = problem->m * problem->n;
 }
 
-static bool is_dim(uint64_t value)
+/* Whether all dimensions are from 1 to GEMM_DIM_MAX. */
+static bool are_dims(const struct gemm_problem *problem)
 {
-    return value >= 1 && value <= GEMM_DIM_MAX;
+    const uint64_t dims[] = {problem->m, problem->n, problem->k, problem->batch};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        if (dims[i] < 1 || dims[i] > GEMM_DIM_MAX)
+            return false;
+    return true;
 }
 
 static bool is_i32(double value)
@@ -34,8 +39,7 @@ static bool is_i32(double value)
 
 bool gemm_problem_offered(const struct gemm_problem *problem)
 {
-    if (!is_dim(problem->m) || !is_dim(problem->n) || !is_dim(problem->k) ||
-        !is_dim(problem->batch) || !dtype_offers_out(problem->dtype, problem->out))
+    if (!are_dims(problem) || !dtype_offers_out(problem->dtype, problem->out))
         return false;
     if (problem->out != GEMMD_I32)
         return true;
@@ -72,6 +76,8 @@ const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend)
 
 static bool gemm_is_left_out(const struct gemm_kernel *kernel, const struct gemm_device *device)
 {
+    if (device->without_gemm == 0)
+        return false;
     const struct gemm_kernel *const *kernels = gemm_kernels(device->backend);
     for (uint32_t left = device->without_gemm; left != 0 && *kernels != NULL; left >>= 1, kernels++)
         if ((left & 1) != 0 && *kernels == kernel)

@@ -14,15 +14,6 @@ static const char *const layout_names[] = {"bhsd", "bshd", NULL};
 
 /* How the values that only attention has are read into their places. */
 
-static bool read_layout(const char *value, void *out)
-{
-    uint32_t index;
-    if (!parameter_choice(value, layout_names, &index))
-        return false;
-    *(enum attention_layout *)out = (enum attention_layout)index;
-    return true;
-}
-
 static bool is_offered(enum gemmd_dtype dtype)
 {
     return dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16 ||
@@ -70,7 +61,11 @@ static bool read_softcap(const char *value, void *out)
 static const struct parameter parameters[] = {
 #define P(name, read, allowed)                                                                     \
     {                                                                                              \
-#name, read, offsetof(struct attention_request, name), allowed                             \
+#name, read, offsetof(struct attention_request, name), allowed, NULL                       \
+    }
+#define C(name, choices, allowed)                                                                  \
+    {                                                                                              \
+#name, NULL, offsetof(struct attention_request, name), allowed, choices                    \
     }
     P(batch, parameter_read_dim, PARAMETER_DIM),
     P(heads, parameter_read_dim, PARAMETER_DIM),
@@ -79,7 +74,7 @@ static const struct parameter parameters[] = {
     P(skv, parameter_read_dim, PARAMETER_DIM),
     P(d, parameter_read_dim, PARAMETER_DIM),
     P(dv, parameter_read_dim, PARAMETER_DIM),
-    P(layout, read_layout, "one of bhsd, bshd"),
+    C(layout, layout_names, "one of bhsd, bshd"),
     P(dtype, read_dtype, "one of f32, f16, bf16, f8_e4m3"),
     P(causal, parameter_read_flag, PARAMETER_FLAG),
     P(window, read_window, "a whole number from 0 to 2147483647"),
@@ -93,12 +88,14 @@ static const struct parameter parameters[] = {
     P(timeout_ms, parameter_read_dim, PARAMETER_DIM),
     P(priority, parameter_read_priority, PARAMETER_PRIORITY),
 #undef P
+#undef C
 };
 
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
 _Static_assert(PARAMETER_COUNT <= 32, "`given` has a bit for each parameter");
 
-static const struct parameter_table table = {"/attention", parameters, PARAMETER_COUNT};
+const struct parameter_table attention_parameter_table = {
+    "/attention", parameters, PARAMETER_COUNT, offsetof(struct attention_request, given)};
 
 void attention_request_init(struct attention_request *request)
 {
@@ -113,17 +110,17 @@ void attention_request_init(struct attention_request *request)
 enum gemmd_error attention_request_set(struct attention_request *request, const char *name,
                                        const char *value, struct fault *fault)
 {
-    return parameter_set(&table, request, &request->given, name, value, fault);
+    return parameter_set(&attention_parameter_table, request, name, value, fault);
 }
 
 bool attention_request_given(const struct attention_request *request, const char *name)
 {
-    return (request->given & parameter_bit(&table, name)) != 0;
+    return parameter_given(&attention_parameter_table, request, name);
 }
 
 void attention_request_mark_given(struct attention_request *request, const char *name)
 {
-    request->given |= parameter_bit(&table, name);
+    parameter_mark_given(&attention_parameter_table, request, name);
 }
 
 enum gemmd_error attention_request_settle_sizes(struct attention_request *request,

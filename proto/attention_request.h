@@ -62,6 +62,9 @@ struct attention_operands {
 /* A request's operands, as operands.h describes them; of a struct attention_request. */
 extern const struct operand_table attention_operand_table;
 
+/* Its parameters, as parameter.h describes them. */
+extern const struct parameter_table attention_parameter_table;
+
 void attention_request_init(struct attention_request *request);
 
 /* As gemm_request_set. */

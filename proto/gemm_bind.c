@@ -276,10 +276,10 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
                                                const struct tensor *b, struct fault *fault)
 {
     static const struct tensor none = {.rank = 0};
-    struct tensor tensor_a = a != NULL ? *a : none, tensor_b = b != NULL ? *b : none;
-    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0;
     if (a == NULL && b == NULL)
         return GEMMD_OK;
+    struct tensor tensor_a = a != NULL ? *a : none, tensor_b = b != NULL ? *b : none;
+    uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0;
     const struct matrix matrix_a = {
         "the resident A", &tensor_a, &request->transa, {"m", "k"}, {&request->m, &request->k}};
     const struct matrix matrix_b = {

@@ -33,65 +33,44 @@ static bool read_out(const char *value, void *out)
     return true;
 }
 
-static bool read_precision(const char *value, void *out)
-{
-    uint32_t index;
-    if (!parameter_choice(value, precision_names, &index))
-        return false;
-    *(enum gemm_precision *)out = (enum gemm_precision)index;
-    return true;
-}
-
-static bool read_act(const char *value, void *out)
-{
-    uint32_t index;
-    if (!parameter_choice(value, act_names, &index))
-        return false;
-    *(enum gemm_act *)out = (enum gemm_act)index;
-    return true;
-}
-
-static bool read_verify(const char *value, void *out)
-{
-    uint32_t index;
-    if (!parameter_choice(value, verify_names, &index))
-        return false;
-    *(enum gemm_verify *)out = (enum gemm_verify)index;
-    return true;
-}
-
 static const struct parameter parameters[] = {
 #define P(name, read, allowed)                                                                     \
     {                                                                                              \
-#name, read, offsetof(struct gemm_request, name), allowed                                  \
+#name, read, offsetof(struct gemm_request, name), allowed, NULL                            \
+    }
+#define C(name, choices, allowed)                                                                  \
+    {                                                                                              \
+#name, NULL, offsetof(struct gemm_request, name), allowed, choices                         \
     }
     P(m, parameter_read_dim, PARAMETER_DIM),
     P(n, parameter_read_dim, PARAMETER_DIM),
     P(k, parameter_read_dim, PARAMETER_DIM),
     P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8"),
     P(out, read_out, "one of f64, f32, f16, bf16, i32"),
-    P(precision, read_precision, "one of full, tf32"),
+    C(precision, precision_names, "one of full, tf32"),
     P(transa, parameter_read_flag, PARAMETER_FLAG),
     P(transb, parameter_read_flag, PARAMETER_FLAG),
     P(alpha, parameter_read_number, PARAMETER_NUMBER),
     P(beta, parameter_read_number, PARAMETER_NUMBER),
     P(batch, parameter_read_dim, PARAMETER_DIM),
     P(bias, parameter_read_flag, PARAMETER_FLAG),
-    P(act, read_act, "one of none, relu, gelu, gelu_tanh, silu"),
+    C(act, act_names, "one of none, relu, gelu, gelu_tanh, silu"),
     P(a, parameter_read_tensor, PARAMETER_TENSOR),
     P(b, parameter_read_tensor, PARAMETER_TENSOR),
     P(store, parameter_read_tensor, PARAMETER_TENSOR),
     P(kernel, parameter_read_kernel, PARAMETER_KERNEL),
-    P(verify, read_verify, "one of none, freivalds"),
+    C(verify, verify_names, "one of none, freivalds"),
     P(timeout_ms, parameter_read_dim, PARAMETER_DIM),
     P(priority, parameter_read_priority, PARAMETER_PRIORITY),
 #undef P
+#undef C
 };
 
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
 _Static_assert(PARAMETER_COUNT <= 32, "`given` has a bit for each parameter");
 
-static const struct parameter_table table = {"/gemm", parameters, PARAMETER_COUNT};
+const struct parameter_table gemm_parameter_table = {"/gemm", parameters, PARAMETER_COUNT,
+                                                     offsetof(struct gemm_request, given)};
 
 void gemm_request_init(struct gemm_request *request)
 {
@@ -109,17 +88,17 @@ void gemm_request_init(struct gemm_request *request)
 enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name, const char *value,
                                   struct fault *fault)
 {
-    return parameter_set(&table, request, &request->given, name, value, fault);
+    return parameter_set(&gemm_parameter_table, request, name, value, fault);
 }
 
 bool gemm_request_given(const struct gemm_request *request, const char *name)
 {
-    return (request->given & parameter_bit(&table, name)) != 0;
+    return parameter_given(&gemm_parameter_table, request, name);
 }
 
 void gemm_request_mark_given(struct gemm_request *request, const char *name)
 {
-    request->given |= parameter_bit(&table, name);
+    parameter_mark_given(&gemm_parameter_table, request, name);
 }
 
 const char *gemm_request_missing_dim(const struct gemm_request *request)

@@ -17,6 +17,7 @@
 #include "proto/body_front.h"
 #include "proto/error.h"
 #include "proto/operands.h"
+#include "proto/parameter.h"
 #include "proto/safetensors.h"
 #include "proto/tensor.h"
 
@@ -76,6 +77,9 @@ struct gemm_operands {
 
 /* A request's operands, as operands.h describes them; of a struct gemm_request. */
 extern const struct operand_table gemm_operand_table;
+
+/* Its parameters, as parameter.h describes them. */
+extern const struct parameter_table gemm_parameter_table;
 
 void gemm_request_init(struct gemm_request *request);
 

@@ -22,14 +22,17 @@ static const char *skip_digits(const char *text)
 /* Reads the digits at the front of `*text`, at least one, and moves past them. */
 static bool read_digits(const char **text, uint64_t *out)
 {
-    const char *end = skip_digits(*text);
+    const char *at = *text;
     uint64_t value = 0;
-    if (end == *text)
-        return false;
-    for (const char *at = *text; at < end; at++)
-        if (!size_mul(value, 10, &value) || !size_add(value, (uint64_t)(*at - '0'), &value))
+    for (; *at >= '0' && *at <= '9'; at++) {
+        const uint64_t digit = (uint64_t)(*at - '0');
+        if (value > (UINT64_MAX - digit) / 10)
             return false;
-    *text = end;
+        value = value * 10 + digit;
+    }
+    if (at == *text)
+        return false;
+    *text = at;
     *out = value;
     return true;
 }

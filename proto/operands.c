@@ -23,19 +23,17 @@ bool operand_shapes(const struct operand_table *table, const void *request, stru
     return true;
 }
 
-static bool is_in_body(const struct operand_layout *layout, uint32_t operand)
-{
-    return operand_is_there(&layout->tensors[operand]) && (layout->elsewhere & 1u << operand) == 0;
-}
-
 /* False on overflow. */
 static bool place(struct operand_layout *layout)
 {
     layout->bytes = 0;
+    layout->in_body = 0;
     for (uint32_t i = 0; i < layout->count; i++) {
         layout->offsets[i] = layout->bytes;
-        if (is_in_body(layout, i) &&
-            !size_add(layout->bytes, layout->tensors[i].bytes, &layout->bytes))
+        if (layout->tensors[i].rank == 0 || (layout->elsewhere & 1u << i) != 0)
+            continue;
+        layout->in_body |= 1u << i;
+        if (!size_add(layout->bytes, layout->tensors[i].bytes, &layout->bytes))
             return false;
     }
     return true;
@@ -86,7 +84,7 @@ enum gemmd_error operand_layout_bind(const struct operand_layout *layout,
     enum gemmd_error code = operand_layout_check(layout, table, request, bytes, fault);
     for (uint32_t i = 0; i < layout->count && code == GEMMD_OK; i++) {
         tensors[i] = layout->tensors[i];
-        if (is_in_body(layout, i))
+        if ((layout->in_body & 1u << i) != 0)
             tensors[i].data = (const unsigned char *)body + layout->offsets[i];
     }
     return code;

@@ -51,6 +51,7 @@ struct operand_layout {
     uint64_t offsets[OPERAND_TABLE_MAX];      /* of those that the body holds */
     uint32_t count;
     uint32_t elsewhere; /* bit set of the operands that the body leaves out */
+    uint32_t in_body;   /* bit set of the operands that the body holds */
     uint64_t bytes;     /* of the body */
 };
 

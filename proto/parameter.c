@@ -38,11 +38,15 @@ bool parameter_read_flag(const char *value, void *out)
     return number_flag(value, out);
 }
 
-bool parameter_choice(const char *value, const char *const *names, uint32_t *index)
+/* An enum that counts choices from 0 is stored as the integer that it is. */
+enum choice { CHOICE_FIRST };
+_Static_assert(sizeof(enum choice) == sizeof(uint32_t), "an enum is an integer of 32 bits");
+
+static bool read_choice(const char *value, const char *const *choices, void *out)
 {
-    for (uint32_t i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], value) == 0) {
-            *index = i;
+    for (uint32_t i = 0; choices[i] != NULL; i++) {
+        if (strcmp(choices[i], value) == 0) {
+            memcpy(out, &i, sizeof i);
             return true;
         }
     }
@@ -78,10 +82,22 @@ static uint32_t find(const struct parameter_table *table, const char *name)
     return index;
 }
 
-uint32_t parameter_bit(const struct parameter_table *table, const char *name)
+static uint32_t bit(const struct parameter_table *table, const char *name)
 {
     uint32_t index = find(table, name);
     return index < table->count ? 1u << index : 0;
+}
+
+bool parameter_given(const struct parameter_table *table, const void *request, const char *name)
+{
+    const uint32_t *given =
+        (const uint32_t *)(const void *)((const char *)request + table->given_offset);
+    return (*given & bit(table, name)) != 0;
+}
+
+void parameter_mark_given(const struct parameter_table *table, void *request, const char *name)
+{
+    *(uint32_t *)(void *)((char *)request + table->given_offset) |= bit(table, name);
 }
 
 /* Writes the names of all parameters: "m, n, k, ...". */
@@ -93,9 +109,16 @@ static void list_names(const struct parameter_table *table, char *text, size_t c
                                    table->entries[i].name);
 }
 
-enum gemmd_error parameter_set(const struct parameter_table *table, void *request, uint32_t *given,
-                               const char *name, const char *value, struct fault *fault)
+static bool read_value(const struct parameter *parameter, const char *value, void *out)
 {
+    return parameter->read != NULL ? parameter->read(value, out)
+                                   : read_choice(value, parameter->choices, out);
+}
+
+enum gemmd_error parameter_set(const struct parameter_table *table, void *request, const char *name,
+                               const char *value, struct fault *fault)
+{
+    uint32_t *given = (uint32_t *)(void *)((char *)request + table->given_offset);
     const uint32_t index = find(table, name);
     if (index == table->count) {
         char names[192];
@@ -107,7 +130,7 @@ enum gemmd_error parameter_set(const struct parameter_table *table, void *reques
     const struct parameter *parameter = &table->entries[index];
     if ((*given & 1u << index) != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
-    if (value == NULL || !parameter->read(value, (char *)request + parameter->offset))
+    if (value == NULL || !read_value(parameter, value, (char *)request + parameter->offset))
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s", name,
                          value != NULL ? value : "", parameter->allowed);
     *given |= 1u << index;

@@ -23,27 +23,29 @@
 
 struct parameter {
     const char *name;
-    /* Reads the value into its place; false if it is none that `allowed` speaks of. */
+    /* Reads the value into its place; false if it is none that `allowed` speaks of. NULL: the value
+     * is one of `choices`, and its place has the type of an enum that counts them from 0. */
     bool (*read)(const char *value, void *out);
     size_t offset; /* of its place in the request */
     const char *allowed;
+    const char *const *choices; /* ends with NULL */
 };
 
 struct parameter_table {
     const char *path; /* "/gemm" */
     const struct parameter *entries;
     uint32_t count; /* at most 32: `given` has a bit for each */
+    size_t
+        given_offset; /* of the request's uint32_t, a bit set of the parameters that were given */
 };
 
-/* Takes one name=value pair, already percent-decoded, into `request` and marks it in `given`.
+/* Takes one name=value pair, already percent-decoded, into `request` and marks it as given.
  * Unknown and repeated names and bad values are GEMMD_ERR_MALFORMED with the name in `field`. */
-enum gemmd_error parameter_set(const struct parameter_table *table, void *request, uint32_t *given,
-                               const char *name, const char *value, struct fault *fault);
-/* The bit of that parameter in `given`; 0 if there is none of that name. */
-uint32_t parameter_bit(const struct parameter_table *table, const char *name);
-
-/* The index of a value in a list that ends with NULL. */
-bool parameter_choice(const char *value, const char *const *names, uint32_t *index);
+enum gemmd_error parameter_set(const struct parameter_table *table, void *request, const char *name,
+                               const char *value, struct fault *fault);
+/* Whether the parameter of that name was given, or has been marked so. */
+bool parameter_given(const struct parameter_table *table, const void *request, const char *name);
+void parameter_mark_given(const struct parameter_table *table, void *request, const char *name);
 
 /* Readers for what several endpoints have. */
 bool parameter_read_dim(const char *value, void *out);      /* uint64_t, 1 ... GEMM_DIM_MAX */

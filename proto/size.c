@@ -38,7 +38,7 @@ bool size_product(const uint64_t *dims, uint32_t count, uint64_t *out)
 {
     uint64_t product = 1;
     for (uint32_t i = 0; i < count; i++)
-        if (!size_mul(product, dims[i], &product))
+        if (__builtin_mul_overflow(product, dims[i], &product))
             return false;
     *out = product;
     return true;
@@ -47,8 +47,8 @@ bool size_product(const uint64_t *dims, uint32_t count, uint64_t *out)
 bool size_tensor_bytes(enum gemmd_dtype dtype, const uint64_t *dims, uint32_t rank, uint64_t *out)
 {
     uint64_t elements, bytes;
-    if (!size_product(dims, rank, &elements) || !size_mul(elements, dtype_size(dtype), &bytes) ||
-        bytes > INT64_MAX)
+    if (!size_product(dims, rank, &elements) ||
+        __builtin_mul_overflow(elements, dtype_size(dtype), &bytes) || bytes > INT64_MAX)
         return false;
     *out = bytes;
     return true;

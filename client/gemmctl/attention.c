@@ -14,22 +14,12 @@ static enum gemmd_error look_at_residents(struct gemmd_client *client, struct te
                                           struct attention_request *request,
                                           struct gemmd_error_info *error)
 {
-    static const char *const parameters[] = {"k", "v"};
-    const char **const places[] = {&paths->k, &paths->v};
-    const struct tensor **const looks[] = {&paths->resident_k, &paths->resident_v};
-    for (int i = 0; i < 2; i++) {
-        const char *name = resident_name(*places[i]);
-        if (name == NULL)
-            continue;
-        enum gemmd_error code = resident_look(client, name, &residents[i], error);
-        if (code != GEMMD_OK)
-            return code;
-        /* The name is right and not given before. */
-        (void)attention_request_set(request, parameters[i], name, &(struct fault){0});
-        *looks[i] = &residents[i];
-        *places[i] = NULL;
-    }
-    return GEMMD_OK;
+    const struct parameter_table *table = &attention_parameter_table;
+    enum gemmd_error code = resident_take(client, table, request, "k", &paths->k, &residents[0],
+                                          &paths->resident_k, error);
+    return code == GEMMD_OK ? resident_take(client, table, request, "v", &paths->v, &residents[1],
+                                            &paths->resident_v, error)
+                            : code;
 }
 
 /* The shape of the files is that of Q, whose leading dimensions of 1 may be left out; what the

@@ -5,48 +5,16 @@
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/resident.h"
 
-/* A and B that are on the daemon already. */
-struct residents {
-    struct tensor tensors[2];
-    bool is_resident[2];
-};
-
-/* Their shapes decide what the other operands must be. */
-static enum gemmd_error look_at_residents(const struct context *context,
-                                          struct gemmd_client *client, struct residents *residents,
-                                          struct gemm_request *request,
+/* A and B that are on the daemon already: their shapes decide what the other operands must be. */
+static enum gemmd_error look_at_residents(struct gemmd_client *client, struct tensor residents[2],
+                                          struct operand_paths *paths, struct gemm_request *request,
                                           struct gemmd_error_info *error)
 {
-    static const char *const parameters[] = {"a", "b"};
-    const struct arguments *arguments = context->arguments;
-    for (uint32_t i = 0; i < 2 && i < arguments->operand_count; i++) {
-        const char *name = resident_name(arguments->operands[i]);
-        if (name == NULL)
-            continue;
-        enum gemmd_error code = resident_look(client, name, &residents->tensors[i], error);
-        if (code != GEMMD_OK)
-            return code;
-        /* The name is right and not given before. */
-        (void)gemm_request_set(request, parameters[i], name, &(struct fault){0});
-        residents->is_resident[i] = true;
-    }
-    return GEMMD_OK;
-}
-
-static struct operand_paths operand_paths(const struct arguments *arguments,
-                                          const struct formats *formats,
-                                          const struct residents *residents)
-{
-    const bool *is_resident = residents->is_resident;
-    return (struct operand_paths){
-        .a = is_resident[0] ? NULL : arguments->operands[0],
-        .b = arguments->operand_count > 1 && !is_resident[1] ? arguments->operands[1] : NULL,
-        .resident_a = is_resident[0] ? &residents->tensors[0] : NULL,
-        .resident_b = is_resident[1] ? &residents->tensors[1] : NULL,
-        .bias = arguments->values[OPTION_BIAS],
-        .c0 = arguments->values[OPTION_C0],
-        .format = formats->in_given ? &formats->in : NULL,
-    };
+    enum gemmd_error code = resident_take(client, &gemm_parameter_table, request, "a", &paths->a,
+                                          &residents[0], &paths->resident_a, error);
+    return code == GEMMD_OK ? resident_take(client, &gemm_parameter_table, request, "b", &paths->b,
+                                            &residents[1], &paths->resident_b, error)
+                            : code;
 }
 
 int command_gemm(const struct context *context)
@@ -55,13 +23,18 @@ int command_gemm(const struct context *context)
     char problem[PROBLEM_MAX];
     struct gemm_request request;
     struct operands operands = {0};
-    struct residents residents = {0};
+    struct tensor residents[2], shape;
     struct destination destination;
     struct gemmd_error_info error;
     struct gemmd_result result;
     struct gemmd_gemm gemm;
-    struct tensor shape;
     struct fault fault = {0};
+    struct operand_paths paths = {
+        .a = arguments->operands[0],
+        .b = arguments->operand_count > 1 ? arguments->operands[1] : NULL,
+        .bias = arguments->values[OPTION_BIAS],
+        .c0 = arguments->values[OPTION_C0],
+    };
     int code = destination_choose(context, &destination);
     if (code != EXIT_OK)
         return code;
@@ -70,11 +43,12 @@ int command_gemm(const struct context *context)
         return code;
 
     gemmd_result_init(&result, sizeof result);
+    if (destination.formats.in_given)
+        paths.format = &destination.formats.in;
     if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK)
         goto faulty;
-    if (look_at_residents(context, client, &residents, &request, &error) != GEMMD_OK)
+    if (look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
         goto failed;
-    const struct operand_paths paths = operand_paths(arguments, &destination.formats, &residents);
     if (operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
         goto faulty;
     if (!gemm_request_result(&request, NULL, &shape)) {

@@ -5,10 +5,6 @@
 
 enum { NAME_ROOM = 32 };
 
-/* gemm_request_set and its like. */
-typedef enum gemmd_error set_function(void *request, const char *name, const char *value,
-                                      struct fault *fault);
-
 /* An option's dashes are a parameter's underscores: --kv-heads, kv_heads. */
 static const char *parameter_name(const struct option *option, char out[NAME_ROOM])
 {
@@ -18,7 +14,7 @@ static const char *parameter_name(const struct option *option, char out[NAME_ROO
     return out;
 }
 
-static enum gemmd_error read_all(void *request, set_function *set,
+static enum gemmd_error read_all(void *request, const struct parameter_table *table,
                                  const struct arguments *arguments, struct fault *fault)
 {
     char name[NAME_ROOM];
@@ -26,37 +22,26 @@ static enum gemmd_error read_all(void *request, set_function *set,
         const char *value = arguments->values[id];
         if (!options[id].parameter || value == NULL)
             continue;
-        enum gemmd_error code = set(request, parameter_name(&options[id], name), value, fault);
+        enum gemmd_error code =
+            parameter_set(table, request, parameter_name(&options[id], name), value, fault);
         if (code != GEMMD_OK)
             return code;
     }
     return GEMMD_OK;
 }
 
-static enum gemmd_error set_gemm(void *request, const char *name, const char *value,
-                                 struct fault *fault)
-{
-    return gemm_request_set(request, name, value, fault);
-}
-
-static enum gemmd_error set_attention(void *request, const char *name, const char *value,
-                                      struct fault *fault)
-{
-    return attention_request_set(request, name, value, fault);
-}
-
 enum gemmd_error parameters_read_gemm(struct gemm_request *request,
                                       const struct arguments *arguments, struct fault *fault)
 {
     gemm_request_init(request);
-    return read_all(request, set_gemm, arguments, fault);
+    return read_all(request, &gemm_parameter_table, arguments, fault);
 }
 
 enum gemmd_error parameters_read_attention(struct attention_request *request,
                                            const struct arguments *arguments, struct fault *fault)
 {
     attention_request_init(request);
-    return read_all(request, set_attention, arguments, fault);
+    return read_all(request, &attention_parameter_table, arguments, fault);
 }
 
 void parameters_to_gemm(const struct gemm_request *request, const struct gemm_operands *operands,

@@ -22,3 +22,21 @@ enum gemmd_error resident_look(struct gemmd_client *client, const char *name, st
         snprintf(error->message, sizeof error->message, "there is no tensor '%s'", name);
     return code;
 }
+
+enum gemmd_error resident_take(struct gemmd_client *client, const struct parameter_table *table,
+                               void *request, const char *parameter, const char **path,
+                               struct tensor *tensor, const struct tensor **resident,
+                               struct gemmd_error_info *error)
+{
+    const char *name = resident_name(*path);
+    if (name == NULL)
+        return GEMMD_OK;
+    enum gemmd_error code = resident_look(client, name, tensor, error);
+    if (code != GEMMD_OK)
+        return code;
+    /* The name is right and not given before. */
+    (void)parameter_set(table, request, parameter, name, &(struct fault){0});
+    *resident = tensor;
+    *path = NULL;
+    return GEMMD_OK;
+}

@@ -6,6 +6,7 @@
 
 #include <gemmd/gemmd.h>
 
+#include "proto/parameter.h"
 #include "proto/tensor.h"
 
 /* The NAME of an operand "tensor:NAME", borrowed from `operand`; NULL if `operand` is NULL or has
@@ -13,6 +14,12 @@
 const char *resident_name(const char *operand);
 /* Asks the daemon for the type and shape of a resident tensor. */
 enum gemmd_error resident_look(struct gemmd_client *client, const char *name, struct tensor *tensor,
+                               struct gemmd_error_info *error);
+/* If `*path` is "tensor:NAME": looks at the tensor, gives the request the parameter (the table's)
+ * with that name, points `*resident` at `tensor` and makes `*path` NULL. */
+enum gemmd_error resident_take(struct gemmd_client *client, const struct parameter_table *table,
+                               void *request, const char *parameter, const char **path,
+                               struct tensor *tensor, const struct tensor **resident,
                                struct gemmd_error_info *error);
 
 #endif

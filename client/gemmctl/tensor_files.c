@@ -27,7 +27,7 @@ static enum format format_of(const struct reading *reading, const char *path)
 
 static const char *first_path(const struct reading *reading)
 {
-    for (uint32_t i = 0; i < reading->kind->count; i++)
+    for (uint32_t i = 0; i < reading->kind->table->count; i++)
         if (reading->wanted->paths[i] != NULL)
             return reading->wanted->paths[i];
     return NULL;
@@ -47,7 +47,7 @@ static enum gemmd_error open_input(struct reading *reading, uint32_t operand, co
 
 static enum gemmd_error take_npy(struct reading *reading, uint32_t operand, struct input *input)
 {
-    const char *title = reading->kind->titles[operand];
+    const char *title = reading->kind->table->operands[operand].title;
     struct tensor *tensors = reading->files->tensors;
     struct fault reason = {0};
     uint64_t consumed = 0;
@@ -78,11 +78,11 @@ static enum gemmd_error take_raw(struct reading *reading, uint32_t operand, stru
                          "files of raw bytes do not tell their shape; give %s", kind->sizes);
     if (!kind->raw(reading->wanted->request, tensors, operand, tensor))
         return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL, "%s is larger than 2^63 bytes",
-                         kind->titles[operand]);
+                         kind->table->operands[operand].title);
     if (tensor->bytes > left)
         return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
                          "%.96s has %llu bytes for %s, which takes %llu", input->name,
-                         (unsigned long long)left, kind->titles[operand],
+                         (unsigned long long)left, kind->table->operands[operand].title,
                          (unsigned long long)tensor->bytes);
     tensor->data = input->data + input->taken;
     input->taken += tensor->bytes;
@@ -95,7 +95,7 @@ static enum gemmd_error decode_safetensors(struct reading *reading, struct input
 {
     struct fault reason = {0};
     enum gemmd_error code = safetensors_decode(input->data, input->bytes, entries,
-                                               reading->kind->count, count, &reason);
+                                               reading->kind->table->count, count, &reason);
     input->taken = input->bytes;
     if (code != GEMMD_OK)
         return fault_set(reading->fault, code, reason.field, "%.96s: %s", input->name,
@@ -107,7 +107,7 @@ static enum gemmd_error decode_safetensors(struct reading *reading, struct input
 static enum gemmd_error take_safetensors(struct reading *reading, uint32_t operand,
                                          struct input *input)
 {
-    const char *name = reading->kind->names[operand];
+    const char *name = reading->kind->table->operands[operand].name;
     struct safetensors_entry entries[TENSOR_FILES_MAX];
     uint32_t count = 0;
     enum gemmd_error code = decode_safetensors(reading, input, entries, &count);
@@ -120,7 +120,7 @@ static enum gemmd_error take_safetensors(struct reading *reading, uint32_t opera
     if (code == GEMMD_OK)
         code = fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
                          "%.96s has %u tensors, none of them named '%s' for %s", input->name, count,
-                         name, reading->kind->titles[operand]);
+                         name, reading->kind->table->operands[operand].title);
     return code;
 }
 
@@ -147,9 +147,9 @@ static enum gemmd_error not_of_this_kind(const struct reading *reading, const st
     const struct tensor_files_kind *kind = reading->kind;
     char names[64] = "";
     size_t length = 0;
-    for (uint32_t i = 0; i < kind->count && length < sizeof names; i++)
+    for (uint32_t i = 0; i < kind->table->count && length < sizeof names; i++)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "",
-                                   kind->names[i]);
+                                   kind->table->operands[i].name);
     return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
                      "%.96s has a tensor '%.48s'; the tensors of %s are %s", input->name, name,
                      kind->of, names);
@@ -165,15 +165,16 @@ static enum gemmd_error take_all(struct reading *reading, uint32_t first, const 
     if (format_of(reading, path) != FORMAT_SAFETENSORS)
         return fault_set(reading->fault, GEMMD_ERR_MALFORMED, NULL,
                          "%s is missing; only a safetensors file holds all operands of %s",
-                         kind->titles[first + 1], kind->of);
+                         kind->table->operands[first + 1].title, kind->of);
     enum gemmd_error code = open_input(reading, first, path, &input);
     if (code == GEMMD_OK)
         code = decode_safetensors(reading, input, entries, &count);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
         uint32_t operand = 0;
-        while (operand < kind->count && strcmp(entries[i].name, kind->names[operand]) != 0)
+        while (operand < kind->table->count &&
+               strcmp(entries[i].name, kind->table->operands[operand].name) != 0)
             operand++;
-        if (operand == kind->count)
+        if (operand == kind->table->count)
             code = not_of_this_kind(reading, input, entries[i].name);
         else if (operand == first || reading->wanted->paths[operand] == NULL)
             reading->files->tensors[operand] = entries[i].tensor;
@@ -203,7 +204,7 @@ enum gemmd_error tensor_files_open(struct tensor_files *files,
     *files = (struct tensor_files){.format = FORMAT_NPY};
     if (first != NULL || wanted->format != NULL)
         files->format = format_of(&reading, first);
-    for (uint32_t i = 0; i < wanted->kind->count && code == GEMMD_OK; i++) {
+    for (uint32_t i = 0; i < wanted->kind->table->count && code == GEMMD_OK; i++) {
         if (wanted->paths[i] == NULL)
             continue;
         code = i == wanted->together ? take_all(&reading, i, wanted->paths[i])
@@ -212,20 +213,29 @@ enum gemmd_error tensor_files_open(struct tensor_files *files,
     return code == GEMMD_OK ? check_all_taken(&reading) : code;
 }
 
-enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                                   uint32_t number, struct tensor *tensor, struct fault *fault)
+static enum gemmd_error turn(struct tensor_files *files, const struct tensor_files_kind *kind,
+                             uint32_t number, struct tensor *tensor, struct fault *fault)
 {
-    if (tensor->rank == 0 || !tensor->fortran)
+    if (!operand_is_there(tensor) || !tensor->fortran)
         return GEMMD_OK;
     void *copy = malloc(tensor->bytes);
     if (copy == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory to transpose %s",
-                         kind->titles[number]);
+                         kind->table->operands[number].title);
     tensor_copy_row_major(tensor, copy);
     files->copies[number] = copy;
     tensor->data = copy;
     tensor->fortran = false;
     return GEMMD_OK;
+}
+
+enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
+                                   struct tensor *tensors, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < kind->table->count && code == GEMMD_OK; i++)
+        code = turn(files, kind, i, &tensors[i], fault);
+    return code;
 }
 
 void tensor_files_close(struct tensor_files *files)

@@ -8,17 +8,16 @@
 #define GEMMCTL_TENSOR_FILES_H
 
 #include "client/gemmctl/input.h"
+#include "proto/operands.h"
 
-enum { TENSOR_FILES_MAX = 5 };
+enum { TENSOR_FILES_MAX = OPERAND_TABLE_MAX };
 
 /* The operands of a command, and their properties that the request tells before the files are read.
  */
 struct tensor_files_kind {
-    uint32_t count;
-    const char *names[TENSOR_FILES_MAX];  /* names in a safetensors file, for example "a" */
-    const char *titles[TENSOR_FILES_MAX]; /* names in messages, for example "A" */
-    const char *of;                       /* the computation, in messages: "a product" */
-    const char *sizes;                    /* options that raw bytes need: "--m, --n and --k" */
+    const struct operand_table *table;
+    const char *of;    /* the computation, in messages: "a product" */
+    const char *sizes; /* options that raw bytes need: "--m, --n and --k" */
     /* The type of an .npy operand whose type NumPy has no name for (npy.h). `before` are the
      * operands that have been read. */
     enum gemmd_dtype (*carrier)(const void *request, const struct tensor *before, uint32_t operand);
@@ -51,10 +50,10 @@ struct tensor_files {
  * sentence. The caller calls tensor_files_close in any case; the views are valid until then. */
 enum gemmd_error tensor_files_open(struct tensor_files *files,
                                    const struct tensor_files_wanted *wanted, struct fault *fault);
-/* If `tensor`, a view of operand `number`, is column-major, copies the operand in row-major order;
- * `tensor` becomes a view of the copy. */
+/* `tensors` are views of all operands, in the table's order. Copies those that are column-major in
+ * row-major order; they become views of the copies. */
 enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                                   uint32_t number, struct tensor *tensor, struct fault *fault);
+                                   struct tensor *tensors, struct fault *fault);
 void tensor_files_close(struct tensor_files *files);
 
 #endif

@@ -48,16 +48,10 @@ static bool openblas_plan_make(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
-static bool is_int(uint64_t value)
-{
-    int32_t narrow;
-    return size_to_i32(value, &narrow);
-}
-
 static bool openblas_takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && is_int(p->lda) && is_int(p->ldb) &&
-           is_int(p->ldc);
+    return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && p->lda <= INT32_MAX &&
+           p->ldb <= INT32_MAX && p->ldc <= INT32_MAX;
 }
 
 static bool openblas_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)

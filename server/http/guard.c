@@ -27,18 +27,19 @@ static bool is_token(const char *text)
 
 /* What libmicrohttpd 0.9.75 makes of "Content-Length:", continued on the next line with " 32", is a
  * Content-Length32. */
-static bool is_longer(const char *name, const char *than)
+static bool continues_framing(const char *name)
 {
-    const size_t length = strlen(than);
-    return strncasecmp(name, than, length) == 0 && name[length] != '\0';
+    static const char length[] = "Content-Length", encoding[] = "Transfer-Encoding";
+    return (strncasecmp(name, length, sizeof length - 1) == 0 && name[sizeof length - 1] != '\0') ||
+           (strncasecmp(name, encoding, sizeof encoding - 1) == 0 &&
+            name[sizeof encoding - 1] != '\0');
 }
 
 static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     struct framing *framing = cls;
     (void)kind;
-    if (!is_token(name) || is_longer(name, "Content-Length") ||
-        is_longer(name, "Transfer-Encoding"))
+    if (!is_token(name) || continues_framing(name))
         framing->bad_names++;
     if (strcasecmp(name, "Host") == 0)
         framing->hosts++;

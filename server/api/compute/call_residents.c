@@ -13,8 +13,6 @@
 static enum gemmd_error acquire(struct tensor_store *store, const char *field, const char *name,
                                 const char *tenant, struct resident **resident, struct fault *fault)
 {
-    if (name[0] == '\0')
-        return GEMMD_OK;
     enum gemmd_error code = tensor_store_acquire(store, name, tenant, resident, fault);
     tensor_store_count_use(store, code == GEMMD_OK);
     if (code != GEMMD_OK)
@@ -27,8 +25,10 @@ enum gemmd_error call_residents_acquire(struct call_residents *residents,
                                         const char *tenant, struct fault *fault)
 {
     residents->tenant = tenant;
-    enum gemmd_error code = acquire(store, "a", request->a, tenant, &residents->a, fault);
-    if (code == GEMMD_OK)
+    enum gemmd_error code = GEMMD_OK;
+    if (request->a[0] != '\0')
+        code = acquire(store, "a", request->a, tenant, &residents->a, fault);
+    if (code == GEMMD_OK && request->b[0] != '\0')
         code = acquire(store, "b", request->b, tenant, &residents->b, fault);
     if (code != GEMMD_OK)
         return code;
@@ -43,8 +43,10 @@ enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
                                            struct fault *fault)
 {
     residents->tenant = tenant;
-    enum gemmd_error code = acquire(store, "k", request->k, tenant, &residents->a, fault);
-    if (code == GEMMD_OK)
+    enum gemmd_error code = GEMMD_OK;
+    if (request->k[0] != '\0')
+        code = acquire(store, "k", request->k, tenant, &residents->a, fault);
+    if (code == GEMMD_OK && request->v[0] != '\0')
         code = acquire(store, "v", request->v, tenant, &residents->b, fault);
     if (code != GEMMD_OK)
         return code;
@@ -96,15 +98,21 @@ enum { ROWS_MANY = 128 };
 
 static uint64_t work_bytes(const struct resident *resident, uint64_t rows)
 {
-    const uint64_t bytes = resident != NULL ? resident_tensor(resident)->bytes : 0;
+    const uint64_t bytes = resident_tensor(resident)->bytes;
     return rows >= ROWS_MANY ? bytes : bytes / ROWS_MANY * rows;
 }
 
 uint64_t call_residents_work_bytes(const struct call_residents *residents, uint64_t rows_on_a,
                                    uint64_t rows_on_b)
 {
-    return work_bytes(residents->a, rows_on_a) + work_bytes(residents->b, rows_on_b) +
-           work_bytes(residents->stored, ROWS_MANY);
+    uint64_t bytes = 0;
+    if (residents->a != NULL)
+        bytes += work_bytes(residents->a, rows_on_a);
+    if (residents->b != NULL)
+        bytes += work_bytes(residents->b, rows_on_b);
+    if (residents->stored != NULL)
+        bytes += work_bytes(residents->stored, ROWS_MANY);
+    return bytes;
 }
 
 /* As much of the mirror as a tensor takes; what it takes on the device cannot overflow. */

@@ -92,7 +92,9 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
         return too_large(fault, "the result", call->result_bytes,
                          services->config->max_result_bytes);
 
-    enum gemmd_error code = complete_place(call, services, fault);
+    enum gemmd_error code = GEMMD_OK;
+    if (call->shapes_inside) /* else it counts them since it was reserved */
+        code = complete_place(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK && call->sends_result)
@@ -357,7 +359,8 @@ static enum gemmd_error find_operands(struct compute_call *call, union call_oper
         const enum gemmd_error code = operand_layout_bind(&call->layout, call->operation->operands,
                                                           compute_call_request(call), call->body,
                                                           call->body_bytes, operands->all, fault);
-        client_memory_point(&call->places, operands->all, call->layout.count);
+        if (call->places.memory_count > 0)
+            client_memory_point(&call->places, operands->all, call->layout.count);
         return code;
     }
     struct body_front body = {
@@ -385,8 +388,9 @@ static void describe_work(struct compute_call *call, const union call_operands *
     }
     work->priority = call->priority;
     work->bytes = call->queue_bytes;
-    work->outside_bytes +=
-        client_memory_bytes(&call->places, operands->all, call->operation->operands->count);
+    if (call->places.memory_count > 0)
+        work->outside_bytes +=
+            client_memory_bytes(&call->places, operands->all, call->operation->operands->count);
     work->outside_bytes += call->places.result.there ? call->c.bytes : 0;
     work->outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
     work->deadline_ns = call->deadline_ns;
@@ -399,7 +403,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
     enum gemmd_error code = operation->check(call, operands, fault);
     if (code == GEMMD_OK && !call->prepared)
         code = compute_call_prepare(call, services, fault);
-    if (code == GEMMD_OK)
+    if (code == GEMMD_OK && call->places.memory_count > 0)
         code = client_memory_check_results(&call->places, operands->all, operation->operands->count,
                                            call->c.bytes, call->lse.bytes, fault);
     if (code == GEMMD_OK)

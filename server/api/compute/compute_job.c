@@ -34,6 +34,8 @@ static struct compute_request *state_of(const struct request *request)
 
 bool compute_job_wanted(const struct request *request)
 {
+    if (request_header(request, "Prefer") == NULL)
+        return false;
     const struct services *services = services_of(request);
     return services->config->max_jobs > 0 && state_of(request)->call.places.memory_count == 0 &&
            atomic_load(&services->http->stage) == HTTP_SERVING &&

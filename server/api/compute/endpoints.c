@@ -27,14 +27,13 @@ static struct compute_call *call_of(const struct request *request)
 
 static bool take_parameter(void *context, const char *name, const char *value)
 {
-    struct request *request = context;
-    struct compute_call *call = call_of(request);
-    return call->operation->set(call, name, value, &request->fault) == GEMMD_OK;
+    struct compute_request *state = context;
+    return state->call.operation->set(&state->call, name, value, &state->request->fault) ==
+           GEMMD_OK;
 }
 
-static enum gemmd_error read_body_format(struct request *request)
+static enum gemmd_error read_body_format(struct request *request, struct compute_call *call)
 {
-    struct compute_call *call = call_of(request);
     const char *type = request_header(request, "Content-Type");
     call->body_format = FORMAT_RAW;
     if (type != NULL && !format_from_media_type(type, &call->body_format))
@@ -45,9 +44,8 @@ static enum gemmd_error read_body_format(struct request *request)
     return GEMMD_OK;
 }
 
-static enum gemmd_error choose_answer_format(struct request *request)
+static enum gemmd_error choose_answer_format(struct request *request, struct compute_call *call)
 {
-    struct compute_call *call = call_of(request);
     if (call->gemm.store[0] != '\0') /* no matrix is sent */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
@@ -58,17 +56,16 @@ static enum gemmd_error choose_answer_format(struct request *request)
     return GEMMD_OK;
 }
 
-static enum gemmd_error read_parameters(struct request *request)
+static enum gemmd_error read_parameters(struct request *request, struct compute_call *call,
+                                        struct services *services)
 {
-    struct compute_call *call = call_of(request);
     struct fault *fault = &request->fault;
-    const struct config *config = services_of(request)->config;
+    const struct config *config = services->config;
 
     call->operation->init(call);
-    if (request_parameters(request, take_parameter, request) != GEMMD_OK)
+    if (request_parameters(request, take_parameter, request->call) != GEMMD_OK)
         return fault->code;
-    enum gemmd_error code =
-        call->operation->settle(call, services_of(request), request->tenant, fault);
+    enum gemmd_error code = call->operation->settle(call, services, request->tenant, fault);
     if (code != GEMMD_OK)
         return code;
     const uint64_t longest_ms = config_longest_timeout_ms(config);
@@ -85,23 +82,25 @@ static void begin(struct request *request, const struct call_operation *operatio
 {
     struct compute_request *state = request->call;
     struct compute_call *call = &state->call;
+    struct services *services = services_of(request);
     const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     state->request = request;
     call->operation = operation;
     call->memory = services_memory(request);
     call->work.tenant = request->tenant_number;
-    if (read_body_format(request) != GEMMD_OK || read_parameters(request) != GEMMD_OK ||
-        choose_answer_format(request) != GEMMD_OK || services_check(request) != GEMMD_OK ||
+    if (read_body_format(request, call) != GEMMD_OK ||
+        read_parameters(request, call, services) != GEMMD_OK ||
+        choose_answer_format(request, call) != GEMMD_OK || services_check(request) != GEMMD_OK ||
         (!call->shapes_inside &&
-         compute_call_layout(call, services_of(request), &request->fault) != GEMMD_OK) ||
+         compute_call_layout(call, services, &request->fault) != GEMMD_OK) ||
         compute_memory_open(request) != GEMMD_OK ||
-        compute_call_open(call, services_of(request), length, &request->fault) != GEMMD_OK ||
+        compute_call_open(call, services, length, &request->fault) != GEMMD_OK ||
         (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
-        compute_call_close(call, services_of(request)); /* before a body that is dropped */
+        compute_call_close(call, services); /* before a body that is dropped */
         request_refuse(request);
         return;
     }
-    call_lookahead_open(call, services_of(request));
+    call_lookahead_open(call, services);
     request_receive(request, call->deadline_ns);
 }
 
@@ -135,19 +134,21 @@ static void work_done(struct work *work)
 
 static void compute_submit(struct request *request)
 {
+    const struct compute_request *state = request->call;
     struct compute_call *call = call_of(request);
-    if (compute_call_bind(call, services_of(request), &request->fault) != GEMMD_OK) {
+    struct services *services = services_of(request);
+    if (compute_call_bind(call, services, &request->fault) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
-    if (((struct compute_request *)request->call)->job != NULL) {
+    if (state->job != NULL) {
         compute_job_submit(request);
         return;
     }
     call->work.done = work_done;
     call->work.queued_ns = clock_now_ns();
     request_hand_over(request); /* before the push: the work may be done at once */
-    queue_push(services_of(request)->queue, &call->work);
+    queue_push(services->queue, &call->work);
 }
 
 static bool compute_withdraw(struct request *request)

@@ -54,23 +54,15 @@ static void gemm_place_result(struct compute_call *call, unsigned char *payload)
 
 static bool gemm_result(struct compute_call *call)
 {
-    const bool known = gemm_request_result_bytes(&call->gemm, &call->result_bytes) &&
-                       gemm_request_result(&call->gemm, NULL, &call->c);
-    if (known && call->places.result.there)
-        call->result_bytes = 0;
-    return known;
+    if (!gemm_request_result(&call->gemm, NULL, &call->c))
+        return false;
+    call->result_bytes = call->places.result.there ? 0 : call->c.bytes;
+    return true;
 }
 
-/* Whether all problems of a batch have the same B: their rows are those of one product then. */
-static bool is_one_product(const struct gemm_request *request)
-{
-    return request->one_b && request->batch > 1;
-}
-
+/* All problems of a batch have the same B, so that their rows are those of one product. */
 static enum gemmd_error check_one_product(const struct gemm_request *request, struct fault *fault)
 {
-    if (!is_one_product(request))
-        return GEMMD_OK;
     if (request->transa)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "transa",
                          "a batch with one resident B takes %s row by row: transa must be 0",
@@ -83,9 +75,10 @@ static enum gemmd_error check_one_product(const struct gemm_request *request, st
     return GEMMD_OK;
 }
 
-static void describe(const struct gemm_request *request, struct gemm_problem *problem)
+/* `products`: how many problems of the batch are computed as one product. */
+static void describe(const struct gemm_request *request, uint64_t products,
+                     struct gemm_problem *problem)
 {
-    const uint64_t products = is_one_product(request) ? request->batch : 1;
     *problem = (struct gemm_problem){
         .dtype = request->dtype,
         .out = request->out,
@@ -114,11 +107,12 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     const struct gemm_request *request = &call->gemm;
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(services->device);
-    enum gemmd_error code = check_one_product(request, fault);
+    const bool one_product = request->one_b && request->batch > 1;
+    enum gemmd_error code = one_product ? check_one_product(request, fault) : GEMMD_OK;
 
     if (code != GEMMD_OK)
         return code;
-    describe(request, &work->problem);
+    describe(request, one_product ? request->batch : 1, &work->problem);
     if (request->store[0] != '\0')
         code =
             call_residents_reserve(&call->residents, request, &call->c, services->tensors, fault);
