@@ -18,7 +18,7 @@ void wait_a_little(void)
 void item_done(struct work *work)
 {
     struct item *item = (struct item *)work;
-    item->place = atomic_fetch_add(item->places, 1) + 1;
+    item->rank = atomic_fetch_add(item->ranks, 1) + 1;
     atomic_fetch_add(&item->ended, 1);
 }
 
@@ -48,7 +48,7 @@ struct item *add(enum simulated_event event)
     ck_assert_uint_lt(stage.count, ITEMS_MAX);
     memset(item, 0, sizeof *item);
     item->number = stage.count++;
-    item->places = &stage.places;
+    item->ranks = &stage.ranks;
     item->check.pass = true;
     atomic_store(&item->event, event);
     item->work.kernel = &simulated_kernel;
@@ -109,21 +109,21 @@ void end_with(struct item *item, enum simulated_event event)
     wait_until_ended(item);
 }
 
-void start_on(struct simulated_device *device, uint32_t places)
+void start_on(struct simulated_device *device, uint32_t requests)
 {
     struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     stage.device = device;
-    const struct admission_limits limits = {.requests = places, .tenants = TENANTS};
+    const struct admission_limits limits = {.requests = requests, .tenants = TENANTS};
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
-                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
+                                    metrics_shard(stage.metrics, 0), MAX_LAUNCH_WORKS, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
-void start(uint32_t slots, uint32_t places)
+void start(uint32_t slots, uint32_t requests)
 {
-    start_on(simulated_device_open(slots, look), places);
+    start_on(simulated_device_open(slots, look), requests);
 }
 
 void stop(void)

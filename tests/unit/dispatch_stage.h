@@ -1,9 +1,10 @@
 /*
- * dispatch_stage.h - a dispatch thread over a simulated device, and works that do what a test says.
+ * dispatch_stage.h - a dispatch thread over a simulated device, and works with results that a test
+ * chooses.
  *
- * There is one stage, since each test runs in a process of its own. Functions are called by the
- * test's thread and fail the test where something cannot be. The host's check of results is the
- * stage's, in place of the kernels room's.
+ * There is one stage, since each test runs in a process of its own. The functions are called by the
+ * thread of the test, and fail the test if they cannot do what they are for. The stage replaces the
+ * check of results on the host (kernels/freivalds.h) by its own.
  */
 #ifndef UNIT_DISPATCH_STAGE_H
 #define UNIT_DISPATCH_STAGE_H
@@ -14,25 +15,25 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 
-enum { ITEMS_MAX = 64, PROBE_MS = 60000, MAX_BATCH = 4, TENANTS = 3 };
+enum { ITEMS_MAX = 64, PROBE_MS = 60000, MAX_LAUNCH_WORKS = 4, TENANTS = 3 };
 
-/* What the host's check says, and whether it takes its time. In place of the kernels room's. */
+/* The result of the check on the host, and whether the check is held up. */
 struct check {
     enum gemmd_error code;
     bool pass;
-    atomic_bool *held; /* NULL: not held */
+    atomic_bool *held; /* the check waits while this is true; NULL: it does not wait */
 };
 
-/* A work and what is to become of it. */
+/* A work, and the result that it gets. */
 struct item {
-    struct work work; /* first */
+    struct work work; /* the first member: callbacks cast it back */
     uint32_t number;
     _Atomic enum simulated_event event;
     struct check check;
     atomic_uint begun; /* how often `started` was called */
     atomic_uint ended; /* how often `done` was called */
-    uint32_t place;    /* the how-manieth of all to end, from 1 */
-    atomic_uint *places;
+    uint32_t rank;     /* 1 for the first item to end, 2 for the second, and so on */
+    atomic_uint *ranks;
 };
 
 /* Everything a test needs; made by start, taken down by stop. */
@@ -43,7 +44,7 @@ struct stage {
     struct dispatch *dispatch;
     struct item items[ITEMS_MAX];
     uint32_t count;
-    atomic_uint places;
+    atomic_uint ranks;
 };
 extern struct stage stage;
 extern const struct gemm_kernel simulated_kernel; /* of every item */
@@ -56,9 +57,10 @@ struct asker {
 
 void asker_told(struct probe_wait *wait); /* for wait.done */
 
-/* The stage with so many streams and places in its queue, or over a device that was made before. */
-void start(uint32_t slots, uint32_t places);
-void start_on(struct simulated_device *device, uint32_t places);
+/* The stage with `slots` streams and a queue for `requests` requests, or over a device that was
+ * made before. */
+void start(uint32_t slots, uint32_t requests);
+void start_on(struct simulated_device *device, uint32_t requests);
 void stop(void);
 
 /* A new item, which nobody waits for yet, and pushing one. */

@@ -1,6 +1,6 @@
 /*
- * queue_stage.h - what tests of server/scheduler/queue.c push and pop: works that count how often
- * they ended.
+ * queue_stage.h - for tests of server/scheduler/queue.c: works that count how often they end, and
+ * functions that push and pop them.
  */
 #ifndef TESTS_UNIT_QUEUE_STAGE_H
 #define TESTS_UNIT_QUEUE_STAGE_H
@@ -10,23 +10,23 @@
 
 #include "server/scheduler/queue.h"
 
-/* What became of a work, as its `done` saw it. */
+/* A work that records its end. */
 struct item {
-    struct work work; /* first */
+    struct work work; /* the first member: `done` casts it back */
     uint32_t number;
     atomic_uint ended;
 };
 
 /* The `done` of every item. */
 void item_done(struct work *work);
-/* Of 10 bytes. */
+/* Makes a work of 10 bytes. */
 void item_init(struct item *item, uint32_t number, uint32_t priority, uint64_t deadline_ns);
 
-/* Of one tenant, without limits of his own. */
+/* A queue for one tenant, which has no limits of its own. */
 struct queue *queue_of_one(uint32_t requests, uint64_t bytes);
-/* Reserves a place first, for which there must be room. */
+/* Makes a reservation, for which there must be room, and pushes the item. */
 void push_item(struct queue *queue, struct item *item);
-/* Whatever comes, one at a time. */
+/* Pops the next work of either lane, one at a time. */
 struct work *pop_any(struct queue *queue, uint64_t wait_ns);
 
 #endif

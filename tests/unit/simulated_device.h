@@ -1,5 +1,6 @@
 /*
- * simulated_device.h - a device that does to each work what the test says, when it says so.
+ * simulated_device.h - a device that gives each work the result that a test chooses, at the time
+ * that the test chooses.
  */
 #ifndef UNIT_SIMULATED_DEVICE_H
 #define UNIT_SIMULATED_DEVICE_H
@@ -8,12 +9,12 @@
 
 #include "server/device/device_ops.h"
 
-/* What a submit brings about, or a look at a work that was submitted finds. */
+/* The result of a submit, or of a poll of a work that was submitted. */
 enum simulated_event {
     SIMULATED_RUNNING,
     SIMULATED_DONE,
-    SIMULATED_FAILED, /* an error of this work and those that share its launch */
-    SIMULATED_LOST    /* the error that takes the device with it */
+    SIMULATED_FAILED, /* an error of this work and of all works of its launch */
+    SIMULATED_LOST    /* an error that loses the device */
 };
 enum simulated_probe {
     SIMULATED_PROBE_RIGHT,
@@ -21,7 +22,7 @@ enum simulated_probe {
     SIMULATED_PROBE_SILENT /* stays on the device */
 };
 
-/* A work and what is to become of it on a scripted device. */
+/* A work, and what happens to it on the simulated device. */
 struct simulated_work {
     struct work work;                    /* first */
     enum simulated_event at_submit;      /* it starts RUNNING, or has ended so at once; */

@@ -1,4 +1,5 @@
-/* server/device/memory/arena.c: against a model that knows of each unit whether it is taken. */
+/* server/device/memory/arena.c: compared with a model that records for each unit whether it is
+ * allocated. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -66,7 +67,7 @@ static int by_offset(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* Some of what is held, as if it were free. */
+/* Picks some of the allocated ranges, to be counted as if they were free. */
 static void check_without_some(const struct model *model, struct arena *arena, uint64_t *state)
 {
     bool given[UNITS] = {false};
@@ -195,7 +196,7 @@ START_TEST(spans_without_room_or_beyond_the_limit)
 }
 END_TEST
 
-/* A span far larger than this host's memory: only the books are kept. */
+/* A span far larger than this host's memory, of which the arena keeps only records. */
 START_TEST(a_large_span_costs_what_is_used_of_it)
 {
     struct arena *arena = arena_create(UINT64_C(1) << 37);

@@ -1,4 +1,4 @@
-/* server/device/copy_in.c: which pieces of a body go when, and where to. */
+/* server/device/copy_in.c: the pieces of a body that are copied, when, and where to. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static const struct device_span nowhere = {.start = NULL};
 static const uint64_t ALL = UINT64_MAX;
 static unsigned char body[RANGE_BYTES], range[RANGE_BYTES];
 
-/* A body of A, B, bias and C0 in f16, one after another. */
+/* A body with A, B, bias and C0 in f16, one after another. */
 static struct gemm_problem problem_in(unsigned char *at)
 {
     struct gemm_problem problem = {
@@ -27,7 +27,8 @@ static struct gemm_problem problem_in(unsigned char *at)
 }
 enum { BODY_BYTES = 2 * (M * K + K * N + N + M * N) };
 
-/* As device_layout_padded gives it, A's rows padded to `leading` if that is not 0. */
+/* A layout as of device_layout_padded. The leading dimension of A is `leading`, unless that is 0.
+ */
 static struct device_layout layout_of(const struct gemm_problem *problem, uint64_t leading)
 {
     static const struct device_part none;
@@ -48,7 +49,7 @@ static void fill(void)
     memset(range, 0xee, sizeof range);
 }
 
-/* As a device would, at once. Returns the bytes that were moved. */
+/* Copies the pieces as a device does. Returns the number of bytes. */
 static uint64_t run(struct copy_in *plan, uint64_t landed)
 {
     struct copy_in_piece piece;
@@ -85,7 +86,7 @@ static void assert_all_there(const struct gemm_problem *problem, const struct de
 
 /* 0: rows as they came; 1032: further apart. */
 static const uint64_t leadings[] = {0, 1032, 1088};
-/* Bytes that land from one look to the next. */
+/* Bytes that are received from one step to the next. */
 static const uint64_t steps[] = {1, 1000, 4096, 2 * K, 3 * K, 50000};
 
 START_TEST(all_goes_once_however_it_lands)
@@ -140,7 +141,7 @@ START_TEST(a_restart_takes_all_once_more)
 }
 END_TEST
 
-/* B is not in the body, and the bias has no place before all is there. */
+/* B is not in the body, and the location of the bias is not known before the body is complete. */
 START_TEST(what_is_elsewhere_goes_when_the_work_is_complete)
 {
     static unsigned char elsewhere[2 * K * N];
@@ -167,7 +168,7 @@ START_TEST(what_is_elsewhere_goes_when_the_work_is_complete)
 }
 END_TEST
 
-/* What turns out to lie elsewhere than was thought, or to go elsewhere, is copied from there. */
+/* Operands whose source or destination differs from the early plan are copied again. */
 START_TEST(what_was_wrong_goes_again)
 {
     struct copy_in plan, all;

@@ -1,4 +1,4 @@
-/* How many connections a limit of open files leaves room for (server/net/descriptors.h). */
+/* server/net/descriptors.c: the number of connections for which a limit of open files suffices. */
 #include <check.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* server/device/device.c, device_cpu.c and self_test.c: the books, and the CPU as a device. */
+/* server/device/device.c, cpu/backend.c and self_test.c: slots and their order, and the CPU as a
+ * device. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static struct device *open_cpu(uint64_t memory_bytes)
     return device;
 }
 
-/* device_open has run every kernel's known answers already. */
+/* device_open has run the known answers through every kernel already. */
 START_TEST(the_cpu_opens_and_describes_itself)
 {
     uint32_t count = 0;
@@ -111,7 +112,7 @@ START_TEST(a_kernel_that_fails_fails_its_work)
 }
 END_TEST
 
-/* --- the books, over a simulated device --- */
+/* --- slots and their order, over a simulated device --- */
 
 static enum simulated_event look(const struct work *work)
 {

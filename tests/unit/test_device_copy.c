@@ -1,6 +1,6 @@
-/* server/device/device_copy.c on the CPU, where nothing is copied early, and on a GPU if there is
- * one, where a body in steps gives the bytes of one at once. On a simulated device:
- * test_early_copy.c. */
+/* server/device/device_copy.c on the CPU, which makes no early copies, and on a GPU if there is
+ * one, on which a body that is copied in steps gives the same bytes as one that is copied at once.
+ * test_early_copy.c tests early copies on a simulated device. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static struct device *open_on(enum gemm_backend backend)
     return device;
 }
 
-/* A product whose operands lie one after another, as in a body. */
+/* A product whose operands follow one another, as in a body. */
 struct product {
     struct work work;
     enum gemm_backend backend;
@@ -229,7 +229,7 @@ END_TEST
 
 START_TEST(all_lanes_at_once)
 {
-    enum { BODIES = 70 }; /* more than there are lanes */
+    enum { BODIES = 70 }; /* more than there are copy streams */
     struct device *device = open_on(GEMM_BACKEND_CUDA);
     static struct product products[BODIES];
     static struct copy_in copies[BODIES];

@@ -1,4 +1,4 @@
-/* server/device/device_layout.c: where the parts of a problem lie in device memory. */
+/* server/device/device_layout.c: the locations of the parts of a product in device memory. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -179,7 +179,7 @@ START_TEST(a_span_ends_where_it_ends)
 }
 END_TEST
 
-/* Moves what is not 8 elements apart itself. */
+/* A kernel that moves rows apart itself unless their leading dimension is 8 elements. */
 static bool workspace_of_unaligned(const struct gemm_problem *problem, uint64_t *out)
 {
     *out = (problem->lda % 8 != 0 ? 1000u : 0) + (problem->ldb % 8 != 0 ? 100u : 0);

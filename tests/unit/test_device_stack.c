@@ -208,7 +208,7 @@ START_TEST(what_is_not_stacked)
     changed.m = 128;
     ck_assert_uint_eq(rows_of(&changed, "tiled"), DEVICE_STACK_ROWS);
     changed.m = 129;
-    ck_assert_msg(rows_of(&changed, "tiled") == 0, "many rows need no company");
+    ck_assert_msg(rows_of(&changed, "tiled") == 0, "a work of many rows is not stacked");
 }
 END_TEST
 

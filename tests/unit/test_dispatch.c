@@ -1,4 +1,4 @@
-/* server/scheduler/dispatch.c over a simulated device: streams, failures, deadlines, the end. */
+/* server/scheduler/dispatch.c over a simulated device: streams, failures, deadlines, stopping. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ START_TEST(one_stream_runs_by_priority)
         wait_until_ended(items[i]);
     stop();
     for (int i = 0; i < 5; i++)
-        ck_assert_uint_eq(items[i]->place, expected[i] + 1);
+        ck_assert_uint_eq(items[i]->rank, expected[i] + 1);
 }
 END_TEST
 
@@ -91,7 +91,7 @@ START_TEST(every_stream_is_used_and_no_more)
     for (int i = 0; i < 5; i++)
         end_with(items[i], SIMULATED_DONE);
     stop();
-    ck_assert_uint_eq(atomic_load(&stage.places), 5);
+    ck_assert_uint_eq(atomic_load(&stage.ranks), 5);
 }
 END_TEST
 
@@ -144,7 +144,7 @@ START_TEST(a_lost_device_fails_everything_once)
     end_with(items[1], SIMULATED_LOST);
     for (int i = 0; i < 5; i++)
         wait_until_ended(items[i]);
-    items[5] = add(SIMULATED_DONE); /* the place was reserved before */
+    items[5] = add(SIMULATED_DONE); /* the reservation was made before */
     queue_push(stage.queue, &items[5]->work);
     ck_assert(!probe(PROBE_MS, reason));
     ck_assert_ptr_nonnull(strstr(reason, "a simulated loss"));
@@ -233,13 +233,13 @@ struct load {
     uint32_t seed;
 };
 
-/* Each runs, or fails, or expires; the event is known before it is pushed. */
+/* Each work succeeds, fails or expires, as is decided before the work is pushed. */
 static void *produce(void *argument)
 {
     struct load *load = argument;
     for (uint32_t i = 0; i < EACH; i++) {
         struct item *item = &load->items[i];
-        item->places = &stage.places;
+        item->ranks = &stage.ranks;
         item->check.pass = true;
         atomic_store(&item->event, (i + load->seed) % 11 == 0 ? SIMULATED_FAILED : SIMULATED_DONE);
         item->work.kernel = &simulated_kernel;

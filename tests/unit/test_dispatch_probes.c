@@ -1,4 +1,4 @@
-/* server/scheduler/dispatch.c and probe.c over a simulated device: who asks whether it is ready. */
+/* server/scheduler/dispatch.c and probe.c over a simulated device: readiness probes. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ START_TEST(an_asker_keeps_its_time)
 }
 END_TEST
 
-/* A CPU computes in the dispatch thread: there a product can take longer than anyone waits. */
+/* A CPU computes in the dispatch thread, where a product can take longer than a probe may. */
 START_TEST(a_device_that_is_computing_is_ready)
 {
     start_on(simulated_device_open_computing(look), ITEMS_MAX);

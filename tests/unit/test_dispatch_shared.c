@@ -1,4 +1,4 @@
-/* server/scheduler/dispatch.c over a simulated device: launches that works share. */
+/* server/scheduler/dispatch.c over a simulated device: shared launches. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static struct item *add_sharing(enum simulated_event event)
     return item;
 }
 
-/* Fills the device with launches that last until `end` is called on each. */
+/* Fills the device with launches, each of which runs until `end` is called for it. */
 static void occupy(struct item *items[DEVICE_SHARED_SLOTS])
 {
     for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++) {
@@ -25,22 +25,22 @@ static void occupy(struct item *items[DEVICE_SHARED_SLOTS])
 
 START_TEST(all_that_wait_share_a_launch)
 {
-    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_BATCH];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_LAUNCH_WORKS];
     start(2, ITEMS_MAX);
     occupy(first);
-    for (int i = 0; i < MAX_BATCH; i++) {
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         items[i] = add_sharing(SIMULATED_DONE);
         push(items[i]);
     }
     end_with(first[0], SIMULATED_DONE);
-    for (int i = 0; i < MAX_BATCH; i++)
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++)
         wait_until_ended(items[i]);
     end_with(first[1], SIMULATED_DONE);
     ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_SHARED_SLOTS + 1);
     ck_assert_uint_eq(first[0]->work.launch_works, 1);
-    for (int i = 0; i < MAX_BATCH; i++) {
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         ck_assert_int_eq(items[i]->work.status, GEMMD_OK);
-        ck_assert_uint_eq(items[i]->work.launch_works, MAX_BATCH);
+        ck_assert_uint_eq(items[i]->work.launch_works, MAX_LAUNCH_WORKS);
         ck_assert_uint_eq(items[i]->work.started_ns, items[0]->work.started_ns);
     }
     ck_assert(counts("gemmd_batch_size_count 3\n"));
@@ -49,24 +49,24 @@ START_TEST(all_that_wait_share_a_launch)
 }
 END_TEST
 
-START_TEST(no_more_than_max_batch_share_a_launch)
+START_TEST(no_more_than_max_launch_works_share_a_launch)
 {
-    struct item *first[DEVICE_SHARED_SLOTS], *items[2 * MAX_BATCH + 1];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[2 * MAX_LAUNCH_WORKS + 1];
     start(1, ITEMS_MAX);
     occupy(first);
-    for (int i = 0; i < 2 * MAX_BATCH + 1; i++) {
+    for (int i = 0; i < 2 * MAX_LAUNCH_WORKS + 1; i++) {
         items[i] = add_sharing(SIMULATED_DONE);
         push(items[i]);
     }
     end_with(first[0], SIMULATED_DONE);
-    for (int i = 0; i < 2 * MAX_BATCH + 1; i++)
+    for (int i = 0; i < 2 * MAX_LAUNCH_WORKS + 1; i++)
         wait_until_ended(items[i]);
     end_with(first[1], SIMULATED_DONE);
     ck_assert_uint_eq(atomic_load(&stage.device->launches), DEVICE_SHARED_SLOTS + 3);
     stop();
-    for (int i = 0; i < 2 * MAX_BATCH; i++)
-        ck_assert_uint_eq(items[i]->work.launch_works, MAX_BATCH);
-    ck_assert_uint_eq(items[2 * MAX_BATCH]->work.launch_works, 1);
+    for (int i = 0; i < 2 * MAX_LAUNCH_WORKS; i++)
+        ck_assert_uint_eq(items[i]->work.launch_works, MAX_LAUNCH_WORKS);
+    ck_assert_uint_eq(items[2 * MAX_LAUNCH_WORKS]->work.launch_works, 1);
 }
 END_TEST
 
@@ -105,21 +105,21 @@ END_TEST
 
 START_TEST(a_failed_launch_fails_all_that_share_it)
 {
-    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_BATCH];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_LAUNCH_WORKS];
     start(1, ITEMS_MAX);
     occupy(first);
-    for (int i = 0; i < MAX_BATCH; i++) {
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         items[i] = add_sharing(i == 2 ? SIMULATED_FAILED : SIMULATED_DONE);
         items[i]->work.verify = i == 1;
         push(items[i]);
     }
     end_with(first[0], SIMULATED_DONE);
-    for (int i = 0; i < MAX_BATCH; i++)
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++)
         wait_until_ended(items[i]);
     end_with(first[1], SIMULATED_DONE);
     ck_assert(counts("gemmd_device_errors_total 1\n"));
     stop();
-    for (int i = 0; i < MAX_BATCH; i++) {
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         ck_assert_uint_eq(atomic_load(&items[i]->ended), 1);
         ck_assert_int_eq(items[i]->work.status, GEMMD_ERR_INTERNAL);
         ck_assert_str_eq(items[i]->work.fault.detail, "a simulated failure");
@@ -130,23 +130,23 @@ END_TEST
 
 START_TEST(a_lost_device_fails_shared_launches_once)
 {
-    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_BATCH];
+    struct item *first[DEVICE_SHARED_SLOTS], *items[MAX_LAUNCH_WORKS];
     start(1, ITEMS_MAX);
     occupy(first);
-    for (int i = 0; i < MAX_BATCH; i++) {
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         items[i] = add_sharing(SIMULATED_RUNNING);
         push(items[i]);
     }
     end_with(first[0], SIMULATED_DONE);
-    wait_until_submitted(DEVICE_SHARED_SLOTS + MAX_BATCH);
-    for (int i = 0; i < MAX_BATCH; i++)
+    wait_until_submitted(DEVICE_SHARED_SLOTS + MAX_LAUNCH_WORKS);
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++)
         atomic_store(&items[i]->event, i == 1 ? SIMULATED_LOST : SIMULATED_DONE);
-    for (int i = 0; i < MAX_BATCH; i++)
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++)
         wait_until_ended(items[i]);
     wait_until_ended(first[1]);
     ck_assert(counts("gemmd_device_errors_total 1\n"));
     stop();
-    for (int i = 0; i < MAX_BATCH; i++) {
+    for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         ck_assert_uint_eq(atomic_load(&items[i]->ended), 1);
         ck_assert_int_eq(items[i]->work.status, GEMMD_ERR_DEVICE_LOST);
     }
@@ -184,7 +184,7 @@ int main(void)
     TCase *tests = tcase_create("dispatch_shared");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, all_that_wait_share_a_launch);
-    tcase_add_test(tests, no_more_than_max_batch_share_a_launch);
+    tcase_add_test(tests, no_more_than_max_launch_works_share_a_launch);
     tcase_add_test(tests, large_and_small_work_do_not_hold_each_other_up);
     tcase_add_test(tests, a_failed_launch_fails_all_that_share_it);
     tcase_add_test(tests, a_lost_device_fails_shared_launches_once);

@@ -1,5 +1,5 @@
-/* server/scheduler/dispatch.c over a simulated device: stacks, on streams for shared launches and,
- * as on a CPU, on the only one. */
+/* server/scheduler/dispatch.c over a simulated device: stacks, on streams for shared launches, and
+ * on the only stream, as on a CPU. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static struct item *add_stacking(enum simulated_event event, uint32_t stack, boo
     return item;
 }
 
-/* Launches that last until end_with is called on each, so that nothing else starts. */
+/* Fills the device with launches, each of which runs until end_with is called for it. */
 static uint32_t occupy(struct item *items[DEVICE_SHARED_SLOTS], bool shares)
 {
     const uint32_t count = shares ? DEVICE_SHARED_SLOTS : 1;
@@ -86,7 +86,7 @@ START_TEST(max_batch_and_rows_bound_a_stack)
 }
 END_TEST
 
-/* Every second one an attention; the keys are the same. */
+/* Every second work is an attention. The keys of all are the same. */
 START_TEST(attentions_of_one_kind_are_one_launch)
 {
     static const struct attention_kernel attends = {.name = "grouping"};

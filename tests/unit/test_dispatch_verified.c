@@ -1,4 +1,4 @@
-/* server/scheduler/dispatch.c and verifier.c over a simulated device: results that are checked. */
+/* server/scheduler/dispatch.c and verifier.c over a simulated device: verified results. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ START_TEST(verified_work_tells_its_residual)
 }
 END_TEST
 
-/* What the host cannot read is checked by the copies that the work brought along. */
+/* Operands that the host cannot read are checked by the copies in host memory that the work has. */
 START_TEST(copies_are_checked_where_there_are_some)
 {
     static float a, b, c, away;

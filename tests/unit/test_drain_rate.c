@@ -1,4 +1,4 @@
-/* server/base/drain_rate.c, with a clock of the test's own. */
+/* server/base/drain_rate.c, with a time that the test sets. */
 #include <check.h>
 #include <stdlib.h>
 

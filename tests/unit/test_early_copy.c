@@ -1,5 +1,5 @@
-/* server/scheduler/early_copy.c: bodies that go to a simulated device as they land, and what
- * becomes of their memory. First by hand, then with the dispatch thread. */
+/* server/scheduler/early_copy.c: bodies that are copied to a simulated device while they are
+ * received, and the end of their memory. First without, then with a dispatch thread. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 
-/* A is SIDE x SIDE of f32, B a column: one body, of which two steps can go early. */
+/* A is SIDE x SIDE of f32, and B is one column. Two steps of the body can be copied early. */
 enum { SIDE = 1200, BODY_BYTES = SIDE * SIDE * 4 + SIDE * 4, STEP = EARLY_COPY_STEP_BYTES };
 _Static_assert((int)BODY_BYTES >= (int)EARLY_COPY_BODY_BYTES, "the body goes early");
 enum { MEMORY_BYTES = 64 << 20 };
@@ -35,7 +35,7 @@ static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
 }
 static const struct gemm_kernel kernel = {.name = "simulated", .workspace_bytes = no_workspace};
 
-/* It would move A's rows apart itself. */
+/* The kernel would otherwise move the rows of A apart itself. */
 static bool workspace_for_a(const struct gemm_problem *problem, uint64_t *out)
 {
     *out = problem->lda % 64 == 0 ? 0 : problem->m * problem->k * 4;
@@ -73,7 +73,7 @@ static void stop(void)
     device_close(&stage.device->base);
 }
 
-/* A request: its body, its work, and what it holds. */
+/* A request: its body, its work, its block and its device memory. */
 struct sender {
     struct simulated_work scripted; /* first */
     unsigned char *body;
@@ -82,7 +82,7 @@ struct sender {
     atomic_bool done;
 };
 
-/* What a sender's body has at a place. No two rows or senders have the same. */
+/* The byte at an offset of a sender's body. No two rows and no two senders have the same bytes. */
 static const unsigned char *bytes_of(const struct sender *sender, uint64_t at)
 {
     static unsigned char pattern[BODY_BYTES + 256];
@@ -125,14 +125,14 @@ static void write_body(struct sender *sender, uint64_t from, uint64_t to)
     memcpy(sender->body + from, bytes_of(sender, from), to - from);
 }
 
-/* The body is there up to here. */
+/* Receives the body up to `to`. */
 static void land(struct sender *sender, uint64_t from, uint64_t to)
 {
     write_body(sender, from, to);
     early_copy_received(sender->early_copy, to);
 }
 
-/* Whether A, of rows so many bytes apart, is in the work's device memory. */
+/* Whether the device memory of the work holds A, with the given pitch of rows. */
 static void assert_a_there(const struct sender *sender, uint64_t pitch)
 {
     const unsigned char *range = stage.device->memory + sender->scripted.work.device_offset;
@@ -141,7 +141,7 @@ static void assert_a_there(const struct sender *sender, uint64_t pitch)
                       "row %lu is not the body's", (unsigned long)row);
 }
 
-/* Whether A and B are. */
+/* Whether the device memory of the work holds A and B. */
 static void assert_there(const struct sender *sender)
 {
     const uint64_t a_bytes = SIDE * SIDE * 4, b_offset = (a_bytes + 255) / 256 * 256;
@@ -150,7 +150,7 @@ static void assert_there(const struct sender *sender)
                      bytes_of(sender, a_bytes), SIDE * 4);
 }
 
-/* As a request gives back what it holds. False: the early copy has it. */
+/* Frees the memory of a sender, as a request does. False: the early copy frees it. */
 static bool close_body(struct sender *sender)
 {
     if (!early_copy_close(sender->early_copy))
@@ -172,7 +172,7 @@ static uint64_t early(void)
     return atomic_load(&stage.device->early_bytes);
 }
 
-START_TEST(what_has_landed_goes_step_by_step)
+START_TEST(received_bytes_are_copied_step_by_step)
 {
     struct sender sender;
     start();
@@ -337,8 +337,8 @@ START_TEST(who_gets_no_lane_is_copied_with_his_work)
     start();
     open_body(&sender, 8);
     open_body(&waiting, 9);
-    for (int lane = 1; lane < DEVICE_COPY_STREAMS; lane++)
-        stage.device->base.copy_streams[lane] = true;
+    for (int i = 1; i < DEVICE_COPY_STREAMS; i++)
+        stage.device->base.copy_streams[i] = true;
     land(&sender, 0, BODY_BYTES);
     land(&waiting, 0, BODY_BYTES);
     ck_assert_uint_eq(early_copy_feed(stage.early_copy), BODY_BYTES);
@@ -385,8 +385,8 @@ START_TEST(stopping_waits_for_copies_and_then_none_begins)
 }
 END_TEST
 
-/* --- With the dispatch thread: senders that stay, leave while they send, and leave while their
- * work waits; copies that take their time. --- */
+/* --- With the dispatch thread: clients that stay, that disconnect while they send, and that
+ * disconnect while their work waits; copies that are slow. --- */
 
 enum { THREADS = 3, EACH = 6 };
 
@@ -460,7 +460,7 @@ int main(void)
 {
     Suite *suite = suite_create("early_copy");
     TCase *tcase = tcase_create("early_copy");
-    tcase_add_test(tcase, what_has_landed_goes_step_by_step);
+    tcase_add_test(tcase, received_bytes_are_copied_step_by_step);
     tcase_add_test(tcase, a_work_copies_what_its_body_left);
     tcase_add_test(tcase, rows_come_further_apart_where_the_kernel_wants_them_so);
     tcase_add_test(tcase, what_is_small_or_needs_no_memory_does_not_go_early);

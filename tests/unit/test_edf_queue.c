@@ -1,4 +1,5 @@
-/* server/scheduler/edf_queue.c: deadlines, arrival, both at random against a sorted array. */
+/* server/scheduler/edf_queue.c: the order by deadline and by arrival, also against a sorted array
+ * of random works. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

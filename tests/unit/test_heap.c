@@ -1,4 +1,5 @@
-/* server/base/heap.c: any order in, the right order out, and out of the middle. */
+/* server/base/heap.c: nodes that are added in any order are first in the right order, and any node
+ * can be removed. */
 #include <check.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Host memory that is taken while a device is opened. */
+/* server/device/memory/host_memory.c: host memory that is allocated while a device is opened. */
 #include "server/device/memory/host_memory.h"
 
 #include <check.h>
@@ -47,7 +47,7 @@ START_TEST(more_than_there_can_be_is_refused)
 }
 END_TEST
 
-/* With no device to pin it for it says so; with one it is pinned. */
+/* Without a GPU, pinning fails with an error; with a GPU, the memory is pinned. */
 START_TEST(what_cannot_be_pinned_is_said)
 {
     struct fault fault = {.detail = ""};

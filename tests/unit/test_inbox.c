@@ -1,4 +1,4 @@
-/* server/base/inbox.c: every message is acted on once, in its sender's order, and a thread that
+/* server/base/inbox.c: every message is handled once, in the order of its sender, and a thread that
  * waits is woken. */
 #include <check.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* server/jobs/jobs.c: states, exact limits, expiry by a given clock, tenants, waiting, threads. */
+/* server/jobs/jobs.c: states, exact limits, expiry, tenants, waiting, and many threads. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -439,7 +439,7 @@ END_TEST
 
 static const uint64_t SECOND = 1000000000, MILLISECOND = 1000000;
 
-/* One job finishes and is deleted every so often, until the rates are settled. */
+/* A job finishes and is deleted at regular intervals, until the rates are steady. */
 static uint64_t finish_steadily(struct jobs *jobs, uint64_t every_ms)
 {
     uint64_t now_ns = START;
@@ -477,7 +477,7 @@ START_TEST(a_result_takes_as_long_as_those_before_it)
 }
 END_TEST
 
-START_TEST(a_place_comes_free_by_the_next_end_or_expiry)
+START_TEST(another_job_can_be_opened_by_the_next_end_or_expiry)
 {
     const struct jobs_limits patient = {
         .max_jobs = MAX_JOBS, .max_bytes = MAX_BYTES, .ttl_ns = 5 * SECOND};
@@ -681,7 +681,7 @@ int main(void)
     tcase_add_test(tcase, nobody_waits_for_what_has_ended);
     tcase_add_loop_test(tcase, who_leaves_is_not_woken, 0, 3);
     tcase_add_test(tcase, a_result_takes_as_long_as_those_before_it);
-    tcase_add_test(tcase, a_place_comes_free_by_the_next_end_or_expiry);
+    tcase_add_test(tcase, another_job_can_be_opened_by_the_next_end_or_expiry);
     tcase_add_test(tcase, threads_lose_nothing);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

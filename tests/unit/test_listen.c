@@ -1,4 +1,4 @@
-/* server/listen*.c: real sockets on loopback, in the file system and inherited. */
+/* server/net/listen*.c: real sockets on loopback and in the file system, and inherited sockets. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>

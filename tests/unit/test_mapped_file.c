@@ -1,4 +1,4 @@
-/* server/shm/mapped_file.c: a client's file, also while it is cut short. */
+/* server/shm/mapped_file.c: a client's file, also while the client shortens it. */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -55,7 +55,7 @@ START_TEST(what_is_not_in_the_file_is_refused)
 }
 END_TEST
 
-/* What a thread reads of its own bytes is 0 or what it wrote; what it writes goes nowhere. */
+/* A thread reads 0 or the byte that it wrote. What it writes has no effect. */
 static void *touch_all(void *own)
 {
     volatile unsigned char *start = mapped.start + *(const int *)own;
@@ -115,7 +115,7 @@ static int signal_of_child(void (*act)(void))
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* Memory that is nobody's mapping, beside one that is. */
+/* Memory that is no mapped file, next to memory that is. */
 static void touch_another(void)
 {
     int other = memfd_create("other", 0);

@@ -1,5 +1,5 @@
-/* What control groups allow (server/device/memory/memory_limit.h), read from trees like the
- * system's. */
+/* server/device/memory/memory_limit.c: limits of control groups, read from file trees like those of
+ * the system. */
 #include <check.h>
 #include <ftw.h>
 #include <limits.h>

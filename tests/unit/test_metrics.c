@@ -1,5 +1,5 @@
-/* server/metrics*.c: what is counted is what is scraped, every series is there from the start, and
- * Prometheus' own checker finds nothing to say. */
+/* server/observe/metrics*.c: a scrape has the numbers that were counted, every series exists from
+ * the start, and Prometheus' own checker accepts the text. */
 #include <check.h>
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* server/tensors/name_tree.c: held against a sorted list, whatever comes and goes. */
+/* server/tensors/name_tree.c: compared with a sorted list, for random insertions and removals. */
 #include <check.h>
 #include <stdbool.h>
 #include <stdio.h>

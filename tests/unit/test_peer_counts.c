@@ -1,4 +1,4 @@
-/* server/net/peer_counts.c: connections an address, against a plain array of counts. */
+/* server/net/peer_counts.c: connections of each address, compared with an array of counts. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-/* server/net/peer_user.c: whose process is at the other end. */
+/* server/net/peer_user.c: the user of the peer's process. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
-/* server/device/memory/pool.c: blocks that caches keep cost no memory that somebody else needs, and
- * count as free. */
+/* server/device/memory/pool.c: blocks that caches keep are available to other threads, and count as
+ * free. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ START_TEST(a_cache_that_ends_gives_everything_back)
 }
 END_TEST
 
-/* Two threads, a pool so small that they must take from each other's caches all the time. */
+/* Two threads, and a pool so small that each needs blocks from the other's cache all the time. */
 static void *churn(void *argument)
 {
     struct pool_cache *cache = argument;

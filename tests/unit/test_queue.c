@@ -1,4 +1,4 @@
-/* server/scheduler/queue.c: order, exact limits, expiry, failing, closing. */
+/* server/scheduler/queue.c and fair_queue.c: order, exact limits, expiry, failing, closing. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ START_TEST(the_bytes_are_exact)
 }
 END_TEST
 
-START_TEST(a_place_can_grow)
+START_TEST(a_reservation_can_grow)
 {
     struct fault fault;
     struct queue *queue = queue_of_one(2, 1000);
@@ -93,7 +93,7 @@ START_TEST(a_place_can_grow)
     ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
     ck_assert_int_eq(queue_reserve_more(queue, 0, 100, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
-    queue_close(queue);                                        /* what has a place keeps it */
+    queue_close(queue);                                        /* earlier reservations stay */
     ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 600, &fault), GEMMD_OK);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
     ck_assert_uint_eq(queue_state(queue).reserved, 2);
@@ -116,7 +116,7 @@ START_TEST(what_never_fits_is_not_told_to_come_back)
 }
 END_TEST
 
-START_TEST(a_place_is_held_until_it_is_given_back)
+START_TEST(a_reservation_is_held_until_it_is_given_back)
 {
     struct item item;
     struct queue *queue = queue_of_one(1, 10);
@@ -207,7 +207,7 @@ struct caller {
     struct queue *queue;
 };
 
-static void release_place(struct work *work)
+static void release_reservation(struct work *work)
 {
     struct caller *caller = (struct caller *)work;
     queue_release(caller->queue, 0, work->bytes);
@@ -219,7 +219,7 @@ START_TEST(done_may_call_back)
     struct queue *queue = queue_of_one(1, 10);
     struct caller caller = {.queue = queue};
     item_init(&caller.item, 0, 4, clock_now_ns());
-    caller.item.work.done = release_place;
+    caller.item.work.done = release_reservation;
     push_item(queue, &caller.item);
     ck_assert_ptr_null(pop_any(queue, 0));
     ck_assert_uint_eq(queue_state(queue).reserved, 0);
@@ -261,7 +261,7 @@ START_TEST(failing_ends_what_waits_and_what_comes)
 }
 END_TEST
 
-START_TEST(closing_refuses_places_and_keeps_promises)
+START_TEST(closing_refuses_new_reservations_and_keeps_earlier_ones)
 {
     struct item before, after;
     struct queue *queue = queue_of_one(8, 80);
@@ -379,15 +379,15 @@ int main(void)
     tcase_add_test(tests, what_comes_later_can_pass_what_waits);
     tcase_add_test(tests, the_count_is_exact);
     tcase_add_test(tests, the_bytes_are_exact);
-    tcase_add_test(tests, a_place_can_grow);
+    tcase_add_test(tests, a_reservation_can_grow);
     tcase_add_test(tests, what_never_fits_is_not_told_to_come_back);
-    tcase_add_test(tests, a_place_is_held_until_it_is_given_back);
+    tcase_add_test(tests, a_reservation_is_held_until_it_is_given_back);
     tcase_add_test(tests, expired_work_is_not_popped);
     tcase_add_test(tests, pop_ends_the_expired_even_if_nothing_else_waits);
     tcase_add_test(tests, expire_ends_what_is_due_and_nothing_else);
     tcase_add_test(tests, done_may_call_back);
     tcase_add_test(tests, failing_ends_what_waits_and_what_comes);
-    tcase_add_test(tests, closing_refuses_places_and_keeps_promises);
+    tcase_add_test(tests, closing_refuses_new_reservations_and_keeps_earlier_ones);
     tcase_add_test(tests, a_push_ends_a_wait);
     tcase_add_test(tests, a_wake_ends_a_wait_before_or_after_it_begins);
     tcase_add_test(tests, the_earliest_deadline_first_within_a_tenant);

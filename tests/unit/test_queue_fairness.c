@@ -1,4 +1,4 @@
-/* server/scheduler/queue.c: what tenants of one priority get. */
+/* server/scheduler/fair_queue.c: the fair shares of tenants within one priority. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "server/base/clock.h"
 #include "server/scheduler/queue.h"
 
-/* Several tenants that wait all the time; what each got is counted in bytes of work. */
+/* Several tenants that wait all the time. The bytes of work that each was given are counted. */
 enum { TENANTS = 3, WAITING = 40, POPS = 3000 };
 
 struct rivals {
@@ -53,7 +53,7 @@ static void count_popped(struct rivals *rivals, const struct work *work)
     rivals->popped[work->tenant]++;
 }
 
-/* The bound of start-time fair queueing, and what each work counts besides its bytes. */
+/* The bound of start-time fair queueing, and the bytes that every work costs besides its own. */
 static void check_fair(const struct rivals *rivals)
 {
     for (int one = 0; one < TENANTS; one++)
@@ -87,7 +87,7 @@ START_TEST(tenants_share_by_bytes)
 }
 END_TEST
 
-/* The same work, wherever its operands are. */
+/* A work costs the same wherever its operands are. */
 START_TEST(what_is_outside_counts_as_well)
 {
     struct rivals *rivals = rivals_create();

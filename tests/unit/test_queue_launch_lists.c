@@ -1,4 +1,4 @@
-/* server/scheduler/queue.c: works that share a launch come as one launch list. */
+/* server/scheduler/launch_list.c: works that share a launch are popped as one launch list. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const char *numbers_of(const struct work *works, char text[64])
     return text;
 }
 
-/* Items 0 ... count - 1, of which those share that `sharing` has a bit for. */
+/* Pushes items 0 ... count - 1. An item shares its launch if its bit in `sharing` is set. */
 static void push_mixed(struct queue *queue, struct item *items, uint32_t count, uint32_t sharing)
 {
     for (uint32_t i = 0; i < count; i++) {

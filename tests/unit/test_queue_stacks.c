@@ -1,4 +1,4 @@
-/* server/scheduler/queue.c: works that can be stacked come together, in the queue's order. */
+/* server/scheduler/launch_list.c: works of one stack are popped together, in the queue's order. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void item_done(struct work *work)
     ((struct item *)work)->ended++;
 }
 
-/* One row on B number `stack`; 0: not to be stacked. */
+/* A work of one row that multiplies with B number `stack`; 0: the work cannot be stacked. */
 static struct work *make(uint32_t number, uint32_t stack)
 {
     struct item *item = &items[number];
@@ -61,14 +61,14 @@ static struct work *push(struct work *work)
     return work;
 }
 
-/* "1" is on B number 1, and so on. */
+/* "1" is a work that multiplies with B number 1, and so on. */
 static void push_all(const char *stacks)
 {
     for (uint32_t i = 0; stacks[i] != '\0'; i++)
         push(make(i, (uint32_t)(stacks[i] - '0')));
 }
 
-/* The numbers of what comes next, as text: "2 4 5"; "": nothing. */
+/* Pops a launch list. Returns the numbers of its works as text, "2 4 5"; "": no work was popped. */
 static const char *pop(struct queue_room room)
 {
     size_t length = 0;
@@ -196,7 +196,7 @@ START_TEST(what_was_taken_back_is_in_no_stack)
 }
 END_TEST
 
-/* One who sends much leaves the others their part of every stack. */
+/* A tenant that sends many works leaves the other tenants their part of every stack. */
 START_TEST(tenants_share_a_stack)
 {
     for (uint32_t i = 0; i < 12; i++)
@@ -213,7 +213,8 @@ START_TEST(tenants_share_a_stack)
 }
 END_TEST
 
-/* What comes along is paid for: tenant 1's turn comes later for what went with tenant 0's. */
+/* Works that join a stack are charged: tenant 1's next turn comes later, because a work of tenant 1
+ * has joined a stack of tenant 0. */
 START_TEST(company_counts_as_a_turn)
 {
     push(make(0, 1));
@@ -280,7 +281,7 @@ START_TEST(those_that_wait_fail_together)
 }
 END_TEST
 
-/* Any order of pushes and limits: each comes once, and never with another stack's. */
+/* Random pushes and limits: each work is popped once, and never with works of another stack. */
 START_TEST(at_random_each_comes_once)
 {
     enum { ROUNDS = 2000 };
@@ -339,7 +340,7 @@ static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
     return work;
 }
 
-/* Though their keys are the same. */
+/* Products and attentions with the same key are not in one stack. */
 START_TEST(attentions_and_products_are_apart)
 {
     push(make(0, 1));

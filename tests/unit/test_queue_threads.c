@@ -1,4 +1,4 @@
-/* server/scheduler/queue.c: many threads at once lose nothing and end nothing twice. */
+/* server/scheduler/queue.c: with many threads, no work is lost and no work ends twice. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 enum { PRODUCERS = 3, EACH = 2000, ROUNDS = 50 };
 
-/* One thread takes back what another pops and a third expires: each work has one end. */
+/* One thread cancels works that another pops and a third expires: each work ends once. */
 struct race {
     struct queue *queue;
     struct item *items;
@@ -59,8 +59,8 @@ START_TEST(taking_back_races_with_popping)
 }
 END_TEST
 
-/* Producers with places that run out, one consumer, a timer and deadlines that pass now and then:
- * every work ends exactly once, and no place is lost. */
+/* Producers that run out of reservations, one consumer, a timer, and deadlines that pass now and
+ * then: every work ends exactly once, and no reservation is lost. */
 struct load {
     struct queue *queue;
     struct item *items;
@@ -128,7 +128,8 @@ START_TEST(threads_lose_and_double_nothing)
 }
 END_TEST
 
-/* The next work comes once the last has ended: who sleeps for it must be woken each time. */
+/* A work is pushed when the one before it has ended: the thread that sleeps must be woken each
+ * time. */
 static void *push_one_by_one(void *argument)
 {
     struct race *race = argument;
@@ -173,7 +174,7 @@ static void *push_all(void *argument)
     return NULL;
 }
 
-/* What was pushed before and what is pushed after ends alike, and nothing stays. */
+/* Works that were pushed before queue_fail_all and works that are pushed after it all end. */
 START_TEST(failing_races_with_pushing)
 {
     static struct item items[PRODUCERS][EACH];

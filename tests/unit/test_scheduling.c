@@ -1,5 +1,5 @@
-/* The queue, the dispatch thread and a scripted device together: who gets the device, what becomes
- * of work that is late, given up or failed at each stage, and that all is given back. */
+/* The queue, the dispatch thread and a simulated device together: which works run, how works end
+ * that expire, are cancelled or fail at each stage, and that all reservations are given back. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,13 +12,13 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 
-enum { WORKS_MAX = 512, TENANTS = 3, MAX_BATCH = 4, BYTES = 100 };
+enum { WORKS_MAX = 512, TENANTS = 3, MAX_LAUNCH_WORKS = 4, BYTES = 100 };
 
-/* A work with what its owner sees of it. */
+/* A work, and what its owner sees of the work. */
 struct task {
     struct simulated_work scripted; /* first */
     atomic_uint ended;              /* how often `done` was called */
-    uint32_t place;                 /* the how-manieth of all to end, from 1 */
+    uint32_t rank;                  /* the how-manieth of all to end, from 1 */
 };
 
 static struct {
@@ -55,7 +55,7 @@ enum gemmd_error freivalds_check(const struct gemm_problem *problem, uint64_t se
 static void task_done(struct work *work)
 {
     struct task *task = (struct task *)work;
-    task->place = atomic_fetch_add(&stage.ended, 1) + 1;
+    task->rank = atomic_fetch_add(&stage.ended, 1) + 1;
     queue_release(stage.queue, work->tenant, work->bytes);
     atomic_fetch_add(&task->ended, 1);
 }
@@ -69,7 +69,7 @@ static void start_on(struct simulated_device *device)
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
-                                    metrics_shard(stage.metrics, 0), MAX_BATCH, 0);
+                                    metrics_shard(stage.metrics, 0), MAX_LAUNCH_WORKS, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
 }
 
@@ -78,7 +78,7 @@ static void start(uint32_t slots)
     start_on(simulated_device_open_scripted(slots));
 }
 
-/* Everything has ended, once, and all places are free. */
+/* Checks that every work has ended once, and that no reservation is held. */
 static void stop(void)
 {
     queue_close(stage.queue);
@@ -96,7 +96,7 @@ static void stop(void)
     device_close(&stage.device->base);
 }
 
-/* Runs for a look, then is done. */
+/* A work that runs for one poll and then succeeds. */
 static struct task *make(uint32_t tenant)
 {
     struct task *task = &stage.tasks[stage.count];
@@ -153,7 +153,7 @@ static void wait_for_all(void)
         wait_for(&stage.tasks[i]);
 }
 
-/* On the device, until it is let go. */
+/* A work that runs on the device until the test releases it. */
 static struct task *block(bool shares)
 {
     uint32_t submitted = atomic_load(&stage.device->submitted);
@@ -170,12 +170,12 @@ static void let_go(struct task *task)
     atomic_store(&task->scripted.held, false);
 }
 
-/* How many of a tenant's are among the first `places` to end. */
-static uint32_t early(uint32_t tenant, uint32_t places)
+/* Number of a tenant's works among the first `ranks` works to end. */
+static uint32_t early(uint32_t tenant, uint32_t ranks)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < stage.count; i++)
-        count += stage.tasks[i].scripted.work.tenant == tenant && stage.tasks[i].place <= places;
+        count += stage.tasks[i].scripted.work.tenant == tenant && stage.tasks[i].rank <= ranks;
     return count;
 }
 
@@ -194,10 +194,10 @@ START_TEST(tenants_get_equal_parts_of_the_device)
         }
     let_go(blocker);
     wait_for_all();
-    for (uint32_t places = 2; places <= 3 * EACH; places++)
+    for (uint32_t ranks = 2; ranks <= 3 * EACH; ranks++)
         for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
-            ck_assert_uint_ge(early(tenant, places) + 1, (places - 1) / TENANTS);
-            ck_assert_uint_le(early(tenant, places), (places - 1) / TENANTS + 2);
+            ck_assert_uint_ge(early(tenant, ranks) + 1, (ranks - 1) / TENANTS);
+            ck_assert_uint_le(early(tenant, ranks), (ranks - 1) / TENANTS + 2);
         }
     stop();
 }
@@ -219,14 +219,14 @@ START_TEST(large_works_of_one_do_not_cost_another)
     wait_for_all();
     /* By when the second has all of its 100, the first has about two. */
     for (uint32_t i = 0; i < EACH; i++)
-        ck_assert_msg(i < 3 || stage.tasks[1 + i].place > 2 * LARGE, "the large one %u was early",
+        ck_assert_msg(i < 3 || stage.tasks[1 + i].rank > 2 * LARGE, "the large one %u was early",
                       i);
     stop();
 }
 END_TEST
 
-/* What is important waits neither for the unimportant that waits, nor, in its own lane, for the
- * unimportant that runs. */
+/* A work of high priority does not wait for waiting works of low priority, nor for running works of
+ * low priority in the other lane. */
 START_TEST(no_priority_is_inverted)
 {
     start(1);
@@ -248,14 +248,14 @@ START_TEST(no_priority_is_inverted)
     ck_assert_uint_eq(atomic_load(&running->ended), 0);
     let_go(running);
     wait_for_all();
-    ck_assert_uint_lt(large[3]->place, large[2]->place);
-    ck_assert_uint_lt(large[2]->place, large[1]->place);
-    ck_assert_uint_lt(large[1]->place, large[0]->place);
+    ck_assert_uint_lt(large[3]->rank, large[2]->rank);
+    ck_assert_uint_lt(large[2]->rank, large[1]->rank);
+    ck_assert_uint_lt(large[1]->rank, large[0]->rank);
     stop();
 }
 END_TEST
 
-/* Small ones without end, more important than all others. */
+/* Small works without end, of a higher priority than all others. */
 static void *flood(void *over)
 {
     struct task *ring[8];
@@ -301,10 +301,10 @@ END_TEST
 START_TEST(a_small_one_waits_for_at_most_a_batch)
 {
     start(1);
-    struct task *first[DEVICE_SHARED_SLOTS], *waiting[3 * MAX_BATCH];
+    struct task *first[DEVICE_SHARED_SLOTS], *waiting[3 * MAX_LAUNCH_WORKS];
     for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         first[i] = block(true);
-    for (uint32_t i = 0; i < 3 * MAX_BATCH; i++) {
+    for (uint32_t i = 0; i < 3 * MAX_LAUNCH_WORKS; i++) {
         waiting[i] = make(0);
         waiting[i]->scripted.work.shared_launch = true;
         push(waiting[i]);
@@ -316,9 +316,9 @@ START_TEST(a_small_one_waits_for_at_most_a_batch)
     wait_for(late);
     let_go(first[1]);
     wait_for_all();
-    ck_assert_uint_le(late->place, 1 + MAX_BATCH);
-    for (uint32_t i = 0; i < 3 * MAX_BATCH; i++)
-        ck_assert_uint_le(waiting[i]->scripted.work.launch_works, MAX_BATCH);
+    ck_assert_uint_le(late->rank, 1 + MAX_LAUNCH_WORKS);
+    for (uint32_t i = 0; i < 3 * MAX_LAUNCH_WORKS; i++)
+        ck_assert_uint_le(waiting[i]->scripted.work.launch_works, MAX_LAUNCH_WORKS);
     stop();
 }
 END_TEST
@@ -358,7 +358,7 @@ START_TEST(deadlines_are_kept_behind_a_blocked_device)
 }
 END_TEST
 
-/* What its owner does with work that he took back. */
+/* Ends a work that its owner has cancelled. */
 static void drop(struct task *task)
 {
     task_done(&task->scripted.work);
@@ -393,8 +393,8 @@ START_TEST(work_is_taken_back_until_it_runs)
 }
 END_TEST
 
-/* At submit, while it runs, in the check of the result: failures are the work's own, a loss is
- * everybody's; alone and in a shared launch. */
+/* At submit, while the work runs, or in the check of the result: a failure ends one work, and the
+ * loss of the device ends all. In exclusive and in shared launches. */
 START_TEST(failures_at_every_stage_end_everything_once)
 {
     const bool shares = _i & 1, loses = _i & 2;
@@ -440,7 +440,7 @@ static enum simulated_event look_whether_held(const struct work *work)
     return atomic_load(&scripted->held) ? SIMULATED_RUNNING : SIMULATED_DONE;
 }
 
-/* A product on the CPU can outlast every patience. */
+/* A product on the CPU can run longer than dispatch_stop waits. */
 START_TEST(stopping_can_be_given_up)
 {
     start_on(simulated_device_open_computing(look_whether_held));

@@ -1,4 +1,5 @@
-/* server/shm/shm_store.c and regions.c: what is mapped, for how long, and whose names it has. */
+/* server/shm/shm_store.c and regions.c: mappings, their references and limits, and the owners of
+ * regions. */
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ static void open_store(void)
     close(fd);
 }
 
-/* Nothing is left, of memory or of descriptors. */
+/* Checks that no mapping and no descriptor is left. */
 static void close_store(void)
 {
     shm_unlink(key);
@@ -96,7 +97,7 @@ static struct shm_offer descriptor(int fd)
     return (struct shm_offer){.kind = SHM_MEMFD, .fd = fd};
 }
 
-/* The thread has done all that was asked for before. */
+/* Waits until the store's thread has handled every message so far. */
 static void settle(void)
 {
     struct shm_offer nothing = object("/", 0, 1);

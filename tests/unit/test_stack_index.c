@@ -28,7 +28,7 @@ static struct flow *flow(uint32_t number)
     return (struct flow *)(void *)&flows[number];
 }
 
-/* `key` is the hash, `n` makes stacks that differ. */
+/* `key` is the stack_key. Works with different `n` are of different stacks. */
 static struct work *add(uint32_t number, uint64_t key, uint64_t n, uint32_t in_flow)
 {
     struct work *work = &works[number];

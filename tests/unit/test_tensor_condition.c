@@ -8,8 +8,8 @@
 #define TAG "\"0123abcd\""
 #define OTHER "\"ffff\""
 
-/* What the two headers say of a tensor with the tag TAG, of one whose tag is not known, and of
- * none: H holds, O is another one, S is the same. */
+/* The result for a tensor with the tag TAG, for a tensor whose tag is not known, and for no tensor:
+ * H (HOLDS), O (OTHER) or S (SAME). */
 static const struct {
     const char *if_match, *if_none_match, *verdicts;
 } cases[] = {

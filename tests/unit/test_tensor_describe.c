@@ -1,4 +1,4 @@
-/* server/tensors/tensor_describe.c: what is said of tensors, to the byte. */
+/* server/tensors/tensor_describe.c: every byte of the descriptions of tensors. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ START_TEST(one_and_a_page)
 }
 END_TEST
 
-/* As long as all of it can be. */
+/* Every string is as long as it may be. */
 START_TEST(the_longest_fit)
 {
     const uint64_t dims[TENSOR_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 0};

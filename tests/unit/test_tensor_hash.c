@@ -1,5 +1,5 @@
-/* server/tensors/tensor_hash.c: the tag that any client can compute (the expected ones are those of
- * Python's hashlib). */
+/* server/tensors/tensor_hash.c: entity tags, which clients can compute too. The expected tags are
+ * from Python's hashlib. */
 #include <check.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* server/tensors/tensor_store.c: who has which name, how long memory stays, and who makes room. */
+/* server/tensors/tensor_store.c: owners of names, the end of memory, and eviction. */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void tear_down(void)
     free(memory);
 }
 
-/* f32, of so many units of memory. */
+/* An f32 tensor that takes the given number of units of memory. */
 static struct tensor tensor_of(uint64_t units)
 {
     struct tensor tensor;
@@ -48,7 +48,7 @@ static enum gemmd_error reserve(const char *tenant, const char *name, uint64_t u
     return tensor_store_reserve(store, &offer, resident, &fault);
 }
 
-/* Stores a tensor that nobody uses afterwards. */
+/* Stores a tensor and releases it. */
 static void put(const char *tenant, const char *name, uint64_t units, bool evictable)
 {
     struct resident *resident;
@@ -458,7 +458,8 @@ END_TEST
 
 enum { THREADS = 4, ROUNDS = 2000 };
 
-/* The first byte of a tensor's memory is its writer's and does not change while anybody uses it. */
+/* The first byte of a tensor's memory is its writer's number, and does not change while the tensor
+ * is in use. */
 static void use_one(const char *tenant, const char *name)
 {
     struct resident *resident;

@@ -1,5 +1,5 @@
-/* server/scheduler/warm_up.c: the first products' way, over a simulated device that is right or
- * not. */
+/* server/scheduler/warm_up.c: the first products, over a simulated device with right and with wrong
+ * results. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,10 +48,10 @@ static enum simulated_event break_down(const struct work *work)
     return SIMULATED_FAILED;
 }
 
-static void warm_up_on(enum simulated_event (*look)(const struct work *), uint32_t places)
+static void warm_up_on(enum simulated_event (*look)(const struct work *), uint32_t requests)
 {
     const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
-    const struct admission_limits limits = {.requests = places, .tenants = 1};
+    const struct admission_limits limits = {.requests = requests, .tenants = 1};
     stage.device = simulated_device_open(1, look);
     stage.queue = queue_create(&limits);
     stage.metrics = metrics_create(1, &identity);
@@ -63,7 +63,7 @@ static void warm_up_on(enum simulated_event (*look)(const struct work *), uint32
     stage.code = warm_up(&stage.device->base, stage.queue, stage.pool, &stage.fault);
 }
 
-/* Whatever came of it, nothing is held any more. */
+/* Checks that no memory and no reservation is held, whatever the result was. */
 static void stop(void)
 {
     ck_assert_uint_eq(pool_used_bytes(stage.pool), 0);
@@ -112,7 +112,7 @@ START_TEST(a_failure_is_told)
 }
 END_TEST
 
-START_TEST(a_queue_without_places_is_left_alone)
+START_TEST(a_queue_that_admits_nothing_is_left_alone)
 {
     warm_up_on(compute, 0);
     ck_assert_int_eq(stage.code, GEMMD_OK);
@@ -128,7 +128,7 @@ int main(void)
     tcase_add_test(tests, goes_through_the_dispatch_thread_uncounted);
     tcase_add_test(tests, a_wrong_answer_is_found);
     tcase_add_test(tests, a_failure_is_told);
-    tcase_add_test(tests, a_queue_without_places_is_left_alone);
+    tcase_add_test(tests, a_queue_that_admits_nothing_is_left_alone);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
