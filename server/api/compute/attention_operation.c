@@ -15,12 +15,6 @@ static void attention_init(struct compute_call *call)
     attention_request_init(&call->attention);
 }
 
-static enum gemmd_error attention_set(struct compute_call *call, const char *name,
-                                      const char *value, struct fault *fault)
-{
-    return attention_request_set(&call->attention, name, value, fault);
-}
-
 static enum gemmd_error attention_settle(struct compute_call *call, struct services *services,
                                          const char *tenant, struct fault *fault)
 {
@@ -172,8 +166,8 @@ const struct call_operation attention_operation = {
     .result_name = "o",
     .operands = &attention_operand_table,
     .request = offsetof(struct compute_call, attention),
+    .parameters = &attention_parameter_table,
     .init = attention_init,
-    .set = attention_set,
     .settle = attention_settle,
     .read = attention_read,
     .result = attention_result,

@@ -19,6 +19,7 @@
 #include "proto/attention_request.h"
 #include "proto/gemm_request.h"
 #include "proto/operands.h"
+#include "proto/parameter.h"
 #include "proto/safetensors.h"
 #include "server/api/compute/call_residents.h"
 #include "server/api/compute/client_memory.h"
@@ -42,14 +43,12 @@ union call_operands {
 /* What differs between products and attentions: their parameters, operands and kernels. Each
  * function that returns an error says why in `fault`. */
 struct call_operation {
-    const char *name;                     /* "gemm"; the name of its jobs */
-    const char *result_name;              /* in Gemmd-Memory */
-    const struct operand_table *operands; /* which operands there are, and their shapes */
-    size_t request;                       /* where in struct compute_call its request is */
+    const char *name;                         /* "gemm"; the name of its jobs */
+    const char *result_name;                  /* in Gemmd-Memory */
+    const struct operand_table *operands;     /* which operands there are, and their shapes */
+    size_t request;                           /* where in struct compute_call its request is */
+    const struct parameter_table *parameters; /* of the request */
     void (*init)(struct compute_call *call);
-    /* Takes one parameter. */
-    enum gemmd_error (*set)(struct compute_call *call, const char *name, const char *value,
-                            struct fault *fault);
     /* All parameters are in: acquires the resident operands, checks the request, and sets
      * timeout_ms and priority. */
     enum gemmd_error (*settle)(struct compute_call *call, struct services *services,
@@ -121,9 +120,9 @@ struct compute_call {
 };
 
 /* The request of the call's operation: a struct gemm_request or a struct attention_request. */
-static inline const void *compute_call_request(const struct compute_call *call)
+static inline void *compute_call_request(struct compute_call *call)
 {
-    return (const char *)call + call->operation->request;
+    return (char *)call + call->operation->request;
 }
 
 /* What the headers say about the body. */

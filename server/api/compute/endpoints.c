@@ -25,11 +25,17 @@ static struct compute_call *call_of(const struct request *request)
     return &((struct compute_request *)request->call)->call;
 }
 
+/* Where the parameters of a query go. */
+struct parameter_target {
+    const struct parameter_table *table;
+    void *request; /* of the operation */
+    struct fault *fault;
+};
+
 static bool take_parameter(void *context, const char *name, const char *value)
 {
-    struct compute_request *state = context;
-    return state->call.operation->set(&state->call, name, value, &state->request->fault) ==
-           GEMMD_OK;
+    const struct parameter_target *target = context;
+    return parameter_set(target->table, target->request, name, value, target->fault) == GEMMD_OK;
 }
 
 static enum gemmd_error read_body_format(struct request *request, struct compute_call *call)
@@ -62,8 +68,10 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     struct fault *fault = &request->fault;
     const struct config *config = services->config;
 
+    struct parameter_target target = {call->operation->parameters, compute_call_request(call),
+                                      fault};
     call->operation->init(call);
-    if (request_parameters(request, take_parameter, request->call) != GEMMD_OK)
+    if (request_parameters(request, take_parameter, &target) != GEMMD_OK)
         return fault->code;
     enum gemmd_error code = call->operation->settle(call, services, request->tenant, fault);
     if (code != GEMMD_OK)

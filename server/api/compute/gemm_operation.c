@@ -14,12 +14,6 @@ static void gemm_init(struct compute_call *call)
     gemm_request_init(&call->gemm);
 }
 
-static enum gemmd_error gemm_set(struct compute_call *call, const char *name, const char *value,
-                                 struct fault *fault)
-{
-    return gemm_request_set(&call->gemm, name, value, fault);
-}
-
 static enum gemmd_error gemm_settle(struct compute_call *call, struct services *services,
                                     const char *tenant, struct fault *fault)
 {
@@ -176,8 +170,8 @@ const struct call_operation gemm_operation = {
     .result_name = "c",
     .operands = &gemm_operand_table,
     .request = offsetof(struct compute_call, gemm),
+    .parameters = &gemm_parameter_table,
     .init = gemm_init,
-    .set = gemm_set,
     .settle = gemm_settle,
     .read = gemm_read,
     .result = gemm_result,

@@ -34,8 +34,9 @@ static enum gemmd_error take_options(struct request *request)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
                              "there is no parameter '%s'; those of this model are %s",
                              parameter->name, operation->options_text);
-        enum gemmd_error code = operation->operation->set(
-            &infer_of(request)->compute, parameter->name, parameter->value, &request->fault);
+        enum gemmd_error code = parameter_set(operation->operation->parameters,
+                                              compute_call_request(&infer_of(request)->compute),
+                                              parameter->name, parameter->value, &request->fault);
         if (code != GEMMD_OK)
             return code;
     }
