@@ -25,8 +25,8 @@ struct tensor_call *tensor_call_open(struct request *request)
 static void leave_queue(struct tensor_call *call)
 {
     if (call->has_place)
-        queue_release(services_of(call->request)->queue, call->request->tenant_number,
-                      call->queue_bytes);
+        admission_release(services_of(call->request)->admission, call->request->tenant_number,
+                          call->queue_bytes);
     call->has_place = false;
 }
 
@@ -54,8 +54,8 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
 {
     enum gemmd_error code =
-        queue_reserve_more(services_of(call->request)->queue, call->request->tenant_number,
-                           call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
+        admission_grow(services_of(call->request)->admission, call->request->tenant_number,
+                       call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
