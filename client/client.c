@@ -128,11 +128,11 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
     TAILQ_INIT(&client->done);
     TAILQ_INIT(&client->calls);
 
-    enum gemmd_error code = endpoint_parse(&client->endpoint, options.url, error);
+    enum gemmd_error code = address_parse(&client->address, options.url, error);
     if (code == GEMMD_OK)
         code = write_headers(client, options.token, error);
     if (code == GEMMD_OK && options.shared == GEMMD_SHARED_ALWAYS &&
-        client->endpoint.unix_path == NULL)
+        client->address.unix_path == NULL)
         code = failure_set(error, GEMMD_ERR_USAGE, "shared",
                            "GEMMD_SHARED_ALWAYS needs the URL of a Unix socket (unix:PATH)");
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
@@ -166,7 +166,7 @@ void gemmd_client_free(struct gemmd_client *client)
     loop_close(&client->loop);
     for (int kind = 0; kind < HEADERS_COUNT; kind++)
         curl_slist_free_all(client->headers[kind]);
-    endpoint_free(&client->endpoint);
+    address_free(&client->address);
     free(client->ca_file);
     free(client);
 }

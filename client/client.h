@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+#include "client/address.h"
 #include "client/answer.h"
 #include "client/body.h"
-#include "client/endpoint.h"
 #include "client/loop.h"
 #include "client/operation.h"
 #include "client/share.h"
@@ -106,7 +106,7 @@ struct gemmd_request {
 TAILQ_HEAD(request_list, gemmd_request);
 
 struct gemmd_client {
-    struct endpoint endpoint;
+    struct address address;
     struct gemmd_options options; /* without the strings, which are NULL */
     char *ca_file;
     struct curl_slist *headers[HEADERS_COUNT];

@@ -27,7 +27,7 @@ static void transfer_free(struct transfer *transfer)
 static bool configure(struct transfer *transfer, struct gemmd_client *client)
 {
     CURL *easy = transfer->easy;
-    const struct endpoint *endpoint = &client->endpoint;
+    const struct address *address = &client->address;
     bool done = SET(CURLOPT_NOSIGNAL, 1L) && SET(CURLOPT_PRIVATE, transfer) &&
                 SET(CURLOPT_ERRORBUFFER, transfer->curl_error) &&
                 SET(CURLOPT_USERAGENT, "libgemmd/" GEMMD_VERSION) &&
@@ -43,8 +43,8 @@ static bool configure(struct transfer *transfer, struct gemmd_client *client)
                 SET(CURLOPT_SEEKFUNCTION, callback_seek) && SET(CURLOPT_SEEKDATA, transfer) &&
                 SET(CURLOPT_HEADERFUNCTION, callback_header) && SET(CURLOPT_HEADERDATA, transfer) &&
                 SET(CURLOPT_WRITEFUNCTION, callback_write) && SET(CURLOPT_WRITEDATA, transfer);
-    if (done && endpoint->unix_path != NULL)
-        done = SET(CURLOPT_UNIX_SOCKET_PATH, endpoint->unix_path) && SET(CURLOPT_PROXY, "");
+    if (done && address->unix_path != NULL)
+        done = SET(CURLOPT_UNIX_SOCKET_PATH, address->unix_path) && SET(CURLOPT_PROXY, "");
     if (done && client->ca_file != NULL)
         done = SET(CURLOPT_CAINFO, client->ca_file);
     if (done && transfer->bulk)

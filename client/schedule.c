@@ -255,7 +255,7 @@ static void check_running(struct gemmd_request *request, uint64_t now_us)
             check_by(client, request->resume_us);
     } else if (has_stalled(request, now_us)) {
         failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL,
-                    "no byte was sent to or received from %s for %u ms", client->endpoint.name,
+                    "no byte was sent to or received from %s for %u ms", client->address.name,
                     client->options.stall_timeout_ms);
         take_off(request);
     } else {

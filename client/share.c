@@ -98,7 +98,7 @@ void share_close(struct gemmd_client *client)
 
 static bool can_share(const struct gemmd_client *client)
 {
-    return client->endpoint.unix_path != NULL && client->options.shared != GEMMD_SHARED_NEVER &&
+    return client->address.unix_path != NULL && client->options.shared != GEMMD_SHARED_NEVER &&
            !client->share.refused;
 }
 

@@ -31,7 +31,7 @@ struct gemmd_request *transfer_request(CURL *easy)
 static void write_url(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     const struct operation *operation = request->operation;
-    const char *base = request->client->endpoint.base;
+    const char *base = request->client->address.base;
     char shared[SHARE_BASE_MAX];
     if (request->share.used) {
         share_base(request, shared);

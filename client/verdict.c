@@ -37,7 +37,7 @@ static enum gemmd_error not_connected(struct gemmd_request *request)
     curl_easy_getinfo(request->transfer->easy, CURLINFO_OS_ERRNO, &number);
     const char *reason = number != 0 ? strerrordesc_np((int)number) : NULL;
     return failure_set(&request->error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s%s%s",
-                       request->client->endpoint.name, reason != NULL ? ": " : "",
+                       request->client->address.name, reason != NULL ? ": " : "",
                        reason != NULL ? reason : "");
 }
 
@@ -45,7 +45,7 @@ static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode 
 {
     const struct transfer *transfer = request->transfer;
     struct gemmd_error_info *error = &request->error;
-    const char *name = request->client->endpoint.name;
+    const char *name = request->client->address.name;
     const char *text =
         transfer->curl_error[0] != '\0' ? transfer->curl_error : curl_easy_strerror(result);
     switch (result) {
@@ -127,6 +127,6 @@ enum gemmd_error verdict_of(struct gemmd_request *request, CURLcode result)
     if (!taken)
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL, "%s answered with status %d instead of %d",
-            request->client->endpoint.name, answer->status, request->operation->statuses[0]);
+            request->client->address.name, answer->status, request->operation->statuses[0]);
     return completed(request);
 }
