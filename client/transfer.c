@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/outcome.h"
 #include "client/pool.h"
-#include "client/verdict.h"
 
 /* From here on a transfer has large buffers. */
 #define BULK_BYTES (UINT64_C(256) * 1024)
@@ -153,7 +153,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
                 (request->body.bytes >= BULK_BYTES || request->expected.bytes >= BULK_BYTES);
     struct transfer *transfer = pool_take(client, bulk);
     if (transfer == NULL)
-        return verdict_no_memory(request);
+        return outcome_no_memory(request);
     transfer->request = request;
     transfer->accepted = false;
     transfer->refused = GEMMD_OK;
@@ -166,7 +166,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     if (!prepare(transfer, request, now_us) ||
         curl_multi_add_handle(client->loop.multi, transfer->easy) != CURLM_OK) {
         pool_give(client, transfer);
-        return verdict_no_memory(request);
+        return outcome_no_memory(request);
     }
     request->transfer = transfer;
     return GEMMD_OK;
@@ -194,7 +194,7 @@ enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
-    enum gemmd_error code = verdict_of(request, result);
+    enum gemmd_error code = outcome_of(request, result);
     note_loss(request, result);
     const struct answer *answer = &transfer->answer;
     request->unshared = share_end(request, answer->complete ? answer->status : 0);
