@@ -112,7 +112,7 @@ static void take_timing(struct answer *answer, const char *value)
 {
     const struct {
         const char *name;
-        double *place;
+        double *value;
     } stages[] = {
         {"recv", &answer->timing.recv}, {"queue", &answer->timing.queue},
         {"h2d", &answer->timing.h2d},   {"kernel", &answer->timing.kernel},
@@ -128,7 +128,7 @@ static void take_timing(struct answer *answer, const char *value)
             size_t name = strcspn(metric, "; \t");
             for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
                 if (strlen(stages[i].name) == name && strncmp(metric, stages[i].name, name) == 0)
-                    parameter_value(metric, "dur", stages[i].place);
+                    parameter_value(metric, "dur", stages[i].value);
         }
         value += length + (value[length] == ',');
     }

@@ -60,7 +60,7 @@ static enum gemmd_error expect_result(struct gemmd_request *request,
     if (attention->with_lse != 0) {
         request->expected.lse_bytes = lse.bytes;
         request->sink.lse =
-            (struct place){.data = (char *)attention->lse, .room = attention->lse_bytes};
+            (struct answer_buffer){.data = (char *)attention->lse, .room = attention->lse_bytes};
     }
     return compute_expect(request, &o, attention->o, attention->o_bytes, "o_bytes", error);
 }

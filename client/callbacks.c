@@ -60,7 +60,7 @@ enum gemmd_error callback_grow_text(struct gemmd_request *request, uint64_t more
         return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                            "there is no memory for an answer of %llu bytes",
                            (unsigned long long)needed);
-    sink->data = (struct place){.data = data, .room = room, .owned = true};
+    sink->data = (struct answer_buffer){.data = data, .room = room, .owned = true};
     return GEMMD_OK;
 }
 

@@ -26,7 +26,7 @@ enum { REQUEST_TARGET_MAX = 1024 };
 enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_RESTING, REQUEST_DONE };
 
 /* A buffer for bytes of an answer. */
-struct place {
+struct answer_buffer {
     char *data;    /* the caller's buffer, or one of the library; NULL: there is none yet */
     uint64_t room; /* size of `data` */
     bool owned;    /* `data` is the library's, and is released with the request */
@@ -34,8 +34,8 @@ struct place {
 
 /* Where the payload of an answer that is no failure goes. */
 struct sink {
-    struct place data;
-    struct place lse; /* for SINK_TENSORS: where lse goes, if the answer has lse */
+    struct answer_buffer data;
+    struct answer_buffer lse; /* for SINK_TENSORS: where lse goes, if the answer has lse */
     uint32_t lse_rank;
     uint64_t lse_dims[ANSWER_MAX_RANK];
     struct {

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "client/answer_buffer.h"
 #include "client/failure.h"
-#include "client/result_room.h"
 #include "client/unpack.h"
 #include "proto/size.h"
 
@@ -28,7 +28,7 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
                            (unsigned long long)answer->length, (unsigned long long)coming);
     sink->kind = SINK_DATA;
     sink->wanted = coming;
-    return result_room(request, &sink->data, bytes);
+    return answer_buffer_reserve(request, &sink->data, bytes);
 }
 
 static bool same_shape(const struct gemmd_request *request, const struct answer *answer)

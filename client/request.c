@@ -55,7 +55,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;
     if (call->request_id != NULL)
         memcpy(request->id, call->request_id, strlen(call->request_id) + 1);
-    request->sink.data = (struct place){.data = call->data, .room = call->bytes};
+    request->sink.data = (struct answer_buffer){.data = call->data, .room = call->bytes};
     request->user = call->user;
     TAILQ_INSERT_TAIL(&client->requests, request, of_client);
     return request;

@@ -141,12 +141,12 @@ static void name_place(struct share *share, const char *name, uint64_t offset)
 }
 
 /* Whether the caller has the result in the memory. */
-static bool has_result_place(const struct gemmd_request *request, const struct memory *memory,
+static bool result_is_shared(const struct gemmd_request *request, const struct memory *memory,
                              uint64_t *offset)
 {
-    const struct place *place = &request->sink.data;
-    return place->data != NULL && !place->owned &&
-           memory_has(memory, place->data, request->expected.bytes, offset);
+    const struct answer_buffer *buffer = &request->sink.data;
+    return buffer->data != NULL && !buffer->owned &&
+           memory_has(memory, buffer->data, request->expected.bytes, offset);
 }
 
 /* How much has to be copied, and whether that, or what is there already, is worth it. False on
@@ -170,7 +170,7 @@ static bool measure(const struct gemmd_request *request, const struct memory *me
             return false;
     }
     if (request->share.result != NULL) {
-        if (has_result_place(request, memory, &offset))
+        if (result_is_shared(request, memory, &offset))
             *worth = true;
         else if (!size_add(*copied, request->expected.bytes, copied))
             return false;
@@ -202,7 +202,7 @@ static void lay_out(struct gemmd_request *request, struct memory *memory)
     }
     if (share->result == NULL)
         return;
-    if (!has_result_place(request, memory, &offset)) {
+    if (!result_is_shared(request, memory, &offset)) {
         share->copied = share->block + at;
         (void)memory_has(memory, share->copied, request->expected.bytes, &offset);
     }

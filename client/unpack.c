@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "client/answer_buffer.h"
 #include "client/failure.h"
-#include "client/result_room.h"
 #include "proto/safetensors.h"
 #include "proto/size.h"
 
@@ -44,22 +44,23 @@ static size_t collect(struct transfer *transfer, const char *data, size_t bytes,
     return part;
 }
 
-/* The place of one of the file's tensors, with room for it. */
-static enum gemmd_error find_place(struct gemmd_request *request, const struct tensor *tensor,
-                                   bool is_lse, struct place **place)
+/* Sets `*buffer` to the buffer for one of the file's tensors, after making it large enough. */
+static enum gemmd_error unpack_find_buffer(struct gemmd_request *request,
+                                           const struct tensor *tensor, bool is_lse,
+                                           struct answer_buffer **buffer)
 {
-    *place = is_lse ? &request->sink.lse : &request->sink.data;
+    *buffer = is_lse ? &request->sink.lse : &request->sink.data;
     if (is_lse && (tensor->dtype != GEMMD_F32 || (request->expected.lse_bytes > 0 &&
                                                   tensor->bytes != request->expected.lse_bytes)))
         return refuse(request, "lse has another type or size");
     if (!is_lse &&
         (tensor->dtype != request->expected.dtype || tensor->bytes != request->expected.bytes))
         return refuse(request, "the result has another type or size");
-    return result_room(request, *place, tensor->bytes);
+    return answer_buffer_reserve(request, *buffer, tensor->bytes);
 }
 
 /* The header is complete: where its tensors go. What they are was said by the answer's header. */
-static enum gemmd_error place_tensors(struct transfer *transfer)
+static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
 {
     struct gemmd_request *request = transfer->request;
     struct sink *sink = &request->sink;
@@ -80,8 +81,8 @@ static enum gemmd_error place_tensors(struct transfer *transfer)
         return refuse(request, fault.detail);
     for (uint32_t i = 0; i < count; i++) {
         const bool is_lse = strcmp(entries[i].name, "lse") == 0;
-        struct place *place;
-        code = find_place(request, &entries[i].tensor, is_lse, &place);
+        struct answer_buffer *buffer;
+        code = unpack_find_buffer(request, &entries[i].tensor, is_lse, &buffer);
         if (code != GEMMD_OK)
             return code;
         lse_count += is_lse;
@@ -89,7 +90,7 @@ static enum gemmd_error place_tensors(struct transfer *transfer)
             sink->lse_rank = entries[i].tensor.rank;
             memcpy(sink->lse_dims, entries[i].tensor.dims, sizeof sink->lse_dims);
         }
-        sink->parts[i].data = place->data;
+        sink->parts[i].data = buffer->data;
         sink->parts[i].bytes = entries[i].tensor.bytes;
         sink->wanted += entries[i].tensor.bytes; /* no more than the whole file */
     }
@@ -136,7 +137,7 @@ enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t
         const size_t header = collect(transfer, data + length, bytes - length, front);
         if (transfer->document_bytes < front)
             return GEMMD_OK;
-        enum gemmd_error code = place_tensors(transfer);
+        enum gemmd_error code = unpack_assign_buffers(transfer);
         if (code != GEMMD_OK)
             return code;
         data += length + header;
