@@ -102,8 +102,8 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
         write_body(request, &attention, &asked, error) != GEMMD_OK ||
         expect_result(request, &attention, &asked, error) != GEMMD_OK)
         goto refused;
-    request->share.possible = attention.job == 0;
-    request->share.result = attention.with_lse == 0 ? "o" : NULL;
+    request->shared_memory.possible = attention.job == 0;
+    request->shared_memory.result = attention.with_lse == 0 ? "o" : NULL;
     schedule_submit(request);
     return request;
 

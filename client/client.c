@@ -162,7 +162,7 @@ void gemmd_client_free(struct gemmd_client *client)
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
     pool_free(client);
-    share_close(client);
+    shared_memory_close(client);
     loop_close(&client->loop);
     for (int kind = 0; kind < HEADERS_COUNT; kind++)
         curl_slist_free_all(client->headers[kind]);

@@ -17,7 +17,7 @@
 #include "client/body.h"
 #include "client/loop.h"
 #include "client/operation.h"
-#include "client/share.h"
+#include "client/shared_memory.h"
 
 struct transfer;
 
@@ -70,7 +70,7 @@ struct gemmd_request {
     char id[64];                     /* X-Request-Id, or "" */
     char etag[ANSWER_ETAG_ROOM];     /* If-None-Match, or "" */
     struct body body;
-    struct share share; /* use of shared memory */
+    struct shared_memory shared_memory; /* use of shared memory */
     struct sink sink;
     uint64_t deadline_us;
     uint32_t repeats_left;
@@ -111,7 +111,7 @@ struct gemmd_client {
     char *ca_file;
     struct curl_slist *headers[HEADERS_COUNT];
     struct loop loop;
-    struct share_client share;
+    struct shared_memory_client shared_memory;
     uint64_t random;
     struct request_list requests;
     struct request_list queued, running, done;

@@ -123,8 +123,8 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
     if (write_body(request, &gemm, &asked, error) != GEMMD_OK ||
         expect_result(request, &gemm, &asked, error) != GEMMD_OK)
         goto refused;
-    request->share.possible = gemm.job == 0;
-    request->share.result = gemm.store == NULL ? "c" : NULL;
+    request->shared_memory.possible = gemm.job == 0;
+    request->shared_memory.result = gemm.store == NULL ? "c" : NULL;
     schedule_submit(request);
     return request;
 

@@ -104,7 +104,7 @@ static enum gemmd_error outcome_completed(struct gemmd_request *request)
                            "the answer has %llu bytes and the result has %llu",
                            (unsigned long long)sink->bytes, (unsigned long long)sink->wanted);
     if (sink->kind == SINK_DATA)
-        share_collect(request);
+        shared_memory_collect(request);
     if (sink->kind == SINK_NONE && operation->conclude != NULL)
         return operation->conclude(request, &transfer->answer, transfer->document,
                                    transfer->document_bytes);

@@ -12,7 +12,7 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
     struct sink *sink = &request->sink;
     uint64_t bytes = request->expected.bytes;
     /* What is put into shared memory does not come. */
-    const bool placed = request->share.used && request->share.result != NULL;
+    const bool placed = request->shared_memory.used && request->shared_memory.result != NULL;
     const uint64_t coming = placed ? 0 : bytes;
     if (answer->tensors) {
         unpack_begin(sink);

@@ -194,7 +194,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         .timing = answer->timing,
         .elapsed_ms = (double)(request->done_us - request->submitted_us) / 1000,
     };
-    result.shared = request->share.used;
+    result.shared = request->shared_memory.used;
     result.lse = lse_of(sink, &result.lse_bytes);
     if (result.lse != NULL) {
         result.lse_rank = sink->lse_rank;
@@ -234,7 +234,7 @@ enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemm
 void gemmd_request_progress(const struct gemmd_request *request, struct gemmd_progress *progress)
 {
     *progress = (struct gemmd_progress){
-        .sent = request->share.used ? request->body.bytes : request->body.position,
+        .sent = request->shared_memory.used ? request->body.bytes : request->body.position,
         .to_send = request->body.bytes,
         .received = request->sink.bytes,
         .to_receive = request->expected.bytes + request->expected.lse_bytes,

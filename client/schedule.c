@@ -44,7 +44,7 @@ static struct request_list *list_of_done(struct gemmd_request *request)
 static void finish(struct gemmd_request *request)
 {
     leave_list(request);
-    share_release(request);
+    shared_memory_release(request);
     request->state = REQUEST_DONE;
     request->done_us = loop_now_us();
     request->error.attempts = request->attempts;

@@ -32,9 +32,9 @@ static void write_url(struct transfer *transfer, struct gemmd_request *request, 
 {
     const struct operation *operation = request->operation;
     const char *base = request->client->address.base;
-    char shared[SHARE_BASE_MAX];
-    if (request->share.used) {
-        share_base(request, shared);
+    char shared[SHARED_MEMORY_BASE_MAX];
+    if (request->shared_memory.used) {
+        shared_memory_base(request, shared);
         base = shared;
     }
     const uint32_t refused_ms = request->client->refused_ms;
@@ -66,7 +66,8 @@ static struct curl_slist *write_headers(struct transfer *transfer,
                                         const struct gemmd_request *request)
 {
     const struct operation *operation = request->operation;
-    bool asks = !request->share.used && (request->body.bytes > ASK_BYTES || request->ask_first);
+    bool asks =
+        !request->shared_memory.used && (request->body.bytes > ASK_BYTES || request->ask_first);
     enum headers kind = operation->headers;
     if (asks && (kind == HEADERS_SEND || kind == HEADERS_SEND_FOR_TENSORS))
         kind++;
@@ -78,10 +79,10 @@ static struct curl_slist *write_headers(struct transfer *transfer,
         list = put_before(transfer, list, "If-None-Match", request->etag);
     if (operation->prefers_async)
         list = put_before(transfer, list, "Prefer", "respond-async");
-    if (request->share.used) {
-        char places[MEMORY_HEADER_MAX];
-        memory_header_write(&request->share.places, places);
-        list = put_before(transfer, list, MEMORY_HEADER, places);
+    if (request->shared_memory.used) {
+        char locations[MEMORY_HEADER_MAX];
+        memory_header_write(&request->shared_memory.locations, locations);
+        list = put_before(transfer, list, MEMORY_HEADER, locations);
     }
     return list;
 }
@@ -104,7 +105,7 @@ static const char *join(struct transfer *transfer, struct body *body)
 static bool set_method(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
-    struct body *body = share_body(request);
+    struct body *body = shared_memory_body(request);
     const char *method = request->operation->method;
     bool is_get = strcmp(method, "GET") == 0, is_head = strcmp(method, "HEAD") == 0;
     bool is_post = strcmp(method, "POST") == 0;
@@ -124,10 +125,10 @@ static bool set_connecting(struct transfer *transfer, struct gemmd_request *requ
     CURL *easy = transfer->easy;
     transfer->opened = -1;
     transfer->issued = 0;
-    if (request->share.used)
-        return SET(CURLOPT_OPENSOCKETFUNCTION, share_open_socket) &&
+    if (request->shared_memory.used)
+        return SET(CURLOPT_OPENSOCKETFUNCTION, shared_memory_open_socket) &&
                SET(CURLOPT_OPENSOCKETDATA, transfer) &&
-               SET(CURLOPT_PREREQFUNCTION, share_before_request) &&
+               SET(CURLOPT_PREREQFUNCTION, shared_memory_before_request) &&
                SET(CURLOPT_PREREQDATA, transfer);
     return SET(CURLOPT_OPENSOCKETFUNCTION, loop_open_socket) &&
            SET(CURLOPT_OPENSOCKETDATA, &request->client->loop) && SET(CURLOPT_PREREQFUNCTION, NULL);
@@ -146,10 +147,10 @@ static bool prepare(struct transfer *transfer, struct gemmd_request *request, ui
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
 {
     struct gemmd_client *client = request->client;
-    enum gemmd_error shared = share_begin(request);
+    enum gemmd_error shared = shared_memory_begin(request);
     if (shared != GEMMD_OK)
         return shared;
-    bool bulk = !request->share.used &&
+    bool bulk = !request->shared_memory.used &&
                 (request->body.bytes >= BULK_BYTES || request->expected.bytes >= BULK_BYTES);
     struct transfer *transfer = pool_take(client, bulk);
     if (transfer == NULL)
@@ -160,7 +161,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     transfer->curl_error[0] = '\0';
     transfer->document_bytes = 0;
     answer_init(&transfer->answer);
-    body_seek(share_body(request), 0);
+    body_seek(shared_memory_body(request), 0);
     request->sink.bytes = 0;
     request->sink.kind = SINK_NONE;
     if (!prepare(transfer, request, now_us) ||
@@ -186,7 +187,7 @@ static void note_loss(struct gemmd_request *request, CURLcode result)
         request->stale = true;
     /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
      * Asked before the body, it is heard. */
-    else if (share_body(request)->position > 0)
+    else if (shared_memory_body(request)->position > 0)
         request->ask_first = true;
 }
 
@@ -197,7 +198,7 @@ enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result)
     enum gemmd_error code = outcome_of(request, result);
     note_loss(request, result);
     const struct answer *answer = &transfer->answer;
-    request->unshared = share_end(request, answer->complete ? answer->status : 0);
+    request->unshared = shared_memory_end(request, answer->complete ? answer->status : 0);
     if (code == GEMMD_OK)
         request->answer = transfer->answer;
     else
@@ -213,7 +214,7 @@ void transfer_abort(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
-    (void)share_end(request, 0);
+    (void)shared_memory_end(request, 0);
     request->transfer = NULL;
     pool_give(request->client, transfer);
 }
@@ -229,6 +230,7 @@ bool transfer_should_move(const struct gemmd_request *request)
 {
     curl_off_t sent = 0;
     curl_easy_getinfo(request->transfer->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-    const struct body *body = request->share.used ? &request->share.rest : &request->body;
+    const struct body *body =
+        request->shared_memory.used ? &request->shared_memory.rest : &request->body;
     return (uint64_t)sent < body->bytes || request->transfer->answer.status >= 200;
 }

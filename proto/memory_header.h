@@ -16,24 +16,25 @@
 
 #define MEMORY_HEADER "Gemmd-Memory"
 
-enum { MEMORY_PLACES_MAX = 8, MEMORY_NAME_MAX = 7, MEMORY_HEADER_MAX = 256 };
+enum { MEMORY_LOCATIONS_MAX = 8, MEMORY_NAME_MAX = 7, MEMORY_HEADER_MAX = 256 };
 
-struct memory_place {
+struct memory_location {
     char name[MEMORY_NAME_MAX + 1];
     uint64_t offset;
 };
 
-struct memory_places {
-    struct memory_place places[MEMORY_PLACES_MAX];
+struct memory_locations {
+    struct memory_location locations[MEMORY_LOCATIONS_MAX];
     uint32_t count;
 };
 
 /* GEMMD_ERR_MALFORMED: not such a list, an empty one, or a name twice. */
-enum gemmd_error memory_header_read(const char *text, struct memory_places *places,
+enum gemmd_error memory_header_read(const char *text, struct memory_locations *locations,
                                     struct fault *fault);
-/* The value of the header for some places, terminated. */
-void memory_header_write(const struct memory_places *places, char out[MEMORY_HEADER_MAX]);
+/* The value of the header for some locations, terminated. */
+void memory_header_write(const struct memory_locations *locations, char out[MEMORY_HEADER_MAX]);
 /* NULL if there is none of that name. */
-const struct memory_place *memory_places_find(const struct memory_places *places, const char *name);
+const struct memory_location *memory_locations_find(const struct memory_locations *locations,
+                                                    const char *name);
 
 #endif
