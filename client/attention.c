@@ -16,8 +16,8 @@ void gemmd_attention_init(struct gemmd_attention *attention, size_t size)
     record_write(attention, size, &defaults, sizeof defaults);
 }
 
-static enum gemmd_error check_operands(const struct gemmd_attention *attention,
-                                       struct gemmd_error_info *error)
+static enum gemmd_error attention_check_operands(const struct gemmd_attention *attention,
+                                                 struct gemmd_error_info *error)
 {
     enum gemmd_error code = compute_check_operand("k", attention->k, attention->k_tensor, error);
     if (code == GEMMD_OK)
@@ -35,20 +35,20 @@ static enum gemmd_error check_operands(const struct gemmd_attention *attention,
     return GEMMD_OK;
 }
 
-static enum gemmd_error write_body(struct gemmd_request *request,
-                                   const struct gemmd_attention *attention,
-                                   const struct attention_request *asked,
-                                   struct gemmd_error_info *error)
+static enum gemmd_error attention_write_body(struct gemmd_request *request,
+                                             const struct gemmd_attention *attention,
+                                             const struct attention_request *asked,
+                                             struct gemmd_error_info *error)
 {
     const void *const operands[OPERAND_TABLE_MAX] = {attention->lens_q, attention->lens_kv,
                                                      attention->q, attention->k, attention->v};
     return compute_write_body(request, &attention_operand_table, asked, operands, "sq", error);
 }
 
-static enum gemmd_error expect_result(struct gemmd_request *request,
-                                      const struct gemmd_attention *attention,
-                                      const struct attention_request *asked,
-                                      struct gemmd_error_info *error)
+static enum gemmd_error attention_expect_result(struct gemmd_request *request,
+                                                const struct gemmd_attention *attention,
+                                                const struct attention_request *asked,
+                                                struct gemmd_error_info *error)
 {
     struct tensor o, lse;
     if (!attention_request_result(asked, &o, &lse))
@@ -98,9 +98,9 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
         failure_from_fault(error, &fault);
         goto refused;
     }
-    if (check_operands(&attention, error) != GEMMD_OK ||
-        write_body(request, &attention, &asked, error) != GEMMD_OK ||
-        expect_result(request, &attention, &asked, error) != GEMMD_OK)
+    if (attention_check_operands(&attention, error) != GEMMD_OK ||
+        attention_write_body(request, &attention, &asked, error) != GEMMD_OK ||
+        attention_expect_result(request, &attention, &asked, error) != GEMMD_OK)
         goto refused;
     request->shared_memory.possible = attention.job == 0;
     request->shared_memory.result = attention.with_lse == 0 ? "o" : NULL;

@@ -8,7 +8,7 @@ _Static_assert((int)GEMMD_LAYOUT_BHSD == (int)ATTENTION_BHSD &&
                    (int)GEMMD_LAYOUT_BSHD == (int)ATTENTION_BSHD,
                "layouts are proto's");
 
-static void write_parameters(struct query *query, const struct gemmd_attention *attention)
+static void attention_write_parameters(struct query *query, const struct gemmd_attention *attention)
 {
     static const char *const layouts[] = {"bhsd", "bshd"};
     query_add_u64_unless(query, "batch", attention->batch, 1);
@@ -46,7 +46,7 @@ enum gemmd_error attention_query_write(const struct gemmd_attention *attention, 
     struct query query;
     attention_request_init(asked);
     query_begin(&query, &attention_parameter_table, out, room, asked, fault);
-    write_parameters(&query, attention);
+    attention_write_parameters(&query, attention);
     return fault->code == GEMMD_OK ? attention_request_check(asked, FORMAT_RAW, fault)
                                    : fault->code;
 }

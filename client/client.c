@@ -58,7 +58,7 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
     return GEMMD_OK;
 }
 
-static bool append(struct curl_slist **list, const char *line)
+static bool append_header(struct curl_slist **list, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(*list, line);
     if (longer == NULL)
@@ -67,8 +67,8 @@ static bool append(struct curl_slist **list, const char *line)
     return true;
 }
 
-static enum gemmd_error write_headers(struct gemmd_client *client, const char *token,
-                                      struct gemmd_error_info *error)
+static enum gemmd_error client_write_headers(struct gemmd_client *client, const char *token,
+                                             struct gemmd_error_info *error)
 {
     static const char raw[] = "Content-Type: application/octet-stream";
     static const char accept[] = "Accept: application/octet-stream";
@@ -90,10 +90,10 @@ static enum gemmd_error write_headers(struct gemmd_client *client, const char *t
                                "a token is 1 to %d characters without spaces", TOKEN_MAX);
     snprintf(line, sizeof line, "Authorization: Bearer %s", token);
     for (int kind = 0; kind < HEADERS_COUNT; kind++) {
-        if (length > 0 && !append(&client->headers[kind], line))
+        if (length > 0 && !append_header(&client->headers[kind], line))
             return GEMMD_ERR_OUT_OF_MEMORY;
         for (int i = 0; i < 3 && lines[kind][i] != NULL; i++)
-            if (!append(&client->headers[kind], lines[kind][i]))
+            if (!append_header(&client->headers[kind], lines[kind][i]))
                 return GEMMD_ERR_OUT_OF_MEMORY;
     }
     return GEMMD_OK;
@@ -130,7 +130,7 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
 
     enum gemmd_error code = address_parse(&client->address, options.url, error);
     if (code == GEMMD_OK)
-        code = write_headers(client, options.token, error);
+        code = client_write_headers(client, options.token, error);
     if (code == GEMMD_OK && options.shared == GEMMD_SHARED_ALWAYS &&
         client->address.unix_path == NULL)
         code = failure_set(error, GEMMD_ERR_USAGE, "shared",

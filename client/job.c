@@ -64,9 +64,10 @@ static const struct operation look_operation = {.method = "GET",
 static const struct operation cancel_operation = {
     .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {200, 202, 204}};
 
-static struct gemmd_request *submit(struct gemmd_client *client, const struct operation *operation,
-                                    const char *id, const char *part,
-                                    const struct gemmd_call *given, struct gemmd_error_info *error)
+static struct gemmd_request *job_submit(struct gemmd_client *client,
+                                        const struct operation *operation, const char *id,
+                                        const char *part, const struct gemmd_call *given,
+                                        struct gemmd_error_info *error)
 {
     struct gemmd_call call;
     failure_clear(error);
@@ -86,28 +87,28 @@ struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &status_operation, id, "", call, error);
+    return job_submit(client, &status_operation, id, "", call, error);
 }
 
 struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
                                             const struct gemmd_call *call,
                                             struct gemmd_error_info *error)
 {
-    return submit(client, &wait_operation, id, "/result", call, error);
+    return job_submit(client, &wait_operation, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_result_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &result_operation, id, "/result", call, error);
+    return job_submit(client, &result_operation, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_cancel_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &cancel_operation, id, "", call, error);
+    return job_submit(client, &cancel_operation, id, "", call, error);
 }
 
 enum gemmd_error gemmd_request_job(struct gemmd_request *request, struct gemmd_job *job,

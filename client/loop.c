@@ -146,7 +146,7 @@ static int epoll_timeout_ms(uint64_t until_us)
     return ms < 60000 ? (int)ms : 60000;
 }
 
-static void act(struct loop *loop, curl_socket_t socket, int ready)
+static void handle_event(struct loop *loop, curl_socket_t socket, int ready)
 {
     int running;
     if (curl_multi_socket_action(loop->multi, socket, ready, &running) != CURLM_OK)
@@ -177,11 +177,11 @@ bool loop_turn(struct loop *loop, uint64_t until_us)
             ready |= CURL_CSELECT_OUT;
         if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0)
             ready |= CURL_CSELECT_ERR;
-        act(loop, fd, ready);
+        handle_event(loop, fd, ready);
     }
     if (loop->timer_us <= loop_now_us()) {
         loop->timer_us = LOOP_NEVER;
-        act(loop, CURL_SOCKET_TIMEOUT, 0);
+        handle_event(loop, CURL_SOCKET_TIMEOUT, 0);
     }
     return !loop->failed;
 }

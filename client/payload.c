@@ -7,7 +7,7 @@
 #include "client/unpack.h"
 #include "proto/size.h"
 
-static enum gemmd_error begin(struct gemmd_request *request, const struct answer *answer)
+static enum gemmd_error payload_begin(struct gemmd_request *request, const struct answer *answer)
 {
     struct sink *sink = &request->sink;
     uint64_t bytes = request->expected.bytes;
@@ -52,7 +52,7 @@ enum gemmd_error payload_take_expected(struct gemmd_request *request, const stru
         return failure_set(
             error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer has no Gemmd-Verify header that says that the result passed");
-    return begin(request, answer);
+    return payload_begin(request, answer);
 }
 
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer)
@@ -74,5 +74,5 @@ enum gemmd_error payload_describe(struct gemmd_request *request, const struct an
 enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer)
 {
     enum gemmd_error code = payload_describe(request, answer);
-    return code == GEMMD_OK ? begin(request, answer) : code;
+    return code == GEMMD_OK ? payload_begin(request, answer) : code;
 }

@@ -24,7 +24,7 @@ static void transfer_free(struct transfer *transfer)
 #define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 /* What stays for the life of a handle. */
-static bool configure(struct transfer *transfer, struct gemmd_client *client)
+static bool set_lasting_options(struct transfer *transfer, struct gemmd_client *client)
 {
     CURL *easy = transfer->easy;
     const struct address *address = &client->address;
@@ -60,7 +60,7 @@ static struct transfer *transfer_new(struct gemmd_client *client, bool bulk)
         return NULL;
     transfer->bulk = bulk;
     transfer->easy = curl_easy_init();
-    if (transfer->easy == NULL || !configure(transfer, client)) {
+    if (transfer->easy == NULL || !set_lasting_options(transfer, client)) {
         transfer_free(transfer);
         return NULL;
     }
@@ -91,7 +91,7 @@ void pool_give(struct gemmd_client *client, struct transfer *transfer)
     *list = transfer;
 }
 
-static void free_list(struct transfer *transfer)
+static void free_transfers(struct transfer *transfer)
 {
     while (transfer != NULL) {
         struct transfer *next = transfer->next;
@@ -102,7 +102,7 @@ static void free_list(struct transfer *transfer)
 
 void pool_free(struct gemmd_client *client)
 {
-    free_list(client->idle);
-    free_list(client->idle_bulk);
+    free_transfers(client->idle);
+    free_transfers(client->idle_bulk);
     client->idle = client->idle_bulk = NULL;
 }

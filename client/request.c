@@ -82,7 +82,7 @@ static uint64_t wait_until(int64_t timeout_ms)
     return now + ((uint64_t)timeout_ms < most_ms ? (uint64_t)timeout_ms : most_ms) * 1000;
 }
 
-static void report(struct gemmd_request *request)
+static void report_request(struct gemmd_request *request)
 {
     if (!request->reported)
         schedule_report(request);
@@ -98,7 +98,7 @@ int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms)
     }
     if (request->state != REQUEST_DONE)
         return 0;
-    report(request);
+    report_request(request);
     return 1;
 }
 
@@ -112,7 +112,7 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
     }
     struct gemmd_request *request = TAILQ_FIRST(&client->done);
     if (request != NULL)
-        report(request);
+        report_request(request);
     return request;
 }
 
@@ -252,7 +252,7 @@ void gemmd_request_free(struct gemmd_request *request)
     if (request == NULL)
         return;
     gemmd_cancel(request);
-    report(request);
+    report_request(request);
     TAILQ_REMOVE(&request->client->requests, request, of_client);
     if (request->sink.data.owned)
         free(request->sink.data.data);

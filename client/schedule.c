@@ -41,7 +41,7 @@ static struct request_list *list_of_done(struct gemmd_request *request)
     return request->on_done != NULL ? &request->client->calls : &request->client->done;
 }
 
-static void finish(struct gemmd_request *request)
+static void finish_request(struct gemmd_request *request)
 {
     leave_list(request);
     shared_memory_release(request);
@@ -72,7 +72,7 @@ static void call_back(struct gemmd_client *client)
 }
 
 /* Tells who watches from outside when the next turn is due. */
-static void arm(struct gemmd_client *client, bool at_once)
+static void arm_timer(struct gemmd_client *client, bool at_once)
 {
     uint64_t due =
         client->check_us < client->loop.timer_us ? client->check_us : client->loop.timer_us;
@@ -83,7 +83,7 @@ int schedule_watch(struct gemmd_client *client)
 {
     int fd = loop_watch(&client->loop);
     if (fd >= 0)
-        arm(client, true);
+        arm_timer(client, true);
     return fd;
 }
 
@@ -95,17 +95,17 @@ void schedule_call(struct gemmd_request *request, gemmd_done_function call)
     request->on_done = call;
     if (waits)
         TAILQ_INSERT_TAIL(list_of_done(request), request, of_state);
-    arm(request->client, false);
+    arm_timer(request->client, false);
 }
 
-static void attempt(struct gemmd_request *request, uint64_t now_us)
+static void start_attempt(struct gemmd_request *request, uint64_t now_us)
 {
     request->attempts++;
     request->state = REQUEST_RUNNING;
     request->moved = 0;
     request->attempted_us = request->checked_us = now_us;
     if (transfer_start(request, now_us) != GEMMD_OK) {
-        finish(request);
+        finish_request(request);
         return;
     }
     check_by(request->client, request->deadline_us);
@@ -120,7 +120,7 @@ static void start_queued(struct gemmd_client *client)
         leave_list(request);
         TAILQ_INSERT_TAIL(&client->running, request, of_state);
         client->running_count++;
-        attempt(request, now);
+        start_attempt(request, now);
     }
 }
 
@@ -164,7 +164,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     struct gemmd_client *client = request->client;
     if (transfer_finish(request, result) == GEMMD_OK) {
         failure_clear(&request->error);
-        finish(request);
+        finish_request(request);
         return;
     }
     uint64_t resume_us = UINT64_MAX;
@@ -190,7 +190,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
                     backoff_us(request->attempts, request->error.retry_after_ms, &client->random);
     }
     if (resume_us >= request->deadline_us) {
-        finish(request);
+        finish_request(request);
         return;
     }
     request->state = REQUEST_RESTING;
@@ -198,7 +198,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     check_by(client, resume_us);
 }
 
-static void reap(struct gemmd_client *client)
+static void end_attempts(struct gemmd_client *client)
 {
     CURLMsg *message;
     int left;
@@ -209,26 +209,26 @@ static void reap(struct gemmd_client *client)
     }
 }
 
-static void take_off(struct gemmd_request *request)
+static void abort_request(struct gemmd_request *request)
 {
     if (request->state == REQUEST_RUNNING)
         transfer_abort(request);
-    finish(request);
+    finish_request(request);
 }
 
 void schedule_cancel(struct gemmd_request *request)
 {
-    take_off(request);
-    arm(request->client, false);
+    abort_request(request);
+    arm_timer(request->client, false);
 }
 
-static void expire(struct gemmd_request *request)
+static void expire_request(struct gemmd_request *request)
 {
     /* What was refused before says more than that the time is over. */
     bool refused = request->state == REQUEST_RESTING && request->error.code != GEMMD_OK;
     if (!refused || is_not_there_yet(request))
         out_of_time(request);
-    take_off(request);
+    abort_request(request);
 }
 
 /* True if the request has moved no byte for too long, though it should have. */
@@ -247,17 +247,17 @@ static void check_running(struct gemmd_request *request, uint64_t now_us)
 {
     struct gemmd_client *client = request->client;
     if (request->deadline_us <= now_us) {
-        expire(request);
+        expire_request(request);
     } else if (request->state == REQUEST_RESTING) {
         if (request->resume_us <= now_us)
-            attempt(request, now_us);
+            start_attempt(request, now_us);
         else
             check_by(client, request->resume_us);
     } else if (has_stalled(request, now_us)) {
         failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL,
                     "no byte was sent to or received from %s for %u ms", client->address.name,
                     client->options.stall_timeout_ms);
-        take_off(request);
+        abort_request(request);
     } else {
         check_by(client, request->deadline_us);
         check_by(client, now_us + stall_us(client) / STALL_CHECKS);
@@ -278,7 +278,7 @@ static void check_times(struct gemmd_client *client)
     for (request = TAILQ_FIRST(&client->queued); request != NULL; request = next) {
         next = TAILQ_NEXT(request, of_state);
         if (request->deadline_us <= now)
-            expire(request);
+            expire_request(request);
         else
             check_by(client, request->deadline_us);
     }
@@ -294,7 +294,7 @@ static void give_up_running(struct gemmd_client *client)
             continue;
         failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                     "there is no memory to watch the connections");
-        take_off(request);
+        abort_request(request);
     }
 }
 
@@ -307,7 +307,7 @@ void schedule_submit(struct gemmd_request *request)
     client->queued_count++;
     check_by(client, request->deadline_us);
     start_queued(client);
-    arm(client, request->state == REQUEST_DONE);
+    arm_timer(client, request->state == REQUEST_DONE);
 }
 
 void schedule_turn(struct gemmd_client *client, uint64_t until_us)
@@ -321,10 +321,10 @@ void schedule_turn(struct gemmd_client *client, uint64_t until_us)
     if (client->done_count != done_before || !TAILQ_EMPTY(&client->calls))
         until_us = 0;
     bool watched = loop_turn(&client->loop, until_us);
-    reap(client);
+    end_attempts(client);
     if (!watched)
         give_up_running(client);
     call_back(client);
     start_queued(client);
-    arm(client, false);
+    arm_timer(client, false);
 }

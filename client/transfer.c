@@ -62,8 +62,8 @@ static struct curl_slist *put_before(struct transfer *transfer, struct curl_slis
     return &line->node;
 }
 
-static struct curl_slist *write_headers(struct transfer *transfer,
-                                        const struct gemmd_request *request)
+static struct curl_slist *transfer_write_headers(struct transfer *transfer,
+                                                 const struct gemmd_request *request)
 {
     const struct operation *operation = request->operation;
     bool asks =
@@ -89,7 +89,7 @@ static struct curl_slist *write_headers(struct transfer *transfer,
 
 /* A small body in one piece; NULL if it is not small, or there is no memory, and the pieces are to
  * be read. */
-static const char *join(struct transfer *transfer, struct body *body)
+static const char *join_body(struct transfer *transfer, struct body *body)
 {
     if (body->bytes >= JOIN_BYTES)
         return NULL;
@@ -115,7 +115,7 @@ static bool set_method(struct transfer *transfer, struct gemmd_request *request)
         return SET(CURLOPT_NOBODY, 1L);
     if (!request->operation->sends)
         return SET(CURLOPT_HTTPGET, 1L);
-    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join(transfer, body)) &&
+    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join_body(transfer, body)) &&
            SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->bytes);
 }
 
@@ -134,12 +134,12 @@ static bool set_connecting(struct transfer *transfer, struct gemmd_request *requ
            SET(CURLOPT_OPENSOCKETDATA, &request->client->loop) && SET(CURLOPT_PREREQFUNCTION, NULL);
 }
 
-static bool prepare(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
+static bool set_options(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     CURL *easy = transfer->easy;
     write_url(transfer, request, now_us);
     return SET(CURLOPT_URL, transfer->url) &&
-           SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) &&
+           SET(CURLOPT_HTTPHEADER, transfer_write_headers(transfer, request)) &&
            SET(CURLOPT_FRESH_CONNECT, (long)request->fresh) && set_connecting(transfer, request) &&
            set_method(transfer, request);
 }
@@ -164,7 +164,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     body_seek(shared_memory_body(request), 0);
     request->sink.bytes = 0;
     request->sink.kind = SINK_NONE;
-    if (!prepare(transfer, request, now_us) ||
+    if (!set_options(transfer, request, now_us) ||
         curl_multi_add_handle(client->loop.multi, transfer->easy) != CURLM_OK) {
         pool_give(client, transfer);
         return outcome_no_memory(request);

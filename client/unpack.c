@@ -17,7 +17,7 @@ void unpack_begin(struct sink *sink)
     memset(sink->parts, 0, sizeof sink->parts);
 }
 
-static enum gemmd_error refuse(struct gemmd_request *request, const char *reason)
+static enum gemmd_error unpack_refuse(struct gemmd_request *request, const char *reason)
 {
     return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                        "the answer is not the safetensors file that the request asked for: %s",
@@ -35,7 +35,8 @@ static uint64_t front_bytes(const struct transfer *transfer)
 }
 
 /* Appends to the document what is missing of the front. Returns how much that was. */
-static size_t collect(struct transfer *transfer, const char *data, size_t bytes, uint64_t front)
+static size_t unpack_collect(struct transfer *transfer, const char *data, size_t bytes,
+                             uint64_t front)
 {
     size_t missing = (size_t)front - transfer->document_bytes;
     size_t part = bytes < missing ? bytes : missing;
@@ -52,10 +53,10 @@ static enum gemmd_error unpack_find_buffer(struct gemmd_request *request,
     *buffer = is_lse ? &request->sink.lse : &request->sink.data;
     if (is_lse && (tensor->dtype != GEMMD_F32 || (request->expected.lse_bytes > 0 &&
                                                   tensor->bytes != request->expected.lse_bytes)))
-        return refuse(request, "lse has another type or size");
+        return unpack_refuse(request, "lse has another type or size");
     if (!is_lse &&
         (tensor->dtype != request->expected.dtype || tensor->bytes != request->expected.bytes))
-        return refuse(request, "the result has another type or size");
+        return unpack_refuse(request, "the result has another type or size");
     return answer_buffer_reserve(request, *buffer, tensor->bytes);
 }
 
@@ -70,15 +71,15 @@ static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
     uint32_t count = 0, lse_count = 0;
     struct fault fault = {.detail = ""};
     if (!answer->has_length)
-        return refuse(request, "it has no Content-Length");
+        return unpack_refuse(request, "it has no Content-Length");
     if (answer->length < total)
-        return refuse(request, "it ends in its header");
+        return unpack_refuse(request, "it ends in its header");
     enum gemmd_error code =
         safetensors_decode(transfer->document, answer->length, entries, TENSORS, &count, &fault);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         return failure_set(&request->error, code, NULL, "%s", fault.detail);
     if (code != GEMMD_OK)
-        return refuse(request, fault.detail);
+        return unpack_refuse(request, fault.detail);
     for (uint32_t i = 0; i < count; i++) {
         const bool is_lse = strcmp(entries[i].name, "lse") == 0;
         struct answer_buffer *buffer;
@@ -95,18 +96,19 @@ static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
         sink->wanted += entries[i].tensor.bytes; /* no more than the whole file */
     }
     if (count - lse_count != 1)
-        return refuse(request, "it does not hold one result");
+        return unpack_refuse(request, "it does not hold one result");
     if (request->expected.lse_bytes > 0 && lse_count == 0)
-        return refuse(request, "lse is missing");
+        return unpack_refuse(request, "lse is missing");
     return GEMMD_OK;
 }
 
-static enum gemmd_error scatter(struct gemmd_request *request, const char *data, size_t bytes)
+static enum gemmd_error unpack_scatter(struct gemmd_request *request, const char *data,
+                                       size_t bytes)
 {
     struct sink *sink = &request->sink;
     uint64_t begin = 0; /* of a part */
     if (bytes > sink->wanted - sink->bytes)
-        return refuse(request, "it is longer than its tensors");
+        return unpack_refuse(request, "it is longer than its tensors");
     for (uint32_t i = 0; i < TENSORS && bytes > 0; i++) {
         const uint64_t end = begin + sink->parts[i].bytes;
         if (sink->bytes < end) {
@@ -127,14 +129,14 @@ enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t
     struct gemmd_request *request = transfer->request;
     if (request->sink.wanted == 0) {
         const size_t length = transfer->document_bytes < LENGTH_BYTES
-                                  ? collect(transfer, data, bytes, LENGTH_BYTES)
+                                  ? unpack_collect(transfer, data, bytes, LENGTH_BYTES)
                                   : 0;
         const uint64_t front = front_bytes(transfer);
         if (front > sizeof transfer->document)
-            return refuse(request, "its header is too long");
+            return unpack_refuse(request, "its header is too long");
         if (front == 0)
             return GEMMD_OK;
-        const size_t header = collect(transfer, data + length, bytes - length, front);
+        const size_t header = unpack_collect(transfer, data + length, bytes - length, front);
         if (transfer->document_bytes < front)
             return GEMMD_OK;
         enum gemmd_error code = unpack_assign_buffers(transfer);
@@ -143,14 +145,14 @@ enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t
         data += length + header;
         bytes -= length + header;
     }
-    return scatter(request, data, bytes);
+    return unpack_scatter(request, data, bytes);
 }
 
 enum gemmd_error unpack_end(struct gemmd_request *request)
 {
     if (request->sink.wanted == 0)
-        return refuse(request, "it ends in its header");
+        return unpack_refuse(request, "it ends in its header");
     if (request->sink.bytes != request->sink.wanted)
-        return refuse(request, "it ends before its tensors do");
+        return unpack_refuse(request, "it ends before its tensors do");
     return GEMMD_OK;
 }

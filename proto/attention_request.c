@@ -171,7 +171,7 @@ bool attention_request_tensor(const struct attention_request *request, uint64_t 
 }
 
 /* Drops the leading dimensions that Q did not have. */
-static void cut(struct tensor *tensor, uint32_t rank)
+static void drop_leading_dims(struct tensor *tensor, uint32_t rank)
 {
     const uint32_t skip = tensor->rank - rank;
     for (uint32_t i = 0; i < rank; i++)
@@ -189,7 +189,7 @@ bool attention_request_result(const struct attention_request *request, struct te
     if (!attention_request_tensor(&shape, shape.heads, shape.sq, shape.dv, o) ||
         !tensor_init(lse, GEMMD_F32, dims, 3, NULL))
         return false;
-    cut(o, request->rank);
-    cut(lse, request->rank - 1);
+    drop_leading_dims(o, request->rank);
+    drop_leading_dims(lse, request->rank - 1);
     return true;
 }

@@ -9,10 +9,11 @@
 #include "client/gemmctl/resident.h"
 
 /* K and V that are on the daemon already: takes their place in `paths`. */
-static enum gemmd_error look_at_residents(struct gemmd_client *client, struct tensor residents[2],
-                                          struct attention_paths *paths,
-                                          struct attention_request *request,
-                                          struct gemmd_error_info *error)
+static enum gemmd_error attention_look_at_residents(struct gemmd_client *client,
+                                                    struct tensor residents[2],
+                                                    struct attention_paths *paths,
+                                                    struct attention_request *request,
+                                                    struct gemmd_error_info *error)
 {
     const struct parameter_table *table = &attention_parameter_table;
     enum gemmd_error code = resident_take(client, table, request, "k", &paths->k, &residents[0],
@@ -24,7 +25,7 @@ static enum gemmd_error look_at_residents(struct gemmd_client *client, struct te
 
 /* The shape of the files is that of Q, whose leading dimensions of 1 may be left out; what the
  * daemon says has all four. */
-static void cut(struct gemmd_result *result, const struct tensor *shape)
+static void drop_leading_dims(struct gemmd_result *result, const struct tensor *shape)
 {
     result->rank = shape->rank;
     memcpy(result->dims, shape->dims, shape->rank * sizeof shape->dims[0]);
@@ -65,7 +66,7 @@ int command_attention(const struct context *context)
         paths.format = &destination.formats.in;
     if (parameters_read_attention(&request, arguments, &fault) != GEMMD_OK)
         goto faulty;
-    if (look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
+    if (attention_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
         goto failed;
     if (attention_files_open(&operands, &paths, &request, &fault) != GEMMD_OK)
         goto faulty;
@@ -91,7 +92,7 @@ int command_attention(const struct context *context)
     if (await(context, gemmd_attention_submit(client, &attention, &error), &result, &error) !=
         GEMMD_OK)
         goto failed;
-    cut(&result, &o);
+    drop_leading_dims(&result, &o);
     code = destination_commit(context, &destination, &result);
     goto done;
 

@@ -5,7 +5,8 @@
 
 enum { Q = 2 }; /* in the table's order */
 
-static enum gemmd_dtype carrier(const void *argument, const struct tensor *before, uint32_t operand)
+static enum gemmd_dtype attention_carrier(const void *argument, const struct tensor *before,
+                                          uint32_t operand)
 {
     const struct attention_request *request = argument;
     (void)before;
@@ -20,8 +21,8 @@ static bool knows_sizes(const void *argument)
 }
 
 /* As the parameters say it, with their defaults where they say nothing. */
-static bool raw(const void *argument, const struct tensor *before, uint32_t operand,
-                struct tensor *out)
+static bool attention_raw_operand(const void *argument, const struct tensor *before,
+                                  uint32_t operand, struct tensor *out)
 {
     struct attention_request request = *(const struct attention_request *)argument;
     (void)before;
@@ -34,9 +35,9 @@ static const struct tensor_files_kind kind = {
     .table = &attention_operand_table,
     .of = "an attention",
     .sizes = "--heads, --sq and --d",
-    .carrier = carrier,
+    .carrier = attention_carrier,
     .knows_sizes = knows_sizes,
-    .raw = raw,
+    .raw = attention_raw_operand,
 };
 
 enum gemmd_error attention_files_open(struct attention_files *operands,
@@ -64,7 +65,7 @@ enum gemmd_error attention_files_open(struct attention_files *operands,
     code = attention_request_bind_tensors(request, bound, fault);
     if (code == GEMMD_OK)
         code = attention_request_check_lens(request, bound, fault);
-    return code == GEMMD_OK ? tensor_files_turn(files, &kind, bound->all, fault) : code;
+    return code == GEMMD_OK ? tensor_files_make_row_major(files, &kind, bound->all, fault) : code;
 }
 
 void attention_files_close(struct attention_files *operands)

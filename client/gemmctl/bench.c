@@ -27,14 +27,14 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static bool submit(struct bench *bench, uint32_t slot, struct gemmd_error_info *error)
+static bool submit_slot(struct bench *bench, uint32_t slot, struct gemmd_error_info *error)
 {
     bench->slots[slot] = bench_subject_submit(&bench->run.subject, bench->client,
                                               bench->results[slot], &bench->slots[slot], error);
     return bench->slots[slot] != NULL;
 }
 
-static void note(struct bench *bench, struct gemmd_request *request)
+static void bench_add_answer(struct bench *bench, struct gemmd_request *request)
 {
     struct bench_run *run = &bench->run;
     struct gemmd_error_info error;
@@ -62,10 +62,10 @@ static bool goes_on(const struct bench *bench)
 }
 
 /* Keeps every connection busy until goes_on says no, then waits for what is in flight. */
-static bool loop(struct bench *bench, struct gemmd_error_info *error)
+static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
 {
     for (uint32_t i = 0; i < bench->run.in_flight && goes_on(bench); i++) {
-        if (!submit(bench, i, error))
+        if (!submit_slot(bench, i, error))
             return false;
         bench->started++;
     }
@@ -78,12 +78,12 @@ static bool loop(struct bench *bench, struct gemmd_error_info *error)
         if (request == NULL)
             continue;
         struct gemmd_request **slot = gemmd_request_user(request);
-        note(bench, request);
+        bench_add_answer(bench, request);
         gemmd_request_free(request);
         *slot = NULL;
         if (!goes_on(bench))
             continue;
-        if (!submit(bench, (uint32_t)(slot - bench->slots), error))
+        if (!submit_slot(bench, (uint32_t)(slot - bench->slots), error))
             return false;
         bench->started++;
     }
@@ -95,7 +95,7 @@ static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
 {
     struct bench_run *run = &bench->run;
     bench->requests_max = run->in_flight;
-    if (!loop(bench, error))
+    if (!run_closed_loop(bench, error))
         return false;
     *error = run->first_error;
     bool answered = run->latency.count > 0 || run->error_count == 0;
@@ -107,20 +107,20 @@ static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
     return answered;
 }
 
-static bool measure(struct bench *bench, uint64_t requests, uint32_t duration_ms,
-                    struct gemmd_error_info *error)
+static bool measure_requests(struct bench *bench, uint64_t requests, uint32_t duration_ms,
+                             struct gemmd_error_info *error)
 {
     if (!warm_up(bench, error))
         return false;
     bench->requests_max = requests;
     double began_s = now_s();
     bench->until_s = began_s + (double)duration_ms / 1000;
-    bool done = loop(bench, error);
+    bool done = run_closed_loop(bench, error);
     bench->run.elapsed_s = now_s() - began_s;
     return done;
 }
 
-static bool allocate(struct bench *bench)
+static bool bench_allocate(struct bench *bench)
 {
     uint32_t in_flight = bench->run.in_flight;
     bench->slots = calloc(in_flight, sizeof(struct gemmd_request *));
@@ -176,14 +176,14 @@ int command_bench(const struct context *context)
     bench->client = command_client(context, 0, connections, &code);
     if (bench->client == NULL)
         goto done;
-    if (!allocate(bench)) {
+    if (!bench_allocate(bench)) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                   "there is no memory for operands of this size");
         code = fail_fault(context, &fault);
         goto done;
     }
     interrupt_watch();
-    if (!measure(bench, requests, duration_ms, &error)) {
+    if (!measure_requests(bench, requests, duration_ms, &error)) {
         code = fail_request(context, &error);
         goto done;
     }

@@ -6,9 +6,11 @@
 #include "client/gemmctl/resident.h"
 
 /* A and B that are on the daemon already: their shapes decide what the other operands must be. */
-static enum gemmd_error look_at_residents(struct gemmd_client *client, struct tensor residents[2],
-                                          struct operand_paths *paths, struct gemm_request *request,
-                                          struct gemmd_error_info *error)
+static enum gemmd_error gemm_look_at_residents(struct gemmd_client *client,
+                                               struct tensor residents[2],
+                                               struct operand_paths *paths,
+                                               struct gemm_request *request,
+                                               struct gemmd_error_info *error)
 {
     enum gemmd_error code = resident_take(client, &gemm_parameter_table, request, "a", &paths->a,
                                           &residents[0], &paths->resident_a, error);
@@ -47,7 +49,7 @@ int command_gemm(const struct context *context)
         paths.format = &destination.formats.in;
     if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK)
         goto faulty;
-    if (look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
+    if (gemm_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
         goto failed;
     if (operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
         goto faulty;

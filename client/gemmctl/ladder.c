@@ -82,9 +82,9 @@ static enum gemmd_error time_one(struct run *run, const struct gemmd_gemm *gemm,
 }
 
 /* The median of some products, fewer of slow ones, after one that is not counted. */
-static enum gemmd_error measure(struct run *run, const struct ladder *table, bool transb,
-                                const char *kernel, uint32_t n, double *milliseconds,
-                                struct gemmd_error_info *error)
+static enum gemmd_error measure_kernel(struct run *run, const struct ladder *table, bool transb,
+                                       const char *kernel, uint32_t n, double *milliseconds,
+                                       struct gemmd_error_info *error)
 {
     struct gemmd_gemm gemm;
     double times[ROUNDS], spent = 0;
@@ -130,8 +130,8 @@ static enum gemmd_error fill_table(struct run *run, struct ladder *table, bool t
             snprintf(part, sizeof part, "%s: %s, N = %u", table->title, rungs[i],
                      ladder_sizes[size]);
             progress_say(&run->line, part);
-            enum gemmd_error code = measure(run, table, transb, rungs[i], ladder_sizes[size],
-                                            &row->milliseconds[size], error);
+            enum gemmd_error code = measure_kernel(run, table, transb, rungs[i], ladder_sizes[size],
+                                                   &row->milliseconds[size], error);
             if (code != GEMMD_OK)
                 return code;
             before = row->milliseconds[size];
@@ -158,7 +158,7 @@ static json_t *table_json(const struct ladder *table)
                      dtype_name(table->dtype), "device", table->device, "rows", rows);
 }
 
-static bool allocate(struct run *run)
+static bool ladder_allocate(struct run *run)
 {
     const uint64_t elements = (uint64_t)run->largest * run->largest;
     run->a = malloc(elements * sizeof(float));
@@ -215,7 +215,7 @@ int command_ladder(const struct context *context)
     run.client = command_client(context, 4, 1, &exit_code);
     if (run.client == NULL)
         return exit_code;
-    if (!allocate(&run)) {
+    if (!ladder_allocate(&run)) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                   "there is no memory for operands of this size");
         exit_code = fail_fault(context, &fault);

@@ -26,7 +26,7 @@ struct listing {
     const char *only; /* this name, or NULL for all */
 };
 
-static void add(const struct gemmd_tensor *tensor, void *user)
+static void list_tensor(const struct gemmd_tensor *tensor, void *user)
 {
     struct listing *listing = user;
     char shape[REPORT_SHAPE_ROOM];
@@ -63,7 +63,7 @@ int command_tensor_ls(const struct context *context)
     code = EXIT_OK;
     /* One that is not there is an error, where an empty list is none. */
     if ((listing.only != NULL && resident_look(client, listing.only, &only, &error) != GEMMD_OK) ||
-        gemmd_tensor_list(client, add, &listing, &error) != GEMMD_OK) {
+        gemmd_tensor_list(client, list_tensor, &listing, &error) != GEMMD_OK) {
         code = fail_request(context, &error);
         goto done;
     }

@@ -124,7 +124,7 @@ static enum gemmd_error take_safetensors(struct reading *reading, uint32_t opera
     return code;
 }
 
-static enum gemmd_error take(struct reading *reading, uint32_t operand, const char *path)
+static enum gemmd_error take_operand(struct reading *reading, uint32_t operand, const char *path)
 {
     struct input *input;
     enum gemmd_error code = open_input(reading, operand, path, &input);
@@ -208,13 +208,14 @@ enum gemmd_error tensor_files_open(struct tensor_files *files,
         if (wanted->paths[i] == NULL)
             continue;
         code = i == wanted->together ? take_all(&reading, i, wanted->paths[i])
-                                     : take(&reading, i, wanted->paths[i]);
+                                     : take_operand(&reading, i, wanted->paths[i]);
     }
     return code == GEMMD_OK ? check_all_taken(&reading) : code;
 }
 
-static enum gemmd_error turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                             uint32_t number, struct tensor *tensor, struct fault *fault)
+static enum gemmd_error make_row_major(struct tensor_files *files,
+                                       const struct tensor_files_kind *kind, uint32_t number,
+                                       struct tensor *tensor, struct fault *fault)
 {
     if (!operand_is_there(tensor) || !tensor->fortran)
         return GEMMD_OK;
@@ -229,12 +230,13 @@ static enum gemmd_error turn(struct tensor_files *files, const struct tensor_fil
     return GEMMD_OK;
 }
 
-enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                                   struct tensor *tensors, struct fault *fault)
+enum gemmd_error tensor_files_make_row_major(struct tensor_files *files,
+                                             const struct tensor_files_kind *kind,
+                                             struct tensor *tensors, struct fault *fault)
 {
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < kind->table->count && code == GEMMD_OK; i++)
-        code = turn(files, kind, i, &tensors[i], fault);
+        code = make_row_major(files, kind, i, &tensors[i], fault);
     return code;
 }
 
