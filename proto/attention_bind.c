@@ -349,7 +349,7 @@ enum gemmd_error attention_request_bind(struct attention_request *request, enum 
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault)
 {
-    struct body_front all = {.bytes = body, .length = bytes, .landed = bytes};
+    struct body_front all = {.bytes = body, .length = bytes, .received = bytes};
     enum gemmd_error code = attention_request_bind_front(request, format, &all, operands, fault);
     return code == GEMMD_OK ? attention_request_check_lens(request, operands, fault) : code;
 }

@@ -13,7 +13,7 @@
 struct body_front {
     const unsigned char *bytes; /* borrowed; where the whole body will be */
     uint64_t length;            /* of the whole body */
-    uint64_t landed;            /* the first so many bytes are there */
+    uint64_t received;          /* the first so many bytes are there */
     uint64_t wanted;            /* the first so many have to be there for another look */
 };
 

@@ -235,10 +235,11 @@ enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum g
     struct tensor read = {0};
     const unsigned char *bytes = front->bytes + *at;
     const uint64_t length = front->length - *at;
-    const uint64_t landed = front->landed > *at ? front->landed - *at : 0;
+    const uint64_t received = front->received > *at ? front->received - *at : 0;
     uint64_t header_bytes = 0;
-    enum gemmd_error code = npy_decode_header(bytes, landed, carrier, &read, &header_bytes, fault);
-    if (code == GEMMD_ERR_CONFLICT && front->landed < front->length) {
+    enum gemmd_error code =
+        npy_decode_header(bytes, received, carrier, &read, &header_bytes, fault);
+    if (code == GEMMD_ERR_CONFLICT && front->received < front->length) {
         front->wanted = *at + header_bytes;
         return code;
     }
@@ -262,7 +263,7 @@ enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum g
 enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype carrier,
                             struct tensor *tensor, uint64_t *consumed, struct fault *fault)
 {
-    struct body_front all = {.bytes = bytes, .length = length, .landed = length};
+    struct body_front all = {.bytes = bytes, .length = length, .received = length};
     uint64_t at = 0;
     enum gemmd_error code = npy_decode_front(&all, &at, carrier, tensor, fault);
     if (code == GEMMD_OK)
