@@ -47,7 +47,8 @@ static bool has_scheme(CURLU *parts, const char *scheme)
     return same;
 }
 
-/* The whole URL without a slash at its end, new; NULL if there is no memory. */
+/* Returns the whole URL without a slash at its end, as a new string that the caller frees; NULL if
+ * there is no memory. */
 static char *base_of(CURLU *parts)
 {
     char *text = NULL, *base = NULL;

@@ -15,7 +15,7 @@ void answer_init(struct answer *answer)
     *answer = (struct answer){.timing = timing_unknown};
 }
 
-/* Text that is not cut silently: what does not fit is left out as a whole. */
+/* Copies `value` to `out` if the whole text fits. A text that was cut off would look complete. */
 static void take_text(const char *value, char *out, size_t room)
 {
     if (strlen(value) < room)
@@ -43,7 +43,7 @@ static void take_dtype(struct answer *answer, const char *value)
     answer->has_dtype = dtype_from_name(value, &answer->dtype);
 }
 
-/* "64,128" */
+/* `value` is, for example, "64,128". */
 static void take_shape(struct answer *answer, const char *value)
 {
     char dim[24];
@@ -87,7 +87,8 @@ static const char *skip_space(const char *text)
     return text + strspn(text, " \t");
 }
 
-/* The number after `name` and "=" among the ";"-separated parameters of `value`. */
+/* Reads the number after `name` and "=" among the ";"-separated parameters of `value`. False if no
+ * parameter has that name, or the parameter is not a number. */
 static bool parameter_value(const char *value, const char *name, double *out)
 {
     size_t name_length = strlen(name);
@@ -107,7 +108,7 @@ static bool parameter_value(const char *value, const char *name, double *out)
     return false;
 }
 
-/* "recv;dur=0.021, queue;dur=0.004, ..." */
+/* `value` is, for example, "recv;dur=0.021, queue;dur=0.004". */
 static void take_timing(struct answer *answer, const char *value)
 {
     const struct {
@@ -134,7 +135,7 @@ static void take_timing(struct answer *answer, const char *value)
     }
 }
 
-/* "pass; residual=0.12" */
+/* `value` is, for example, "pass; residual=0.12". */
 static void take_verify(struct answer *answer, const char *value)
 {
     size_t word = strcspn(value, "; \t");
@@ -148,7 +149,7 @@ static void take_etag(struct answer *answer, const char *value)
     take_text(value, answer->etag, sizeof answer->etag);
 }
 
-/* "/jobs/ID", perhaps behind a scheme, a host and a prefix. */
+/* `value` is "/jobs/ID", with or without a scheme, a host and a prefix. */
 static void take_location(struct answer *answer, const char *value)
 {
     const char *at = NULL;
@@ -170,7 +171,7 @@ static const struct {
     {"location", take_location},       {"content-type", take_type},
 };
 
-/* "HTTP/1.1 200 OK" */
+/* `line` is, for example, "HTTP/1.1 200 OK". */
 static void take_status_line(struct answer *answer, const char *line)
 {
     const char *space = strchr(line, ' ');

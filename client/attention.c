@@ -80,7 +80,8 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
         return NULL;
     }
     const struct gemmd_call call = {
-        /* A job's deadline is not that of handing it in. */
+        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
+           in. */
         .timeout_ms = attention.job != 0 ? 0 : attention.timeout_ms,
         .request_id = attention.request_id,
         .data = attention.o,

@@ -34,7 +34,8 @@ static void attention_write_parameters(struct query *query, const struct gemmd_a
         query_add_u64(query, "lse", 1);
     query_add_if_named(query, "kernel", attention->kernel);
     query_add_u64_unless(query, "priority", attention->priority, GEMM_PRIORITY_DEFAULT);
-    /* Of all others the time that is left when they are sent. */
+    /* A job's deadline is part of the query. For every other request each attempt sends the time
+     * that is left (transfer.c). */
     if (attention->job != 0 && attention->timeout_ms != 0)
         query_add_u64(query, "timeout_ms", attention->timeout_ms);
 }

@@ -99,8 +99,8 @@ static enum gemmd_error client_write_headers(struct gemmd_client *client, const 
     return GEMMD_OK;
 }
 
-/* curl_global_init is to be called once; this is the library's only state that is not a
- * client's. */
+/* curl_global_init has to be called once in a process. `curl_once` is the only state of the library
+ * that does not belong to a client. */
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
 static void start_curl(void)

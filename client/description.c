@@ -4,7 +4,8 @@
 
 #include "proto/size.h"
 
-/* Text that fits whole. */
+/* Copies the member `name` to `out`. False if the member is missing, is no string, or does not fit.
+ */
 static bool description_take_text(json_t *object, const char *name, char *out, size_t room)
 {
     json_t *value = json_object_get(object, name);

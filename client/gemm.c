@@ -106,7 +106,8 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
         return NULL;
     }
     const struct gemmd_call call = {
-        /* A job's deadline is not that of handing it in. */
+        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
+           in. */
         .timeout_ms = gemm.job != 0 ? 0 : gemm.timeout_ms,
         .request_id = gemm.request_id,
         .data = gemm.c,

@@ -39,7 +39,8 @@ static void gemm_write_parameters(struct query *query, const struct gemmd_gemm *
     query_add_if_named(query, "a", gemm->a_tensor);
     query_add_if_named(query, "b", gemm->b_tensor);
     query_add_if_named(query, "store", gemm->store);
-    /* Of all others the time that is left when they are sent. */
+    /* A job's deadline is part of the query. For every other request each attempt sends the time
+     * that is left (transfer.c). */
     if (gemm->job != 0 && gemm->timeout_ms != 0)
         query_add_u64(query, "timeout_ms", gemm->timeout_ms);
 }

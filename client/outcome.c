@@ -56,7 +56,7 @@ static enum gemmd_error outcome_transport_error(struct gemmd_request *request, C
     case CURLE_COULDNT_RESOLVE_HOST:
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s: %s", name,
                            text);
-    case CURLE_OPERATION_TIMEDOUT: /* no other time is libcurl's to watch */
+    case CURLE_OPERATION_TIMEDOUT: /* libcurl's only timeout is that of connecting */
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL,
                            "there was no connection to %s within %u ms", name,
                            request->client->options.connect_timeout_ms);
@@ -83,7 +83,7 @@ static enum gemmd_error outcome_transport_error(struct gemmd_request *request, C
     }
 }
 
-/* An answer that is no failure has come to its end. */
+/* Ends an answer that is no failure. */
 static enum gemmd_error outcome_completed(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
@@ -118,8 +118,8 @@ enum gemmd_error outcome_of(struct gemmd_request *request, CURLcode result)
     bool taken = operation_takes(request->operation, answer->status);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
-    /* A refusal counts even if sending the body failed after it, or because of it; and so does the
-     * word that the body is not needed. */
+    /* The daemon's answer counts even if the body could not be sent completely after the answer. A
+     * 412, which says that the body is not needed, is such an answer too. */
     if (answer->complete && answer->status >= 400)
         return taken ? outcome_completed(request) : outcome_answered_error(request);
     if (result != CURLE_OK)

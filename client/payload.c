@@ -11,9 +11,10 @@ static enum gemmd_error payload_begin(struct gemmd_request *request, const struc
 {
     struct sink *sink = &request->sink;
     uint64_t bytes = request->expected.bytes;
-    /* What is put into shared memory does not come. */
-    const bool placed = request->shared_memory.used && request->shared_memory.result != NULL;
-    const uint64_t coming = placed ? 0 : bytes;
+    /* A result that the daemon writes to shared memory is not part of the answer. */
+    const bool is_in_shared_memory =
+        request->shared_memory.used && request->shared_memory.result != NULL;
+    const uint64_t payload_bytes = is_in_shared_memory ? 0 : bytes;
     if (answer->tensors) {
         unpack_begin(sink);
         return GEMMD_OK;
@@ -22,12 +23,12 @@ static enum gemmd_error payload_begin(struct gemmd_request *request, const struc
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer is not a safetensors file, although the request asked for lse");
-    if (answer->has_length && answer->length != coming)
+    if (answer->has_length && answer->length != payload_bytes)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes and the result has %llu",
-                           (unsigned long long)answer->length, (unsigned long long)coming);
+                           (unsigned long long)answer->length, (unsigned long long)payload_bytes);
     sink->kind = SINK_DATA;
-    sink->wanted = coming;
+    sink->wanted = payload_bytes;
     return answer_buffer_reserve(request, &sink->data, bytes);
 }
 

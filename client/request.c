@@ -8,7 +8,7 @@
 #include "client/schedule.h"
 #include "proto/size.h"
 
-/* What may stand in a header line. */
+/* A request id becomes the value of a header line. */
 static bool is_request_id(const char *id)
 {
     size_t length = 0;
@@ -72,7 +72,7 @@ enum gemmd_error request_finish(struct gemmd_request *request, struct gemmd_resu
     return code;
 }
 
-/* When a wait of `timeout_ms` ends. */
+/* Returns the time at which a wait of `timeout_ms` ends. */
 static uint64_t wait_until(int64_t timeout_ms)
 {
     if (timeout_ms < 0)
@@ -120,7 +120,7 @@ uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 {
     uint64_t until = wait_until(timeout_ms), done_before = client->done_count;
     bool over = gemmd_in_flight(client) == 0;
-    if (over) /* but for callbacks that are due */
+    if (over) /* call the callbacks that are due, and do not wait */
         until = 0;
     do {
         over = over || until <= loop_now_us();
@@ -157,7 +157,8 @@ static bool has_data(const struct sink *sink)
     return sink->kind == SINK_DATA || sink->kind == SINK_TENSORS;
 }
 
-/* The part of a safetensors answer that lse was; NULL: there was none. */
+/* Returns lse from an answer that is a safetensors file, with its length; NULL: the answer has no
+ * lse. */
 static float *lse_of(const struct sink *sink, uint64_t *bytes)
 {
     *bytes = 0;
@@ -175,7 +176,8 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 {
     const struct answer *answer = &request->answer;
     struct sink *sink = &request->sink;
-    /* Of a structure that ends before it, an older caller's, lse stays with the request. */
+    /* An older caller's structure ends before the member lse. The request then keeps lse and frees
+     * lse. */
     const bool knows_lse =
         out->size >= offsetof(struct gemmd_result, lse_bytes) + sizeof out->lse_bytes;
     uint64_t bytes = 0;

@@ -6,10 +6,10 @@
 #include "client/failure.h"
 #include "client/transfer.h"
 
-/* A stall is looked for this often within the time it takes. */
+/* Number of checks for a stall within stall_timeout_ms. */
 enum { STALL_CHECKS = 4 };
 
-/* How often the same job is asked for at the most. */
+/* The shortest time between two requests for the same job's result. */
 enum { ASK_AGAIN_US = 1000000 };
 
 static void check_by(struct gemmd_client *client, uint64_t time_us)
@@ -35,7 +35,8 @@ static void leave_list(struct gemmd_request *request)
     }
 }
 
-/* Where a request that is done waits for its caller to hear of it. */
+/* Returns the list in which a request that is done stays until the request is reported to the
+ * caller. */
 static struct request_list *list_of_done(struct gemmd_request *request)
 {
     return request->on_done != NULL ? &request->client->calls : &request->client->done;
@@ -58,7 +59,8 @@ void schedule_report(struct gemmd_request *request)
     request->reported = true;
 }
 
-/* Those that are due now; a callback may make others due, or end some of these. */
+/* Calls the callbacks that are due at the start of the function. A callback may make further
+ * callbacks due, which wait for the next turn, or may release requests whose callback was due. */
 static void call_back(struct gemmd_client *client)
 {
     struct gemmd_request *request;
@@ -71,7 +73,7 @@ static void call_back(struct gemmd_client *client)
     }
 }
 
-/* Tells who watches from outside when the next turn is due. */
+/* Sets the timer of the descriptor that the caller may be watching: when the next turn is due. */
 static void arm_timer(struct gemmd_client *client, bool at_once)
 {
     uint64_t due =
@@ -124,8 +126,8 @@ static void start_queued(struct gemmd_client *client)
     }
 }
 
-/* The library's own want of memory is not repeated: waiting does not mend it. Nor is the question
- * for a job's result, which the caller wanted to ask once. */
+/* A request that failed because this process has no memory is not repeated. A request for a job's
+ * result that the caller wants to send once is not repeated either. */
 static bool may_repeat(const struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
@@ -133,14 +135,16 @@ static bool may_repeat(const struct gemmd_request *request)
            (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
 }
 
-/* The daemon waits for a job as long as it is asked to; should it not, it is not pestered. */
+/* Whether the daemon answered that a job is not done. The daemon waits before that answer as long
+ * as the request asks for. A daemon that does not wait is asked again after ASK_AGAIN_US. */
 static bool is_not_there_yet(const struct gemmd_request *request)
 {
     return request->operation->waits && request->error.http_status == 409;
 }
 
-/* The daemon takes no deadline as long as the caller would wait (its --max-timeout). From now on
- * about as long ones are not told either: each would be refused once. */
+/* Whether the daemon refused the request because its deadline is longer than --max-timeout. If so,
+ * this request and later requests with about as long a deadline are sent without one, since the
+ * daemon would refuse each of them first. */
 static bool was_told_too_long(struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
@@ -174,7 +178,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     } else if (was_told_too_long(request)) {
         resume_us = 0;
     } else if (request->stale) {
-        /* Nobody's failure, and no repeat: the daemon closes what is idle for long. */
+        /* The daemon closed an idle connection. The new attempt does not count as a repeat. */
         request->stale = false;
         request->fresh = true;
         resume_us = 0;
@@ -224,14 +228,15 @@ void schedule_cancel(struct gemmd_request *request)
 
 static void expire_request(struct gemmd_request *request)
 {
-    /* What was refused before says more than that the time is over. */
+    /* The error of an earlier attempt says more than that the time is over. */
     bool refused = request->state == REQUEST_RESTING && request->error.code != GEMMD_OK;
     if (!refused || is_not_there_yet(request))
         out_of_time(request);
     abort_request(request);
 }
 
-/* True if the request has moved no byte for too long, though it should have. */
+/* Whether no byte of the request was sent or received for stall_timeout_ms while bytes were
+ * expected. */
 static bool has_stalled(struct gemmd_request *request, uint64_t now_us)
 {
     uint64_t moved = transfer_moved(request);
@@ -284,7 +289,8 @@ static void check_times(struct gemmd_client *client)
     }
 }
 
-/* Nobody can tell which of them is not watched any more. */
+/* Fails all running requests. The loop does not know which of them has a connection that is not
+ * watched. */
 static void give_up_running(struct gemmd_client *client)
 {
     struct gemmd_request *request, *next;
@@ -317,7 +323,7 @@ void schedule_turn(struct gemmd_client *client, uint64_t until_us)
     start_queued(client);
     if (client->check_us < until_us)
         until_us = client->check_us;
-    /* Whoever waits for what is done now must not wait for anything else. */
+    /* A caller may be waiting for a request that is already done, so the turn must not wait. */
     if (client->done_count != done_before || !TAILQ_EMPTY(&client->calls))
         until_us = 0;
     bool watched = loop_turn(&client->loop, until_us);

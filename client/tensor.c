@@ -11,7 +11,8 @@
 #include "client/stored.h"
 #include "proto/size.h"
 
-/* Bytes that went astray on their way would have another hash. */
+/* Compares the answer's entity tag with the tensor's. The tag is a hash, so a tensor that was
+ * damaged on the way would have another tag. */
 static enum gemmd_error conclude_put(struct gemmd_request *request, struct answer *answer,
                                      const char *document, size_t bytes)
 {
@@ -128,7 +129,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     return request;
 }
 
-/* A request for a tensor that needs nothing but its name. */
+/* Submits a request for a tensor, without a body or parameters. */
 static struct gemmd_request *tensor_submit(struct gemmd_client *client,
                                            const struct operation *operation, const char *name,
                                            const struct gemmd_call *given,

@@ -7,15 +7,17 @@
 #include "client/outcome.h"
 #include "client/pool.h"
 
-/* From here on a transfer has large buffers. */
+/* From this length of body or result on, a transfer has large buffers. */
 #define BULK_BYTES (UINT64_C(256) * 1024)
 
-/* From here on the daemon is asked before the body is sent, so that a refusal costs nothing. Below,
- * the round trip costs more than the body. */
+/* Above this length the client sends "Expect: 100-continue" and waits for the daemon's answer
+ * before sending the body, so that a refused request sends no body. For a shorter body the round
+ * trip takes longer than the body. */
 #define ASK_BYTES (UINT64_C(1024) * 1024)
 
-/* Below this, libcurl sends a body that lies in one piece together with the header: one call of the
- * system's and one packet to wake up for instead of two, which is worth more than the copy. */
+/* Below this length the pieces of a body are joined, since libcurl sends a body of one piece
+ * together with the header. One system call and one packet fewer save more time than the copy
+ * takes. */
 enum { JOIN_BYTES = 64 * 1024 };
 
 struct gemmd_request *transfer_request(CURL *easy)
@@ -27,7 +29,8 @@ struct gemmd_request *transfer_request(CURL *easy)
 
 #define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
 
-/* The daemon is told how long the caller still waits, unless that is more than it allows. */
+/* Writes the URL of an attempt. The URL tells the daemon how long the caller still waits, unless
+ * the daemon has refused a deadline of that length. */
 static void write_url(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     const struct operation *operation = request->operation;
@@ -87,8 +90,8 @@ static struct curl_slist *transfer_write_headers(struct transfer *transfer,
     return list;
 }
 
-/* A small body in one piece; NULL if it is not small, or there is no memory, and the pieces are to
- * be read. */
+/* Returns a small body in one piece. NULL if the body is not small or there is no memory: libcurl
+ * then reads the pieces. */
 static const char *join_body(struct transfer *transfer, struct body *body)
 {
     if (body->bytes >= JOIN_BYTES)
@@ -100,8 +103,8 @@ static const char *join_body(struct transfer *transfer, struct body *body)
     return transfer->joined;
 }
 
-/* A handle is used again for requests of any kind; HTTPGET and POST undo NOBODY, and all three
- * leave a custom method as it is. */
+/* Sets the method of a handle that an earlier request of any method may have used. HTTPGET and POST
+ * reset NOBODY, but none of the three options resets a custom method. */
 static bool set_method(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
@@ -119,7 +122,7 @@ static bool set_method(struct transfer *transfer, struct gemmd_request *request)
            SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->bytes);
 }
 
-/* Connections for shared memory begin with it. */
+/* A connection for shared memory begins with the mapping's descriptor. */
 static bool set_connecting(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
@@ -173,7 +176,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     return GEMMD_OK;
 }
 
-/* What the next attempt should know about how this one was lost. */
+/* Notes how the connection was lost, for the next attempt. */
 static void note_loss(struct gemmd_request *request, CURLcode result)
 {
     const struct transfer *transfer = request->transfer;
@@ -185,8 +188,9 @@ static void note_loss(struct gemmd_request *request, CURLcode result)
     curl_easy_getinfo(transfer->easy, CURLINFO_NUM_CONNECTS, &connects);
     if (connects == 0 && !request->fresh)
         request->stale = true;
-    /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
-     * Asked before the body, it is heard. */
+    /* The daemon may have refused the request and closed the connection before reading the whole
+     * body, and the refusal was then lost. If the client asks before sending the body, the refusal
+     * arrives. */
     else if (shared_memory_body(request)->position > 0)
         request->ask_first = true;
 }

@@ -24,7 +24,8 @@ static enum gemmd_error unpack_refuse(struct gemmd_request *request, const char 
                        reason);
 }
 
-/* Of length and header; 0 if the length is not there yet. */
+/* Returns the length of the file's front, which is the length field and the header; 0 if the length
+ * field has not been received yet. */
 static uint64_t front_bytes(const struct transfer *transfer)
 {
     uint64_t length = 0;
@@ -34,7 +35,7 @@ static uint64_t front_bytes(const struct transfer *transfer)
     return length < sizeof transfer->document ? LENGTH_BYTES + length : UINT64_MAX;
 }
 
-/* Appends to the document what is missing of the front. Returns how much that was. */
+/* Appends bytes of the front to the document. Returns the number of bytes appended. */
 static size_t unpack_collect(struct transfer *transfer, const char *data, size_t bytes,
                              uint64_t front)
 {
@@ -60,7 +61,8 @@ static enum gemmd_error unpack_find_buffer(struct gemmd_request *request,
     return answer_buffer_reserve(request, *buffer, tensor->bytes);
 }
 
-/* The header is complete: where its tensors go. What they are was said by the answer's header. */
+/* Reads the file's complete header, and assigns a buffer to each tensor. request->expected has the
+ * result's type and shape already, from the answer's header. */
 static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
 {
     struct gemmd_request *request = transfer->request;
@@ -106,7 +108,7 @@ static enum gemmd_error unpack_scatter(struct gemmd_request *request, const char
                                        size_t bytes)
 {
     struct sink *sink = &request->sink;
-    uint64_t begin = 0; /* of a part */
+    uint64_t begin = 0; /* of the part, in the file's data */
     if (bytes > sink->wanted - sink->bytes)
         return unpack_refuse(request, "it is longer than its tensors");
     for (uint32_t i = 0; i < TENSORS && bytes > 0; i++) {
