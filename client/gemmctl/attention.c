@@ -8,7 +8,7 @@
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/resident.h"
 
-/* K and V that are on the daemon already: takes their place in `paths`. */
+/* Asks the daemon for the types and shapes of a resident K and V, and enters them in `paths`. */
 static enum gemmd_error attention_look_at_residents(struct gemmd_client *client,
                                                     struct tensor residents[2],
                                                     struct attention_paths *paths,
@@ -23,8 +23,8 @@ static enum gemmd_error attention_look_at_residents(struct gemmd_client *client,
                             : code;
 }
 
-/* The shape of the files is that of Q, whose leading dimensions of 1 may be left out; what the
- * daemon says has all four. */
+/* Gives the result the rank of Q's file, which may leave out leading dimensions of 1. The daemon's
+ * answer always has four dimensions. */
 static void drop_leading_dims(struct gemmd_result *result, const struct tensor *shape)
 {
     result->rank = shape->rank;
@@ -81,7 +81,7 @@ int command_attention(const struct context *context)
         code = fail_usage(context, problem);
         goto done;
     }
-    interrupt_watch(); /* from here on there are temporary files to be removed */
+    interrupt_watch(); /* from here on an interrupted command has to remove temporary files */
     void *lse_data = NULL;
     if (destination_open(&destination, operands.files.format, "o", &o, &attention.o,
                          &attention.o_bytes, &fault) != GEMMD_OK ||

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { Q = 2 }; /* in the table's order */
+enum { Q = 2 }; /* the index of Q in attention_operand_table */
 
 static enum gemmd_dtype attention_carrier(const void *argument, const struct tensor *before,
                                           uint32_t operand)
@@ -20,13 +20,14 @@ static bool knows_sizes(const void *argument)
     return request->heads != 0 && request->sq != 0 && request->d != 0;
 }
 
-/* As the parameters say it, with their defaults where they say nothing. */
+/* Fills in the type and shape of an operand in a file of raw bytes, from the parameters and their
+ * defaults. */
 static bool attention_raw_operand(const void *argument, const struct tensor *before,
                                   uint32_t operand, struct tensor *out)
 {
     struct attention_request request = *(const struct attention_request *)argument;
     (void)before;
-    /* What does not agree is refused when all are there. */
+    /* A contradiction between sizes is refused later, when all operands are known. */
     (void)attention_request_settle_sizes(&request, &(struct fault){0});
     return attention_operand_table.shape(&request, operand, out);
 }

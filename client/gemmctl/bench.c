@@ -1,5 +1,5 @@
-/* gemmctl bench: a closed loop. So many requests are in flight, and an answer makes the next one.
- */
+/* gemmctl bench: a closed loop. A fixed number of requests is in flight, and each answer starts the
+ * next request. */
 #include "client/gemmctl/bench.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct bench {
     struct gemmd_client *client;
     struct gemmd_request **slots; /* [in_flight] */
     void **results;               /* [in_flight], each of result_bytes */
-    uint64_t requests_max;        /* 0: as many as there is time for */
+    uint64_t requests_max;        /* 0: only the time limits the number */
     double until_s;
     uint64_t started;
     struct bench_run run;
@@ -52,7 +52,7 @@ static void bench_add_answer(struct bench *bench, struct gemmd_request *request)
     run->errors[code]++;
 }
 
-/* Whether another request is to be sent. */
+/* Returns whether another request has to be sent. */
 static bool goes_on(const struct bench *bench)
 {
     if (interrupt_asked())
@@ -61,7 +61,7 @@ static bool goes_on(const struct bench *bench)
                                    : now_s() < bench->until_s;
 }
 
-/* Keeps every connection busy until goes_on says no, then waits for what is in flight. */
+/* Keeps every slot busy until goes_on returns false, then waits for the requests in flight. */
 static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
 {
     for (uint32_t i = 0; i < bench->run.in_flight && goes_on(bench); i++) {
@@ -70,7 +70,8 @@ static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
         bench->started++;
     }
     for (;;) {
-        /* Those that are done at once are not in flight any more, and are told one by one. */
+        /* Several requests may become done at once. gemmd_wait_any returns one of them at a time,
+         * and none of them counts as in flight. */
         const bool busy = gemmd_in_flight(bench->client) > 0;
         struct gemmd_request *request = gemmd_wait_any(bench->client, INTERRUPT_CHECK_MS);
         if (request == NULL && !busy)
@@ -89,8 +90,8 @@ static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
     }
 }
 
-/* As many as are in flight first, so that connecting is not measured; if none of them is
- * answered, there is nothing to measure. */
+/* Sends one request for each slot, so that the time to connect is not measured. False if no request
+ * was answered. */
 static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
 {
     struct bench_run *run = &bench->run;
@@ -133,7 +134,7 @@ static bool bench_allocate(struct bench *bench)
     return bench_subject_fill(&bench->run.subject);
 }
 
-/* What the operand says: nothing, "attention" or "ladder". */
+/* Returns whether the operand of gemmctl bench is `word`: "attention" or "ladder". */
 static bool is_operand(const struct arguments *arguments, const char *word)
 {
     return arguments->operand_count > 0 && strcmp(arguments->operands[0], word) == 0;

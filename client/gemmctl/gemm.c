@@ -5,7 +5,8 @@
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/resident.h"
 
-/* A and B that are on the daemon already: their shapes decide what the other operands must be. */
+/* Asks the daemon for the types and shapes of a resident A and B, on which the shapes of the other
+ * operands depend. */
 static enum gemmd_error gemm_look_at_residents(struct gemmd_client *client,
                                                struct tensor residents[2],
                                                struct operand_paths *paths,
@@ -63,7 +64,7 @@ int command_gemm(const struct context *context)
         code = fail_usage(context, problem);
         goto done;
     }
-    interrupt_watch(); /* from here on there is a temporary file to be removed */
+    interrupt_watch(); /* from here on an interrupted command has to remove a temporary file */
     if (destination_open(&destination, operands.files.format, "c", &shape, &gemm.c, &gemm.c_bytes,
                          &fault) != GEMMD_OK)
         goto faulty;

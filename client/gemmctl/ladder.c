@@ -1,5 +1,5 @@
-/* gemmctl bench ladder: every kernel of the daemon on square products, by the time that it says its
- * device took (Server-Timing: kernel). */
+/* gemmctl bench ladder: measures every kernel of the daemon on square products. The time of a
+ * product is the device's time, from the answer (Server-Timing: kernel). */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 enum { ROUNDS = 5, DEVICE_MAX = 96 };
 static const double TOO_LONG_MS = 10000, ENOUGH_MS = 2000;
 
-/* Slowest first; the last that the daemon has is what the others are compared with. */
+/* The kernels, the slowest first. The other kernels are compared with the last one that the daemon
+ * has. */
 static const char *const rungs[] = {"naive",           "tiled",          "tiled_padded",
                                     "double_buffered", "register_tiled", "tensor_core",
                                     "wgmma",           "cublas",         "openblas"};
@@ -23,13 +24,13 @@ enum { RUNGS = sizeof rungs / sizeof rungs[0] };
 struct run {
     struct gemmd_client *client;
     char device[DEVICE_MAX];
-    json_t *kernels;  /* of /info */
-    uint32_t largest; /* no N beyond it */
-    void *a, *b, *c;  /* of the largest product */
+    json_t *kernels;  /* the kernels that GET /info lists */
+    uint32_t largest; /* the largest N that is measured */
+    void *a, *b, *c;  /* operands and result of the largest product */
     struct progress_line line;
 };
 
-/* Whether the daemon has the kernel for operands of that type. */
+/* Returns whether the daemon has the kernel for operands of type `dtype`. */
 static bool has_kernel(const struct run *run, const char *name, enum gemmd_dtype dtype)
 {
     size_t i;
@@ -81,7 +82,8 @@ static enum gemmd_error time_one(struct run *run, const struct gemmd_gemm *gemm,
     return code == GEMMD_OK && interrupt_asked() ? GEMMD_ERR_CANCELLED : code;
 }
 
-/* The median of some products, fewer of slow ones, after one that is not counted. */
+/* Measures the median time of several products, of fewer products if they are slow. A first product
+ * is not counted. */
 static enum gemmd_error measure_kernel(struct run *run, const struct ladder *table, bool transb,
                                        const char *kernel, uint32_t n, double *milliseconds,
                                        struct gemmd_error_info *error)

@@ -20,7 +20,8 @@ static bool knows_sizes(const void *argument)
     return gemm_request_missing_dim(argument) == NULL;
 }
 
-/* The type of the result may not be settled yet. */
+/* Fills in the type and shape of an operand in a file of raw bytes. The type of bias and C0 is the
+ * result's, which the request may not have yet. */
 static bool gemm_raw_operand(const void *argument, const struct tensor *before, uint32_t operand,
                              struct tensor *out)
 {

@@ -5,7 +5,8 @@
 
 enum { NAME_ROOM = 32 };
 
-/* An option's dashes are a parameter's underscores: --kv-heads, kv_heads. */
+/* Writes the name of an option's parameter, which has underscores for dashes: kv_heads for
+ * --kv-heads. */
 static const char *parameter_name(const struct option *option, char out[NAME_ROOM])
 {
     snprintf(out, NAME_ROOM, "%s", option->name);
@@ -85,7 +86,7 @@ void parameters_to_attention(const struct attention_request *request,
     attention->skv = r->skv;
     attention->d = r->d;
     attention->dv = r->dv;
-    /* Without heads there is nothing before or after the sequence. */
+    /* An operand without a dimension of heads has the same order in both layouts. */
     attention->layout = r->rank == 2 ? GEMMD_LAYOUT_BHSD : (enum gemmd_layout)r->layout;
     attention->dtype = r->dtype;
     attention->causal = r->causal;

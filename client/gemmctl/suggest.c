@@ -38,7 +38,7 @@ const char *suggest(const char *word, const char *const *names, uint32_t count)
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t away = distance(word, names[i]);
-        /* At most two mistakes, and most of the word must be right. */
+        /* A suggestion differs by at most two edits, and by at most half of the word. */
         if (away < best && away <= 2 && away <= strlen(names[i]) / 2) {
             best = away;
             nearest = names[i];

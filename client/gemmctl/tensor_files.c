@@ -33,7 +33,8 @@ static const char *first_path(const struct reading *reading)
     return NULL;
 }
 
-/* Standard input is opened once, whoever asks first. */
+/* Opens the file of an operand. Standard input is opened once, for the first operand that uses
+ * standard input. */
 static enum gemmd_error open_input(struct reading *reading, uint32_t operand, const char *path,
                                    struct input **input)
 {
@@ -103,7 +104,8 @@ static enum gemmd_error decode_safetensors(struct reading *reading, struct input
     return GEMMD_OK;
 }
 
-/* A file of its own: the tensor of the operand's name, or the only one. */
+/* Takes an operand from its own safetensors file: the tensor of the operand's name, or the only
+ * tensor. */
 static enum gemmd_error take_safetensors(struct reading *reading, uint32_t operand,
                                          struct input *input)
 {
@@ -155,7 +157,7 @@ static enum gemmd_error not_of_this_kind(const struct reading *reading, const st
                      kind->of, names);
 }
 
-/* One safetensors file with all that no other file is named for. */
+/* Takes from one safetensors file all operands that have no file of their own. */
 static enum gemmd_error take_all(struct reading *reading, uint32_t first, const char *path)
 {
     const struct tensor_files_kind *kind = reading->kind;
@@ -182,7 +184,8 @@ static enum gemmd_error take_all(struct reading *reading, uint32_t first, const 
     return code;
 }
 
-/* Bytes that nobody asked for mean that the shapes or the files are not what the user thinks. */
+/* Refuses files with bytes that no operand has used: the shapes or the files are then not the ones
+ * that the user means. */
 static enum gemmd_error check_all_taken(const struct reading *reading)
 {
     for (int i = 0; i <= STANDARD_INPUT; i++) {
