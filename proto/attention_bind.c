@@ -1,4 +1,4 @@
-/* Finding the operands of an attention in a body: the second half of attention_request.h. */
+/* Finds the operands of an attention in a body: the functions of attention_request.h that bind. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { LENS_Q, LENS_KV, Q, K, V };
 
-/* Which of them the body has to hold. */
+/* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct attention_request *request = of;

@@ -8,7 +8,7 @@
 
 enum { A, B, BIAS, C0 };
 
-/* Which of them the body has to hold. */
+/* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct gemm_request *request = of;
