@@ -15,7 +15,7 @@ void answer_init(struct answer *answer)
     *answer = (struct answer){.timing = timing_unknown};
 }
 
-/* Text that is not cut silently: what does not fit is left out as a whole. */
+/* Copies `value` to `out` if the whole text fits. A text that was cut off would look complete. */
 static void take_text(const char *value, char *out, size_t room)
 {
     if (strlen(value) < room)
@@ -43,7 +43,7 @@ static void take_dtype(struct answer *answer, const char *value)
     answer->has_dtype = dtype_from_name(value, &answer->dtype);
 }
 
-/* "64,128" */
+/* `value` is, for example, "64,128". */
 static void take_shape(struct answer *answer, const char *value)
 {
     char dim[24];
@@ -87,7 +87,8 @@ static const char *skip_space(const char *text)
     return text + strspn(text, " \t");
 }
 
-/* The number after `name` and "=" among the ";"-separated parameters of `value`. */
+/* Reads the number after `name` and "=" among the ";"-separated parameters of `value`. False if no
+ * parameter has that name, or the parameter is not a number. */
 static bool parameter_value(const char *value, const char *name, double *out)
 {
     size_t name_length = strlen(name);
@@ -107,12 +108,12 @@ static bool parameter_value(const char *value, const char *name, double *out)
     return false;
 }
 
-/* "recv;dur=0.021, queue;dur=0.004, ..." */
+/* `value` is, for example, "recv;dur=0.021, queue;dur=0.004". */
 static void take_timing(struct answer *answer, const char *value)
 {
     const struct {
         const char *name;
-        double *place;
+        double *value;
     } stages[] = {
         {"recv", &answer->timing.recv}, {"queue", &answer->timing.queue},
         {"h2d", &answer->timing.h2d},   {"kernel", &answer->timing.kernel},
@@ -128,13 +129,13 @@ static void take_timing(struct answer *answer, const char *value)
             size_t name = strcspn(metric, "; \t");
             for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
                 if (strlen(stages[i].name) == name && strncmp(metric, stages[i].name, name) == 0)
-                    parameter_value(metric, "dur", stages[i].place);
+                    parameter_value(metric, "dur", stages[i].value);
         }
         value += length + (value[length] == ',');
     }
 }
 
-/* "pass; residual=0.12" */
+/* `value` is, for example, "pass; residual=0.12". */
 static void take_verify(struct answer *answer, const char *value)
 {
     size_t word = strcspn(value, "; \t");
@@ -148,7 +149,7 @@ static void take_etag(struct answer *answer, const char *value)
     take_text(value, answer->etag, sizeof answer->etag);
 }
 
-/* "/jobs/ID", perhaps behind a scheme, a host and a prefix. */
+/* `value` is "/jobs/ID", with or without a scheme, a host and a prefix. */
 static void take_location(struct answer *answer, const char *value)
 {
     const char *at = NULL;
@@ -170,7 +171,7 @@ static const struct {
     {"location", take_location},       {"content-type", take_type},
 };
 
-/* "HTTP/1.1 200 OK" */
+/* `line` is, for example, "HTTP/1.1 200 OK". */
 static void take_status_line(struct answer *answer, const char *line)
 {
     const char *space = strchr(line, ' ');

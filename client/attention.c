@@ -16,8 +16,8 @@ void gemmd_attention_init(struct gemmd_attention *attention, size_t size)
     record_write(attention, size, &defaults, sizeof defaults);
 }
 
-static enum gemmd_error check_operands(const struct gemmd_attention *attention,
-                                       struct gemmd_error_info *error)
+static enum gemmd_error attention_check_operands(const struct gemmd_attention *attention,
+                                                 struct gemmd_error_info *error)
 {
     enum gemmd_error code = compute_check_operand("k", attention->k, attention->k_tensor, error);
     if (code == GEMMD_OK)
@@ -35,20 +35,20 @@ static enum gemmd_error check_operands(const struct gemmd_attention *attention,
     return GEMMD_OK;
 }
 
-static enum gemmd_error write_body(struct gemmd_request *request,
-                                   const struct gemmd_attention *attention,
-                                   const struct attention_request *asked,
-                                   struct gemmd_error_info *error)
+static enum gemmd_error attention_write_body(struct gemmd_request *request,
+                                             const struct gemmd_attention *attention,
+                                             const struct attention_request *asked,
+                                             struct gemmd_error_info *error)
 {
     const void *const operands[OPERAND_TABLE_MAX] = {attention->lens_q, attention->lens_kv,
                                                      attention->q, attention->k, attention->v};
     return compute_write_body(request, &attention_operand_table, asked, operands, "sq", error);
 }
 
-static enum gemmd_error expect_result(struct gemmd_request *request,
-                                      const struct gemmd_attention *attention,
-                                      const struct attention_request *asked,
-                                      struct gemmd_error_info *error)
+static enum gemmd_error attention_expect_result(struct gemmd_request *request,
+                                                const struct gemmd_attention *attention,
+                                                const struct attention_request *asked,
+                                                struct gemmd_error_info *error)
 {
     struct tensor o, lse;
     if (!attention_request_result(asked, &o, &lse))
@@ -60,7 +60,7 @@ static enum gemmd_error expect_result(struct gemmd_request *request,
     if (attention->with_lse != 0) {
         request->expected.lse_bytes = lse.bytes;
         request->sink.lse =
-            (struct place){.data = (char *)attention->lse, .room = attention->lse_bytes};
+            (struct answer_buffer){.data = (char *)attention->lse, .room = attention->lse_bytes};
     }
     return compute_expect(request, &o, attention->o, attention->o_bytes, "o_bytes", error);
 }
@@ -80,7 +80,8 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
         return NULL;
     }
     const struct gemmd_call call = {
-        /* A job's deadline is not that of handing it in. */
+        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
+           in. */
         .timeout_ms = attention.job != 0 ? 0 : attention.timeout_ms,
         .request_id = attention.request_id,
         .data = attention.o,
@@ -98,12 +99,12 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
         failure_from_fault(error, &fault);
         goto refused;
     }
-    if (check_operands(&attention, error) != GEMMD_OK ||
-        write_body(request, &attention, &asked, error) != GEMMD_OK ||
-        expect_result(request, &attention, &asked, error) != GEMMD_OK)
+    if (attention_check_operands(&attention, error) != GEMMD_OK ||
+        attention_write_body(request, &attention, &asked, error) != GEMMD_OK ||
+        attention_expect_result(request, &attention, &asked, error) != GEMMD_OK)
         goto refused;
-    request->share.possible = attention.job == 0;
-    request->share.result = attention.with_lse == 0 ? "o" : NULL;
+    request->shared_memory.possible = attention.job == 0;
+    request->shared_memory.result = attention.with_lse == 0 ? "o" : NULL;
     schedule_submit(request);
     return request;
 

@@ -8,7 +8,7 @@ _Static_assert((int)GEMMD_LAYOUT_BHSD == (int)ATTENTION_BHSD &&
                    (int)GEMMD_LAYOUT_BSHD == (int)ATTENTION_BSHD,
                "layouts are proto's");
 
-static void write_parameters(struct query *query, const struct gemmd_attention *attention)
+static void attention_write_parameters(struct query *query, const struct gemmd_attention *attention)
 {
     static const char *const layouts[] = {"bhsd", "bshd"};
     query_add_u64_unless(query, "batch", attention->batch, 1);
@@ -34,7 +34,8 @@ static void write_parameters(struct query *query, const struct gemmd_attention *
         query_add_u64(query, "lse", 1);
     query_add_if_named(query, "kernel", attention->kernel);
     query_add_u64_unless(query, "priority", attention->priority, GEMM_PRIORITY_DEFAULT);
-    /* Of all others the time that is left when they are sent. */
+    /* A job's deadline is part of the query. For every other request each attempt sends the time
+     * that is left (transfer.c). */
     if (attention->job != 0 && attention->timeout_ms != 0)
         query_add_u64(query, "timeout_ms", attention->timeout_ms);
 }
@@ -46,7 +47,7 @@ enum gemmd_error attention_query_write(const struct gemmd_attention *attention, 
     struct query query;
     attention_request_init(asked);
     query_begin(&query, &attention_parameter_table, out, room, asked, fault);
-    write_parameters(&query, attention);
+    attention_write_parameters(&query, attention);
     return fault->code == GEMMD_OK ? attention_request_check(asked, FORMAT_RAW, fault)
                                    : fault->code;
 }

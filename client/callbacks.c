@@ -11,14 +11,14 @@
 size_t callback_read(char *out, size_t size, size_t count, void *user)
 {
     struct transfer *transfer = user;
-    return body_read(share_body(transfer->request), out, size * count);
+    return body_read(shared_memory_body(transfer->request), out, size * count);
 }
 
 int callback_seek(void *user, curl_off_t offset, int origin)
 {
     struct transfer *transfer = user;
     if (origin != SEEK_SET || offset < 0 ||
-        !body_seek(share_body(transfer->request), (uint64_t)offset))
+        !body_seek(shared_memory_body(transfer->request), (uint64_t)offset))
         return CURL_SEEKFUNC_FAIL;
     return CURL_SEEKFUNC_OK;
 }
@@ -60,7 +60,7 @@ enum gemmd_error callback_grow_text(struct gemmd_request *request, uint64_t more
         return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                            "there is no memory for an answer of %llu bytes",
                            (unsigned long long)needed);
-    sink->data = (struct place){.data = data, .room = room, .owned = true};
+    sink->data = (struct answer_buffer){.data = data, .room = room, .owned = true};
     return GEMMD_OK;
 }
 

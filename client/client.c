@@ -58,7 +58,7 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
     return GEMMD_OK;
 }
 
-static bool append(struct curl_slist **list, const char *line)
+static bool append_header(struct curl_slist **list, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(*list, line);
     if (longer == NULL)
@@ -67,8 +67,8 @@ static bool append(struct curl_slist **list, const char *line)
     return true;
 }
 
-static enum gemmd_error write_headers(struct gemmd_client *client, const char *token,
-                                      struct gemmd_error_info *error)
+static enum gemmd_error client_write_headers(struct gemmd_client *client, const char *token,
+                                             struct gemmd_error_info *error)
 {
     static const char raw[] = "Content-Type: application/octet-stream";
     static const char accept[] = "Accept: application/octet-stream";
@@ -90,17 +90,17 @@ static enum gemmd_error write_headers(struct gemmd_client *client, const char *t
                                "a token is 1 to %d characters without spaces", TOKEN_MAX);
     snprintf(line, sizeof line, "Authorization: Bearer %s", token);
     for (int kind = 0; kind < HEADERS_COUNT; kind++) {
-        if (length > 0 && !append(&client->headers[kind], line))
+        if (length > 0 && !append_header(&client->headers[kind], line))
             return GEMMD_ERR_OUT_OF_MEMORY;
         for (int i = 0; i < 3 && lines[kind][i] != NULL; i++)
-            if (!append(&client->headers[kind], lines[kind][i]))
+            if (!append_header(&client->headers[kind], lines[kind][i]))
                 return GEMMD_ERR_OUT_OF_MEMORY;
     }
     return GEMMD_OK;
 }
 
-/* curl_global_init is to be called once; this is the library's only state that is not a
- * client's. */
+/* curl_global_init has to be called once in a process. `curl_once` is the only state of the library
+ * that does not belong to a client. */
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
 static void start_curl(void)
@@ -128,11 +128,11 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
     TAILQ_INIT(&client->done);
     TAILQ_INIT(&client->calls);
 
-    enum gemmd_error code = endpoint_parse(&client->endpoint, options.url, error);
+    enum gemmd_error code = address_parse(&client->address, options.url, error);
     if (code == GEMMD_OK)
-        code = write_headers(client, options.token, error);
+        code = client_write_headers(client, options.token, error);
     if (code == GEMMD_OK && options.shared == GEMMD_SHARED_ALWAYS &&
-        client->endpoint.unix_path == NULL)
+        client->address.unix_path == NULL)
         code = failure_set(error, GEMMD_ERR_USAGE, "shared",
                            "GEMMD_SHARED_ALWAYS needs the URL of a Unix socket (unix:PATH)");
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
@@ -162,11 +162,11 @@ void gemmd_client_free(struct gemmd_client *client)
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
     pool_free(client);
-    share_close(client);
+    shared_memory_close(client);
     loop_close(&client->loop);
     for (int kind = 0; kind < HEADERS_COUNT; kind++)
         curl_slist_free_all(client->headers[kind]);
-    endpoint_free(&client->endpoint);
+    address_free(&client->address);
     free(client->ca_file);
     free(client);
 }

@@ -1,9 +1,10 @@
 /*
  * client.h - the structures of a client and of a request.
  *
- * A request is QUEUED until one of the client's max_in_flight places is free. Then the request is
- * RUNNING, with a transfer, or RESTING, while it keeps its place and waits to be sent again. At the
- * end it is DONE. The structures belong to the thread that is calling a function with the client.
+ * A request is QUEUED while max_in_flight other requests of the client are in flight. A request in
+ * flight is RUNNING while an attempt, with a transfer, is under way, and RESTING while the request
+ * waits to be sent again. In the end the request is DONE. The structures belong to the thread that
+ * is calling a function with the client.
  */
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
@@ -12,12 +13,12 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+#include "client/address.h"
 #include "client/answer.h"
 #include "client/body.h"
-#include "client/endpoint.h"
 #include "client/loop.h"
 #include "client/operation.h"
-#include "client/share.h"
+#include "client/shared_memory.h"
 
 struct transfer;
 
@@ -26,16 +27,16 @@ enum { REQUEST_TARGET_MAX = 1024 };
 enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_RESTING, REQUEST_DONE };
 
 /* A buffer for bytes of an answer. */
-struct place {
-    char *data;    /* the caller's buffer, or one of the library; NULL: there is none yet */
+struct answer_buffer {
+    char *data;    /* the caller's buffer, or one of the library; NULL: no buffer yet */
     uint64_t room; /* size of `data` */
     bool owned;    /* `data` is the library's, and is released with the request */
 };
 
 /* Where the payload of an answer that is no failure goes. */
 struct sink {
-    struct place data;
-    struct place lse; /* for SINK_TENSORS: where lse goes, if the answer has lse */
+    struct answer_buffer data;
+    struct answer_buffer lse; /* for SINK_TENSORS: where lse goes, if the answer has lse */
     uint32_t lse_rank;
     uint64_t lse_dims[ANSWER_MAX_RANK];
     struct {
@@ -70,7 +71,7 @@ struct gemmd_request {
     char id[64];                     /* X-Request-Id, or "" */
     char etag[ANSWER_ETAG_ROOM];     /* If-None-Match, or "" */
     struct body body;
-    struct share share; /* use of shared memory */
+    struct shared_memory shared_memory; /* the request's use of shared memory */
     struct sink sink;
     uint64_t deadline_us;
     uint32_t repeats_left;
@@ -87,11 +88,12 @@ struct gemmd_request {
     /* The state of the attempts. */
     struct transfer *transfer; /* the current attempt's, while RUNNING */
     uint32_t attempts;
-    bool ask_first;   /* send "Expect: 100-continue": a connection broke while the body was sent */
-    bool stale;       /* the daemon had closed the kept connection that the attempt used */
-    bool unshared;    /* the daemon refused shared memory: send the request again at once without */
-    bool fresh;       /* use a new connection */
-    bool untimed;     /* send no deadline, since the daemon takes none as long as the time left */
+    bool ask_first; /* send "Expect: 100-continue": a connection broke while the body was sent */
+    bool stale;     /* the daemon had closed the kept connection that the attempt used */
+    bool unshared;  /* the daemon refused shared memory: send the request again at once through the
+                       socket */
+    bool fresh;     /* use a new connection */
+    bool untimed;   /* send no deadline, since the daemon takes none as long as the time left */
     uint32_t told_ms; /* the deadline that the attempt sent to the daemon; 0: none */
     uint64_t submitted_us, done_us;
     uint64_t attempted_us; /* when the current attempt began */
@@ -106,20 +108,21 @@ struct gemmd_request {
 TAILQ_HEAD(request_list, gemmd_request);
 
 struct gemmd_client {
-    struct endpoint endpoint;
+    struct address address;
     struct gemmd_options options; /* without the strings, which are NULL */
     char *ca_file;
     struct curl_slist *headers[HEADERS_COUNT];
     struct loop loop;
-    struct share_client share;
+    struct shared_memory_client shared_memory;
     uint64_t random;
     struct request_list requests;
     struct request_list queued, running, done;
     struct request_list calls; /* requests that are done and whose callback has yet to be called */
     uint32_t running_count, queued_count;
     uint64_t done_count; /* requests that have become done since the client was made */
-    uint32_t refused_ms; /* a deadline that the daemon refused as too long; 0: it refused none */
-    uint64_t check_us;   /* the earliest time at which a deadline, a rest or a stall may be due */
+    uint32_t
+        refused_ms; /* a deadline that the daemon refused as too long; 0: no deadline was refused */
+    uint64_t check_us; /* the earliest time at which a deadline, a rest or a stall may be due */
     struct transfer *idle, *idle_bulk; /* unused transfers for small and for large bodies */
     uint32_t idle_bulk_count;
 };

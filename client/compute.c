@@ -54,8 +54,8 @@ enum gemmd_error compute_check_operand(const char *name, const void *data, const
     return GEMMD_OK;
 }
 
-static bool append(struct body *body, const struct operand_table *table, const void *asked,
-                   uint32_t operand, const void *data)
+static bool append_operand(struct body *body, const struct operand_table *table, const void *asked,
+                           uint32_t operand, const void *data)
 {
     struct tensor tensor;
     if (!table->shape(asked, operand, &tensor) || !body_append(body, data, tensor.bytes))
@@ -71,7 +71,7 @@ enum gemmd_error compute_write_body(struct gemmd_request *request,
 {
     body_init(&request->body);
     for (uint32_t i = 0; i < table->count; i++)
-        if (operands[i] != NULL && !append(&request->body, table, asked, i, operands[i]))
+        if (operands[i] != NULL && !append_operand(&request->body, table, asked, i, operands[i]))
             return failure_set(error, GEMMD_ERR_USAGE, field,
                                "the operands have more than 2^63 bytes");
     return GEMMD_OK;

@@ -4,8 +4,9 @@
 
 #include "proto/size.h"
 
-/* Text that fits whole. */
-static bool take_text(json_t *object, const char *name, char *out, size_t room)
+/* Copies the member `name` to `out`. False if the member is missing, is no string, or does not fit.
+ */
+static bool description_take_text(json_t *object, const char *name, char *out, size_t room)
 {
     json_t *value = json_object_get(object, name);
     const char *text = json_string_value(value);
@@ -15,7 +16,7 @@ static bool take_text(json_t *object, const char *name, char *out, size_t room)
     return true;
 }
 
-static bool take_shape(json_t *object, struct gemmd_tensor *tensor)
+static bool description_take_shape(json_t *object, struct gemmd_tensor *tensor)
 {
     json_t *shape = json_object_get(object, "shape");
     size_t rank = json_array_size(shape);
@@ -35,10 +36,10 @@ bool description_tensor(json_t *object, struct gemmd_tensor *tensor)
 {
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
     *tensor = (struct gemmd_tensor){.size = sizeof *tensor};
-    if (!take_text(object, "name", tensor->name, sizeof tensor->name) ||
-        !gemmd_dtype_from_name(dtype, &tensor->dtype) || !take_shape(object, tensor))
+    if (!description_take_text(object, "name", tensor->name, sizeof tensor->name) ||
+        !gemmd_dtype_from_name(dtype, &tensor->dtype) || !description_take_shape(object, tensor))
         return false;
-    (void)take_text(object, "etag", tensor->etag, sizeof tensor->etag);
+    (void)description_take_text(object, "etag", tensor->etag, sizeof tensor->etag);
     tensor->evictable = json_is_true(json_object_get(object, "evictable"));
     return true;
 }
@@ -59,13 +60,13 @@ bool description_job(json_t *object, struct gemmd_job *job)
                               .bytes = bytes > 0 ? (uint64_t)bytes : 0,
                               .queued_ms = milliseconds(object, "queued_ms"),
                               .running_ms = milliseconds(object, "running_ms")};
-    if (!take_text(object, "id", job->id, sizeof job->id) || state == NULL)
+    if (!description_take_text(object, "id", job->id, sizeof job->id) || state == NULL)
         return false;
     for (int known = GEMMD_JOB_QUEUED; known <= GEMMD_JOB_CANCELLED; known++)
         if (strcmp(gemmd_job_state_name((enum gemmd_job_state)known), state) == 0)
             job->state = (enum gemmd_job_state)known;
-    (void)take_text(object, "created", job->created, sizeof job->created);
-    (void)take_text(object, "expires", job->expires, sizeof job->expires);
-    (void)take_text(object, "request_id", job->request_id, sizeof job->request_id);
+    (void)description_take_text(object, "created", job->created, sizeof job->created);
+    (void)description_take_text(object, "expires", job->expires, sizeof job->expires);
+    (void)description_take_text(object, "request_id", job->request_id, sizeof job->request_id);
     return true;
 }

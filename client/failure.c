@@ -51,7 +51,7 @@ static enum gemmd_error code_of_status(int status)
     return status < 500 ? GEMMD_ERR_MALFORMED : GEMMD_ERR_INTERNAL;
 }
 
-/* The last part of a problem's `type`, which is a URI or a URN. */
+/* Returns the last part of `type`, the URI or URN of a problem document. */
 static const char *slug_of(const char *type)
 {
     const char *slug = type;
@@ -71,7 +71,7 @@ enum gemmd_error failure_from_answer(struct gemmd_error_info *error, int status,
     const char *field = json_string_value(json_object_get(problem, "field"));
     if (type != NULL) {
         enum gemmd_error named = error_from_slug(slug_of(type));
-        /* A slug newer than this library: its status says what it is. */
+        /* For a slug that this library does not know, the code of the HTTP status stays. */
         if (named != GEMMD_ERR_PROTOCOL && named != GEMMD_OK)
             code = named;
     }

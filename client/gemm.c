@@ -23,8 +23,10 @@ void gemmd_result_init(struct gemmd_result *result, size_t size)
     record_write(result, size, &zero, sizeof zero);
 }
 
-static enum gemmd_error write_body(struct gemmd_request *request, const struct gemmd_gemm *gemm,
-                                   const struct gemm_request *asked, struct gemmd_error_info *error)
+static enum gemmd_error gemm_write_body(struct gemmd_request *request,
+                                        const struct gemmd_gemm *gemm,
+                                        const struct gemm_request *asked,
+                                        struct gemmd_error_info *error)
 {
     const bool has_c0 = asked->beta != 0;
     const void *const operands[OPERAND_TABLE_MAX] = {gemm->a, gemm->b, gemm->bias,
@@ -40,9 +42,10 @@ static enum gemmd_error write_body(struct gemmd_request *request, const struct g
     return compute_write_body(request, &gemm_operand_table, asked, operands, "m", error);
 }
 
-static enum gemmd_error expect_result(struct gemmd_request *request, const struct gemmd_gemm *gemm,
-                                      const struct gemm_request *asked,
-                                      struct gemmd_error_info *error)
+static enum gemmd_error gemm_expect_result(struct gemmd_request *request,
+                                           const struct gemmd_gemm *gemm,
+                                           const struct gemm_request *asked,
+                                           struct gemmd_error_info *error)
 {
     struct tensor result;
     if (!gemm_request_result(asked, NULL, &result))
@@ -103,7 +106,8 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
         return NULL;
     }
     const struct gemmd_call call = {
-        /* A job's deadline is not that of handing it in. */
+        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
+           in. */
         .timeout_ms = gemm.job != 0 ? 0 : gemm.timeout_ms,
         .request_id = gemm.request_id,
         .data = gemm.c,
@@ -120,11 +124,11 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
         failure_from_fault(error, &fault);
         goto refused;
     }
-    if (write_body(request, &gemm, &asked, error) != GEMMD_OK ||
-        expect_result(request, &gemm, &asked, error) != GEMMD_OK)
+    if (gemm_write_body(request, &gemm, &asked, error) != GEMMD_OK ||
+        gemm_expect_result(request, &gemm, &asked, error) != GEMMD_OK)
         goto refused;
-    request->share.possible = gemm.job == 0;
-    request->share.result = gemm.store == NULL ? "c" : NULL;
+    request->shared_memory.possible = gemm.job == 0;
+    request->shared_memory.result = gemm.store == NULL ? "c" : NULL;
     schedule_submit(request);
     return request;
 

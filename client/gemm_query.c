@@ -10,7 +10,7 @@ _Static_assert((int)GEMMD_ACT_RELU == (int)GEMM_ACT_RELU &&
                    (int)GEMMD_ACT_SILU == (int)GEMM_ACT_SILU,
                "activations are proto's");
 
-static void write_parameters(struct query *query, const struct gemmd_gemm *gemm)
+static void gemm_write_parameters(struct query *query, const struct gemmd_gemm *gemm)
 {
     static const char *const precisions[] = {"full", "tf32"};
     static const char *const verifies[] = {"none", "freivalds"};
@@ -39,7 +39,8 @@ static void write_parameters(struct query *query, const struct gemmd_gemm *gemm)
     query_add_if_named(query, "a", gemm->a_tensor);
     query_add_if_named(query, "b", gemm->b_tensor);
     query_add_if_named(query, "store", gemm->store);
-    /* Of all others the time that is left when they are sent. */
+    /* A job's deadline is part of the query. For every other request each attempt sends the time
+     * that is left (transfer.c). */
     if (gemm->job != 0 && gemm->timeout_ms != 0)
         query_add_u64(query, "timeout_ms", gemm->timeout_ms);
 }
@@ -50,6 +51,6 @@ enum gemmd_error gemm_query_write(const struct gemmd_gemm *gemm, char *out, size
     struct query query;
     gemm_request_init(asked);
     query_begin(&query, &gemm_parameter_table, out, room, asked, fault);
-    write_parameters(&query, gemm);
+    gemm_write_parameters(&query, gemm);
     return fault->code == GEMMD_OK ? gemm_request_check(asked, FORMAT_RAW, fault) : fault->code;
 }

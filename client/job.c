@@ -1,4 +1,4 @@
-/* Jobs: status, result, cancel. They are handed in by gemm.c. */
+/* Jobs: status, wait, result, cancel. gemm.c and attention.c hand jobs in. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "client/schedule.h"
 #include "client/stored.h"
 
-/* Proxies end requests that are silent for a minute. */
+/* The longest wait of one request. A proxy may end a request that is silent for a minute. */
 enum { WAIT_MS_MAX = 30000 };
 
 static enum gemmd_error conclude_status(struct gemmd_request *request, struct answer *answer,
@@ -26,7 +26,8 @@ static enum gemmd_error conclude_status(struct gemmd_request *request, struct an
                                "the daemon's answer does not describe a job");
 }
 
-/* What is stored is described, and all else is a payload. */
+/* The answer is 201 with a document if the job stored its result as a tensor. Otherwise the answer
+ * is the result itself. */
 static enum gemmd_error accept_result(struct gemmd_request *request, const struct answer *answer)
 {
     return answer->status == 201 ? GEMMD_OK : payload_take_described(request, answer);
@@ -55,7 +56,7 @@ static const struct operation result_operation = {.method = "GET",
                                                   .waits = true,
                                                   .accept = accept_result,
                                                   .conclude = stored_conclude};
-/* Of a result that is there or not. */
+/* Asks for a job's result without waiting for the job. */
 static const struct operation look_operation = {.method = "GET",
                                                 .headers = HEADERS_ACCEPT,
                                                 .statuses = {200, 201},
@@ -64,9 +65,10 @@ static const struct operation look_operation = {.method = "GET",
 static const struct operation cancel_operation = {
     .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {200, 202, 204}};
 
-static struct gemmd_request *submit(struct gemmd_client *client, const struct operation *operation,
-                                    const char *id, const char *part,
-                                    const struct gemmd_call *given, struct gemmd_error_info *error)
+static struct gemmd_request *job_submit(struct gemmd_client *client,
+                                        const struct operation *operation, const char *id,
+                                        const char *part, const struct gemmd_call *given,
+                                        struct gemmd_error_info *error)
 {
     struct gemmd_call call;
     failure_clear(error);
@@ -86,28 +88,28 @@ struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &status_operation, id, "", call, error);
+    return job_submit(client, &status_operation, id, "", call, error);
 }
 
 struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
                                             const struct gemmd_call *call,
                                             struct gemmd_error_info *error)
 {
-    return submit(client, &wait_operation, id, "/result", call, error);
+    return job_submit(client, &wait_operation, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_result_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &result_operation, id, "/result", call, error);
+    return job_submit(client, &result_operation, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_cancel_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &cancel_operation, id, "", call, error);
+    return job_submit(client, &cancel_operation, id, "", call, error);
 }
 
 enum gemmd_error gemmd_request_job(struct gemmd_request *request, struct gemmd_job *job,

@@ -15,7 +15,7 @@ uint64_t loop_now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* NULL if there is no memory. */
+/* Returns the entry of a socket in loop->watches; NULL if there is no memory. */
 static struct loop_watch *watch_of(struct loop *loop, curl_socket_t socket)
 {
     uint32_t number = (uint32_t)socket;
@@ -33,7 +33,7 @@ static struct loop_watch *watch_of(struct loop *loop, curl_socket_t socket)
 
 static void unwatch(struct loop *loop, curl_socket_t socket, struct loop_watch *watch)
 {
-    /* Fails harmlessly if the descriptor is closed already. */
+    /* If the descriptor is closed already, epoll_ctl fails without effect. */
     if (watch->events != 0)
         epoll_ctl(loop->epoll, EPOLL_CTL_DEL, socket, NULL);
     watch->events = 0;
@@ -61,7 +61,7 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *user, voi
     (void)easy;
     (void)unused;
     if (watch == NULL) {
-        /* An error returned from here would end the multi handle for good. */
+        /* libcurl would end the multi handle for good if this function returned an error. */
         loop->failed = what != CURL_POLL_REMOVE;
         return 0;
     }
@@ -87,7 +87,7 @@ curl_socket_t loop_open_socket(void *user, curlsocktype purpose, struct curl_soc
     (void)purpose;
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     struct loop_watch *watch = fd >= 0 ? watch_of(loop, fd) : NULL;
-    /* Without a place it is no less good, only watched anew for each request. */
+    /* A socket without an entry works too, but is watched anew for each request. */
     if (watch != NULL)
         *watch = (struct loop_watch){.ours = true};
     return fd;
@@ -136,7 +136,8 @@ void loop_close(struct loop *loop)
     free(loop->watches);
 }
 
-/* Rounded up, so that nobody wakes before the time and finds nothing to do. */
+/* Returns the milliseconds until `until_us`, rounded up, so that epoll_wait does not return before
+ * that time. */
 static int epoll_timeout_ms(uint64_t until_us)
 {
     uint64_t now = loop_now_us();
@@ -146,7 +147,7 @@ static int epoll_timeout_ms(uint64_t until_us)
     return ms < 60000 ? (int)ms : 60000;
 }
 
-static void act(struct loop *loop, curl_socket_t socket, int ready)
+static void handle_event(struct loop *loop, curl_socket_t socket, int ready)
 {
     int running;
     if (curl_multi_socket_action(loop->multi, socket, ready, &running) != CURLM_OK)
@@ -177,11 +178,11 @@ bool loop_turn(struct loop *loop, uint64_t until_us)
             ready |= CURL_CSELECT_OUT;
         if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0)
             ready |= CURL_CSELECT_ERR;
-        act(loop, fd, ready);
+        handle_event(loop, fd, ready);
     }
     if (loop->timer_us <= loop_now_us()) {
         loop->timer_us = LOOP_NEVER;
-        act(loop, CURL_SOCKET_TIMEOUT, 0);
+        handle_event(loop, CURL_SOCKET_TIMEOUT, 0);
     }
     return !loop->failed;
 }
@@ -212,6 +213,6 @@ void loop_arm(struct loop *loop, uint64_t due_us)
         at.it_value.tv_sec = (time_t)(due_us / 1000000);
         at.it_value.tv_nsec = (long)(due_us % 1000000) * 1000 + (due_us == 0);
     }
-    /* Setting it also makes it unreadable again. */
+    /* timerfd_settime also clears an expiration that has not been read. */
     timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }

@@ -2,18 +2,19 @@
 
 #include <string.h>
 
+#include "client/answer_buffer.h"
 #include "client/failure.h"
-#include "client/result_room.h"
 #include "client/unpack.h"
 #include "proto/size.h"
 
-static enum gemmd_error begin(struct gemmd_request *request, const struct answer *answer)
+static enum gemmd_error payload_begin(struct gemmd_request *request, const struct answer *answer)
 {
     struct sink *sink = &request->sink;
     uint64_t bytes = request->expected.bytes;
-    /* What is put into shared memory does not come. */
-    const bool placed = request->share.used && request->share.result != NULL;
-    const uint64_t coming = placed ? 0 : bytes;
+    /* A result that the daemon writes to shared memory is not part of the answer. */
+    const bool is_in_shared_memory =
+        request->shared_memory.used && request->shared_memory.result != NULL;
+    const uint64_t payload_bytes = is_in_shared_memory ? 0 : bytes;
     if (answer->tensors) {
         unpack_begin(sink);
         return GEMMD_OK;
@@ -22,13 +23,13 @@ static enum gemmd_error begin(struct gemmd_request *request, const struct answer
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer is not a safetensors file, although the request asked for lse");
-    if (answer->has_length && answer->length != coming)
+    if (answer->has_length && answer->length != payload_bytes)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes and the result has %llu",
-                           (unsigned long long)answer->length, (unsigned long long)coming);
+                           (unsigned long long)answer->length, (unsigned long long)payload_bytes);
     sink->kind = SINK_DATA;
-    sink->wanted = coming;
-    return result_room(request, &sink->data, bytes);
+    sink->wanted = payload_bytes;
+    return answer_buffer_reserve(request, &sink->data, bytes);
 }
 
 static bool same_shape(const struct gemmd_request *request, const struct answer *answer)
@@ -52,7 +53,7 @@ enum gemmd_error payload_take_expected(struct gemmd_request *request, const stru
         return failure_set(
             error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer has no Gemmd-Verify header that says that the result passed");
-    return begin(request, answer);
+    return payload_begin(request, answer);
 }
 
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer)
@@ -74,5 +75,5 @@ enum gemmd_error payload_describe(struct gemmd_request *request, const struct an
 enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer)
 {
     enum gemmd_error code = payload_describe(request, answer);
-    return code == GEMMD_OK ? begin(request, answer) : code;
+    return code == GEMMD_OK ? payload_begin(request, answer) : code;
 }

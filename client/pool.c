@@ -4,12 +4,13 @@
 
 #include "client/callbacks.h"
 
-/* libcurl's default buffers (64 KiB up, 16 KiB down) cost a third to a half of the speed of large
- * bodies on a fast link. These are the largest it takes. */
+/* The buffers of a transfer for large bodies, of the largest sizes that libcurl takes. With
+ * libcurl's default buffers (64 KiB for sending, 16 KiB for receiving) large bodies on a fast link
+ * are slower by a third to a half. */
 #define BULK_UPLOAD_BUFFER (2L * 1024 * 1024)
 #define BULK_DOWNLOAD_BUFFER (512L * 1024)
 
-/* Of the others: the answer of a small request is read at one go. */
+/* The receive buffer of a transfer for small bodies, large enough for a whole small answer. */
 #define SMALL_DOWNLOAD_BUFFER (64L * 1024)
 
 enum { IDLE_BULK_MAX = 8 };
@@ -23,11 +24,11 @@ static void transfer_free(struct transfer *transfer)
 
 #define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
 
-/* What stays for the life of a handle. */
-static bool configure(struct transfer *transfer, struct gemmd_client *client)
+/* Sets the options that stay the same for the life of a handle. */
+static bool set_lasting_options(struct transfer *transfer, struct gemmd_client *client)
 {
     CURL *easy = transfer->easy;
-    const struct endpoint *endpoint = &client->endpoint;
+    const struct address *address = &client->address;
     bool done = SET(CURLOPT_NOSIGNAL, 1L) && SET(CURLOPT_PRIVATE, transfer) &&
                 SET(CURLOPT_ERRORBUFFER, transfer->curl_error) &&
                 SET(CURLOPT_USERAGENT, "libgemmd/" GEMMD_VERSION) &&
@@ -43,8 +44,8 @@ static bool configure(struct transfer *transfer, struct gemmd_client *client)
                 SET(CURLOPT_SEEKFUNCTION, callback_seek) && SET(CURLOPT_SEEKDATA, transfer) &&
                 SET(CURLOPT_HEADERFUNCTION, callback_header) && SET(CURLOPT_HEADERDATA, transfer) &&
                 SET(CURLOPT_WRITEFUNCTION, callback_write) && SET(CURLOPT_WRITEDATA, transfer);
-    if (done && endpoint->unix_path != NULL)
-        done = SET(CURLOPT_UNIX_SOCKET_PATH, endpoint->unix_path) && SET(CURLOPT_PROXY, "");
+    if (done && address->unix_path != NULL)
+        done = SET(CURLOPT_UNIX_SOCKET_PATH, address->unix_path) && SET(CURLOPT_PROXY, "");
     if (done && client->ca_file != NULL)
         done = SET(CURLOPT_CAINFO, client->ca_file);
     if (done && transfer->bulk)
@@ -60,7 +61,7 @@ static struct transfer *transfer_new(struct gemmd_client *client, bool bulk)
         return NULL;
     transfer->bulk = bulk;
     transfer->easy = curl_easy_init();
-    if (transfer->easy == NULL || !configure(transfer, client)) {
+    if (transfer->easy == NULL || !set_lasting_options(transfer, client)) {
         transfer_free(transfer);
         return NULL;
     }
@@ -91,7 +92,7 @@ void pool_give(struct gemmd_client *client, struct transfer *transfer)
     *list = transfer;
 }
 
-static void free_list(struct transfer *transfer)
+static void free_transfers(struct transfer *transfer)
 {
     while (transfer != NULL) {
         struct transfer *next = transfer->next;
@@ -102,7 +103,7 @@ static void free_list(struct transfer *transfer)
 
 void pool_free(struct gemmd_client *client)
 {
-    free_list(client->idle);
-    free_list(client->idle_bulk);
+    free_transfers(client->idle);
+    free_transfers(client->idle_bulk);
     client->idle = client->idle_bulk = NULL;
 }

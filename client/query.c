@@ -34,7 +34,7 @@ void query_add_u64(struct query *query, const char *name, uint64_t value)
     query_add(query, name, text);
 }
 
-/* A number as every locale writes it here: with a point. */
+/* Writes the number with a decimal point, whatever the decimal point of the program's locale is. */
 void query_add_f64(struct query *query, const char *name, double value)
 {
     char text[40], plain[40];

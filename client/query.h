@@ -29,7 +29,8 @@ void query_begin(struct query *query, const struct parameter_table *table, char 
 void query_add(struct query *query, const char *name, const char *value);
 void query_add_u64(struct query *query, const char *name, uint64_t value);
 void query_add_f64(struct query *query, const char *name, double value);
-/* These write nothing if the value is `usual`, or the name is NULL. */
+/* The two ..._unless functions write nothing if the value is `usual`. query_add_if_named writes
+ * nothing if `value` is NULL. */
 void query_add_u64_unless(struct query *query, const char *name, uint64_t value, uint64_t usual);
 void query_add_f64_unless(struct query *query, const char *name, double value, double usual);
 void query_add_if_named(struct query *query, const char *name, const char *value);

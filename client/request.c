@@ -8,7 +8,7 @@
 #include "client/schedule.h"
 #include "proto/size.h"
 
-/* What may stand in a header line. */
+/* A request id becomes the value of a header line. */
 static bool is_request_id(const char *id)
 {
     size_t length = 0;
@@ -55,7 +55,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;
     if (call->request_id != NULL)
         memcpy(request->id, call->request_id, strlen(call->request_id) + 1);
-    request->sink.data = (struct place){.data = call->data, .room = call->bytes};
+    request->sink.data = (struct answer_buffer){.data = call->data, .room = call->bytes};
     request->user = call->user;
     TAILQ_INSERT_TAIL(&client->requests, request, of_client);
     return request;
@@ -72,7 +72,7 @@ enum gemmd_error request_finish(struct gemmd_request *request, struct gemmd_resu
     return code;
 }
 
-/* When a wait of `timeout_ms` ends. */
+/* Returns the time at which a wait of `timeout_ms` ends. */
 static uint64_t wait_until(int64_t timeout_ms)
 {
     if (timeout_ms < 0)
@@ -82,7 +82,7 @@ static uint64_t wait_until(int64_t timeout_ms)
     return now + ((uint64_t)timeout_ms < most_ms ? (uint64_t)timeout_ms : most_ms) * 1000;
 }
 
-static void report(struct gemmd_request *request)
+static void report_request(struct gemmd_request *request)
 {
     if (!request->reported)
         schedule_report(request);
@@ -98,7 +98,7 @@ int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms)
     }
     if (request->state != REQUEST_DONE)
         return 0;
-    report(request);
+    report_request(request);
     return 1;
 }
 
@@ -112,7 +112,7 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
     }
     struct gemmd_request *request = TAILQ_FIRST(&client->done);
     if (request != NULL)
-        report(request);
+        report_request(request);
     return request;
 }
 
@@ -120,7 +120,7 @@ uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 {
     uint64_t until = wait_until(timeout_ms), done_before = client->done_count;
     bool over = gemmd_in_flight(client) == 0;
-    if (over) /* but for callbacks that are due */
+    if (over) /* call the callbacks that are due, and do not wait */
         until = 0;
     do {
         over = over || until <= loop_now_us();
@@ -157,7 +157,8 @@ static bool has_data(const struct sink *sink)
     return sink->kind == SINK_DATA || sink->kind == SINK_TENSORS;
 }
 
-/* The part of a safetensors answer that lse was; NULL: there was none. */
+/* Returns lse from an answer that is a safetensors file, with its length; NULL: the answer has no
+ * lse. */
 static float *lse_of(const struct sink *sink, uint64_t *bytes)
 {
     *bytes = 0;
@@ -175,7 +176,8 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 {
     const struct answer *answer = &request->answer;
     struct sink *sink = &request->sink;
-    /* Of a structure that ends before it, an older caller's, lse stays with the request. */
+    /* An older caller's structure ends before the member lse. The request then keeps lse and frees
+     * lse. */
     const bool knows_lse =
         out->size >= offsetof(struct gemmd_result, lse_bytes) + sizeof out->lse_bytes;
     uint64_t bytes = 0;
@@ -194,7 +196,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         .timing = answer->timing,
         .elapsed_ms = (double)(request->done_us - request->submitted_us) / 1000,
     };
-    result.shared = request->share.used;
+    result.shared = request->shared_memory.used;
     result.lse = lse_of(sink, &result.lse_bytes);
     if (result.lse != NULL) {
         result.lse_rank = sink->lse_rank;
@@ -234,7 +236,7 @@ enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemm
 void gemmd_request_progress(const struct gemmd_request *request, struct gemmd_progress *progress)
 {
     *progress = (struct gemmd_progress){
-        .sent = request->share.used ? request->body.bytes : request->body.position,
+        .sent = request->shared_memory.used ? request->body.bytes : request->body.position,
         .to_send = request->body.bytes,
         .received = request->sink.bytes,
         .to_receive = request->expected.bytes + request->expected.lse_bytes,
@@ -252,7 +254,7 @@ void gemmd_request_free(struct gemmd_request *request)
     if (request == NULL)
         return;
     gemmd_cancel(request);
-    report(request);
+    report_request(request);
     TAILQ_REMOVE(&request->client->requests, request, of_client);
     if (request->sink.data.owned)
         free(request->sink.data.data);

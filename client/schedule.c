@@ -6,10 +6,10 @@
 #include "client/failure.h"
 #include "client/transfer.h"
 
-/* A stall is looked for this often within the time it takes. */
+/* Number of checks for a stall within stall_timeout_ms. */
 enum { STALL_CHECKS = 4 };
 
-/* How often the same job is asked for at the most. */
+/* The shortest time between two requests for the same job's result. */
 enum { ASK_AGAIN_US = 1000000 };
 
 static void check_by(struct gemmd_client *client, uint64_t time_us)
@@ -35,16 +35,17 @@ static void leave_list(struct gemmd_request *request)
     }
 }
 
-/* Where a request that is done waits for its caller to hear of it. */
+/* Returns the list in which a request that is done stays until the request is reported to the
+ * caller. */
 static struct request_list *list_of_done(struct gemmd_request *request)
 {
     return request->on_done != NULL ? &request->client->calls : &request->client->done;
 }
 
-static void finish(struct gemmd_request *request)
+static void finish_request(struct gemmd_request *request)
 {
     leave_list(request);
-    share_release(request);
+    shared_memory_release(request);
     request->state = REQUEST_DONE;
     request->done_us = loop_now_us();
     request->error.attempts = request->attempts;
@@ -58,7 +59,8 @@ void schedule_report(struct gemmd_request *request)
     request->reported = true;
 }
 
-/* Those that are due now; a callback may make others due, or end some of these. */
+/* Calls the callbacks that are due at the start of the function. A callback may make further
+ * callbacks due, which wait for the next turn, or may release requests whose callback was due. */
 static void call_back(struct gemmd_client *client)
 {
     struct gemmd_request *request;
@@ -71,8 +73,8 @@ static void call_back(struct gemmd_client *client)
     }
 }
 
-/* Tells who watches from outside when the next turn is due. */
-static void arm(struct gemmd_client *client, bool at_once)
+/* Sets the timer of the descriptor that the caller may be watching: when the next turn is due. */
+static void arm_timer(struct gemmd_client *client, bool at_once)
 {
     uint64_t due =
         client->check_us < client->loop.timer_us ? client->check_us : client->loop.timer_us;
@@ -83,7 +85,7 @@ int schedule_watch(struct gemmd_client *client)
 {
     int fd = loop_watch(&client->loop);
     if (fd >= 0)
-        arm(client, true);
+        arm_timer(client, true);
     return fd;
 }
 
@@ -95,17 +97,17 @@ void schedule_call(struct gemmd_request *request, gemmd_done_function call)
     request->on_done = call;
     if (waits)
         TAILQ_INSERT_TAIL(list_of_done(request), request, of_state);
-    arm(request->client, false);
+    arm_timer(request->client, false);
 }
 
-static void attempt(struct gemmd_request *request, uint64_t now_us)
+static void start_attempt(struct gemmd_request *request, uint64_t now_us)
 {
     request->attempts++;
     request->state = REQUEST_RUNNING;
     request->moved = 0;
     request->attempted_us = request->checked_us = now_us;
     if (transfer_start(request, now_us) != GEMMD_OK) {
-        finish(request);
+        finish_request(request);
         return;
     }
     check_by(request->client, request->deadline_us);
@@ -120,12 +122,12 @@ static void start_queued(struct gemmd_client *client)
         leave_list(request);
         TAILQ_INSERT_TAIL(&client->running, request, of_state);
         client->running_count++;
-        attempt(request, now);
+        start_attempt(request, now);
     }
 }
 
-/* The library's own want of memory is not repeated: waiting does not mend it. Nor is the question
- * for a job's result, which the caller wanted to ask once. */
+/* A request that failed because this process has no memory is not repeated. A request for a job's
+ * result that the caller wants to send once is not repeated either. */
 static bool may_repeat(const struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
@@ -133,14 +135,16 @@ static bool may_repeat(const struct gemmd_request *request)
            (error->http_status != 0 || error->code == GEMMD_ERR_CONNECTION);
 }
 
-/* The daemon waits for a job as long as it is asked to; should it not, it is not pestered. */
+/* Whether the daemon answered that a job is not done. The daemon waits before that answer as long
+ * as the request asks for. A daemon that does not wait is asked again after ASK_AGAIN_US. */
 static bool is_not_there_yet(const struct gemmd_request *request)
 {
     return request->operation->waits && request->error.http_status == 409;
 }
 
-/* The daemon takes no deadline as long as the caller would wait (its --max-timeout). From now on
- * about as long ones are not told either: each would be refused once. */
+/* Whether the daemon refused the request because its deadline is longer than --max-timeout. If so,
+ * this request and later requests with about as long a deadline are sent without one, since the
+ * daemon would refuse each of them first. */
 static bool was_told_too_long(struct gemmd_request *request)
 {
     const struct gemmd_error_info *error = &request->error;
@@ -164,7 +168,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     struct gemmd_client *client = request->client;
     if (transfer_finish(request, result) == GEMMD_OK) {
         failure_clear(&request->error);
-        finish(request);
+        finish_request(request);
         return;
     }
     uint64_t resume_us = UINT64_MAX;
@@ -174,7 +178,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     } else if (was_told_too_long(request)) {
         resume_us = 0;
     } else if (request->stale) {
-        /* Nobody's failure, and no repeat: the daemon closes what is idle for long. */
+        /* The daemon closed an idle connection. The new attempt does not count as a repeat. */
         request->stale = false;
         request->fresh = true;
         resume_us = 0;
@@ -190,7 +194,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
                     backoff_us(request->attempts, request->error.retry_after_ms, &client->random);
     }
     if (resume_us >= request->deadline_us) {
-        finish(request);
+        finish_request(request);
         return;
     }
     request->state = REQUEST_RESTING;
@@ -198,7 +202,7 @@ static void end_attempt(struct gemmd_request *request, CURLcode result)
     check_by(client, resume_us);
 }
 
-static void reap(struct gemmd_client *client)
+static void end_attempts(struct gemmd_client *client)
 {
     CURLMsg *message;
     int left;
@@ -209,29 +213,30 @@ static void reap(struct gemmd_client *client)
     }
 }
 
-static void take_off(struct gemmd_request *request)
+static void abort_request(struct gemmd_request *request)
 {
     if (request->state == REQUEST_RUNNING)
         transfer_abort(request);
-    finish(request);
+    finish_request(request);
 }
 
 void schedule_cancel(struct gemmd_request *request)
 {
-    take_off(request);
-    arm(request->client, false);
+    abort_request(request);
+    arm_timer(request->client, false);
 }
 
-static void expire(struct gemmd_request *request)
+static void expire_request(struct gemmd_request *request)
 {
-    /* What was refused before says more than that the time is over. */
+    /* The error of an earlier attempt says more than that the time is over. */
     bool refused = request->state == REQUEST_RESTING && request->error.code != GEMMD_OK;
     if (!refused || is_not_there_yet(request))
         out_of_time(request);
-    take_off(request);
+    abort_request(request);
 }
 
-/* True if the request has moved no byte for too long, though it should have. */
+/* Whether no byte of the request was sent or received for stall_timeout_ms while bytes were
+ * expected. */
 static bool has_stalled(struct gemmd_request *request, uint64_t now_us)
 {
     uint64_t moved = transfer_moved(request);
@@ -247,17 +252,17 @@ static void check_running(struct gemmd_request *request, uint64_t now_us)
 {
     struct gemmd_client *client = request->client;
     if (request->deadline_us <= now_us) {
-        expire(request);
+        expire_request(request);
     } else if (request->state == REQUEST_RESTING) {
         if (request->resume_us <= now_us)
-            attempt(request, now_us);
+            start_attempt(request, now_us);
         else
             check_by(client, request->resume_us);
     } else if (has_stalled(request, now_us)) {
         failure_set(&request->error, GEMMD_ERR_TIMEOUT, NULL,
-                    "no byte was sent to or received from %s for %u ms", client->endpoint.name,
+                    "no byte was sent to or received from %s for %u ms", client->address.name,
                     client->options.stall_timeout_ms);
-        take_off(request);
+        abort_request(request);
     } else {
         check_by(client, request->deadline_us);
         check_by(client, now_us + stall_us(client) / STALL_CHECKS);
@@ -278,13 +283,14 @@ static void check_times(struct gemmd_client *client)
     for (request = TAILQ_FIRST(&client->queued); request != NULL; request = next) {
         next = TAILQ_NEXT(request, of_state);
         if (request->deadline_us <= now)
-            expire(request);
+            expire_request(request);
         else
             check_by(client, request->deadline_us);
     }
 }
 
-/* Nobody can tell which of them is not watched any more. */
+/* Fails all running requests. The loop does not know which of them has a connection that is not
+ * watched. */
 static void give_up_running(struct gemmd_client *client)
 {
     struct gemmd_request *request, *next;
@@ -294,7 +300,7 @@ static void give_up_running(struct gemmd_client *client)
             continue;
         failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                     "there is no memory to watch the connections");
-        take_off(request);
+        abort_request(request);
     }
 }
 
@@ -307,7 +313,7 @@ void schedule_submit(struct gemmd_request *request)
     client->queued_count++;
     check_by(client, request->deadline_us);
     start_queued(client);
-    arm(client, request->state == REQUEST_DONE);
+    arm_timer(client, request->state == REQUEST_DONE);
 }
 
 void schedule_turn(struct gemmd_client *client, uint64_t until_us)
@@ -317,14 +323,14 @@ void schedule_turn(struct gemmd_client *client, uint64_t until_us)
     start_queued(client);
     if (client->check_us < until_us)
         until_us = client->check_us;
-    /* Whoever waits for what is done now must not wait for anything else. */
+    /* A caller may be waiting for a request that is already done, so the turn must not wait. */
     if (client->done_count != done_before || !TAILQ_EMPTY(&client->calls))
         until_us = 0;
     bool watched = loop_turn(&client->loop, until_us);
-    reap(client);
+    end_attempts(client);
     if (!watched)
         give_up_running(client);
     call_back(client);
     start_queued(client);
-    arm(client, false);
+    arm_timer(client, false);
 }

@@ -1,12 +1,13 @@
 /*
- * schedule.h - decides which request runs when: places, repeats, deadlines, stalls.
+ * schedule.h - decides which request runs when: requests in flight, repeats, deadlines, stalls.
  */
 #ifndef CLIENT_SCHEDULE_H
 #define CLIENT_SCHEDULE_H
 
 #include "client/client.h"
 
-/* Starts a new request if one of the client's places is free, else queues the request. */
+/* Starts a new request if fewer than max_in_flight requests are in flight, else queues the request.
+ */
 void schedule_submit(struct gemmd_request *request);
 /* Waits for a socket or a timer, until `until_us` at most, handles the events, and calls the
  * callbacks of requests that are done. */

@@ -5,8 +5,8 @@
 #include "client/description.h"
 #include "client/failure.h"
 
-static void take_shape(struct answer *answer, enum gemmd_dtype dtype, uint32_t rank,
-                       const uint64_t dims[ANSWER_MAX_RANK])
+static void stored_take_shape(struct answer *answer, enum gemmd_dtype dtype, uint32_t rank,
+                              const uint64_t dims[ANSWER_MAX_RANK])
 {
     answer->has_dtype = true;
     answer->dtype = dtype;
@@ -22,9 +22,10 @@ enum gemmd_error stored_conclude(struct gemmd_request *request, struct answer *a
     bool described = description_tensor(object, &tensor);
     json_decref(object);
     if (request->expected.rank > 0)
-        take_shape(answer, request->expected.dtype, request->expected.rank, request->expected.dims);
+        stored_take_shape(answer, request->expected.dtype, request->expected.rank,
+                          request->expected.dims);
     else if (described)
-        take_shape(answer, tensor.dtype, tensor.rank, tensor.dims);
+        stored_take_shape(answer, tensor.dtype, tensor.rank, tensor.dims);
     else
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer does not describe the tensor that was stored");

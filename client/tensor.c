@@ -11,7 +11,8 @@
 #include "client/stored.h"
 #include "proto/size.h"
 
-/* Bytes that went astray on their way would have another hash. */
+/* Compares the answer's entity tag with the tensor's. The tag is a hash, so a tensor that was
+ * damaged on the way would have another tag. */
 static enum gemmd_error conclude_put(struct gemmd_request *request, struct answer *answer,
                                      const char *document, size_t bytes)
 {
@@ -128,10 +129,11 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     return request;
 }
 
-/* A request for a tensor that needs nothing but its name. */
-static struct gemmd_request *submit(struct gemmd_client *client, const struct operation *operation,
-                                    const char *name, const struct gemmd_call *given,
-                                    struct gemmd_error_info *error)
+/* Submits a request for a tensor, without a body or parameters. */
+static struct gemmd_request *tensor_submit(struct gemmd_client *client,
+                                           const struct operation *operation, const char *name,
+                                           const struct gemmd_call *given,
+                                           struct gemmd_error_info *error)
 {
     struct gemmd_call call;
     failure_clear(error);
@@ -150,21 +152,21 @@ struct gemmd_request *gemmd_tensor_get_submit(struct gemmd_client *client, const
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return submit(client, &get_operation, name, call, error);
+    return tensor_submit(client, &get_operation, name, call, error);
 }
 
 struct gemmd_request *gemmd_tensor_stat_submit(struct gemmd_client *client, const char *name,
                                                const struct gemmd_call *call,
                                                struct gemmd_error_info *error)
 {
-    return submit(client, &stat_operation, name, call, error);
+    return tensor_submit(client, &stat_operation, name, call, error);
 }
 
 struct gemmd_request *gemmd_tensor_delete_submit(struct gemmd_client *client, const char *name,
                                                  const struct gemmd_call *call,
                                                  struct gemmd_error_info *error)
 {
-    return submit(client, &delete_operation, name, call, error);
+    return tensor_submit(client, &delete_operation, name, call, error);
 }
 
 enum gemmd_error gemmd_tensor_put(struct gemmd_client *client, const struct gemmd_tensor_put *put,

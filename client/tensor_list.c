@@ -9,7 +9,7 @@
 #include "client/failure.h"
 #include "client/resource.h"
 
-/* What is known of the list so far. */
+/* The part of the list that has been read. */
 struct list {
     struct gemmd_tensor *tensors;
     size_t count, room;
@@ -37,8 +37,8 @@ static enum gemmd_error make_room(struct list *list, size_t more, struct gemmd_e
     return GEMMD_OK;
 }
 
-/* The name that the next page begins after, or "". A daemon that would go round in circles is not
- * followed. */
+/* Sets list->after to the name after which the next page begins, or "". A name that does not come
+ * after the last page's name is an error, since the requests for pages would never end. */
 static enum gemmd_error read_next(struct list *list, json_t *page, struct gemmd_error_info *error)
 {
     const char *next = json_string_value(json_object_get(page, "next"));

@@ -4,18 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/outcome.h"
 #include "client/pool.h"
-#include "client/verdict.h"
 
-/* From here on a transfer has large buffers. */
+/* From this length of body or result on, a transfer has large buffers. */
 #define BULK_BYTES (UINT64_C(256) * 1024)
 
-/* From here on the daemon is asked before the body is sent, so that a refusal costs nothing. Below,
- * the round trip costs more than the body. */
+/* Above this length the client sends "Expect: 100-continue" and waits for the daemon's answer
+ * before sending the body, so that a refused request sends no body. For a shorter body the round
+ * trip takes longer than the body. */
 #define ASK_BYTES (UINT64_C(1024) * 1024)
 
-/* Below this, libcurl sends a body that lies in one piece together with the header: one call of the
- * system's and one packet to wake up for instead of two, which is worth more than the copy. */
+/* Below this length the pieces of a body are joined, since libcurl sends a body of one piece
+ * together with the header. One system call and one packet fewer save more time than the copy
+ * takes. */
 enum { JOIN_BYTES = 64 * 1024 };
 
 struct gemmd_request *transfer_request(CURL *easy)
@@ -27,14 +29,15 @@ struct gemmd_request *transfer_request(CURL *easy)
 
 #define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
 
-/* The daemon is told how long the caller still waits, unless that is more than it allows. */
+/* Writes the URL of an attempt. The URL tells the daemon how long the caller still waits, unless
+ * the daemon has refused a deadline of that length. */
 static void write_url(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     const struct operation *operation = request->operation;
-    const char *base = request->client->endpoint.base;
-    char shared[SHARE_BASE_MAX];
-    if (request->share.used) {
-        share_base(request, shared);
+    const char *base = request->client->address.base;
+    char shared[SHARED_MEMORY_BASE_MAX];
+    if (request->shared_memory.used) {
+        shared_memory_base(request, shared);
         base = shared;
     }
     const uint32_t refused_ms = request->client->refused_ms;
@@ -62,11 +65,12 @@ static struct curl_slist *put_before(struct transfer *transfer, struct curl_slis
     return &line->node;
 }
 
-static struct curl_slist *write_headers(struct transfer *transfer,
-                                        const struct gemmd_request *request)
+static struct curl_slist *transfer_write_headers(struct transfer *transfer,
+                                                 const struct gemmd_request *request)
 {
     const struct operation *operation = request->operation;
-    bool asks = !request->share.used && (request->body.bytes > ASK_BYTES || request->ask_first);
+    bool asks =
+        !request->shared_memory.used && (request->body.bytes > ASK_BYTES || request->ask_first);
     enum headers kind = operation->headers;
     if (asks && (kind == HEADERS_SEND || kind == HEADERS_SEND_FOR_TENSORS))
         kind++;
@@ -78,17 +82,17 @@ static struct curl_slist *write_headers(struct transfer *transfer,
         list = put_before(transfer, list, "If-None-Match", request->etag);
     if (operation->prefers_async)
         list = put_before(transfer, list, "Prefer", "respond-async");
-    if (request->share.used) {
-        char places[MEMORY_HEADER_MAX];
-        memory_header_write(&request->share.places, places);
-        list = put_before(transfer, list, MEMORY_HEADER, places);
+    if (request->shared_memory.used) {
+        char locations[MEMORY_HEADER_MAX];
+        memory_header_write(&request->shared_memory.locations, locations);
+        list = put_before(transfer, list, MEMORY_HEADER, locations);
     }
     return list;
 }
 
-/* A small body in one piece; NULL if it is not small, or there is no memory, and the pieces are to
- * be read. */
-static const char *join(struct transfer *transfer, struct body *body)
+/* Returns a small body in one piece. NULL if the body is not small or there is no memory: libcurl
+ * then reads the pieces. */
+static const char *join_body(struct transfer *transfer, struct body *body)
 {
     if (body->bytes >= JOIN_BYTES)
         return NULL;
@@ -99,12 +103,12 @@ static const char *join(struct transfer *transfer, struct body *body)
     return transfer->joined;
 }
 
-/* A handle is used again for requests of any kind; HTTPGET and POST undo NOBODY, and all three
- * leave a custom method as it is. */
+/* Sets the method of a handle that an earlier request of any method may have used. HTTPGET and POST
+ * reset NOBODY, but none of the three options resets a custom method. */
 static bool set_method(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
-    struct body *body = share_body(request);
+    struct body *body = shared_memory_body(request);
     const char *method = request->operation->method;
     bool is_get = strcmp(method, "GET") == 0, is_head = strcmp(method, "HEAD") == 0;
     bool is_post = strcmp(method, "POST") == 0;
@@ -114,31 +118,31 @@ static bool set_method(struct transfer *transfer, struct gemmd_request *request)
         return SET(CURLOPT_NOBODY, 1L);
     if (!request->operation->sends)
         return SET(CURLOPT_HTTPGET, 1L);
-    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join(transfer, body)) &&
+    return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join_body(transfer, body)) &&
            SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->bytes);
 }
 
-/* Connections for shared memory begin with it. */
+/* A connection for shared memory begins with the mapping's descriptor. */
 static bool set_connecting(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
     transfer->opened = -1;
     transfer->issued = 0;
-    if (request->share.used)
-        return SET(CURLOPT_OPENSOCKETFUNCTION, share_open_socket) &&
+    if (request->shared_memory.used)
+        return SET(CURLOPT_OPENSOCKETFUNCTION, shared_memory_open_socket) &&
                SET(CURLOPT_OPENSOCKETDATA, transfer) &&
-               SET(CURLOPT_PREREQFUNCTION, share_before_request) &&
+               SET(CURLOPT_PREREQFUNCTION, shared_memory_before_request) &&
                SET(CURLOPT_PREREQDATA, transfer);
     return SET(CURLOPT_OPENSOCKETFUNCTION, loop_open_socket) &&
            SET(CURLOPT_OPENSOCKETDATA, &request->client->loop) && SET(CURLOPT_PREREQFUNCTION, NULL);
 }
 
-static bool prepare(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
+static bool set_options(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
     CURL *easy = transfer->easy;
     write_url(transfer, request, now_us);
     return SET(CURLOPT_URL, transfer->url) &&
-           SET(CURLOPT_HTTPHEADER, write_headers(transfer, request)) &&
+           SET(CURLOPT_HTTPHEADER, transfer_write_headers(transfer, request)) &&
            SET(CURLOPT_FRESH_CONNECT, (long)request->fresh) && set_connecting(transfer, request) &&
            set_method(transfer, request);
 }
@@ -146,33 +150,33 @@ static bool prepare(struct transfer *transfer, struct gemmd_request *request, ui
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
 {
     struct gemmd_client *client = request->client;
-    enum gemmd_error shared = share_begin(request);
+    enum gemmd_error shared = shared_memory_begin(request);
     if (shared != GEMMD_OK)
         return shared;
-    bool bulk = !request->share.used &&
+    bool bulk = !request->shared_memory.used &&
                 (request->body.bytes >= BULK_BYTES || request->expected.bytes >= BULK_BYTES);
     struct transfer *transfer = pool_take(client, bulk);
     if (transfer == NULL)
-        return verdict_no_memory(request);
+        return outcome_no_memory(request);
     transfer->request = request;
     transfer->accepted = false;
     transfer->refused = GEMMD_OK;
     transfer->curl_error[0] = '\0';
     transfer->document_bytes = 0;
     answer_init(&transfer->answer);
-    body_seek(share_body(request), 0);
+    body_seek(shared_memory_body(request), 0);
     request->sink.bytes = 0;
     request->sink.kind = SINK_NONE;
-    if (!prepare(transfer, request, now_us) ||
+    if (!set_options(transfer, request, now_us) ||
         curl_multi_add_handle(client->loop.multi, transfer->easy) != CURLM_OK) {
         pool_give(client, transfer);
-        return verdict_no_memory(request);
+        return outcome_no_memory(request);
     }
     request->transfer = transfer;
     return GEMMD_OK;
 }
 
-/* What the next attempt should know about how this one was lost. */
+/* Notes how the connection was lost, for the next attempt. */
 static void note_loss(struct gemmd_request *request, CURLcode result)
 {
     const struct transfer *transfer = request->transfer;
@@ -184,9 +188,10 @@ static void note_loss(struct gemmd_request *request, CURLcode result)
     curl_easy_getinfo(transfer->easy, CURLINFO_NUM_CONNECTS, &connects);
     if (connects == 0 && !request->fresh)
         request->stale = true;
-    /* The daemon may have refused and closed, and the refusal was lost with what it had not read.
-     * Asked before the body, it is heard. */
-    else if (share_body(request)->position > 0)
+    /* The daemon may have refused the request and closed the connection before reading the whole
+     * body, and the refusal was then lost. If the client asks before sending the body, the refusal
+     * arrives. */
+    else if (shared_memory_body(request)->position > 0)
         request->ask_first = true;
 }
 
@@ -194,10 +199,10 @@ enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
-    enum gemmd_error code = verdict_of(request, result);
+    enum gemmd_error code = outcome_of(request, result);
     note_loss(request, result);
     const struct answer *answer = &transfer->answer;
-    request->unshared = share_end(request, answer->complete ? answer->status : 0);
+    request->unshared = shared_memory_end(request, answer->complete ? answer->status : 0);
     if (code == GEMMD_OK)
         request->answer = transfer->answer;
     else
@@ -213,7 +218,7 @@ void transfer_abort(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
     curl_multi_remove_handle(request->client->loop.multi, transfer->easy);
-    (void)share_end(request, 0);
+    (void)shared_memory_end(request, 0);
     request->transfer = NULL;
     pool_give(request->client, transfer);
 }
@@ -229,6 +234,7 @@ bool transfer_should_move(const struct gemmd_request *request)
 {
     curl_off_t sent = 0;
     curl_easy_getinfo(request->transfer->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-    const struct body *body = request->share.used ? &request->share.rest : &request->body;
+    const struct body *body =
+        request->shared_memory.used ? &request->shared_memory.rest : &request->body;
     return (uint64_t)sent < body->bytes || request->transfer->answer.status >= 200;
 }

@@ -27,7 +27,7 @@ struct transfer {
     enum gemmd_error refused; /* the error that `accept` returned; GEMMD_OK: none */
     struct header_line own[HEADER_LINES_MAX];
     uint32_t own_count;
-    char url[ENDPOINT_URL_MAX + REQUEST_TARGET_MAX + 64];
+    char url[ADDRESS_URL_MAX + REQUEST_TARGET_MAX + 64];
     char *joined; /* buffer in which a small body is joined, or NULL */
     char curl_error[CURL_ERROR_SIZE];
     char document[4096]; /* the first bytes of an answer that is a document, not a payload */

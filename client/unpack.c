@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "client/answer_buffer.h"
 #include "client/failure.h"
-#include "client/result_room.h"
 #include "proto/safetensors.h"
 #include "proto/size.h"
 
@@ -17,14 +17,15 @@ void unpack_begin(struct sink *sink)
     memset(sink->parts, 0, sizeof sink->parts);
 }
 
-static enum gemmd_error refuse(struct gemmd_request *request, const char *reason)
+static enum gemmd_error unpack_refuse(struct gemmd_request *request, const char *reason)
 {
     return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                        "the answer is not the safetensors file that the request asked for: %s",
                        reason);
 }
 
-/* Of length and header; 0 if the length is not there yet. */
+/* Returns the length of the file's front, which is the length field and the header; 0 if the length
+ * field has not been received yet. */
 static uint64_t front_bytes(const struct transfer *transfer)
 {
     uint64_t length = 0;
@@ -34,8 +35,9 @@ static uint64_t front_bytes(const struct transfer *transfer)
     return length < sizeof transfer->document ? LENGTH_BYTES + length : UINT64_MAX;
 }
 
-/* Appends to the document what is missing of the front. Returns how much that was. */
-static size_t collect(struct transfer *transfer, const char *data, size_t bytes, uint64_t front)
+/* Appends bytes of the front to the document. Returns the number of bytes appended. */
+static size_t unpack_collect(struct transfer *transfer, const char *data, size_t bytes,
+                             uint64_t front)
 {
     size_t missing = (size_t)front - transfer->document_bytes;
     size_t part = bytes < missing ? bytes : missing;
@@ -44,22 +46,24 @@ static size_t collect(struct transfer *transfer, const char *data, size_t bytes,
     return part;
 }
 
-/* The place of one of the file's tensors, with room for it. */
-static enum gemmd_error find_place(struct gemmd_request *request, const struct tensor *tensor,
-                                   bool is_lse, struct place **place)
+/* Sets `*buffer` to the buffer for one of the file's tensors, after making it large enough. */
+static enum gemmd_error unpack_find_buffer(struct gemmd_request *request,
+                                           const struct tensor *tensor, bool is_lse,
+                                           struct answer_buffer **buffer)
 {
-    *place = is_lse ? &request->sink.lse : &request->sink.data;
+    *buffer = is_lse ? &request->sink.lse : &request->sink.data;
     if (is_lse && (tensor->dtype != GEMMD_F32 || (request->expected.lse_bytes > 0 &&
                                                   tensor->bytes != request->expected.lse_bytes)))
-        return refuse(request, "lse has another type or size");
+        return unpack_refuse(request, "lse has another type or size");
     if (!is_lse &&
         (tensor->dtype != request->expected.dtype || tensor->bytes != request->expected.bytes))
-        return refuse(request, "the result has another type or size");
-    return result_room(request, *place, tensor->bytes);
+        return unpack_refuse(request, "the result has another type or size");
+    return answer_buffer_reserve(request, *buffer, tensor->bytes);
 }
 
-/* The header is complete: where its tensors go. What they are was said by the answer's header. */
-static enum gemmd_error place_tensors(struct transfer *transfer)
+/* Reads the file's complete header, and assigns a buffer to each tensor. request->expected has the
+ * result's type and shape already, from the answer's header. */
+static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
 {
     struct gemmd_request *request = transfer->request;
     struct sink *sink = &request->sink;
@@ -69,19 +73,19 @@ static enum gemmd_error place_tensors(struct transfer *transfer)
     uint32_t count = 0, lse_count = 0;
     struct fault fault = {.detail = ""};
     if (!answer->has_length)
-        return refuse(request, "it has no Content-Length");
+        return unpack_refuse(request, "it has no Content-Length");
     if (answer->length < total)
-        return refuse(request, "it ends in its header");
+        return unpack_refuse(request, "it ends in its header");
     enum gemmd_error code =
         safetensors_decode(transfer->document, answer->length, entries, TENSORS, &count, &fault);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         return failure_set(&request->error, code, NULL, "%s", fault.detail);
     if (code != GEMMD_OK)
-        return refuse(request, fault.detail);
+        return unpack_refuse(request, fault.detail);
     for (uint32_t i = 0; i < count; i++) {
         const bool is_lse = strcmp(entries[i].name, "lse") == 0;
-        struct place *place;
-        code = find_place(request, &entries[i].tensor, is_lse, &place);
+        struct answer_buffer *buffer;
+        code = unpack_find_buffer(request, &entries[i].tensor, is_lse, &buffer);
         if (code != GEMMD_OK)
             return code;
         lse_count += is_lse;
@@ -89,23 +93,24 @@ static enum gemmd_error place_tensors(struct transfer *transfer)
             sink->lse_rank = entries[i].tensor.rank;
             memcpy(sink->lse_dims, entries[i].tensor.dims, sizeof sink->lse_dims);
         }
-        sink->parts[i].data = place->data;
+        sink->parts[i].data = buffer->data;
         sink->parts[i].bytes = entries[i].tensor.bytes;
         sink->wanted += entries[i].tensor.bytes; /* no more than the whole file */
     }
     if (count - lse_count != 1)
-        return refuse(request, "it does not hold one result");
+        return unpack_refuse(request, "it does not hold one result");
     if (request->expected.lse_bytes > 0 && lse_count == 0)
-        return refuse(request, "lse is missing");
+        return unpack_refuse(request, "lse is missing");
     return GEMMD_OK;
 }
 
-static enum gemmd_error scatter(struct gemmd_request *request, const char *data, size_t bytes)
+static enum gemmd_error unpack_scatter(struct gemmd_request *request, const char *data,
+                                       size_t bytes)
 {
     struct sink *sink = &request->sink;
-    uint64_t begin = 0; /* of a part */
+    uint64_t begin = 0; /* of the part, in the file's data */
     if (bytes > sink->wanted - sink->bytes)
-        return refuse(request, "it is longer than its tensors");
+        return unpack_refuse(request, "it is longer than its tensors");
     for (uint32_t i = 0; i < TENSORS && bytes > 0; i++) {
         const uint64_t end = begin + sink->parts[i].bytes;
         if (sink->bytes < end) {
@@ -126,30 +131,30 @@ enum gemmd_error unpack_take(struct transfer *transfer, const char *data, size_t
     struct gemmd_request *request = transfer->request;
     if (request->sink.wanted == 0) {
         const size_t length = transfer->document_bytes < LENGTH_BYTES
-                                  ? collect(transfer, data, bytes, LENGTH_BYTES)
+                                  ? unpack_collect(transfer, data, bytes, LENGTH_BYTES)
                                   : 0;
         const uint64_t front = front_bytes(transfer);
         if (front > sizeof transfer->document)
-            return refuse(request, "its header is too long");
+            return unpack_refuse(request, "its header is too long");
         if (front == 0)
             return GEMMD_OK;
-        const size_t header = collect(transfer, data + length, bytes - length, front);
+        const size_t header = unpack_collect(transfer, data + length, bytes - length, front);
         if (transfer->document_bytes < front)
             return GEMMD_OK;
-        enum gemmd_error code = place_tensors(transfer);
+        enum gemmd_error code = unpack_assign_buffers(transfer);
         if (code != GEMMD_OK)
             return code;
         data += length + header;
         bytes -= length + header;
     }
-    return scatter(request, data, bytes);
+    return unpack_scatter(request, data, bytes);
 }
 
 enum gemmd_error unpack_end(struct gemmd_request *request)
 {
     if (request->sink.wanted == 0)
-        return refuse(request, "it ends in its header");
+        return unpack_refuse(request, "it ends in its header");
     if (request->sink.bytes != request->sink.wanted)
-        return refuse(request, "it ends before its tensors do");
+        return unpack_refuse(request, "it ends before its tensors do");
     return GEMMD_OK;
 }

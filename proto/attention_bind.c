@@ -1,4 +1,4 @@
-/* Finding the operands of an attention in a body: the second half of attention_request.h. */
+/* Finds the operands of an attention in a body: the functions of attention_request.h that bind. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { LENS_Q, LENS_KV, Q, K, V };
 
-/* Which of them the body has to hold. */
+/* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct attention_request *request = of;
@@ -349,7 +349,7 @@ enum gemmd_error attention_request_bind(struct attention_request *request, enum 
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault)
 {
-    struct body_front all = {.bytes = body, .length = bytes, .landed = bytes};
+    struct body_front all = {.bytes = body, .length = bytes, .received = bytes};
     enum gemmd_error code = attention_request_bind_front(request, format, &all, operands, fault);
     return code == GEMMD_OK ? attention_request_check_lens(request, operands, fault) : code;
 }

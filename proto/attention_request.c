@@ -12,7 +12,7 @@
 
 static const char *const layout_names[] = {"bhsd", "bshd", NULL};
 
-/* How the values that only attention has are read into their places. */
+/* Readers for parameters that only attention has. */
 
 static bool is_offered(enum gemmd_dtype dtype)
 {
@@ -38,7 +38,7 @@ static bool read_window(const char *value, void *out)
     return true;
 }
 
-/* Scores are f32. */
+/* The scale has to be finite as an f32, the type of the scores. */
 static bool read_scale(const char *value, void *out)
 {
     double number;
@@ -48,7 +48,7 @@ static bool read_scale(const char *value, void *out)
     return true;
 }
 
-/* Scores are divided by it. */
+/* Scores are divided by the softcap in f32, in which the softcap has to be a normal number or 0. */
 static bool read_softcap(const char *value, void *out)
 {
     double number;
@@ -148,7 +148,7 @@ enum gemmd_error attention_request_check(struct attention_request *request, enum
                                          struct fault *fault)
 {
     if (format != FORMAT_RAW)
-        return GEMMD_OK; /* the arrays say the rest */
+        return GEMMD_OK; /* the arrays of the body have the other sizes */
     const char *missing = request->heads == 0 ? "heads"
                           : request->sq == 0  ? "sq"
                           : request->d == 0   ? "d"
@@ -170,8 +170,8 @@ bool attention_request_tensor(const struct attention_request *request, uint64_t 
     return tensor_init(tensor, request->dtype, dims, 4, NULL);
 }
 
-/* Drops the leading dimensions that Q did not have. */
-static void cut(struct tensor *tensor, uint32_t rank)
+/* Drops leading dimensions, so that `tensor` has the rank of Q. */
+static void drop_leading_dims(struct tensor *tensor, uint32_t rank)
 {
     const uint32_t skip = tensor->rank - rank;
     for (uint32_t i = 0; i < rank; i++)
@@ -184,12 +184,12 @@ bool attention_request_result(const struct attention_request *request, struct te
 {
     const uint64_t dims[] = {request->batch, request->heads, request->sq};
     struct attention_request shape = *request;
-    if (shape.rank == 2) /* one head, which is nowhere */
+    if (shape.rank == 2) /* Q has no dimension for its one head */
         shape.layout = ATTENTION_BHSD;
     if (!attention_request_tensor(&shape, shape.heads, shape.sq, shape.dv, o) ||
         !tensor_init(lse, GEMMD_F32, dims, 3, NULL))
         return false;
-    cut(o, request->rank);
-    cut(lse, request->rank - 1);
+    drop_leading_dims(o, request->rank);
+    drop_leading_dims(lse, request->rank - 1);
     return true;
 }

@@ -25,7 +25,7 @@ enum attention_layout { ATTENTION_BHSD, ATTENTION_BSHD };
 enum { ATTENTION_WIDTH_MAX = 256 }; /* of d and dv */
 enum { ATTENTION_OPERANDS = 5 };
 
-/* The parameters, in the order of API.md's table. */
+/* The parameters of the request. */
 struct attention_request {
     uint64_t batch, heads, kv_heads, sq, skv, d, dv; /* 0 until given or derived */
     enum attention_layout layout;
@@ -38,7 +38,7 @@ struct attention_request {
     char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1]; /* resident, or "" */
     bool lse;
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
-    uint64_t timeout_ms;                   /* 0: the server's */
+    uint64_t timeout_ms;                   /* 0: the daemon's default */
     uint32_t priority;
     uint32_t given;     /* bit set of the parameters that were given; see attention_request.c */
     uint32_t elsewhere; /* bit set, in a raw body's order, of the operands that it leaves out though
@@ -55,14 +55,14 @@ struct attention_operands {
             struct tensor lens_q, lens_kv; /* i32, [batch] */
             struct tensor q, k, v;
         };
-        struct tensor all[ATTENTION_OPERANDS]; /* the same */
+        struct tensor all[ATTENTION_OPERANDS]; /* the same tensors, by index */
     };
 };
 
-/* A request's operands, as operands.h describes them; of a struct attention_request. */
+/* The table of the operands (operands.h). The table's request is a struct attention_request. */
 extern const struct operand_table attention_operand_table;
 
-/* Its parameters, as parameter.h describes them. */
+/* The table of the parameters (parameter.h). */
 extern const struct parameter_table attention_parameter_table;
 
 void attention_request_init(struct attention_request *request);
@@ -77,48 +77,51 @@ enum gemmd_error attention_request_settle_residents(struct attention_request *re
                                                     const struct tensor *k, const struct tensor *v,
                                                     struct fault *fault);
 
-/* Once all parameters are in: for raw bodies fills in the defaults of all sizes (heads, sq and d
- * must be known); refuses what contradicts itself (400) or is not offered (422). */
+/* To be called once all parameters are set. For a raw body, whose heads, sq and d must be known,
+ * fills in the defaults of all sizes. GEMMD_ERR_MALFORMED if the parameters contradict each other,
+ * GEMMD_ERR_UNSUPPORTED if the type is not offered. */
 enum gemmd_error attention_request_check(struct attention_request *request, enum format format,
                                          struct fault *fault);
 
-/* What a raw body would have to hold if nothing were elsewhere, without data (rank 0: not there).
- * False on overflow. */
+/* Fills in the types and shapes of the operands of a raw body, as if the body held all operands
+ * that are not resident. No operand has data; an absent operand has rank 0. False on overflow. */
 bool attention_request_operands(const struct attention_request *request,
                                 struct attention_operands *operands);
-/* Where a raw body holds them. False on overflow. */
+/* Computes where a raw body holds the operands. False on overflow. */
 bool attention_request_layout(const struct attention_request *request,
                               struct operand_layout *layout);
-/* Exact length in bytes of a raw body (operands that are resident or elsewhere count as 0). False
- * on overflow. */
+/* Sets `*out` to the exact length of a raw body in bytes, in which operands that are resident or
+ * elsewhere count as 0. False on overflow. */
 bool attention_request_raw_bytes(const struct attention_request *request, uint64_t *out);
-/* 400 with both lengths if a raw body of `bytes` is not as long as the operands; 413 on overflow.
- */
+/* Checks the length of a raw body. GEMMD_ERR_MALFORMED, with both lengths, if the body of `bytes`
+ * bytes is not as long as its operands; GEMMD_ERR_TOO_LARGE on overflow. */
 enum gemmd_error attention_request_check_raw_bytes(const struct attention_request *request,
                                                    uint64_t bytes, struct fault *fault);
 
-/* Finds the operands in a complete body (those elsewhere have no data then), derives dtype and
- * sizes from them where the body says so, and checks that all agree, the values of the lengths too.
- * 400 if not. */
+/* Finds the operands in a complete body in which operands that are elsewhere have no
+ * data. If the body has types and shapes, derives dtype and sizes from the operands. Checks that
+ * all agree, the values of the lengths too: GEMMD_ERR_MALFORMED if not. */
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault);
 
-/* As attention_request_bind, of a body that may still be on its way: as soon as it says where all
- * operands lie. The values of the lengths are not looked at. */
+/* As attention_request_bind, for a body of which only the front has been received. The front has to
+ * tell where all operands lie: GEMMD_ERR_CONFLICT if more bytes are needed. The values of the
+ * lengths are not checked. */
 enum gemmd_error attention_request_bind_front(struct attention_request *request, enum format format,
                                               struct body_front *front,
                                               struct attention_operands *operands,
                                               struct fault *fault);
 
-/* As attention_request_bind, for arrays that were found in places of their own: takes the tensors
- * that are set in `operands` (rank 0: not there). The request's `lens` becomes whether there are
+/* As attention_request_bind, for arrays that are not in one body: takes the tensors
+ * that are set in `operands` (rank 0: absent). The request's `lens` becomes whether there are
  * lengths, whose values are not looked at. */
 enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
                                                 struct attention_operands *operands,
                                                 struct fault *fault);
 
-/* The values of the lengths, once they are there: 400 if one is longer than the sequences. */
+/* Checks the values of the lengths, once they have been received. GEMMD_ERR_MALFORMED if a length
+ * exceeds its sequence. */
 enum gemmd_error attention_request_check_lens(const struct attention_request *request,
                                               const struct attention_operands *operands,
                                               struct fault *fault);
@@ -132,7 +135,7 @@ bool attention_request_result(const struct attention_request *request, struct te
 bool attention_request_tensor(const struct attention_request *request, uint64_t heads,
                               uint64_t length, uint64_t width, struct tensor *tensor);
 
-/* Whether the parameter of that name was given, or what it says is known as if it had been. */
+/* Returns whether the parameter of that name was given, or has been marked as given. */
 bool attention_request_given(const struct attention_request *request, const char *name);
 void attention_request_mark_given(struct attention_request *request, const char *name);
 /* Fills in the sizes that have a default and holds all against what is offered. Called by

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* -1: none of the alphabet's. */
+/* Returns the value of a character; -1 if the character is not in the alphabet. */
 static int value_of(char c)
 {
     static const char alphabet[] =
@@ -35,6 +35,6 @@ bool base64_read(const char *text, uint64_t length, void *out, uint64_t bytes)
             to[written++] = (unsigned char)(bits >> count);
         }
     }
-    /* what is cut off has to be zero */
+    /* the unused bits of the last character have to be zero */
     return characters == groups * 4 && (bits & ((1u << count) - 1)) == 0;
 }

@@ -1,9 +1,10 @@
 /*
  * body_front.h - a body of which only the front has been received so far.
  *
- * A format's header says where its arrays lie, so that their places are known before their bytes
- * are there. Readers look at nothing behind the front. Those that cannot say anything yet set
- * `wanted` and return GEMMD_ERR_CONFLICT, without a sentence; of a complete body they never do.
+ * The header of a format says where the body's arrays lie, so that the locations of the arrays are
+ * known before their bytes have been received. A reader reads no byte behind the received front. If
+ * the front is too short, the reader sets `wanted` and returns GEMMD_ERR_CONFLICT, without a
+ * sentence in the fault. A reader of a complete body never returns GEMMD_ERR_CONFLICT.
  */
 #ifndef PROTO_BODY_FRONT_H
 #define PROTO_BODY_FRONT_H
@@ -11,10 +12,10 @@
 #include <stdint.h>
 
 struct body_front {
-    const unsigned char *bytes; /* borrowed; where the whole body will be */
-    uint64_t length;            /* of the whole body */
-    uint64_t landed;            /* the first so many bytes are there */
-    uint64_t wanted;            /* the first so many have to be there for another look */
+    const unsigned char *bytes; /* borrowed; the memory of the whole body */
+    uint64_t length;            /* length of the whole body */
+    uint64_t received;          /* number of bytes received, from the front */
+    uint64_t wanted;            /* number of bytes that the reader needs */
 };
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What the list says. */
+/* The entries of <gemmd/dtypes.h>. */
 static const struct {
     const char *name, *safetensors, *npy;
     uint32_t size;
@@ -14,7 +14,7 @@ static const struct {
 
 #define BIT(NAME) (1u << GEMMD_##NAME)
 
-/* What a product of each type of operands is summed in and can be returned as. */
+/* The types of a product's sum and result, for each type of operands. */
 static const struct {
     enum gemmd_dtype accumulator, default_out;
     uint32_t outs;
@@ -25,7 +25,7 @@ static const struct {
     [GEMMD_BF16] = {GEMMD_F32, GEMMD_BF16, BIT(BF16) | BIT(F32)},
     [GEMMD_F8_E4M3] = {GEMMD_F32, GEMMD_BF16, BIT(BF16) | BIT(F16) | BIT(F32)},
     [GEMMD_I8] = {GEMMD_I32, GEMMD_I32, BIT(I32) | BIT(F32)},
-    [GEMMD_I32] = {GEMMD_I32, GEMMD_I32, 0}, /* a result only */
+    [GEMMD_I32] = {GEMMD_I32, GEMMD_I32, 0}, /* i32 is a type of results only */
 };
 
 uint32_t dtype_size(enum gemmd_dtype dtype)

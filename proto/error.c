@@ -18,7 +18,7 @@ static const struct error_entry entries[GEMMD_ERR_COUNT] = {
 #undef X
 };
 
-/* A code from outside the list is a fault of ours, and is reported as one. */
+/* A code that is not in the list is a bug of the program, and is reported as an internal error. */
 static const struct error_entry *entry_of(enum gemmd_error code)
 {
     return &entries[(unsigned)code < GEMMD_ERR_COUNT ? code : GEMMD_ERR_INTERNAL];

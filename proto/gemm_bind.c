@@ -8,7 +8,7 @@
 
 enum { A, B, BIAS, C0 };
 
-/* Which of them the body has to hold. */
+/* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct gemm_request *request = of;
@@ -434,6 +434,6 @@ enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format for
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault)
 {
-    struct body_front all = {.bytes = body, .length = bytes, .landed = bytes};
+    struct body_front all = {.bytes = body, .length = bytes, .received = bytes};
     return gemm_request_bind_front(request, format, &all, operands, fault);
 }

@@ -13,7 +13,7 @@ static const char *const act_names[] = {"none", "relu", "gelu", "gelu_tanh", "si
 static const char *const precision_names[] = {"full", "tf32", NULL};
 static const char *const verify_names[] = {"none", "freivalds", NULL};
 
-/* How the values that only a product has are read into their places. */
+/* Readers for parameters that only a product has. */
 
 static bool read_dtype(const char *value, void *out)
 {

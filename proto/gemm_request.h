@@ -37,7 +37,7 @@ enum {
 enum { GEMM_OPERANDS = 4 };
 enum { GEMM_OPERAND_A = 1, GEMM_OPERAND_B = 2, GEMM_OPERAND_BIAS = 4, GEMM_OPERAND_C0 = 8 };
 
-/* The parameters, in the order of API.md's table. */
+/* The parameters of the request. */
 struct gemm_request {
     uint64_t m, n, k; /* 0 until given or derived from the operands' shapes */
     enum gemmd_dtype dtype, out;
@@ -52,10 +52,10 @@ struct gemm_request {
     char store[GEMM_TENSOR_NAME_MAX + 1];
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
     enum gemm_verify verify;
-    uint64_t timeout_ms; /* 0: the server's */
+    uint64_t timeout_ms; /* 0: the daemon's default */
     uint32_t priority;
     uint32_t given;      /* bit set of the parameters that were given; see gemm_request.c */
-    const char *a_title; /* borrowed: what errors call A; "A" by default */
+    const char *a_title; /* borrowed: the name of A in errors; "A" by default */
     uint32_t
         elsewhere; /* GEMM_OPERAND_... that a raw body leaves out, though they are not resident */
 };
@@ -70,15 +70,15 @@ struct gemm_operands {
         struct {
             struct tensor a, b, bias, c0;
         };
-        struct tensor all[GEMM_OPERANDS]; /* the same */
+        struct tensor all[GEMM_OPERANDS]; /* the same tensors, by index */
     };
     bool transa, transb;
 };
 
-/* A request's operands, as operands.h describes them; of a struct gemm_request. */
+/* The table of the operands (operands.h). The table's request is a struct gemm_request. */
 extern const struct operand_table gemm_operand_table;
 
-/* Its parameters, as parameter.h describes them. */
+/* The table of the parameters (parameter.h). */
 extern const struct parameter_table gemm_parameter_table;
 
 void gemm_request_init(struct gemm_request *request);
@@ -88,8 +88,9 @@ void gemm_request_init(struct gemm_request *request);
 enum gemmd_error gemm_request_set(struct gemm_request *request, const char *name, const char *value,
                                   struct fault *fault);
 
-/* Once all parameters are in: fills in defaults and refuses what contradicts itself (400)
- * or is not in API.md's type table (422). For raw bodies m, n, k must be given. */
+/* To be called once all parameters are set: fills in defaults, and checks that the parameters agree
+ * (GEMMD_ERR_MALFORMED) and that the types are offered (GEMMD_ERR_UNSUPPORTED). A raw body needs m,
+ * n and k. */
 enum gemmd_error gemm_request_check(struct gemm_request *request, enum format format,
                                     struct fault *fault);
 
@@ -100,54 +101,54 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
 enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
                                                const struct tensor *b, struct fault *fault);
 
-/* What a raw body would have to hold if nothing were elsewhere, without data (rank 0: not there).
- * False on overflow. */
+/* Fills in the types and shapes of the operands of a raw body, as if the body held all operands
+ * that are not resident. No operand has data; an absent operand has rank 0. False on overflow. */
 bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands);
-/* Where a raw body holds them. False on overflow. */
+/* Computes where a raw body holds the operands. False on overflow. */
 bool gemm_request_layout(const struct gemm_request *request, struct operand_layout *layout);
-/* Exact length in bytes of a raw body (operands that are resident or elsewhere count as 0). False
- * on overflow. */
+/* Sets `*out` to the exact length of a raw body in bytes, in which operands that are resident or
+ * elsewhere count as 0. False on overflow. */
 bool gemm_request_raw_bytes(const struct gemm_request *request, uint64_t *out);
-/* 400 with both lengths if a raw body of `bytes` is not as long as the operands; 413 on overflow.
- */
+/* Checks the length of a raw body. GEMMD_ERR_MALFORMED, with both lengths, if the body of `bytes`
+ * bytes is not as long as its operands; GEMMD_ERR_TOO_LARGE on overflow. */
 enum gemmd_error gemm_request_check_raw_bytes(const struct gemm_request *request, uint64_t bytes,
                                               struct fault *fault);
-/* Length in bytes of the result. False on overflow. m and n must be known. */
+/* Sets `*out` to the length of the result in bytes. m and n must be known. False on overflow. */
 bool gemm_request_result_bytes(const struct gemm_request *request, uint64_t *out);
-/* The result as a tensor of 2 dimensions (3 if batch > 1) over `data`. */
+/* Makes `tensor` a view of the result at `data`, with 2 dimensions (3 if batch > 1). */
 bool gemm_request_result(const struct gemm_request *request, const void *data,
                          struct tensor *tensor);
 
-/* Finds the operands in a complete body of the given format (those that are elsewhere have no data
- * then), derives dtype, m, n, k, batch (and
- * `bias`, for safetensors) from them where the body says so, and checks that all agree. 400 if the
- * body is too short, too long or contradicts the parameters. */
+/* Finds the operands in a complete body of the given format in which operands that
+ * are elsewhere have no data. If the body has types and shapes, derives dtype, m, n, k and batch
+ * (and `bias`, for safetensors) from the operands, and checks that all agree. GEMMD_ERR_MALFORMED
+ * if the body is too short, too long or contradicts the parameters. */
 enum gemmd_error gemm_request_bind(struct gemm_request *request, enum format format,
                                    const void *body, uint64_t bytes, struct gemm_operands *operands,
                                    struct fault *fault);
 
-/* As gemm_request_bind, of a body that may still be on its way: as soon as it says where A and B
- * lie, and C0 if there is one. A bias may have no data then. Whether the rest of the body is what
- * it has to be is not known before it is there. */
+/* As gemm_request_bind, for a body of which only the front has been received. The front has to tell
+ * where A and B lie, and C0 if the request has one: GEMMD_ERR_CONFLICT if more bytes are needed. A
+ * bias may have no data yet. The rest of the body is not checked. */
 enum gemmd_error gemm_request_bind_front(struct gemm_request *request, enum format format,
                                          struct body_front *front, struct gemm_operands *operands,
                                          struct fault *fault);
 
-/* As gemm_request_bind, for arrays that were found in places of their own: takes the tensors
- * that are set in `operands` (rank 0: not there) and checks that all agree. The request's
+/* As gemm_request_bind, for arrays that are not in one body: takes the tensors
+ * that are set in `operands` (rank 0: absent) and checks that all agree. The request's
  * `bias` becomes whether there is one. */
 enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
                                            struct gemm_operands *operands, struct fault *fault);
 
 const char *gemm_act_name(enum gemm_act act);
 
-/* Whether the parameter of that name was given, or what it says is known as if it had been. */
+/* Returns whether the parameter of that name was given, or has been marked as given. */
 bool gemm_request_given(const struct gemm_request *request, const char *name);
 void gemm_request_mark_given(struct gemm_request *request, const char *name);
-/* The first of m, n and k that is not known yet; NULL if all are. */
+/* Returns the name of the first of m, n and k that is not known yet; NULL if all are known. */
 const char *gemm_request_missing_dim(const struct gemm_request *request);
-/* Fills in `out` if it was not given and holds the types against what is offered (422).
- * gemm_request_check does it once dtype is known; gemm_request_bind if the operands say it. */
+/* Fills in `out` if it was not given, and checks that the types are offered. GEMMD_ERR_UNSUPPORTED
+ * if not. Called by gemm_request_check if dtype is known, else by gemm_request_bind. */
 enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct fault *fault);
 
 #endif

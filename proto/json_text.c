@@ -10,7 +10,7 @@ void json_text_start(struct json_text *json, char *out, uint64_t capacity)
     *json = (struct json_text){.out = out, .capacity = capacity};
 }
 
-static void append(struct json_text *json, const void *bytes, uint64_t count)
+static void json_text_append(struct json_text *json, const void *bytes, uint64_t count)
 {
     /* One byte always stays free for the terminator. */
     if (json->overflow || count >= json->capacity - json->length) {
@@ -23,7 +23,7 @@ static void append(struct json_text *json, const void *bytes, uint64_t count)
 
 void json_text_raw(struct json_text *json, const char *text)
 {
-    append(json, text, strlen(text));
+    json_text_append(json, text, strlen(text));
 }
 
 static const char *escape_of(unsigned char byte)
@@ -53,12 +53,12 @@ static bool is_plain(char c)
 void json_text_string(struct json_text *json, const char *text)
 {
     const char *at = text, *const end = text + strlen(text);
-    append(json, "\"", 1);
+    json_text_append(json, "\"", 1);
     while (at < end) {
         const char *from = at;
         while (is_plain(*at))
             at++;
-        append(json, from, (uint64_t)(at - from));
+        json_text_append(json, from, (uint64_t)(at - from));
         if (at == end)
             break;
         const uint32_t length = utf8_length(at, (uint64_t)(end - at));
@@ -66,17 +66,17 @@ void json_text_string(struct json_text *json, const char *text)
         if (escape != NULL)
             json_text_raw(json, escape);
         else
-            append(json, at, length);
+            json_text_append(json, at, length);
         at += length == 0 ? 1 : length;
     }
-    append(json, "\"", 1);
+    json_text_append(json, "\"", 1);
 }
 
 void json_text_u64(struct json_text *json, uint64_t value)
 {
     char digits[DECIMAL_MAX] = "";
     const char *end = decimal_u64(digits, value);
-    append(json, digits, (uint64_t)(end - digits));
+    json_text_append(json, digits, (uint64_t)(end - digits));
 }
 
 uint64_t json_text_end(struct json_text *json)

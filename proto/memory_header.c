@@ -12,11 +12,11 @@ static enum gemmd_error malformed(struct fault *fault)
                      MEMORY_HEADER
                      " is not a list of at most %d names with their offsets in bytes, "
                      "such as a=0, b=4096",
-                     MEMORY_PLACES_MAX);
+                     MEMORY_LOCATIONS_MAX);
 }
 
 /* "a=4096", `length` long. */
-static bool read_place(const char *text, size_t length, struct memory_place *place)
+static bool read_location(const char *text, size_t length, struct memory_location *location)
 {
     char number[24];
     const char *equals = memchr(text, '=', length);
@@ -25,51 +25,53 @@ static bool read_place(const char *text, size_t length, struct memory_place *pla
     const size_t name = (size_t)(equals - text), digits = length - name - 1;
     if (name == 0 || name > MEMORY_NAME_MAX || digits >= sizeof number)
         return false;
-    memcpy(place->name, text, name);
-    place->name[name] = '\0';
+    memcpy(location->name, text, name);
+    location->name[name] = '\0';
     memcpy(number, equals + 1, digits);
     number[digits] = '\0';
-    return number_u64(number, &place->offset);
+    return number_u64(number, &location->offset);
 }
 
-enum gemmd_error memory_header_read(const char *text, struct memory_places *places,
+enum gemmd_error memory_header_read(const char *text, struct memory_locations *locations,
                                     struct fault *fault)
 {
     static const char spaces[] = " \t";
-    places->count = 0;
+    locations->count = 0;
     for (;;) {
-        struct memory_place place;
+        struct memory_location location;
         text += strspn(text, spaces);
         const size_t item = strcspn(text, ",");
         size_t length = item;
         while (length > 0 && strchr(spaces, text[length - 1]) != NULL)
             length--;
-        if (places->count == MEMORY_PLACES_MAX || !read_place(text, length, &place))
+        if (locations->count == MEMORY_LOCATIONS_MAX || !read_location(text, length, &location))
             return malformed(fault);
-        if (memory_places_find(places, place.name) != NULL)
+        if (memory_locations_find(locations, location.name) != NULL)
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, MEMORY_HEADER " names %s twice",
-                             place.name);
-        places->places[places->count++] = place;
+                             location.name);
+        locations->locations[locations->count++] = location;
         if (text[item] == '\0')
             return GEMMD_OK;
         text += item + 1;
     }
 }
 
-void memory_header_write(const struct memory_places *places, char out[MEMORY_HEADER_MAX])
+void memory_header_write(const struct memory_locations *locations, char out[MEMORY_HEADER_MAX])
 {
-    /* A place takes 7 + 1 + 20 + 2 characters at most. */
+    /* A location takes 7 + 1 + 20 + 2 characters at most. */
     int length = 0;
     out[0] = '\0';
-    for (uint32_t i = 0; i < places->count; i++)
+    for (uint32_t i = 0; i < locations->count; i++)
         length += snprintf(out + length, MEMORY_HEADER_MAX - (size_t)length, "%s%s=%" PRIu64,
-                           i > 0 ? ", " : "", places->places[i].name, places->places[i].offset);
+                           i > 0 ? ", " : "", locations->locations[i].name,
+                           locations->locations[i].offset);
 }
 
-const struct memory_place *memory_places_find(const struct memory_places *places, const char *name)
+const struct memory_location *memory_locations_find(const struct memory_locations *locations,
+                                                    const char *name)
 {
-    for (uint32_t i = 0; i < places->count; i++)
-        if (strcmp(places->places[i].name, name) == 0)
-            return &places->places[i];
+    for (uint32_t i = 0; i < locations->count; i++)
+        if (strcmp(locations->locations[i].name, name) == 0)
+            return &locations->locations[i];
     return NULL;
 }

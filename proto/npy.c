@@ -24,7 +24,7 @@ static void skip_space(struct scanner *scanner)
 }
 
 /* Takes `token` if it comes next, after space. */
-static bool take(struct scanner *scanner, char token)
+static bool take_token(struct scanner *scanner, char token)
 {
     skip_space(scanner);
     if (scanner->at == scanner->end || *scanner->at != token)
@@ -54,7 +54,7 @@ static bool take_string(struct scanner *scanner, char *out, uint32_t capacity)
 {
     uint32_t length = 0;
     char quote = next_is(scanner, '"') ? '"' : '\'';
-    if (!take(scanner, quote))
+    if (!take_token(scanner, quote))
         return false;
     for (; scanner->at < scanner->end && *scanner->at != quote; scanner->at++) {
         if (*scanner->at < ' ' || *scanner->at > '~' || *scanner->at == '\\' ||
@@ -63,7 +63,7 @@ static bool take_string(struct scanner *scanner, char *out, uint32_t capacity)
         out[length++] = *scanner->at;
     }
     out[length] = '\0';
-    return take(scanner, quote);
+    return take_token(scanner, quote);
 }
 
 static bool take_u64(struct scanner *scanner, uint64_t *out)
@@ -84,16 +84,16 @@ static bool take_u64(struct scanner *scanner, uint64_t *out)
 static bool take_shape(struct scanner *scanner, struct tensor *tensor)
 {
     bool comma = true;
-    if (!take(scanner, '('))
+    if (!take_token(scanner, '('))
         return false;
     for (tensor->rank = 0; comma && !next_is(scanner, ')'); tensor->rank++) {
         if (tensor->rank == TENSOR_MAX_RANK || !take_u64(scanner, &tensor->dims[tensor->rank]))
             return false;
-        comma = take(scanner, ',');
+        comma = take_token(scanner, ',');
         if (!comma && tensor->rank == 0) /* "(3)" is a number, not a tuple */
             return false;
     }
-    return take(scanner, ')');
+    return take_token(scanner, ')');
 }
 
 /* What the one- and two-byte types that NumPy has no name for may be carried by. */
@@ -145,10 +145,10 @@ static enum gemmd_error read_dict(struct scanner *scanner, enum gemmd_dtype carr
 {
     bool have_descr = false, have_order = false, have_shape = false, comma = true;
     char key[KEY_MAX], descr[DESCR_MAX] = "";
-    if (!take(scanner, '{'))
+    if (!take_token(scanner, '{'))
         return not_a_header(fault);
     while (comma && !next_is(scanner, '}')) {
-        if (!take_string(scanner, key, sizeof key) || !take(scanner, ':'))
+        if (!take_string(scanner, key, sizeof key) || !take_token(scanner, ':'))
             return not_a_header(fault);
         if (strcmp(key, "descr") == 0 && !have_descr) {
             if (next_is(scanner, '[') || next_is(scanner, '('))
@@ -170,9 +170,9 @@ static enum gemmd_error read_dict(struct scanner *scanner, enum gemmd_dtype carr
         } else {
             return not_a_header(fault);
         }
-        comma = take(scanner, ',');
+        comma = take_token(scanner, ',');
     }
-    if (!take(scanner, '}') || !have_descr || !have_order || !have_shape)
+    if (!take_token(scanner, '}') || !have_descr || !have_order || !have_shape)
         return not_a_header(fault);
     skip_space(scanner);
     if (scanner->at != scanner->end)
@@ -235,10 +235,11 @@ enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum g
     struct tensor read = {0};
     const unsigned char *bytes = front->bytes + *at;
     const uint64_t length = front->length - *at;
-    const uint64_t landed = front->landed > *at ? front->landed - *at : 0;
+    const uint64_t received = front->received > *at ? front->received - *at : 0;
     uint64_t header_bytes = 0;
-    enum gemmd_error code = npy_decode_header(bytes, landed, carrier, &read, &header_bytes, fault);
-    if (code == GEMMD_ERR_CONFLICT && front->landed < front->length) {
+    enum gemmd_error code =
+        npy_decode_header(bytes, received, carrier, &read, &header_bytes, fault);
+    if (code == GEMMD_ERR_CONFLICT && front->received < front->length) {
         front->wanted = *at + header_bytes;
         return code;
     }
@@ -262,7 +263,7 @@ enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum g
 enum gemmd_error npy_decode(const void *bytes, uint64_t length, enum gemmd_dtype carrier,
                             struct tensor *tensor, uint64_t *consumed, struct fault *fault)
 {
-    struct body_front all = {.bytes = bytes, .length = length, .landed = length};
+    struct body_front all = {.bytes = bytes, .length = length, .received = length};
     uint64_t at = 0;
     enum gemmd_error code = npy_decode_front(&all, &at, carrier, tensor, fault);
     if (code == GEMMD_OK)

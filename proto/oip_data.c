@@ -18,7 +18,7 @@ struct reader {
     struct fault *fault;
 };
 
-static enum gemmd_error wrong(const struct reader *reader, const char *what)
+static enum gemmd_error wrong_data(const struct reader *reader, const char *what)
 {
     return fault_set(reader->fault, GEMMD_ERR_MALFORMED, NULL, "input '%s': %s", reader->name,
                      what);
@@ -36,7 +36,7 @@ static void skip_space(struct reader *reader)
 }
 
 /* The next character that counts; '\0' at the end. */
-static char look(struct reader *reader)
+static char next_data_character(struct reader *reader)
 {
     skip_space(reader);
     return reader->at < reader->end ? *reader->at : '\0';
@@ -52,7 +52,7 @@ static bool is_of_number(char c)
     return is_digit(c) || c == '.' || c == '-' || c == 'e' || c == 'E' || c == '+';
 }
 
-static const char *digits(const char *text)
+static const char *skip_digits(const char *text)
 {
     while (is_digit(*text))
         text++;
@@ -64,20 +64,20 @@ static const char *digits(const char *text)
 static bool is_number(const char *text, bool *whole)
 {
     const char *start = text + (*text == '-');
-    const char *end = digits(start);
+    const char *end = skip_digits(start);
     if (end == start || (*start == '0' && end != start + 1))
         return false;
     *whole = *end == '\0';
     if (*end == '.') {
         start = end + 1;
-        end = digits(start);
+        end = skip_digits(start);
         if (end == start)
             return false;
     }
     if (*end == 'e' || *end == 'E') {
         start = end + 1;
         start += *start == '+' || *start == '-';
-        end = digits(start);
+        end = skip_digits(start);
         if (end == start)
             return false;
     }
@@ -89,11 +89,12 @@ static enum gemmd_error take_number(struct reader *reader, char text[NUMBER_MAX]
     uint32_t length = 0;
     while (reader->at < reader->end && is_of_number(*reader->at)) {
         if (length == NUMBER_MAX - 1)
-            return wrong(reader, "a number is too long");
+            return wrong_data(reader, "a number is too long");
         text[length++] = *reader->at++;
     }
     text[length] = '\0';
-    return is_number(text, whole) ? GEMMD_OK : wrong(reader, "what is not a number is in an array");
+    return is_number(text, whole) ? GEMMD_OK
+                                  : wrong_data(reader, "what is not a number is in an array");
 }
 
 /* A dimension: a whole number of at most 18 digits. */
@@ -114,16 +115,17 @@ enum gemmd_error oip_data_shape(const struct oip_array *array, const char *name,
 {
     struct reader reader = {array->text + 1, array->text + array->bytes, name, fault};
     *rank = 0;
-    for (char next = look(&reader); next != ']'; next = look(&reader)) {
+    for (char next = next_data_character(&reader); next != ']';
+         next = next_data_character(&reader)) {
         if (*rank > 0 && next != ',')
-            return wrong(&reader, "its shape is not an array of whole numbers");
+            return wrong_data(&reader, "its shape is not an array of whole numbers");
         if (*rank > 0)
             reader.at++;
-        look(&reader);
+        next_data_character(&reader);
         if (*rank == TENSOR_MAX_RANK)
-            return wrong(&reader, "its shape has more than 8 dimensions");
+            return wrong_data(&reader, "its shape has more than 8 dimensions");
         if (!take_dimension(&reader, &dims[*rank]))
-            return wrong(&reader, "its shape is not an array of whole numbers");
+            return wrong_data(&reader, "its shape is not an array of whole numbers");
         ++*rank;
     }
     return GEMMD_OK;
@@ -182,7 +184,7 @@ static enum gemmd_error open_bracket(struct reader *reader, struct position *pos
                                      uint32_t rank)
 {
     if (position->depth == rank)
-        return wrong(reader, "its data nests deeper than its shape");
+        return wrong_data(reader, "its data nests deeper than its shape");
     position->counts[position->depth]++;
     position->depth++;
     position->counts[position->depth] = 0;
@@ -196,7 +198,7 @@ static enum gemmd_error close_bracket(struct reader *reader, struct position *po
     const bool flat = position->leaf == 1 && position->depth == 1;
     if (!flat && (position->leaf == 1 ||
                   position->counts[position->depth] != tensor->dims[position->depth - 1]))
-        return wrong(reader, "its data is neither flat nor nested as its shape is");
+        return wrong_data(reader, "its data is neither flat nor nested as its shape is");
     position->depth--;
     reader->at++;
     return GEMMD_OK;
@@ -214,9 +216,9 @@ static enum gemmd_error read_element(struct reader *reader, struct position *pos
         position->leaf = position->depth;
     if (position->depth != position->leaf ||
         (position->leaf != 1 && position->leaf != tensor->rank))
-        return wrong(reader, "its data is neither flat nor nested as its shape is");
+        return wrong_data(reader, "its data is neither flat nor nested as its shape is");
     if (position->elements == position->expected)
-        return wrong(reader, "its data has more elements than its shape");
+        return wrong_data(reader, "its data has more elements than its shape");
     if (!store_number(text, whole, tensor->dtype, out, position->elements))
         return fault_set(reader->fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its data has %.32s, which is not a number of type %s",
@@ -235,7 +237,7 @@ enum gemmd_error oip_data_read(const struct oip_array *array, const char *name,
     bool may_close = false; /* right after [ */
     do {
         enum gemmd_error code;
-        const char next = look(&reader);
+        const char next = next_data_character(&reader);
         if (value_next && next == '[') {
             code = open_bracket(&reader, &position, tensor->rank);
             may_close = true;
@@ -250,7 +252,7 @@ enum gemmd_error oip_data_read(const struct oip_array *array, const char *name,
             code = read_element(&reader, &position, tensor, out);
             value_next = may_close = false;
         } else {
-            code = wrong(&reader, "its data is not a JSON array of numbers");
+            code = wrong_data(&reader, "its data is not a JSON array of numbers");
         }
         if (code != GEMMD_OK)
             return code;

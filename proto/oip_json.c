@@ -21,7 +21,7 @@ static bool is_digit(char c)
 }
 
 /* The next character that is no space; '\0' at the end, and where there is such a byte. */
-static char next(struct reader *reader)
+static char next_character(struct reader *reader)
 {
     while (reader->at < reader->end) {
         const char c = *reader->at;
@@ -39,7 +39,7 @@ static uint64_t short_bytes(const struct reader *reader)
 }
 
 /* The next value of the list; NULL if the text is longer than any that is read. */
-static struct oip_value *add(struct reader *reader, enum oip_kind kind)
+static struct oip_value *add_value(struct reader *reader, enum oip_kind kind)
 {
     struct oip_json *json = reader->json;
     if (json->value_count == OIP_VALUES_MAX || short_bytes(reader) > OIP_JSON_BYTES)
@@ -80,7 +80,7 @@ static bool decode_string(struct reader *reader, struct oip_value *value)
 
 static bool read_string(struct reader *reader)
 {
-    struct oip_value *value = add(reader, OIP_STRING);
+    struct oip_value *value = add_value(reader, OIP_STRING);
     if (value == NULL)
         return false;
     const char *at = ++reader->at; /* past the quote */
@@ -130,7 +130,7 @@ static bool read_number(struct reader *reader)
 {
     const char *from = reader->at;
     bool real = false;
-    struct oip_value *value = add(reader, OIP_INTEGER);
+    struct oip_value *value = add_value(reader, OIP_INTEGER);
     if (value == NULL)
         return false;
     const bool negative = *from == '-';
@@ -171,7 +171,7 @@ static bool read_name(struct reader *reader, const char *name, enum oip_kind kin
     if ((uint64_t)(reader->end - reader->at) < length || memcmp(reader->at, name, length) != 0)
         return false;
     reader->at += length;
-    return add(reader, kind) != NULL;
+    return add_value(reader, kind) != NULL;
 }
 
 /* ---- arrays and objects ---- */
@@ -210,7 +210,7 @@ static bool read_array(struct reader *reader)
         oip_json_array_end(reader->start, (uint64_t)(reader->end - reader->start), from);
     if (end == 0 || json->array_count == OIP_ARRAYS_MAX)
         return false;
-    struct oip_value *value = add(reader, OIP_ARRAY);
+    struct oip_value *value = add_value(reader, OIP_ARRAY);
     if (value == NULL)
         return false;
     value->count = (uint16_t)json->array_count;
@@ -226,7 +226,7 @@ static bool read_value(struct reader *reader);
 /* Past a comma (true) or past the end of what is open. */
 static bool goes_on(struct reader *reader, char close, bool *fails)
 {
-    const char c = next(reader);
+    const char c = next_character(reader);
     *fails = c != ',' && c != close;
     reader->at += !*fails;
     return c == ',';
@@ -236,7 +236,7 @@ static bool read_list(struct reader *reader, struct oip_value *list)
 {
     bool fails = false;
     reader->at++;
-    if (next(reader) == ']') {
+    if (next_character(reader) == ']') {
         reader->at++;
         return true;
     }
@@ -290,12 +290,12 @@ static bool read_object(struct reader *reader, struct oip_value *object)
 {
     bool fails = false;
     reader->at++;
-    if (next(reader) == '}') {
+    if (next_character(reader) == '}') {
         reader->at++;
         return true;
     }
     do {
-        if (next(reader) != '"' || !read_string(reader) || next(reader) != ':')
+        if (next_character(reader) != '"' || !read_string(reader) || next_character(reader) != ':')
             return false;
         reader->at++;
         if (!read_value(reader))
@@ -309,7 +309,7 @@ static bool read_object(struct reader *reader, struct oip_value *object)
 static bool read_parent(struct reader *reader, bool is_object)
 {
     struct oip_json *json = reader->json;
-    struct oip_value *value = add(reader, is_object ? OIP_OBJECT : OIP_LIST);
+    struct oip_value *value = add_value(reader, is_object ? OIP_OBJECT : OIP_LIST);
     if (value == NULL || reader->depth == OIP_JSON_DEPTH)
         return false;
     reader->depth++;
@@ -322,7 +322,7 @@ static bool read_parent(struct reader *reader, bool is_object)
 
 static bool read_value(struct reader *reader)
 {
-    switch (next(reader)) {
+    switch (next_character(reader)) {
     case '"':
         return read_string(reader);
     case '{':
@@ -346,9 +346,10 @@ bool oip_json_read(struct oip_json *json, const char *text, uint64_t bytes)
 {
     struct reader reader = {.at = text, .start = text, .end = text + bytes, .json = json};
     json->value_count = json->array_count = json->decoded_bytes = 0;
-    const char first = next(&reader);
-    return (first == '{' || first == '[') && read_value(&reader) && next(&reader) == '\0' &&
-           reader.at == reader.end && short_bytes(&reader) <= OIP_JSON_BYTES;
+    const char first = next_character(&reader);
+    return (first == '{' || first == '[') && read_value(&reader) &&
+           next_character(&reader) == '\0' && reader.at == reader.end &&
+           short_bytes(&reader) <= OIP_JSON_BYTES;
 }
 
 /* ---- looking at values ---- */

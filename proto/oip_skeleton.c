@@ -13,8 +13,8 @@ struct skeleton {
     char text[OIP_JSON_BYTES];
 };
 
-static enum gemmd_error add(struct skeleton *skeleton, const char *text, uint64_t bytes,
-                            struct fault *fault)
+static enum gemmd_error skeleton_append(struct skeleton *skeleton, const char *text, uint64_t bytes,
+                                        struct fault *fault)
 {
     if (bytes > sizeof skeleton->text - skeleton->bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -39,11 +39,11 @@ static enum gemmd_error cut_array(struct skeleton *skeleton, const char *json, u
                          OIP_ARRAYS_MAX);
     const int length = snprintf(place, sizeof place, "[%u]", skeleton->array_count++);
     *at = end;
-    return add(skeleton, place, (uint64_t)length, fault);
+    return skeleton_append(skeleton, place, (uint64_t)length, fault);
 }
 
-static enum gemmd_error cut(struct skeleton *skeleton, const char *json, uint64_t bytes,
-                            struct fault *fault)
+static enum gemmd_error skeleton_read(struct skeleton *skeleton, const char *json, uint64_t bytes,
+                                      struct fault *fault)
 {
     uint32_t depth = 0;
     uint64_t at = 0;
@@ -63,7 +63,7 @@ static enum gemmd_error cut(struct skeleton *skeleton, const char *json, uint64_
                              "the request's JSON nests deeper than a request does");
         if ((c == '}' || c == ']') && depth > 0)
             depth--;
-        code = add(skeleton, json + from, at - from, fault);
+        code = skeleton_append(skeleton, json + from, at - from, fault);
     }
     return code;
 }
@@ -72,7 +72,7 @@ enum gemmd_error oip_skeleton_refuse(const char *json, uint64_t bytes, struct fa
 {
     struct skeleton skeleton;
     json_error_t error;
-    enum gemmd_error code = cut(&skeleton, json, bytes, fault);
+    enum gemmd_error code = skeleton_read(&skeleton, json, bytes, fault);
     if (code != GEMMD_OK)
         return code;
     errno = 0;

@@ -24,7 +24,7 @@ bool operand_shapes(const struct operand_table *table, const void *request, stru
 }
 
 /* False on overflow. */
-static bool place(struct operand_layout *layout)
+static bool assign_offsets(struct operand_layout *layout)
 {
     layout->bytes = 0;
     layout->in_body = 0;
@@ -44,7 +44,7 @@ bool operand_layout_compute(struct operand_layout *layout, const struct operand_
 {
     layout->count = table->count;
     layout->elsewhere = elsewhere;
-    return operand_shapes(table, request, layout->tensors) && place(layout);
+    return operand_shapes(table, request, layout->tensors) && assign_offsets(layout);
 }
 
 enum gemmd_error operand_layout_settle(struct operand_layout *layout,
@@ -60,7 +60,7 @@ enum gemmd_error operand_layout_settle(struct operand_layout *layout,
 void operand_layout_leave_out(struct operand_layout *layout, uint32_t operand)
 {
     layout->elsewhere |= 1u << operand;
-    (void)place(layout); /* less than before, which fitted */
+    (void)assign_offsets(layout); /* no overflow: the sum becomes smaller */
 }
 
 enum gemmd_error operand_layout_check(const struct operand_layout *layout,
@@ -106,9 +106,9 @@ enum gemmd_error operand_read_npy(const struct operand_table *table, uint32_t op
     return GEMMD_OK;
 }
 
-static enum gemmd_error claim(const struct operand_table *table,
-                              const struct safetensors_entry *entry, struct tensor *tensors,
-                              struct fault *fault)
+static enum gemmd_error claim_tensor(const struct operand_table *table,
+                                     const struct safetensors_entry *entry, struct tensor *tensors,
+                                     struct fault *fault)
 {
     uint32_t i = 0;
     while (i < table->count && strcmp(entry->name, table->operands[i].name) != 0)
@@ -132,7 +132,7 @@ enum gemmd_error operand_read_safetensors(const struct operand_table *table,
     uint32_t count = 0;
     enum gemmd_error code = safetensors_decode_front(front, entries, table->count, &count, fault);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = claim(table, &entries[i], tensors, fault);
+        code = claim_tensor(table, &entries[i], tensors, fault);
     return code;
 }
 

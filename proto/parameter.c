@@ -74,7 +74,7 @@ bool parameter_read_kernel(const char *value, void *out)
 }
 
 /* The index of a parameter; the table's count if there is none of that name. */
-static uint32_t find(const struct parameter_table *table, const char *name)
+static uint32_t find_parameter(const struct parameter_table *table, const char *name)
 {
     uint32_t index = 0;
     while (index < table->count && strcmp(table->entries[index].name, name) != 0)
@@ -82,9 +82,9 @@ static uint32_t find(const struct parameter_table *table, const char *name)
     return index;
 }
 
-static uint32_t bit(const struct parameter_table *table, const char *name)
+static uint32_t given_bit(const struct parameter_table *table, const char *name)
 {
-    uint32_t index = find(table, name);
+    uint32_t index = find_parameter(table, name);
     return index < table->count ? 1u << index : 0;
 }
 
@@ -92,12 +92,12 @@ bool parameter_given(const struct parameter_table *table, const void *request, c
 {
     const uint32_t *given =
         (const uint32_t *)(const void *)((const char *)request + table->given_offset);
-    return (*given & bit(table, name)) != 0;
+    return (*given & given_bit(table, name)) != 0;
 }
 
 void parameter_mark_given(const struct parameter_table *table, void *request, const char *name)
 {
-    *(uint32_t *)(void *)((char *)request + table->given_offset) |= bit(table, name);
+    *(uint32_t *)(void *)((char *)request + table->given_offset) |= given_bit(table, name);
 }
 
 /* Writes the names of all parameters: "m, n, k, ...". */
@@ -119,7 +119,7 @@ enum gemmd_error parameter_set(const struct parameter_table *table, void *reques
                                const char *value, struct fault *fault)
 {
     uint32_t *given = (uint32_t *)(void *)((char *)request + table->given_offset);
-    const uint32_t index = find(table, name);
+    const uint32_t index = find_parameter(table, name);
     if (index == table->count) {
         char names[192];
         list_names(table, names, sizeof names);

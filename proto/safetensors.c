@@ -183,7 +183,7 @@ enum gemmd_error safetensors_decode_front(struct body_front *front,
                          "safetensors: a file starts with 8 bytes of length, there are %" PRIu64,
                          length);
     front->wanted = LENGTH_BYTES;
-    if (front->landed < front->wanted)
+    if (front->received < front->wanted)
         return GEMMD_ERR_CONFLICT;
     for (uint32_t i = LENGTH_BYTES; i > 0; i--)
         header_bytes = header_bytes << 8 | front->bytes[i - 1];
@@ -197,7 +197,7 @@ enum gemmd_error safetensors_decode_front(struct body_front *front,
                          "safetensors: the header takes %" PRIu64 " bytes, there are %" PRIu64,
                          header_bytes, length - LENGTH_BYTES);
     front->wanted = LENGTH_BYTES + header_bytes;
-    if (front->landed < front->wanted)
+    if (front->received < front->wanted)
         return GEMMD_ERR_CONFLICT;
     const char *header = (const char *)front->bytes + LENGTH_BYTES;
     if (nests_deeper_than(header, header_bytes, DEPTH_MAX))
@@ -230,7 +230,7 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
                                     struct safetensors_entry *entries, uint32_t capacity,
                                     uint32_t *count, struct fault *fault)
 {
-    struct body_front all = {.bytes = bytes, .length = length, .landed = length};
+    struct body_front all = {.bytes = bytes, .length = length, .received = length};
     return safetensors_decode_front(&all, entries, capacity, count, fault);
 }
 

@@ -1,13 +1,14 @@
 /*
- * utf8.h - which bytes are UTF-8 (RFC 3629). Pure functions.
+ * utf8.h - recognizes UTF-8 (RFC 3629). Pure functions.
  */
 #ifndef PROTO_UTF8_H
 #define PROTO_UTF8_H
 
 #include <stdint.h>
 
-/* Bytes of the UTF-8 sequence that begins at `text`, of which `bytes` are there; 0 if there is
- * none. Overlong forms, surrogates and code points past U+10FFFF are no sequences. */
+/* Returns the length of the UTF-8 sequence at the start of a text of `bytes` bytes; 0 if the text
+ * does not start with one. Overlong forms, surrogates and code points past U+10FFFF are no
+ * sequences. */
 uint32_t utf8_length(const void *text, uint64_t bytes);
 
 #endif

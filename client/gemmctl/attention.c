@@ -8,11 +8,12 @@
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/resident.h"
 
-/* K and V that are on the daemon already: takes their place in `paths`. */
-static enum gemmd_error look_at_residents(struct gemmd_client *client, struct tensor residents[2],
-                                          struct attention_paths *paths,
-                                          struct attention_request *request,
-                                          struct gemmd_error_info *error)
+/* Asks the daemon for the types and shapes of a resident K and V, and enters them in `paths`. */
+static enum gemmd_error attention_look_at_residents(struct gemmd_client *client,
+                                                    struct tensor residents[2],
+                                                    struct attention_paths *paths,
+                                                    struct attention_request *request,
+                                                    struct gemmd_error_info *error)
 {
     const struct parameter_table *table = &attention_parameter_table;
     enum gemmd_error code = resident_take(client, table, request, "k", &paths->k, &residents[0],
@@ -22,9 +23,9 @@ static enum gemmd_error look_at_residents(struct gemmd_client *client, struct te
                             : code;
 }
 
-/* The shape of the files is that of Q, whose leading dimensions of 1 may be left out; what the
- * daemon says has all four. */
-static void cut(struct gemmd_result *result, const struct tensor *shape)
+/* Gives the result the rank of Q's file, which may leave out leading dimensions of 1. The daemon's
+ * answer always has four dimensions. */
+static void drop_leading_dims(struct gemmd_result *result, const struct tensor *shape)
 {
     result->rank = shape->rank;
     memcpy(result->dims, shape->dims, shape->rank * sizeof shape->dims[0]);
@@ -65,7 +66,7 @@ int command_attention(const struct context *context)
         paths.format = &destination.formats.in;
     if (parameters_read_attention(&request, arguments, &fault) != GEMMD_OK)
         goto faulty;
-    if (look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
+    if (attention_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
         goto failed;
     if (attention_files_open(&operands, &paths, &request, &fault) != GEMMD_OK)
         goto faulty;
@@ -80,7 +81,7 @@ int command_attention(const struct context *context)
         code = fail_usage(context, problem);
         goto done;
     }
-    interrupt_watch(); /* from here on there are temporary files to be removed */
+    interrupt_watch(); /* from here on an interrupted command has to remove temporary files */
     void *lse_data = NULL;
     if (destination_open(&destination, operands.files.format, "o", &o, &attention.o,
                          &attention.o_bytes, &fault) != GEMMD_OK ||
@@ -91,7 +92,7 @@ int command_attention(const struct context *context)
     if (await(context, gemmd_attention_submit(client, &attention, &error), &result, &error) !=
         GEMMD_OK)
         goto failed;
-    cut(&result, &o);
+    drop_leading_dims(&result, &o);
     code = destination_commit(context, &destination, &result);
     goto done;
 

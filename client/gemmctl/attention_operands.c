@@ -3,9 +3,10 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { Q = 2 }; /* in the table's order */
+enum { Q = 2 }; /* the index of Q in attention_operand_table */
 
-static enum gemmd_dtype carrier(const void *argument, const struct tensor *before, uint32_t operand)
+static enum gemmd_dtype attention_carrier(const void *argument, const struct tensor *before,
+                                          uint32_t operand)
 {
     const struct attention_request *request = argument;
     (void)before;
@@ -19,13 +20,14 @@ static bool knows_sizes(const void *argument)
     return request->heads != 0 && request->sq != 0 && request->d != 0;
 }
 
-/* As the parameters say it, with their defaults where they say nothing. */
-static bool raw(const void *argument, const struct tensor *before, uint32_t operand,
-                struct tensor *out)
+/* Fills in the type and shape of an operand in a file of raw bytes, from the parameters and their
+ * defaults. */
+static bool attention_raw_operand(const void *argument, const struct tensor *before,
+                                  uint32_t operand, struct tensor *out)
 {
     struct attention_request request = *(const struct attention_request *)argument;
     (void)before;
-    /* What does not agree is refused when all are there. */
+    /* A contradiction between sizes is refused later, when all operands are known. */
     (void)attention_request_settle_sizes(&request, &(struct fault){0});
     return attention_operand_table.shape(&request, operand, out);
 }
@@ -34,9 +36,9 @@ static const struct tensor_files_kind kind = {
     .table = &attention_operand_table,
     .of = "an attention",
     .sizes = "--heads, --sq and --d",
-    .carrier = carrier,
+    .carrier = attention_carrier,
     .knows_sizes = knows_sizes,
-    .raw = raw,
+    .raw = attention_raw_operand,
 };
 
 enum gemmd_error attention_files_open(struct attention_files *operands,
@@ -64,7 +66,7 @@ enum gemmd_error attention_files_open(struct attention_files *operands,
     code = attention_request_bind_tensors(request, bound, fault);
     if (code == GEMMD_OK)
         code = attention_request_check_lens(request, bound, fault);
-    return code == GEMMD_OK ? tensor_files_turn(files, &kind, bound->all, fault) : code;
+    return code == GEMMD_OK ? tensor_files_make_row_major(files, &kind, bound->all, fault) : code;
 }
 
 void attention_files_close(struct attention_files *operands)

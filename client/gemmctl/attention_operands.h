@@ -7,7 +7,7 @@
 #include "client/gemmctl/tensor_files.h"
 #include "proto/attention_request.h"
 
-/* The places of the operands. If no other file is named, the safetensors file `q` holds all
+/* The files of the operands. If no other file is named, the safetensors file `q` holds all
  * operands. Several paths "-" are read from standard input in the order of a request's body: the
  * lengths, Q, K, V. */
 struct attention_paths {

@@ -1,5 +1,5 @@
-/* gemmctl bench: a closed loop. So many requests are in flight, and an answer makes the next one.
- */
+/* gemmctl bench: a closed loop. A fixed number of requests is in flight, and each answer starts the
+ * next request. */
 #include "client/gemmctl/bench.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct bench {
     struct gemmd_client *client;
     struct gemmd_request **slots; /* [in_flight] */
     void **results;               /* [in_flight], each of result_bytes */
-    uint64_t requests_max;        /* 0: as many as there is time for */
+    uint64_t requests_max;        /* 0: only the time limits the number */
     double until_s;
     uint64_t started;
     struct bench_run run;
@@ -27,14 +27,14 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static bool submit(struct bench *bench, uint32_t slot, struct gemmd_error_info *error)
+static bool submit_slot(struct bench *bench, uint32_t slot, struct gemmd_error_info *error)
 {
     bench->slots[slot] = bench_subject_submit(&bench->run.subject, bench->client,
                                               bench->results[slot], &bench->slots[slot], error);
     return bench->slots[slot] != NULL;
 }
 
-static void note(struct bench *bench, struct gemmd_request *request)
+static void bench_add_answer(struct bench *bench, struct gemmd_request *request)
 {
     struct bench_run *run = &bench->run;
     struct gemmd_error_info error;
@@ -52,7 +52,7 @@ static void note(struct bench *bench, struct gemmd_request *request)
     run->errors[code]++;
 }
 
-/* Whether another request is to be sent. */
+/* Returns whether another request has to be sent. */
 static bool goes_on(const struct bench *bench)
 {
     if (interrupt_asked())
@@ -61,16 +61,17 @@ static bool goes_on(const struct bench *bench)
                                    : now_s() < bench->until_s;
 }
 
-/* Keeps every connection busy until goes_on says no, then waits for what is in flight. */
-static bool loop(struct bench *bench, struct gemmd_error_info *error)
+/* Keeps every slot busy until goes_on returns false, then waits for the requests in flight. */
+static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
 {
     for (uint32_t i = 0; i < bench->run.in_flight && goes_on(bench); i++) {
-        if (!submit(bench, i, error))
+        if (!submit_slot(bench, i, error))
             return false;
         bench->started++;
     }
     for (;;) {
-        /* Those that are done at once are not in flight any more, and are told one by one. */
+        /* Several requests may become done at once. gemmd_wait_any returns one of them at a time,
+         * and none of them counts as in flight. */
         const bool busy = gemmd_in_flight(bench->client) > 0;
         struct gemmd_request *request = gemmd_wait_any(bench->client, INTERRUPT_CHECK_MS);
         if (request == NULL && !busy)
@@ -78,24 +79,24 @@ static bool loop(struct bench *bench, struct gemmd_error_info *error)
         if (request == NULL)
             continue;
         struct gemmd_request **slot = gemmd_request_user(request);
-        note(bench, request);
+        bench_add_answer(bench, request);
         gemmd_request_free(request);
         *slot = NULL;
         if (!goes_on(bench))
             continue;
-        if (!submit(bench, (uint32_t)(slot - bench->slots), error))
+        if (!submit_slot(bench, (uint32_t)(slot - bench->slots), error))
             return false;
         bench->started++;
     }
 }
 
-/* As many as are in flight first, so that connecting is not measured; if none of them is
- * answered, there is nothing to measure. */
+/* Sends one request for each slot, so that the time to connect is not measured. False if no request
+ * was answered. */
 static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
 {
     struct bench_run *run = &bench->run;
     bench->requests_max = run->in_flight;
-    if (!loop(bench, error))
+    if (!run_closed_loop(bench, error))
         return false;
     *error = run->first_error;
     bool answered = run->latency.count > 0 || run->error_count == 0;
@@ -107,20 +108,20 @@ static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
     return answered;
 }
 
-static bool measure(struct bench *bench, uint64_t requests, uint32_t duration_ms,
-                    struct gemmd_error_info *error)
+static bool measure_requests(struct bench *bench, uint64_t requests, uint32_t duration_ms,
+                             struct gemmd_error_info *error)
 {
     if (!warm_up(bench, error))
         return false;
     bench->requests_max = requests;
     double began_s = now_s();
     bench->until_s = began_s + (double)duration_ms / 1000;
-    bool done = loop(bench, error);
+    bool done = run_closed_loop(bench, error);
     bench->run.elapsed_s = now_s() - began_s;
     return done;
 }
 
-static bool allocate(struct bench *bench)
+static bool bench_allocate(struct bench *bench)
 {
     uint32_t in_flight = bench->run.in_flight;
     bench->slots = calloc(in_flight, sizeof(struct gemmd_request *));
@@ -133,7 +134,7 @@ static bool allocate(struct bench *bench)
     return bench_subject_fill(&bench->run.subject);
 }
 
-/* What the operand says: nothing, "attention" or "ladder". */
+/* Returns whether the operand of gemmctl bench is `word`: "attention" or "ladder". */
 static bool is_operand(const struct arguments *arguments, const char *word)
 {
     return arguments->operand_count > 0 && strcmp(arguments->operands[0], word) == 0;
@@ -176,14 +177,14 @@ int command_bench(const struct context *context)
     bench->client = command_client(context, 0, connections, &code);
     if (bench->client == NULL)
         goto done;
-    if (!allocate(bench)) {
+    if (!bench_allocate(bench)) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                   "there is no memory for operands of this size");
         code = fail_fault(context, &fault);
         goto done;
     }
     interrupt_watch();
-    if (!measure(bench, requests, duration_ms, &error)) {
+    if (!measure_requests(bench, requests, duration_ms, &error)) {
         code = fail_request(context, &error);
         goto done;
     }

@@ -15,7 +15,7 @@ static void use_default(uint64_t *size, uint64_t otherwise)
         *size = otherwise;
 }
 
-/* The sizes of operands and result. */
+/* Computes the sizes of operands and result, in bytes. False on overflow. */
 static bool measure_product(struct bench_subject *subject)
 {
     const struct gemm_request *r = &subject->product;
@@ -26,7 +26,7 @@ static bool measure_product(struct bench_subject *subject)
            gemm_request_result_bytes(r, &subject->result_bytes);
 }
 
-/* The pairs of a query and a key that the masks leave. */
+/* Returns the number of pairs of a query and a key that the masks do not exclude. */
 static double count_pairs(const struct attention_request *r)
 {
     double pairs = 0;

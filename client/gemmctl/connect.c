@@ -6,7 +6,7 @@
 
 enum { TOKEN_MAX = 4096 };
 
-/* The first line of the file. */
+/* Reads a token from the first line of a file. */
 static bool read_token(const char *path, char token[TOKEN_MAX], char problem[PROBLEM_MAX])
 {
     FILE *file = fopen(path, "re");
@@ -47,7 +47,7 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
                             : no_shm ? GEMMD_SHARED_NEVER
                                      : GEMMD_SHARED_AUTO;
     const char *token_file = arguments->values[OPTION_TOKEN_FILE];
-    /* A job's time is not that of handing it in; gemm reads it. */
+    /* With --async, --timeout is the job's deadline, which destination_deadline reads. */
     bool is_job = option_flag(arguments, OPTION_ASYNC);
     if ((!is_job && !option_time_ms(arguments, OPTION_TIMEOUT, client_options.total_timeout_ms,
                                     &client_options.total_timeout_ms, problem)) ||

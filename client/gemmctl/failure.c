@@ -45,7 +45,7 @@ static void print_json(const struct gemmd_error_info *error)
     json_decref(root);
 }
 
-/* Before the daemon was asked, or with its answer in hand. */
+/* Reports a failure of gemmctl itself, before the request or after the answer. */
 static void fail_here(const struct context *context, enum gemmd_error code, const char *field,
                       const char *sentence)
 {
@@ -63,7 +63,7 @@ int fail_usage(const struct context *context, const char *sentence)
     return EXIT_USAGE;
 }
 
-/* A file that cannot be written is no fault of the command line's. */
+/* A file that could not be written is a failure, and not wrong usage. */
 int fail_fault(const struct context *context, const struct fault *fault)
 {
     fail_here(context, fault->code, fault->field, fault->detail);

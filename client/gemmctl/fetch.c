@@ -7,8 +7,8 @@
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/save.h"
 
-static int keep(const struct context *context, const struct formats *formats, const char *path,
-                const char *name, const struct gemmd_result *result)
+static int write_result(const struct context *context, const struct formats *formats,
+                        const char *path, const char *name, const struct gemmd_result *result)
 {
     const char *lse_path = context->arguments->values[OPTION_LSE];
     struct fault fault = {0};
@@ -59,7 +59,7 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name)
     else if (result.data == NULL)
         code = report_stored(context, &result, what);
     else
-        code = keep(context, &formats, path, name, &result);
+        code = write_result(context, &formats, path, name, &result);
     gemmd_free(result.data);
     gemmd_free(result.lse);
     gemmd_client_free(client);

@@ -17,8 +17,8 @@ static double next_real(uint64_t *state)
     return (double)(int64_t)next_random(state) / 0x1p63;
 }
 
-/* `value`, of magnitude below 2, as a float of `exponent` and `mantissa` bits, cut towards zero;
- * what is too small for a normal number becomes zero. */
+/* Returns the bits of `value`, whose magnitude is below 2, as a float of `exponent` and `mantissa`
+ * bits. The value is rounded towards zero, and a subnormal value becomes zero. */
 static uint32_t narrow(double value, uint32_t exponent, uint32_t mantissa)
 {
     uint64_t bits;

@@ -5,10 +5,13 @@
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/resident.h"
 
-/* A and B that are on the daemon already: their shapes decide what the other operands must be. */
-static enum gemmd_error look_at_residents(struct gemmd_client *client, struct tensor residents[2],
-                                          struct operand_paths *paths, struct gemm_request *request,
-                                          struct gemmd_error_info *error)
+/* Asks the daemon for the types and shapes of a resident A and B, on which the shapes of the other
+ * operands depend. */
+static enum gemmd_error gemm_look_at_residents(struct gemmd_client *client,
+                                               struct tensor residents[2],
+                                               struct operand_paths *paths,
+                                               struct gemm_request *request,
+                                               struct gemmd_error_info *error)
 {
     enum gemmd_error code = resident_take(client, &gemm_parameter_table, request, "a", &paths->a,
                                           &residents[0], &paths->resident_a, error);
@@ -47,7 +50,7 @@ int command_gemm(const struct context *context)
         paths.format = &destination.formats.in;
     if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK)
         goto faulty;
-    if (look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
+    if (gemm_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
         goto failed;
     if (operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
         goto faulty;
@@ -61,7 +64,7 @@ int command_gemm(const struct context *context)
         code = fail_usage(context, problem);
         goto done;
     }
-    interrupt_watch(); /* from here on there is a temporary file to be removed */
+    interrupt_watch(); /* from here on an interrupted command has to remove a temporary file */
     if (destination_open(&destination, operands.files.format, "c", &shape, &gemm.c, &gemm.c_bytes,
                          &fault) != GEMMD_OK)
         goto faulty;

@@ -1,4 +1,4 @@
-/* gemmctl info: the daemon's own description, for people or as it is. */
+/* gemmctl info: prints the daemon's description of itself, as lines for people or as JSON. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum { DEPTH_MAX = 8 };
 
-/* The name's unit, where it has one that people read better otherwise. */
+/* Returns whether the name of a value says that its unit is bytes. */
 static bool is_bytes(const char *name)
 {
     size_t length =
@@ -100,7 +100,7 @@ static void print_entry(const char *name, json_t *value, int depth, bool color)
     }
 }
 
-/* Lines first, then what has parts of its own. */
+/* Prints the members of an object: first the plain values, then arrays and objects. */
 static void print_object(json_t *object, int depth, bool color)
 {
     const char *name;

@@ -72,7 +72,7 @@ enum gemmd_error input_open(struct input *input, const char *path, struct fault 
         return code;
     }
     enum gemmd_error code;
-    /* Standard input may be a file that is read from its middle. */
+    /* Standard input may be a file whose read position is not at the start, so it is not mapped. */
     if (S_ISREG(about.st_mode) && about.st_size > 0 && !standard)
         code = map_file(input, fd, (uint64_t)about.st_size, fault);
     else

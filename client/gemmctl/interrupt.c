@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-/* A signal handler can reach nothing else. */
+/* A signal handler has no argument, so this flag has to be a static variable. */
 static volatile sig_atomic_t asked;
 
 static void on_signal(int number)
@@ -13,7 +13,7 @@ static void on_signal(int number)
 
 void interrupt_watch(void)
 {
-    /* SA_RESETHAND: the next one ends the program. */
+    /* SA_RESETHAND: the second signal ends the program. */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

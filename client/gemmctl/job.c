@@ -70,7 +70,8 @@ int command_job_wait(const struct context *context)
         return code;
     enum gemmd_error waited =
         await(context, gemmd_job_wait_submit(client, id, NULL, &error), NULL, &error);
-    /* The job's own error ends the wait as well; that of the waiting has no HTTP status. */
+    /* Waiting fails for two reasons. If the job itself failed, the error has an HTTP status. If the
+     * daemon could not be asked, the error has none. */
     if (waited != GEMMD_OK && error.http_status == 0) {
         code = fail_request(context, &error);
         goto done;

@@ -1,5 +1,5 @@
-/* gemmctl bench ladder: every kernel of the daemon on square products, by the time that it says its
- * device took (Server-Timing: kernel). */
+/* gemmctl bench ladder: measures every kernel of the daemon on square products. The time of a
+ * product is the device's time, from the answer (Server-Timing: kernel). */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 enum { ROUNDS = 5, DEVICE_MAX = 96 };
 static const double TOO_LONG_MS = 10000, ENOUGH_MS = 2000;
 
-/* Slowest first; the last that the daemon has is what the others are compared with. */
+/* The kernels, the slowest first. The other kernels are compared with the last one that the daemon
+ * has. */
 static const char *const rungs[] = {"naive",           "tiled",          "tiled_padded",
                                     "double_buffered", "register_tiled", "tensor_core",
                                     "wgmma",           "cublas",         "openblas"};
@@ -23,13 +24,13 @@ enum { RUNGS = sizeof rungs / sizeof rungs[0] };
 struct run {
     struct gemmd_client *client;
     char device[DEVICE_MAX];
-    json_t *kernels;  /* of /info */
-    uint32_t largest; /* no N beyond it */
-    void *a, *b, *c;  /* of the largest product */
+    json_t *kernels;  /* the kernels that GET /info lists */
+    uint32_t largest; /* the largest N that is measured */
+    void *a, *b, *c;  /* operands and result of the largest product */
     struct progress_line line;
 };
 
-/* Whether the daemon has the kernel for operands of that type. */
+/* Returns whether the daemon has the kernel for operands of type `dtype`. */
 static bool has_kernel(const struct run *run, const char *name, enum gemmd_dtype dtype)
 {
     size_t i;
@@ -81,10 +82,11 @@ static enum gemmd_error time_one(struct run *run, const struct gemmd_gemm *gemm,
     return code == GEMMD_OK && interrupt_asked() ? GEMMD_ERR_CANCELLED : code;
 }
 
-/* The median of some products, fewer of slow ones, after one that is not counted. */
-static enum gemmd_error measure(struct run *run, const struct ladder *table, bool transb,
-                                const char *kernel, uint32_t n, double *milliseconds,
-                                struct gemmd_error_info *error)
+/* Measures the median time of several products, of fewer products if they are slow. A first product
+ * is not counted. */
+static enum gemmd_error measure_kernel(struct run *run, const struct ladder *table, bool transb,
+                                       const char *kernel, uint32_t n, double *milliseconds,
+                                       struct gemmd_error_info *error)
 {
     struct gemmd_gemm gemm;
     double times[ROUNDS], spent = 0;
@@ -130,8 +132,8 @@ static enum gemmd_error fill_table(struct run *run, struct ladder *table, bool t
             snprintf(part, sizeof part, "%s: %s, N = %u", table->title, rungs[i],
                      ladder_sizes[size]);
             progress_say(&run->line, part);
-            enum gemmd_error code = measure(run, table, transb, rungs[i], ladder_sizes[size],
-                                            &row->milliseconds[size], error);
+            enum gemmd_error code = measure_kernel(run, table, transb, rungs[i], ladder_sizes[size],
+                                                   &row->milliseconds[size], error);
             if (code != GEMMD_OK)
                 return code;
             before = row->milliseconds[size];
@@ -158,7 +160,7 @@ static json_t *table_json(const struct ladder *table)
                      dtype_name(table->dtype), "device", table->device, "rows", rows);
 }
 
-static bool allocate(struct run *run)
+static bool ladder_allocate(struct run *run)
 {
     const uint64_t elements = (uint64_t)run->largest * run->largest;
     run->a = malloc(elements * sizeof(float));
@@ -215,7 +217,7 @@ int command_ladder(const struct context *context)
     run.client = command_client(context, 4, 1, &exit_code);
     if (run.client == NULL)
         return exit_code;
-    if (!allocate(&run)) {
+    if (!ladder_allocate(&run)) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                   "there is no memory for operands of this size");
         exit_code = fail_fault(context, &fault);

@@ -7,7 +7,8 @@
 
 const uint32_t ladder_sizes[LADDER_SIZES] = {256, 512, 1024, 2048, 4096};
 
-/* The largest tile of each kernel; those that have several take smaller ones for small products. */
+/* The largest tile of each kernel. Kernels with several tiles use smaller tiles for small products.
+ */
 static const struct {
     const char *kernel;
     double rows, columns;
@@ -91,7 +92,8 @@ static const struct ladder_row *find_row(const struct ladder *ladder, const char
     return NULL;
 }
 
-/* Compared where both were measured last: the largest such N. */
+/* Prints the speed of a row relative to the library's row, at the largest N at which both were
+ * measured. */
 static void print_ratio(const struct ladder *ladder, const struct ladder_row *row, FILE *to)
 {
     const struct ladder_row *library = find_row(ladder, ladder->library);

@@ -1,6 +1,7 @@
 #include "client/gemmctl/latency.h"
 
-/* Below LATENCY_STEPS every value has its bucket; above, the leading bits choose. */
+/* Returns the bucket of a duration. Below LATENCY_STEPS every value has a bucket of its own. Above,
+ * the leading bits of the value choose the bucket. */
 static uint32_t bucket_of(uint64_t us)
 {
     if (us < LATENCY_STEPS)
@@ -10,7 +11,7 @@ static uint32_t bucket_of(uint64_t us)
     return (shift + 1) * LATENCY_STEPS + (uint32_t)((us >> shift) - LATENCY_STEPS);
 }
 
-/* The largest value of a bucket. */
+/* Returns the largest value of a bucket. */
 static uint64_t bucket_end(uint32_t bucket)
 {
     if (bucket < LATENCY_STEPS)

@@ -4,7 +4,8 @@
 
 #include "client/gemmctl/command.h"
 
-/* What was printed so far, and not only its end, has arrived. */
+/* Returns `code` if all output was written, else a failure: stdout remembers an error of an earlier
+ * write. */
 static int finish_output(int code)
 {
     if (fflush(stdout) != 0)
@@ -21,7 +22,8 @@ int main(int argc, char *argv[])
     struct arguments arguments;
     struct context context = {.commands = commands, .arguments = &arguments};
     char problem[PROBLEM_MAX];
-    /* A reader that leaves is an error of write(), said in a sentence. */
+    /* With SIGPIPE ignored, write() fails when the reader of a pipe has closed the pipe, and
+     * gemmctl reports the error in a sentence. */
     signal(SIGPIPE, SIG_IGN);
     bool right = arguments_parse(&arguments, argc, argv, commands, problem);
     context.terminal = terminal_look(option_flag(&arguments, OPTION_NO_COLOR));

@@ -6,7 +6,8 @@
 
 enum { A, B, BIAS, C0 };
 
-static enum gemmd_dtype carrier(const void *argument, const struct tensor *before, uint32_t operand)
+static enum gemmd_dtype gemm_carrier(const void *argument, const struct tensor *before,
+                                     uint32_t operand)
 {
     const struct gemm_request *request = argument;
     if (operand == A || operand == B)
@@ -19,13 +20,14 @@ static bool knows_sizes(const void *argument)
     return gemm_request_missing_dim(argument) == NULL;
 }
 
-/* The type of the result may not be settled yet. */
-static bool raw(const void *argument, const struct tensor *before, uint32_t operand,
-                struct tensor *out)
+/* Fills in the type and shape of an operand in a file of raw bytes. The type of bias and C0 is the
+ * result's, which the request may not have yet. */
+static bool gemm_raw_operand(const void *argument, const struct tensor *before, uint32_t operand,
+                             struct tensor *out)
 {
     struct gemm_request request = *(const struct gemm_request *)argument;
     if (operand == BIAS || operand == C0)
-        request.out = carrier(&request, before, operand);
+        request.out = gemm_carrier(&request, before, operand);
     return gemm_operand_table.shape(&request, operand, out);
 }
 
@@ -33,9 +35,9 @@ static const struct tensor_files_kind kind = {
     .table = &gemm_operand_table,
     .of = "a product",
     .sizes = "--m, --n and --k",
-    .carrier = carrier,
+    .carrier = gemm_carrier,
     .knows_sizes = knows_sizes,
-    .raw = raw,
+    .raw = gemm_raw_operand,
 };
 
 enum gemmd_error operands_open(struct operands *operands, const struct operand_paths *paths,
@@ -61,7 +63,7 @@ enum gemmd_error operands_open(struct operands *operands, const struct operand_p
         .c0 = files->tensors[C0],
     };
     code = gemm_request_bind_tensors(request, bound, fault);
-    return code == GEMMD_OK ? tensor_files_turn(files, &kind, bound->all, fault) : code;
+    return code == GEMMD_OK ? tensor_files_make_row_major(files, &kind, bound->all, fault) : code;
 }
 
 void operands_close(struct operands *operands)

@@ -7,7 +7,7 @@
 #include "client/gemmctl/tensor_files.h"
 #include "proto/gemm_request.h"
 
-/* The places of the operands. If one file is named, it is a safetensors file that holds all
+/* The files of the operands. If one file is named, it is a safetensors file that holds all
  * operands. Several paths "-" are read from standard input in the order A, B, bias, C0. */
 struct operand_paths {
     const char *a, *b; /* `b` is NULL if B is resident, or in the file `a` */

@@ -33,7 +33,7 @@ static uint32_t write_header(enum format format, const char *tensor_name,
     return 0;
 }
 
-/* As the file that is replaced, or as any new file. */
+/* Returns the mode of the file that is replaced, or the mode of a new file. */
 static mode_t mode_for(const char *path)
 {
     struct stat about;
@@ -46,7 +46,7 @@ static mode_t mode_for(const char *path)
 
 static enum gemmd_error open_temporary(struct output *output, const char *path, struct fault *fault)
 {
-    /* A link stays a link, to a new file. */
+    /* If `path` is a symbolic link, the link stays, and the file that it names is replaced. */
     output->path = realpath(path, NULL);
     if (output->path == NULL)
         output->path = strdup(path);
@@ -63,7 +63,7 @@ static enum gemmd_error open_temporary(struct output *output, const char *path, 
     }
     if (fchmod(output->fd, mode_for(output->path)) != 0)
         return unwritable(output, errno, fault);
-    /* Reserved, so that a full disk is said now and is no SIGBUS later. */
+    /* The space is reserved now, so that a full disk is an error here and not a SIGBUS later. */
     int number = posix_fallocate(output->fd, 0, (off_t)output->bytes);
     if (number != 0)
         return unwritable(output, number, fault);

@@ -5,7 +5,8 @@
 
 enum { NAME_ROOM = 32 };
 
-/* An option's dashes are a parameter's underscores: --kv-heads, kv_heads. */
+/* Writes the name of an option's parameter, which has underscores for dashes: kv_heads for
+ * --kv-heads. */
 static const char *parameter_name(const struct option *option, char out[NAME_ROOM])
 {
     snprintf(out, NAME_ROOM, "%s", option->name);
@@ -14,8 +15,8 @@ static const char *parameter_name(const struct option *option, char out[NAME_ROO
     return out;
 }
 
-static enum gemmd_error read_all(void *request, const struct parameter_table *table,
-                                 const struct arguments *arguments, struct fault *fault)
+static enum gemmd_error read_parameters(void *request, const struct parameter_table *table,
+                                        const struct arguments *arguments, struct fault *fault)
 {
     char name[NAME_ROOM];
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -34,14 +35,14 @@ enum gemmd_error parameters_read_gemm(struct gemm_request *request,
                                       const struct arguments *arguments, struct fault *fault)
 {
     gemm_request_init(request);
-    return read_all(request, &gemm_parameter_table, arguments, fault);
+    return read_parameters(request, &gemm_parameter_table, arguments, fault);
 }
 
 enum gemmd_error parameters_read_attention(struct attention_request *request,
                                            const struct arguments *arguments, struct fault *fault)
 {
     attention_request_init(request);
-    return read_all(request, &attention_parameter_table, arguments, fault);
+    return read_parameters(request, &attention_parameter_table, arguments, fault);
 }
 
 void parameters_to_gemm(const struct gemm_request *request, const struct gemm_operands *operands,
@@ -85,7 +86,7 @@ void parameters_to_attention(const struct attention_request *request,
     attention->skv = r->skv;
     attention->d = r->d;
     attention->dv = r->dv;
-    /* Without heads there is nothing before or after the sequence. */
+    /* An operand without a dimension of heads has the same order in both layouts. */
     attention->layout = r->rank == 2 ? GEMMD_LAYOUT_BHSD : (enum gemmd_layout)r->layout;
     attention->dtype = r->dtype;
     attention->causal = r->causal;

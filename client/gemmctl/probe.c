@@ -1,4 +1,4 @@
-/* gemmctl metrics and gemmctl ready: texts as the daemon gives them. */
+/* gemmctl metrics and gemmctl ready: print the daemon's texts unchanged. */
 #include <stdio.h>
 
 #include "client/gemmctl/command.h"

@@ -16,7 +16,7 @@ enum gemmd_error resident_look(struct gemmd_client *client, const char *name, st
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
-    if (code == GEMMD_OK) /* the library passed the shape on, so it is right */
+    if (code == GEMMD_OK) /* libgemmd has checked the shape */
         (void)tensor_init(tensor, result.dtype, result.dims, result.rank, NULL);
     else if (code == GEMMD_ERR_NOT_FOUND)
         snprintf(error->message, sizeof error->message, "there is no tensor '%s'", name);
@@ -34,7 +34,8 @@ enum gemmd_error resident_take(struct gemmd_client *client, const struct paramet
     enum gemmd_error code = resident_look(client, name, tensor, error);
     if (code != GEMMD_OK)
         return code;
-    /* The name is right and not given before. */
+    /* Setting the parameter cannot fail: the daemon knows the name, and the parameter is not set
+     * yet. */
     (void)parameter_set(table, request, parameter, name, &(struct fault){0});
     *resident = tensor;
     *path = NULL;

@@ -1,4 +1,4 @@
-/* gemmctl tensor get, ls and rm: what the daemon keeps. tensor_put.c has put. */
+/* gemmctl tensor get, ls and rm. tensor_put.c has gemmctl tensor put. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,14 +19,14 @@ int command_tensor_get(const struct context *context)
     return fetch(context, submit_get, context->arguments->operands[0]);
 }
 
-/* The list as it is printed: lines, or an array. */
+/* The state of printing the list, as lines or as a JSON array. */
 struct listing {
     bool json;
     json_t *array;
-    const char *only; /* this name, or NULL for all */
+    const char *only; /* list only the tensor of this name; NULL: list all tensors */
 };
 
-static void add(const struct gemmd_tensor *tensor, void *user)
+static void list_tensor(const struct gemmd_tensor *tensor, void *user)
 {
     struct listing *listing = user;
     char shape[REPORT_SHAPE_ROOM];
@@ -61,9 +61,9 @@ int command_tensor_ls(const struct context *context)
     if (client == NULL)
         goto done;
     code = EXIT_OK;
-    /* One that is not there is an error, where an empty list is none. */
+    /* An unknown name is an error. An empty list is not. */
     if ((listing.only != NULL && resident_look(client, listing.only, &only, &error) != GEMMD_OK) ||
-        gemmd_tensor_list(client, add, &listing, &error) != GEMMD_OK) {
+        gemmd_tensor_list(client, list_tensor, &listing, &error) != GEMMD_OK) {
         code = fail_request(context, &error);
         goto done;
     }

@@ -33,7 +33,8 @@ static const char *first_path(const struct reading *reading)
     return NULL;
 }
 
-/* Standard input is opened once, whoever asks first. */
+/* Opens the file of an operand. Standard input is opened once, for the first operand that uses
+ * standard input. */
 static enum gemmd_error open_input(struct reading *reading, uint32_t operand, const char *path,
                                    struct input **input)
 {
@@ -103,7 +104,8 @@ static enum gemmd_error decode_safetensors(struct reading *reading, struct input
     return GEMMD_OK;
 }
 
-/* A file of its own: the tensor of the operand's name, or the only one. */
+/* Takes an operand from its own safetensors file: the tensor of the operand's name, or the only
+ * tensor. */
 static enum gemmd_error take_safetensors(struct reading *reading, uint32_t operand,
                                          struct input *input)
 {
@@ -124,7 +126,7 @@ static enum gemmd_error take_safetensors(struct reading *reading, uint32_t opera
     return code;
 }
 
-static enum gemmd_error take(struct reading *reading, uint32_t operand, const char *path)
+static enum gemmd_error take_operand(struct reading *reading, uint32_t operand, const char *path)
 {
     struct input *input;
     enum gemmd_error code = open_input(reading, operand, path, &input);
@@ -155,7 +157,7 @@ static enum gemmd_error not_of_this_kind(const struct reading *reading, const st
                      kind->of, names);
 }
 
-/* One safetensors file with all that no other file is named for. */
+/* Takes from one safetensors file all operands that have no file of their own. */
 static enum gemmd_error take_all(struct reading *reading, uint32_t first, const char *path)
 {
     const struct tensor_files_kind *kind = reading->kind;
@@ -182,7 +184,8 @@ static enum gemmd_error take_all(struct reading *reading, uint32_t first, const 
     return code;
 }
 
-/* Bytes that nobody asked for mean that the shapes or the files are not what the user thinks. */
+/* Refuses files with bytes that no operand has used: the shapes or the files are then not the ones
+ * that the user means. */
 static enum gemmd_error check_all_taken(const struct reading *reading)
 {
     for (int i = 0; i <= STANDARD_INPUT; i++) {
@@ -208,13 +211,14 @@ enum gemmd_error tensor_files_open(struct tensor_files *files,
         if (wanted->paths[i] == NULL)
             continue;
         code = i == wanted->together ? take_all(&reading, i, wanted->paths[i])
-                                     : take(&reading, i, wanted->paths[i]);
+                                     : take_operand(&reading, i, wanted->paths[i]);
     }
     return code == GEMMD_OK ? check_all_taken(&reading) : code;
 }
 
-static enum gemmd_error turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                             uint32_t number, struct tensor *tensor, struct fault *fault)
+static enum gemmd_error make_row_major(struct tensor_files *files,
+                                       const struct tensor_files_kind *kind, uint32_t number,
+                                       struct tensor *tensor, struct fault *fault)
 {
     if (!operand_is_there(tensor) || !tensor->fortran)
         return GEMMD_OK;
@@ -229,12 +233,13 @@ static enum gemmd_error turn(struct tensor_files *files, const struct tensor_fil
     return GEMMD_OK;
 }
 
-enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                                   struct tensor *tensors, struct fault *fault)
+enum gemmd_error tensor_files_make_row_major(struct tensor_files *files,
+                                             const struct tensor_files_kind *kind,
+                                             struct tensor *tensors, struct fault *fault)
 {
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < kind->table->count && code == GEMMD_OK; i++)
-        code = turn(files, kind, i, &tensors[i], fault);
+        code = make_row_major(files, kind, i, &tensors[i], fault);
     return code;
 }
 

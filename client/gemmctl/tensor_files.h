@@ -52,8 +52,9 @@ enum gemmd_error tensor_files_open(struct tensor_files *files,
                                    const struct tensor_files_wanted *wanted, struct fault *fault);
 /* `tensors` are views of all operands, in the table's order. Copies those that are column-major in
  * row-major order; they become views of the copies. */
-enum gemmd_error tensor_files_turn(struct tensor_files *files, const struct tensor_files_kind *kind,
-                                   struct tensor *tensors, struct fault *fault);
+enum gemmd_error tensor_files_make_row_major(struct tensor_files *files,
+                                             const struct tensor_files_kind *kind,
+                                             struct tensor *tensors, struct fault *fault);
 void tensor_files_close(struct tensor_files *files);
 
 #endif

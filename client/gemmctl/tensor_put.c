@@ -1,4 +1,4 @@
-/* gemmctl tensor put: a file that becomes a resident tensor. */
+/* gemmctl tensor put: uploads a file as a resident tensor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +15,10 @@ enum { ENTRIES_MAX = 64 };
 struct source {
     struct input input;
     struct tensor tensor; /* a view onto the input, or onto `copy` */
-    void *copy;           /* of what had to be put in row-major order */
+    void *copy;           /* a row-major copy of a column-major tensor; or NULL */
 };
 
-/* "512,512" */
+/* Reads a shape such as "512,512". */
 static bool read_shape(const char *text, uint64_t dims[TENSOR_MAX_RANK], uint32_t *rank)
 {
     char dim[24];
@@ -74,7 +74,7 @@ static enum gemmd_error take_npy(enum gemmd_dtype carrier, struct source *source
     return code;
 }
 
-/* The tensor of that name, or the only one. */
+/* Takes the tensor of that name from a safetensors file, or the only tensor of the file. */
 static enum gemmd_error take_safetensors(const char *name, struct source *source,
                                          struct fault *fault)
 {

@@ -22,9 +22,9 @@
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
-#include "tests/gpu/attention_company.h"
+#include "tests/gpu/attention_shared_launch.h"
 #include "tests/gpu/device_attention.h"
-#include "tests/gpu/lanes.h"
+#include "tests/gpu/streams.h"
 #include "tests/product/attention_sample.h"
 #include "tests/product/random.h"
 
@@ -41,7 +41,7 @@ struct trial {
 };
 
 struct check {
-    struct lane lanes[LANES];
+    struct test_stream streams[TEST_STREAMS];
     struct trial trials[TRIALS_MAX];
     unsigned count;
     bool quick;
@@ -137,16 +137,17 @@ static bool is_kept(const struct result *result, const struct attention_sample *
                   result->lse_bytes) == 0;
 }
 
-/* Runs one trial: on the first lane against the host, then on all for the same bytes. */
+/* Runs one trial: on the first stream against the host, then on all for the same bytes. */
 static bool run_trial(struct check *check, struct trial *trial, struct attention_sample *sample,
                       struct device_attention *device, struct result *first)
 {
     char why[512] = "";
     bool right = true;
-    for (unsigned i = 0; i < (check->quick ? 1 : LANES + 1) && right; i++) {
-        struct lane *lane = &check->lanes[i % LANES];
-        device->stream = lane->stream;
-        right = device_attention_run(device, sample, trial->kernel, lane->context, why, sizeof why);
+    for (unsigned i = 0; i < (check->quick ? 1 : TEST_STREAMS + 1) && right; i++) {
+        struct test_stream *stream = &check->streams[i % TEST_STREAMS];
+        device->stream = stream->stream;
+        right =
+            device_attention_run(device, sample, trial->kernel, stream->context, why, sizeof why);
         if (right && i == 0) {
             right = attention_sample_check(sample, &trial->worst, why, sizeof why);
             keep(first, sample);
@@ -177,7 +178,7 @@ static bool run_trials(struct check *check, struct attention_sample *sample,
             keep(family, sample);
         has_family = true;
     }
-    return cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess;
+    return cudaStreamSynchronize(check->streams[0].stream) == cudaSuccess;
 }
 
 static bool check_one(struct check *check, const struct wanted *wanted, uint64_t seed)
@@ -200,9 +201,9 @@ static bool check_one(struct check *check, const struct wanted *wanted, uint64_t
     first.bytes = malloc(first.o_bytes + first.lse_bytes);
     family.bytes = malloc(family.o_bytes + family.lse_bytes);
     bool done = first.bytes != NULL && family.bytes != NULL;
-    if (done && device_attention_create(&device, &sample, check->quick, check->lanes[0].stream)) {
+    if (done && device_attention_create(&device, &sample, check->quick, check->streams[0].stream)) {
         done = (wanted->spread == 0 || device_attention_spread(&device, wanted->spread)) &&
-               cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess &&
+               cudaStreamSynchronize(check->streams[0].stream) == cudaSuccess &&
                run_trials(check, &sample, &device, &first, &family);
         device_attention_destroy(&device);
     } else {
@@ -436,19 +437,19 @@ static bool check_groups(const struct check *check, enum gemmd_dtype only, uint6
     bool done = true;
     for (unsigned i = 0; i < check->count && done; i++) {
         const struct trial *trial = &check->trials[i];
-        struct attention_company company;
+        struct attention_shared_launch result;
         if (trial->kernel->run_group == NULL || (only != GEMMD_DTYPE_COUNT && only != trial->dtype))
             continue;
-        done = attention_company_check(trial->kernel, trial->dtype, check->lanes[0].context,
-                                       check->lanes[0].stream, check->quick, &company);
-        *passed += company.passed;
-        *failed += company.failed;
-        if (company.passed + company.failed == 0)
+        done = attention_shared_launch_check(trial->kernel, trial->dtype, check->streams[0].context,
+                                             check->streams[0].stream, check->quick, &result);
+        *passed += result.passed;
+        *failed += result.failed;
+        if (result.passed + result.failed == 0)
             continue;
         printf("%-16s %-5s  %5" PRIu64 " passed  %5" PRIu64 " failed  in groups\n",
-               trial->kernel->name, dtype_name(trial->dtype), company.passed, company.failed);
-        if (company.failed > 0)
-            printf("         first: %s\n", company.first);
+               trial->kernel->name, dtype_name(trial->dtype), result.passed, result.failed);
+        if (result.failed > 0)
+            printf("         first: %s\n", result.first);
     }
     return done;
 }
@@ -481,14 +482,14 @@ int main(int count, char **arguments)
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     uint64_t passed = 0, failed = 0;
-    bool done = lanes_open(check.lanes);
+    bool done = streams_open(check.streams);
     if (done) {
-        const struct gemm_device device = lanes_device();
+        const struct gemm_device device = streams_device();
         add_all(&check, &device, kernels);
         done = groups_only || check_all(&check, dtype, large, smoke, &passed, &failed);
         done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
     }
-    lanes_close(check.lanes);
+    streams_close(check.streams);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
            done ? "" : " (stopped early)");
     return done && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

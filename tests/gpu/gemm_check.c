@@ -4,13 +4,14 @@
  * Types x transposes x scalars x bias x activations x batches x odd sizes, random operands,
  * NaN and infinity, poisoned outputs, guard zones; the same bytes when run again on another
  * stream. One line for each kernel and pair of types, as soon as the pair is done; exit status 1 if
- * anything is wrong. Then company_check.h.
- *   --quick    little of everything, for a run under compute-sanitizer, and no company
- *   --company  nothing else
+ * anything is wrong. Then shared_launch_check.h.
+ *   --quick    little of everything, for a run under compute-sanitizer, and no shared
+ *              launches
+ *   --company  only shared_launch_check.h
  *   --large    also products of more than 2^31 elements
  *   --share I/N  every N-th pair of types from the I-th on, counted from 0: as much as one of N
- *              processes takes, most of whose time is the host's. Company and large products are
- *              in share 0
+ *              processes takes, most of whose time is the host's. The check of
+ *              shared launches and the large products are in share 0
  *   --kernels TEXT  only those with TEXT in their name
  */
 #include "tests/gpu/gemm_check.h"
@@ -23,10 +24,10 @@
 
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
-#include "tests/gpu/company_check.h"
 #include "tests/gpu/device_product.h"
-#include "tests/gpu/lanes.h"
 #include "tests/gpu/share.h"
+#include "tests/gpu/shared_launch_check.h"
+#include "tests/gpu/streams.h"
 #include "tests/gpu/tile_kernels.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
@@ -35,7 +36,7 @@
 enum { TRIALS_MAX = 160 };
 
 struct check {
-    struct lane lanes[LANES];
+    struct test_stream streams[TEST_STREAMS];
     struct trial trials[TRIALS_MAX];
     unsigned count;
     uint32_t share, shares; /* pairs of types whose number leaves `share` when divided */
@@ -105,8 +106,8 @@ static void record(struct trial *trial, bool right, const struct gemm_problem *p
     }
 }
 
-/* Runs one trial on one product: on the first lane against the host, then, if asked for, on all
- * lanes for the same bytes. */
+/* Runs one trial on one product: on the first stream against the host, then, if asked for, on all
+ * streams for the same bytes. */
 static void run_trial(struct check *check, struct trial *trial, struct product *product,
                       struct device_product *device, bool again)
 {
@@ -115,10 +116,11 @@ static void run_trial(struct check *check, struct trial *trial, struct product *
     char why[512] = "no memory";
     bool right = !again || first != NULL;
     device->problem.precision = trial->precision;
-    for (unsigned i = 0; i < (again ? 2 * LANES : 1) && right; i++) {
-        struct lane *lane = &check->lanes[i % LANES];
-        device->stream = lane->stream;
-        right = device_product_run(device, product, trial->kernel, lane->context, why, sizeof why);
+    for (unsigned i = 0; i < (again ? 2 * TEST_STREAMS : 1) && right; i++) {
+        struct test_stream *stream = &check->streams[i % TEST_STREAMS];
+        device->stream = stream->stream;
+        right =
+            device_product_run(device, product, trial->kernel, stream->context, why, sizeof why);
         if (right && i == 0)
             right = product_check(product, sum_error(trial, product->problem.k), &trial->worst, why,
                                   sizeof why);
@@ -166,8 +168,8 @@ static bool check_product(struct check *check, const struct gemm_problem *like, 
         product_destroy(&product);
         return false;
     }
-    bool done = device_product_create(&device, &product, check->quick, check->lanes[0].stream) &&
-                cudaStreamSynchronize(check->lanes[0].stream) == cudaSuccess;
+    bool done = device_product_create(&device, &product, check->quick, check->streams[0].stream) &&
+                cudaStreamSynchronize(check->streams[0].stream) == cudaSuccess;
     for (unsigned i = 0; i < check->count && done; i++) {
         struct trial *trial = &check->trials[i];
         if (trial->dtype != like->dtype || trial->out != like->out)
@@ -346,7 +348,7 @@ static bool check_share(struct check *check, uint64_t *passed, uint64_t *failed)
 int main(int count, char **arguments)
 {
     static struct check check; /* large, and there is one */
-    bool large = false, company = false;
+    bool large = false, only_shared_launches = false;
     const char *kernels = "";
     check.shares = 1;
     for (int i = 1; i < count; i++) {
@@ -355,7 +357,7 @@ int main(int count, char **arguments)
         } else if (strcmp(arguments[i], "--large") == 0) {
             large = true;
         } else if (strcmp(arguments[i], "--company") == 0) {
-            company = true;
+            only_shared_launches = true;
         } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
             kernels = arguments[++i];
         } else if (strcmp(arguments[i], "--share") == 0 && i + 1 < count &&
@@ -372,18 +374,19 @@ int main(int count, char **arguments)
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* a log that is cut off has what was done */
     uint64_t passed = 0, failed = 0;
-    bool done = lanes_open(check.lanes);
-    const struct gemm_device device = lanes_device();
+    bool done = streams_open(check.streams);
+    const struct gemm_device device = streams_device();
     if (done) {
         printf("%s\n", gemm_backend_library(GEMM_BACKEND_CUDA));
         add_all(&check, &device, kernels);
-        done = company || check_share(&check, &passed, &failed);
+        done = only_shared_launches || check_share(&check, &passed, &failed);
     }
     if (done && !check.quick && *kernels == '\0' && check.share == 0)
-        company_check(&device, &passed, &failed);
+        shared_launch_check(&device, &passed, &failed);
     if (done && large && check.share == 0)
-        gemm_check_large(&device, check.lanes[0].context, check.lanes[0].stream, &passed, &failed);
-    lanes_close(check.lanes);
+        gemm_check_large(&device, check.streams[0].context, check.streams[0].stream, &passed,
+                         &failed);
+    streams_close(check.streams);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,
            done ? "" : " (stopped early)");
     return done && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -2,9 +2,9 @@
  * gemmd-gpu-group-check - many small products in one launch.
  *
  * Every type, transposition, epilogue, odd size and alignment from mapped host memory: right,
- * nothing else written, and the same bytes alone, in random company and from device memory. Then
- * times: a launch for a few, throughput next to cuBLAS's grouped products, and where copies begin
- * to pay. Exit status 1 if anything is wrong.
+ * nothing else written, and the same bytes alone, in random shared launches and from device memory.
+ * Then times: a launch for a few, throughput next to cuBLAS's grouped products, and where copies
+ * begin to pay. Exit status 1 if anything is wrong.
  *   --quick   little of everything, for a run under compute-sanitizer
  *   --bytes   all of the checks, and no times
  *   --times   times only

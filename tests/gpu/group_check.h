@@ -32,8 +32,8 @@ static inline double group_now_us(void)
 /* Sorts. */
 double group_median(double *values, uint32_t count);
 
-/* Random products of every type and option, alone and in random company, from host and device
- * memory. */
+/* Random products of every type and option, alone and in random shared launches, from host and
+ * device memory. */
 void group_check_bytes(struct group_bench *bench, uint64_t *passed, uint64_t *failed);
 
 /* Errors of f32 results next to those of chains. */

@@ -1,4 +1,5 @@
-/* Pools of random products that are computed alone and in random company. */
+/* Pools of random products that are computed by themselves and in random shared
+ * launches. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,7 +165,7 @@ static bool check_alone(struct pool *pool, struct placed *placed)
     return true;
 }
 
-static bool check_company(struct pool *pool, uint32_t count, enum where where)
+static bool check_shared_launch(struct pool *pool, uint32_t count, enum where where)
 {
     struct placed *members[POOL];
     char text[96];
@@ -202,8 +203,8 @@ static bool check_pool(struct pool *pool)
         const uint32_t limits[] = {2, 40, 41, POOL};
         const uint32_t limit = limits[i % 4] < pool->count ? limits[i % 4] : pool->count;
         const uint32_t count = i < 4 ? limit : 1 + (uint32_t)(random_next(&pool->seed) % limit);
-        if (!check_company(pool, count, i % 2 == 0 ? HOST : DEVICE) ||
-            !check_company(pool, count, i % 2 == 0 ? DEVICE : HOST))
+        if (!check_shared_launch(pool, count, i % 2 == 0 ? HOST : DEVICE) ||
+            !check_shared_launch(pool, count, i % 2 == 0 ? DEVICE : HOST))
             return false;
     }
     return true;

@@ -74,10 +74,10 @@ static struct copy_in plan_of(const struct bench *bench, uint64_t rows, uint64_t
     return plan;
 }
 
-static bool copy_all(struct bench *bench, struct copy_in *plan, uint64_t landed)
+static bool copy_all(struct bench *bench, struct copy_in *plan, uint64_t received)
 {
     struct copy_in_piece piece;
-    while (copy_in_next(plan, landed, &piece))
+    while (copy_in_next(plan, received, &piece))
         if (cuda_copy_piece(bench->stream, &piece) != GEMMD_OK)
             return false;
     return true;
@@ -159,16 +159,16 @@ static void receive(struct bench *bench, uint64_t rows, uint64_t width, bool apa
         struct copy_in plan = plan_of(bench, rows, width, apart);
         uint64_t said = 0;
         calls_us[run] = 0;
-        for (uint64_t landed = 0; landed < bytes && done;) {
+        for (uint64_t received = 0; received < bytes && done;) {
             const double until_us = now_us() + (double)part / RECEIVED_BYTES_A_US;
             while (now_us() < until_us)
                 ;
-            landed = landed + part < bytes ? landed + part : bytes;
-            if (step == 0 || landed - said < step || landed == bytes)
+            received = received + part < bytes ? received + part : bytes;
+            if (step == 0 || received - said < step || received == bytes)
                 continue;
             const double begun_us = now_us();
-            said = landed;
-            done = copy_all(bench, &plan, landed);
+            said = received;
+            done = copy_all(bench, &plan, received);
             calls_us[run] += now_us() - begun_us;
         }
         const double last_us = now_us();

@@ -499,7 +499,7 @@ def problems_of_all_kinds():
                         causal=causal, window=window, layout=("bhsd", "bshd")[i % 2])
 
 
-def test_same_bytes_in_company(url, attend, rng):
+def test_same_bytes_in_a_shared_launch(url, attend, rng):
     """Alone and among others, a request's answer is the same bytes."""
     bodies = [(p.parameters(), raw(p, random_operands(p, rng))) for p in problems_of_all_kinds()]
     alone = [attend(*body).content for body in bodies]
@@ -507,7 +507,7 @@ def test_same_bytes_in_company(url, attend, rng):
         rounds = list(pool.map(lambda i: (i % len(bodies), attend(*bodies[i % len(bodies)])),
                                range(10 * len(bodies))))
     for i, answer in rounds:
-        assert answer.content == alone[i], f"{bodies[i][0]}: other bytes in company"
+        assert answer.content == alone[i], f"{bodies[i][0]}: other bytes in a shared launch"
 
 
 def test_same_bytes_with_any_number_of_threads(start, rng):

@@ -203,7 +203,7 @@ def test_a_check_of_each(daemon, rng):
 
 
 def test_under_load(daemon, rng, instrumented):
-    """Many at once, of all sorts: the same bytes whatever the company was."""
+    """Many requests of all sorts at once have the same bytes, whichever requests share a launch."""
     sorts = [rows(m, random_rows(rng, m), b=b, kernel=kernel, query=f"&priority={m % 10}")
              for m in (1, 2, 7, 130) for b in ("b", "other") for kernel in ("tiled", "naive", "auto")]
     whole = random_array(rng, DTYPE, (40, K)).tobytes(), random_array(rng, DTYPE, (K, N)).tobytes()

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/address.h"
 #include "client/backoff.h"
-#include "client/endpoint.h"
 #include "client/record.h"
 
 static const struct {
@@ -21,14 +21,14 @@ static const struct {
 
 START_TEST(reads_urls)
 {
-    struct endpoint endpoint;
+    struct address address;
     struct gemmd_error_info error = {.message = ""};
-    enum gemmd_error code = endpoint_parse(&endpoint, right_urls[_i].url, &error);
+    enum gemmd_error code = address_parse(&address, right_urls[_i].url, &error);
     ck_assert_msg(code == GEMMD_OK, "%s", error.message);
-    ck_assert_str_eq(endpoint.name, right_urls[_i].url);
-    ck_assert_str_eq(endpoint.base, right_urls[_i].base);
-    ck_assert_pstr_eq(endpoint.unix_path, right_urls[_i].unix_path);
-    endpoint_free(&endpoint);
+    ck_assert_str_eq(address.name, right_urls[_i].url);
+    ck_assert_str_eq(address.base, right_urls[_i].base);
+    ck_assert_pstr_eq(address.unix_path, right_urls[_i].unix_path);
+    address_free(&address);
 }
 END_TEST
 
@@ -52,7 +52,7 @@ START_TEST(refuses_long_urls)
 {
     struct gemmd_options options;
     struct gemmd_error_info error;
-    char url[ENDPOINT_URL_MAX + 64] = "unix:";
+    char url[ADDRESS_URL_MAX + 64] = "unix:";
     gemmd_options_init(&options, sizeof options);
     options.url = url;
     memset(url + 5, 'x', 200);

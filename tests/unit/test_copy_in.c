@@ -50,15 +50,15 @@ static void fill(void)
 }
 
 /* Copies the pieces as a device does. Returns the number of bytes. */
-static uint64_t run(struct copy_in *plan, uint64_t landed)
+static uint64_t run(struct copy_in *plan, uint64_t received)
 {
     struct copy_in_piece piece;
     uint64_t bytes = 0;
-    for (; copy_in_next(plan, landed, &piece); bytes += piece.bytes) {
+    for (; copy_in_next(plan, received, &piece); bytes += piece.bytes) {
         const struct copy_in_operand *o = piece.operand;
         ck_assert_uint_gt(piece.bytes, 0);
-        if (landed != ALL)
-            ck_assert_uint_le(o->begin + piece.first + piece.bytes, landed);
+        if (received != ALL)
+            ck_assert_uint_le(o->begin + piece.first + piece.bytes, received);
         if (o->row_bytes == 0) {
             memcpy(o->to + piece.first, o->from + piece.first, piece.bytes);
             continue;
@@ -100,8 +100,8 @@ START_TEST(all_goes_once_however_it_lands)
     ck_assert_uint_eq(plan.count, 4);
     ck_assert_int_eq(plan.copy_stream, COPY_IN_NO_STREAM);
     uint64_t bytes = 0;
-    for (uint64_t landed = 0; landed < BODY_BYTES; landed += step)
-        bytes += run(&plan, landed);
+    for (uint64_t received = 0; received < BODY_BYTES; received += step)
+        bytes += run(&plan, received);
     bytes += run(&plan, BODY_BYTES);
     ck_assert_uint_eq(bytes, BODY_BYTES);
     assert_all_there(&problem, &layout);

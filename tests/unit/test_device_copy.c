@@ -178,8 +178,8 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
     for (int i = 0; i < 2; i++) {
         uint64_t started = 0;
         ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));
-        for (uint64_t landed = 0; landed < product.body_bytes; landed += steps[i])
-            started += device_copy_in(device, &copies, landed);
+        for (uint64_t received = 0; received < product.body_bytes; received += steps[i])
+            started += device_copy_in(device, &copies, received);
         ck_assert_uint_le(started, product.body_bytes);
         run(&product, device, product.in_steps, &copies);
         ck_assert(copies.over);

@@ -160,19 +160,19 @@ static bool same_place(const struct tensor *one, const unsigned char *front,
  * out wrong it may have found all places before. The front is a block of its own, so that a
  * sanitizer sees any read past it. */
 static void assert_front_says_the_same(const struct gemm_request *asked, enum format format,
-                                       uint64_t length, uint64_t landed, enum gemmd_error code,
+                                       uint64_t length, uint64_t received, enum gemmd_error code,
                                        const struct gemm_operands *bound,
                                        const unsigned char *exact)
 {
     struct gemm_request request = *asked;
     struct gemm_operands operands;
-    unsigned char *bytes = malloc(landed > 0 ? landed : 1);
-    struct body_front front = {bytes, length, landed, 0};
-    memcpy(bytes, exact, landed);
+    unsigned char *bytes = malloc(received > 0 ? received : 1);
+    struct body_front front = {bytes, length, received, 0};
+    memcpy(bytes, exact, received);
     const enum gemmd_error early =
         gemm_request_bind_front(&request, format, &front, &operands, NULL);
     if (early == GEMMD_ERR_CONFLICT)
-        ck_assert_uint_gt(front.wanted, landed);
+        ck_assert_uint_gt(front.wanted, received);
     else if (early != GEMMD_OK || code == GEMMD_OK)
         ck_assert_uint_eq(early, code);
     if (early == GEMMD_OK && code == GEMMD_OK)
@@ -199,8 +199,8 @@ static enum gemmd_error bind(struct gemm_request *request, const char *query, en
     const struct gemm_request asked = *request;
     code = gemm_request_bind(request, format, body->length > 0 ? *exact : NULL, body->length,
                              operands, fault);
-    for (uint64_t landed = 0; landed < body->length; landed += 1 + body->length / 64)
-        assert_front_says_the_same(&asked, format, body->length, landed, code, operands, *exact);
+    for (uint64_t received = 0; received < body->length; received += 1 + body->length / 64)
+        assert_front_says_the_same(&asked, format, body->length, received, code, operands, *exact);
     ck_assert_uint_eq(fault->code, code);
     ck_assert_msg(code == GEMMD_OK || fault->detail[0] != '\0', "a failure without a sentence");
     return code;

@@ -1,4 +1,4 @@
-/* proto/memory_header.c: places in a client's memory, as a header has them. */
+/* proto/memory_header.c: locations in a client's memory, as a header has them. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -7,34 +7,34 @@
 START_TEST(what_is_written_is_read)
 {
     char text[MEMORY_HEADER_MAX];
-    struct memory_places places = {.places = {{"a", 0}, {"bias", 64}, {"c", UINT64_MAX}},
-                                   .count = 3};
-    struct memory_places read;
+    struct memory_locations locations = {.locations = {{"a", 0}, {"bias", 64}, {"c", UINT64_MAX}},
+                                         .count = 3};
+    struct memory_locations read;
     struct fault fault;
-    memory_header_write(&places, text);
+    memory_header_write(&locations, text);
     ck_assert_str_eq(text, "a=0, bias=64, c=18446744073709551615");
     ck_assert_int_eq(memory_header_read(text, &read, &fault), GEMMD_OK);
     ck_assert_uint_eq(read.count, 3);
-    ck_assert_uint_eq(memory_places_find(&read, "bias")->offset, 64);
-    ck_assert_uint_eq(memory_places_find(&read, "c")->offset, UINT64_MAX);
-    ck_assert_ptr_null(memory_places_find(&read, "b"));
+    ck_assert_uint_eq(memory_locations_find(&read, "bias")->offset, 64);
+    ck_assert_uint_eq(memory_locations_find(&read, "c")->offset, UINT64_MAX);
+    ck_assert_ptr_null(memory_locations_find(&read, "b"));
     ck_assert_int_eq(memory_header_read(" \ta=1 ,b=2\t", &read, &fault), GEMMD_OK);
-    ck_assert_uint_eq(memory_places_find(&read, "b")->offset, 2);
+    ck_assert_uint_eq(memory_locations_find(&read, "b")->offset, 2);
 }
 END_TEST
 
 START_TEST(the_longest_has_room)
 {
     char text[MEMORY_HEADER_MAX];
-    struct memory_places places = {.count = MEMORY_PLACES_MAX}, read;
+    struct memory_locations locations = {.count = MEMORY_LOCATIONS_MAX}, read;
     struct fault fault;
-    for (uint32_t i = 0; i < MEMORY_PLACES_MAX; i++)
-        places.places[i] =
-            (struct memory_place){{'a', 'b', 'c', 'd', 'e', 'f', (char)('0' + i)}, UINT64_MAX};
-    memory_header_write(&places, text);
+    for (uint32_t i = 0; i < MEMORY_LOCATIONS_MAX; i++)
+        locations.locations[i] =
+            (struct memory_location){{'a', 'b', 'c', 'd', 'e', 'f', (char)('0' + i)}, UINT64_MAX};
+    memory_header_write(&locations, text);
     ck_assert_int_eq(memory_header_read(text, &read, &fault), GEMMD_OK);
-    ck_assert_uint_eq(read.count, MEMORY_PLACES_MAX);
-    ck_assert_str_eq(read.places[7].name, "abcdef7");
+    ck_assert_uint_eq(read.count, MEMORY_LOCATIONS_MAX);
+    ck_assert_str_eq(read.locations[7].name, "abcdef7");
 }
 END_TEST
 
@@ -60,9 +60,9 @@ START_TEST(anything_else_is_refused)
                                         "a=000000000000000000000001",
                                         "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct memory_places places;
+        struct memory_locations locations;
         struct fault fault;
-        ck_assert_msg(memory_header_read(texts[i], &places, &fault) == GEMMD_ERR_MALFORMED,
+        ck_assert_msg(memory_header_read(texts[i], &locations, &fault) == GEMMD_ERR_MALFORMED,
                       "'%s' is taken", texts[i]);
     }
 }

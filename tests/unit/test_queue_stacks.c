@@ -215,7 +215,7 @@ END_TEST
 
 /* Works that join a stack are charged: tenant 1's next turn comes later, because a work of tenant 1
  * has joined a stack of tenant 0. */
-START_TEST(company_counts_as_a_turn)
+START_TEST(shared_launch_counts_as_a_turn)
 {
     push(make(0, 1));
     push(make(1, 2));
@@ -383,7 +383,7 @@ int main(void)
     tcase_add_test(tests, what_expired_is_in_no_stack);
     tcase_add_test(tests, what_was_taken_back_is_in_no_stack);
     tcase_add_test(tests, tenants_share_a_stack);
-    tcase_add_test(tests, company_counts_as_a_turn);
+    tcase_add_test(tests, shared_launch_counts_as_a_turn);
     tcase_add_test(tests, the_b_of_a_stack_is_paid_once);
     tcase_add_test(tests, one_without_a_bucket_runs_all_the_same);
     tcase_add_test(tests, those_that_wait_fail_together);

@@ -364,7 +364,7 @@ static enum gemmd_error find_operands(struct compute_call *call, union call_oper
         return code;
     }
     struct body_front body = {
-        .bytes = call->body, .length = call->body_bytes, .landed = call->body_bytes};
+        .bytes = call->body, .length = call->body_bytes, .received = call->body_bytes};
     return call->operation->read(call, &body, operands, fault);
 }
 

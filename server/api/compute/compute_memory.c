@@ -23,7 +23,7 @@ static enum gemmd_error no_memory(struct request *request)
 }
 
 static enum gemmd_error find_operand(struct compute_call *call, struct shm_mapping *memory,
-                                     uint32_t operand, const struct memory_place *place,
+                                     uint32_t operand, const struct memory_location *place,
                                      struct fault *fault)
 {
     unsigned char *at;
@@ -46,7 +46,7 @@ static const char *name_of(const struct compute_call *call, uint32_t operand)
 }
 
 static enum gemmd_error find_result(struct compute_call *call, struct shm_mapping *memory,
-                                    const struct memory_place *place, struct fault *fault)
+                                    const struct memory_location *place, struct fault *fault)
 {
     struct client_memory *places = &call->places;
     if (call->gemm.store[0] != '\0')
@@ -67,7 +67,7 @@ enum gemmd_error compute_memory_open(struct request *request)
     struct fault *fault = &request->fault;
     const struct shm_offer *offer = request->connection->memory;
     struct shm_mapping *memory = offer != NULL ? offer->mapping : NULL;
-    struct memory_places places;
+    struct memory_locations places;
     const char *header = request_header(request, MEMORY_HEADER);
     if (header == NULL)
         return GEMMD_OK;
@@ -86,13 +86,15 @@ enum gemmd_error compute_memory_open(struct request *request)
     uint32_t used = 0;
     for (uint32_t i = 0; i < call->layout.count && code == GEMMD_OK; i++) {
         const char *name = name_of(call, i);
-        const struct memory_place *place = name != NULL ? memory_places_find(&places, name) : NULL;
+        const struct memory_location *place =
+            name != NULL ? memory_locations_find(&places, name) : NULL;
         if (place == NULL)
             continue; /* the operand is in the body */
         used++;
         code = find_operand(call, memory, i, place, fault);
     }
-    const struct memory_place *result = memory_places_find(&places, call->operation->result_name);
+    const struct memory_location *result =
+        memory_locations_find(&places, call->operation->result_name);
     if (code == GEMMD_OK && result != NULL)
         code = find_result(call, memory, result, fault);
     if (code == GEMMD_OK && used + (result != NULL) < places.count)

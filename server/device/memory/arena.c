@@ -237,22 +237,6 @@ uint64_t arena_used_bytes(const struct arena *arena)
     return atomic_load_explicit(&arena->used_bytes, memory_order_relaxed);
 }
 
-uint64_t arena_largest_free_bytes(struct arena *arena)
-{
-    uint32_t largest = 0;
-    pthread_mutex_lock(&arena->lock);
-    if (arena->first_map != 0) {
-        uint32_t first = highest_bit(arena->first_map);
-        uint32_t second = highest_bit(arena->second_map[first]);
-        for (uint32_t start = arena->heads[first][second]; start != NONE;
-             start = arena->ranges[start].next)
-            if (arena->ranges[start].units > largest)
-                largest = arena->ranges[start].units;
-    }
-    pthread_mutex_unlock(&arena->lock);
-    return (uint64_t)largest * ARENA_ALIGNMENT;
-}
-
 uint64_t arena_largest_without(struct arena *arena, const uint64_t offsets[], uint64_t count)
 {
     uint32_t largest = 0, begin = 0, end = NONE;

@@ -36,8 +36,6 @@ void arena_free(struct arena *arena, uint64_t offset);
 uint64_t arena_capacity_bytes(const struct arena *arena);
 /* Bytes of all allocated ranges. Any thread, without a lock. */
 uint64_t arena_used_bytes(const struct arena *arena);
-/* Bytes of the largest free range, for tests. */
-uint64_t arena_largest_free_bytes(struct arena *arena);
 /* Bytes of the largest free range that there would be at or beside the given allocated ranges, if
  * they were freed. `offsets` are the `count` offsets of the ranges, in ascending order. */
 uint64_t arena_largest_without(struct arena *arena, const uint64_t offsets[], uint64_t count);

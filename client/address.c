@@ -1,4 +1,4 @@
-#include "client/endpoint.h"
+#include "client/address.h"
 
 #include <curl/curl.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@ static enum gemmd_error out_of_memory(struct gemmd_error_info *error)
     return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a client");
 }
 
-static enum gemmd_error parse_unix(struct endpoint *endpoint, const char *path,
+static enum gemmd_error parse_unix(struct address *address, const char *path,
                                    struct gemmd_error_info *error)
 {
     size_t room = sizeof(((struct sockaddr_un *)NULL)->sun_path);
@@ -23,9 +23,9 @@ static enum gemmd_error parse_unix(struct endpoint *endpoint, const char *path,
         return failure_set(error, GEMMD_ERR_USAGE, "url",
                            "the path of a Unix socket has 1 to %zu bytes; '%.128s' has %zu",
                            room - 1, path, strlen(path));
-    endpoint->base = strdup("http://localhost");
-    endpoint->unix_path = strdup(path);
-    if (endpoint->base == NULL || endpoint->unix_path == NULL)
+    address->base = strdup("http://localhost");
+    address->unix_path = strdup(path);
+    if (address->base == NULL || address->unix_path == NULL)
         return out_of_memory(error);
     return GEMMD_OK;
 }
@@ -47,7 +47,8 @@ static bool has_scheme(CURLU *parts, const char *scheme)
     return same;
 }
 
-/* The whole URL without a slash at its end, new; NULL if there is no memory. */
+/* Returns the whole URL without a slash at its end, as a new string that the caller frees; NULL if
+ * there is no memory. */
 static char *base_of(CURLU *parts)
 {
     char *text = NULL, *base = NULL;
@@ -59,7 +60,7 @@ static char *base_of(CURLU *parts)
     return base;
 }
 
-static enum gemmd_error parse_http(struct endpoint *endpoint, const char *url,
+static enum gemmd_error parse_http(struct address *address, const char *url,
                                    struct gemmd_error_info *error)
 {
     enum gemmd_error code = GEMMD_OK;
@@ -75,30 +76,30 @@ static enum gemmd_error parse_http(struct endpoint *endpoint, const char *url,
              has_part(parts, CURLUPART_FRAGMENT))
         code = failure_set(error, GEMMD_ERR_USAGE, "url",
                            "a daemon's URL has no user, query or fragment; %s", forms);
-    else if ((endpoint->base = base_of(parts)) == NULL)
+    else if ((address->base = base_of(parts)) == NULL)
         code = out_of_memory(error);
     curl_url_cleanup(parts);
     return code;
 }
 
-enum gemmd_error endpoint_parse(struct endpoint *endpoint, const char *url,
-                                struct gemmd_error_info *error)
+enum gemmd_error address_parse(struct address *address, const char *url,
+                               struct gemmd_error_info *error)
 {
-    *endpoint = (struct endpoint){0};
-    if (strlen(url) > ENDPOINT_URL_MAX)
+    *address = (struct address){0};
+    if (strlen(url) > ADDRESS_URL_MAX)
         return failure_set(error, GEMMD_ERR_USAGE, "url",
-                           "the daemon's URL is longer than %d bytes", ENDPOINT_URL_MAX);
-    endpoint->name = strdup(url);
-    if (endpoint->name == NULL)
+                           "the daemon's URL is longer than %d bytes", ADDRESS_URL_MAX);
+    address->name = strdup(url);
+    if (address->name == NULL)
         return out_of_memory(error);
     if (strncmp(url, "unix:", 5) == 0)
-        return parse_unix(endpoint, url + 5, error);
-    return parse_http(endpoint, url, error);
+        return parse_unix(address, url + 5, error);
+    return parse_http(address, url, error);
 }
 
-void endpoint_free(struct endpoint *endpoint)
+void address_free(struct address *address)
 {
-    free(endpoint->name);
-    free(endpoint->base);
-    free(endpoint->unix_path);
+    free(address->name);
+    free(address->base);
+    free(address->unix_path);
 }

@@ -1,4 +1,4 @@
-#include "client/verdict.h"
+#include "client/outcome.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "client/failure.h"
 #include "client/unpack.h"
 
-enum gemmd_error verdict_no_memory(struct gemmd_request *request)
+enum gemmd_error outcome_no_memory(struct gemmd_request *request)
 {
     return failure_set(&request->error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                        "there is no memory to send the request");
 }
 
-static enum gemmd_error answered_error(struct gemmd_request *request)
+static enum gemmd_error outcome_answered_error(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
     struct gemmd_error_info *error = &request->error;
@@ -31,32 +31,32 @@ static enum gemmd_error answered_error(struct gemmd_request *request)
     return code;
 }
 
-static enum gemmd_error not_connected(struct gemmd_request *request)
+static enum gemmd_error outcome_not_connected(struct gemmd_request *request)
 {
     long number = 0;
     curl_easy_getinfo(request->transfer->easy, CURLINFO_OS_ERRNO, &number);
     const char *reason = number != 0 ? strerrordesc_np((int)number) : NULL;
     return failure_set(&request->error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s%s%s",
-                       request->client->endpoint.name, reason != NULL ? ": " : "",
+                       request->client->address.name, reason != NULL ? ": " : "",
                        reason != NULL ? reason : "");
 }
 
-static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode result)
+static enum gemmd_error outcome_transport_error(struct gemmd_request *request, CURLcode result)
 {
     const struct transfer *transfer = request->transfer;
     struct gemmd_error_info *error = &request->error;
-    const char *name = request->client->endpoint.name;
+    const char *name = request->client->address.name;
     const char *text =
         transfer->curl_error[0] != '\0' ? transfer->curl_error : curl_easy_strerror(result);
     switch (result) {
     case CURLE_OUT_OF_MEMORY:
-        return verdict_no_memory(request);
+        return outcome_no_memory(request);
     case CURLE_COULDNT_CONNECT:
-        return not_connected(request);
+        return outcome_not_connected(request);
     case CURLE_COULDNT_RESOLVE_HOST:
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s: %s", name,
                            text);
-    case CURLE_OPERATION_TIMEDOUT: /* no other time is libcurl's to watch */
+    case CURLE_OPERATION_TIMEDOUT: /* libcurl's only timeout is that of connecting */
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL,
                            "there was no connection to %s within %u ms", name,
                            request->client->options.connect_timeout_ms);
@@ -83,8 +83,8 @@ static enum gemmd_error transport_error(struct gemmd_request *request, CURLcode 
     }
 }
 
-/* An answer that is no failure has come to its end. */
-static enum gemmd_error completed(struct gemmd_request *request)
+/* Ends an answer that is no failure. */
+static enum gemmd_error outcome_completed(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
     const struct operation *operation = request->operation;
@@ -104,29 +104,29 @@ static enum gemmd_error completed(struct gemmd_request *request)
                            "the answer has %llu bytes and the result has %llu",
                            (unsigned long long)sink->bytes, (unsigned long long)sink->wanted);
     if (sink->kind == SINK_DATA)
-        share_collect(request);
+        shared_memory_collect(request);
     if (sink->kind == SINK_NONE && operation->conclude != NULL)
         return operation->conclude(request, &transfer->answer, transfer->document,
                                    transfer->document_bytes);
     return GEMMD_OK;
 }
 
-enum gemmd_error verdict_of(struct gemmd_request *request, CURLcode result)
+enum gemmd_error outcome_of(struct gemmd_request *request, CURLcode result)
 {
     struct transfer *transfer = request->transfer;
     const struct answer *answer = &transfer->answer;
     bool taken = operation_takes(request->operation, answer->status);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
-    /* A refusal counts even if sending the body failed after it, or because of it; and so does the
-     * word that the body is not needed. */
+    /* The daemon's answer counts even if the body could not be sent completely after the answer. A
+     * 412, which says that the body is not needed, is such an answer too. */
     if (answer->complete && answer->status >= 400)
-        return taken ? completed(request) : answered_error(request);
+        return taken ? outcome_completed(request) : outcome_answered_error(request);
     if (result != CURLE_OK)
-        return transport_error(request, result);
+        return outcome_transport_error(request, result);
     if (!taken)
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL, "%s answered with status %d instead of %d",
-            request->client->endpoint.name, answer->status, request->operation->statuses[0]);
-    return completed(request);
+            request->client->address.name, answer->status, request->operation->statuses[0]);
+    return outcome_completed(request);
 }

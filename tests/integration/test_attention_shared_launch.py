@@ -1,5 +1,5 @@
-"""Attentions of many requests in one launch: the bytes of each are those it has alone, whatever the
-lengths and heads of the others."""
+"""Attentions of many requests share one launch. The bytes of each result are the same as for the
+request alone, whatever the lengths and heads of the other requests."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def products(daemon, rng, count):
 
 
 def test_any_lengths_and_heads_share_a_launch(daemon, rng):
-    """Among products, which find their own company in the same queue."""
+    """Products in the same queue share a launch of their own."""
     shapes = [(1, 1, 1, 1), (8, 2, 1, 300), (4, 4, 97, 128), (2, 1, 203, 113), (3, 3, 7, 3),
               (6, 1, 33, 64), (1, 1, 100, 5)]
     requests = [asking(Attention(heads, sq, D, dv=DV, kv_heads=kv_heads, skv=skv, causal=True,

@@ -1,4 +1,4 @@
-#include "tests/gpu/company_check.h"
+#include "tests/gpu/shared_launch_check.h"
 
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -12,24 +12,26 @@
 
 enum { M = 2100, STREAMS = 4, TIMES = 100, STARTS = 3 };
 
-/* Columns and depth: an ordinary product, and one in chunks of k, which are launched apart for few
- * rows and together for many. */
+/* n and k: an ordinary product, and a product whose k is divided into chunks. The chunks are
+ * launched one by one for few rows and together for many rows. */
 static const uint64_t SHAPES[][2] = {{1032, 1048}, {200, 16500}};
 
-struct company {
-    struct gemm_problem problem; /* of all rows; device pointers */
+struct shared_launch_check {
+    struct gemm_problem problem; /* the product of all rows; device pointers */
     const struct gemm_kernel *kernel;
     cudaStream_t streams[STREAMS];
     struct gemm_context *contexts[STREAMS];
-    void *a, *b, *bias; /* b: twice */
+    void *a, *b, *bias; /* `b` holds the same matrix twice */
     void *c[STREAMS], *workspace[STREAMS];
     uint64_t c_bytes, workspace_bytes;
     unsigned char *expected, *got; /* host */
     char why[160];
 };
 
-/* Numbers of either sign between 1/2 and 1, all bits of the mantissa drawn; of i8, any. */
-static void *drawn(enum gemmd_dtype dtype, uint64_t count, uint64_t times, uint64_t *seed)
+/* Returns device memory with `times` copies of `count` random elements: numbers of either sign with
+ * a magnitude between 1/2 and 1 and a random mantissa; any integers for i8 and i32. */
+static void *random_on_device(enum gemmd_dtype dtype, uint64_t count, uint64_t times,
+                              uint64_t *seed)
 {
     const uint64_t size = dtype_size(dtype), bytes = count * size;
     const uint32_t keep = dtype == GEMMD_F32    ? 0x807fffff
@@ -58,7 +60,7 @@ static void *drawn(enum gemmd_dtype dtype, uint64_t count, uint64_t times, uint6
     return device;
 }
 
-static void close_company(struct company *c)
+static void close_check(struct shared_launch_check *c)
 {
     for (unsigned i = 0; i < STREAMS; i++) {
         gemm_context_destroy(c->contexts[i]);
@@ -74,17 +76,17 @@ static void close_company(struct company *c)
     free(c->got);
 }
 
-static bool open_company(struct company *c)
+static bool open_check(struct shared_launch_check *c)
 {
     struct gemm_problem *p = &c->problem;
     uint64_t seed = 4711 + (uint64_t)p->dtype;
     c->c_bytes = p->m * p->n * dtype_size(p->out);
-    c->a = drawn(p->dtype, p->m * p->k, 1, &seed);
-    c->b = drawn(p->dtype, p->k * p->n, 2, &seed);
-    c->bias = drawn(p->out, p->n, 1, &seed);
+    c->a = random_on_device(p->dtype, p->m * p->k, 1, &seed);
+    c->b = random_on_device(p->dtype, p->k * p->n, 2, &seed);
+    c->bias = random_on_device(p->out, p->n, 1, &seed);
     c->expected = malloc(c->c_bytes);
     c->got = malloc(c->c_bytes);
-    /* A batch of two needs the most. */
+    /* The batch of two needs the largest workspace. */
     struct gemm_problem two = *p;
     two.batch = 2;
     uint64_t most;
@@ -107,22 +109,23 @@ static bool open_company(struct company *c)
 }
 
 /* Computes `problem` on one stream, into poisoned memory. */
-static bool enqueue(struct company *c, unsigned stream, struct gemm_problem problem)
+static bool enqueue(struct shared_launch_check *c, unsigned stream, struct gemm_problem problem)
 {
     problem.c = c->c[stream];
     return cudaMemsetAsync(c->c[stream], 0xff, c->c_bytes, c->streams[stream]) == cudaSuccess &&
            c->kernel->run(c->contexts[stream], &problem, c->workspace[stream]) == GEMMD_OK;
 }
 
-static bool fetch(struct company *c, unsigned stream, unsigned char *to, uint64_t bytes)
+static bool fetch(struct shared_launch_check *c, unsigned stream, unsigned char *to, uint64_t bytes)
 {
     return cudaMemcpyAsync(to, c->c[stream], bytes, cudaMemcpyDeviceToHost, c->streams[stream]) ==
                cudaSuccess &&
            cudaStreamSynchronize(c->streams[stream]) == cudaSuccess;
 }
 
-/* `rows` rows from `first` on, against the same rows of the whole. */
-static bool rows_agree(struct company *c, struct gemm_problem problem, uint64_t first,
+/* Computes `rows` rows from `first` on by themselves, and compares them with the same rows of the
+ * launch of all rows. */
+static bool rows_agree(struct shared_launch_check *c, struct gemm_problem problem, uint64_t first,
                        uint64_t rows)
 {
     const uint64_t line = problem.n * dtype_size(problem.out);
@@ -134,7 +137,7 @@ static bool rows_agree(struct company *c, struct gemm_problem problem, uint64_t 
            memcmp(c->got, c->expected + first * line, rows * line) == 0;
 }
 
-static bool stacks_agree(struct company *c, const struct gemm_problem *problem)
+static bool stacks_agree(struct shared_launch_check *c, const struct gemm_problem *problem)
 {
     static const uint64_t heights[] = {1, 2, 63, 64, 65, 128, 129, 300, 1000};
     static const uint64_t starts[STARTS] = {0, 777, 1099};
@@ -145,8 +148,8 @@ static bool stacks_agree(struct company *c, const struct gemm_problem *problem)
     return true;
 }
 
-/* The whole as two problems of half the rows and the same B. */
-static bool batch_agrees(struct company *c, struct gemm_problem problem)
+/* Computes all rows as a batch of two problems, each with half of the rows and the same B. */
+static bool batch_agrees(struct shared_launch_check *c, struct gemm_problem problem)
 {
     snprintf(c->why, sizeof c->why, "as a batch of two");
     problem.m = M / 2;
@@ -157,7 +160,7 @@ static bool batch_agrees(struct company *c, struct gemm_problem problem)
            memcmp(c->got, c->expected, c->c_bytes) == 0;
 }
 
-static bool streams_agree(struct company *c, const struct gemm_problem *problem)
+static bool streams_agree(struct shared_launch_check *c, const struct gemm_problem *problem)
 {
     for (unsigned i = 0; i < TIMES / STREAMS; i++) {
         for (unsigned s = 0; s < STREAMS; s++)
@@ -172,7 +175,7 @@ static bool streams_agree(struct company *c, const struct gemm_problem *problem)
     return true;
 }
 
-static bool company_agrees(struct company *c)
+static bool check_agrees(struct shared_launch_check *c)
 {
     for (unsigned fused = 0; fused < 2; fused++) {
         struct gemm_problem problem = c->problem;
@@ -190,24 +193,24 @@ static bool company_agrees(struct company *c)
 
 static bool check_types(const struct gemm_device *device, struct gemm_problem problem)
 {
-    struct company company = {.problem = problem};
+    struct shared_launch_check check = {.problem = problem};
     bool right = true;
-    gemm_problem_contiguous(&company.problem);
-    if (gemm_select(device, "auto", &company.problem, &company.kernel, NULL) != GEMMD_OK ||
-        company.kernel->compute_capability == 0)
+    gemm_problem_contiguous(&check.problem);
+    if (gemm_select(device, "auto", &check.problem, &check.kernel, NULL) != GEMMD_OK ||
+        check.kernel->compute_capability == 0)
         return true;
-    snprintf(company.why, sizeof company.why, "no memory");
-    right = open_company(&company) && company_agrees(&company);
+    snprintf(check.why, sizeof check.why, "no memory");
+    right = open_check(&check) && check_agrees(&check);
     printf("%-8s %-8s to %-5s%s%s  rows of %" PRIu64 ", k of %" PRIu64 " in any company: %s%s\n",
-           company.kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
+           check.kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
            problem.precision == GEMM_PRECISION_TF32 ? " tf32" : "", problem.transb ? " T" : "",
            problem.n, problem.k, right ? "the same bytes" : "OTHER BYTES, ",
-           right ? "" : company.why);
-    close_company(&company);
+           right ? "" : check.why);
+    close_check(&check);
     return right;
 }
 
-void company_check(const struct gemm_device *device, uint64_t *passed, uint64_t *failed)
+void shared_launch_check(const struct gemm_device *device, uint64_t *passed, uint64_t *failed)
 {
     enum { SHAPE_COUNT = sizeof SHAPES / sizeof SHAPES[0], VARIANTS = 4 };
     for (uint32_t i = 0; i < case_types_count() * SHAPE_COUNT * VARIANTS; i++) {

@@ -1,4 +1,5 @@
-/* client/share.c: what a client does with shared memory, against a daemon of this file's. */
+/* client/shared_memory.c: how a client uses shared memory, against a daemon that this file fakes.
+ */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 #include "client/client.h"
-#include "client/memory.h"
+#include "client/mapping.h"
 
 enum { SIDE = 4, BYTES = SIDE * SIDE * 4, ANSWERS_MAX = 8, CONNECTIONS_MAX = 8 };
 
@@ -19,7 +20,7 @@ static struct {
     int listening;
     pthread_t thread;
     int answers[ANSWERS_MAX];  /* statuses; 0: it hangs up */
-    uint32_t answered, shared; /* requests, and those that named places */
+    uint32_t answered, shared; /* requests, and requests that named locations */
     unsigned long long a, c;   /* of the last of these */
     uint64_t body;             /* Content-Length of the last */
 } fake;
@@ -200,7 +201,7 @@ START_TEST(operands_are_copied_and_the_result_too)
         ck_assert_uint_eq(fake.body, 0);
         ck_assert_uint_eq(fake.a, 0); /* the same block each time */
     }
-    ck_assert(!memory_is_in_use(client->share.memory));
+    ck_assert(!mapping_is_in_use(client->shared_memory.mapping));
 }
 END_TEST
 
@@ -222,7 +223,7 @@ START_TEST(what_lies_in_its_memory_is_not_copied)
     gemmd_memory_free(client, product);
     gemmd_memory_free(client, start_of);
     gemmd_memory_free(client, NULL);
-    ck_assert(!memory_is_in_use(client->share.memory));
+    ck_assert(!mapping_is_in_use(client->shared_memory.mapping));
     /* More than there is comes from elsewhere, and goes back there. */
     char *large = gemmd_memory_alloc(client, 2 << 20, NULL);
     memset(large, 1, 2 << 20);
@@ -257,7 +258,7 @@ START_TEST(a_daemon_that_takes_none_is_asked_once)
         ck_assert_uint_eq(fake.body, 2 * BYTES);
     }
     gemmd_memory_free(client, left);
-    ck_assert(!memory_is_in_use(client->share.memory));
+    ck_assert(!mapping_is_in_use(client->shared_memory.mapping));
 }
 END_TEST
 
@@ -285,15 +286,16 @@ START_TEST(a_block_that_may_be_written_to_is_lost)
     fake.answers[1] = 0;
     start(&options);
     ck_assert_int_eq(multiply(a, c, &result, 0), GEMMD_ERR_DEADLINE);
-    ck_assert(!memory_is_in_use(client->share.memory));
+    ck_assert(!mapping_is_in_use(client->shared_memory.mapping));
     ck_assert_int_eq(multiply(a, c, &result, 0), GEMMD_OK); /* the second time */
     ck_assert_uint_gt(fake.a, 0);
-    ck_assert(!memory_is_in_use(client->share.memory));
-    const uint32_t number = memory_number(client->share.memory);
+    ck_assert(!mapping_is_in_use(client->shared_memory.mapping));
+    const uint32_t number = mapping_number(client->shared_memory.mapping);
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(multiply(a, c, &result, 0), GEMMD_OK);
     ck_assert_int_eq(memcmp(a, c, BYTES), 0);
-    ck_assert_uint_gt(memory_number(client->share.memory), number); /* too much of it was lost */
+    ck_assert_uint_gt(mapping_number(client->shared_memory.mapping),
+                      number); /* too much of it was lost */
 }
 END_TEST
 
@@ -302,10 +304,10 @@ START_TEST(a_memory_grows_with_what_is_asked_of_it)
     const struct gemmd_options options = options_of(GEMMD_SHARED_AUTO, 0);
     start(&options);
     char *first = gemmd_memory_alloc(client, 64, NULL);
-    ck_assert_uint_eq(memory_bytes(client->share.memory), 64 << 20);
+    ck_assert_uint_eq(mapping_bytes(client->shared_memory.mapping), 64 << 20);
     char *second = gemmd_memory_alloc(client, (64 << 20) + 1, NULL);
-    ck_assert_uint_eq(memory_bytes(client->share.memory), 128 << 20);
-    ck_assert_uint_eq(client->share.worn_count, 1);
+    ck_assert_uint_eq(mapping_bytes(client->shared_memory.mapping), 128 << 20);
+    ck_assert_uint_eq(client->shared_memory.replaced_count, 1);
     first[0] = second[0] = 1;
     gemmd_memory_free(client, first);
     gemmd_memory_free(client, second);
@@ -314,8 +316,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("client_share");
-    TCase *tests = tcase_create("client_share");
+    Suite *suite = suite_create("client_shared_memory");
+    TCase *tests = tcase_create("client_shared_memory");
     tcase_add_checked_fixture(tests, open_fake, close_fake);
     tcase_add_test(tests, operands_are_copied_and_the_result_too);
     tcase_add_test(tests, what_lies_in_its_memory_is_not_copied);

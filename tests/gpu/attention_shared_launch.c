@@ -1,4 +1,4 @@
-#include "tests/gpu/attention_company.h"
+#include "tests/gpu/attention_shared_launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +10,16 @@
 
 enum { BATCH_MAX = 2, DRAWS_MAX = 100 };
 
-/* A mix, and what each of it has alone. */
+/* A group of random attentions, and the bytes that each attention has by itself. */
 struct mix {
     uint32_t count;
     struct attention_sample samples[ATTENTION_GROUP_MAX];
     struct device_attention devices[ATTENTION_GROUP_MAX];
-    unsigned char *alone[ATTENTION_GROUP_MAX]; /* O, then lse, with all around them */
+    unsigned char *alone[ATTENTION_GROUP_MAX]; /* O, then lse, each with the bytes around it */
     int32_t lens[ATTENTION_GROUP_MAX][2 * BATCH_MAX];
 };
 
-/* What all of a mix have in common, and how long they are. */
+/* The properties that all attentions of a mix have in common, and their largest lengths. */
 static const struct {
     uint32_t count;
     uint64_t d, dv, sq_max, skv_max;
@@ -39,7 +39,7 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
     return random_next(seed) % below;
 }
 
-/* One that the kernel takes; false if none was drawn. */
+/* Draws an attention that the kernel takes. False if DRAWS_MAX attempts found none. */
 static bool draw_member(struct mix *mix, uint32_t number, unsigned kind,
                         const struct attention_kernel *kernel, enum gemmd_dtype dtype,
                         uint64_t *seed)
@@ -102,14 +102,14 @@ static bool is_kept(const struct mix *mix, uint32_t i)
            memcmp(mix->alone[i] + o->bytes, lse->data, lse->bytes) == 0;
 }
 
-static void say(struct attention_company *company, const struct mix *mix, uint32_t i,
+static void say(struct attention_shared_launch *result, const struct mix *mix, uint32_t i,
                 const char *why)
 {
     char what[256];
-    if (company->failed++ > 0)
+    if (result->failed++ > 0)
         return;
     attention_describe(&mix->samples[i].problem, what, sizeof what);
-    snprintf(company->first, sizeof company->first, "number %u of %u, %s: %s", i, mix->count, what,
+    snprintf(result->first, sizeof result->first, "number %u of %u, %s: %s", i, mix->count, what,
              why);
 }
 
@@ -124,10 +124,11 @@ static void destroy(struct mix *mix)
     free(mix);
 }
 
-/* Draws a mix, and computes each of it alone. False if that fails. */
+/* Draws the attentions of a mix, and computes each by itself. False if an attention cannot be
+ * computed. */
 static bool compute_alone(struct mix *mix, unsigned kind, const struct attention_kernel *kernel,
                           enum gemmd_dtype dtype, struct gemm_context *context, void *stream,
-                          struct attention_company *company)
+                          struct attention_shared_launch *result)
 {
     uint64_t seed = 100 * kind + (uint64_t)dtype + 1;
     char why[256] = "";
@@ -141,7 +142,7 @@ static bool compute_alone(struct mix *mix, unsigned kind, const struct attention
             !device_attention_create(&mix->devices[i], sample, false, stream) ||
             !device_attention_run(&mix->devices[i], &mix->samples[i], kernel, context, why,
                                   sizeof why)) {
-            say(company, mix, i, why);
+            say(result, mix, i, why);
             return false;
         }
         keep(mix, i);
@@ -151,36 +152,36 @@ static bool compute_alone(struct mix *mix, unsigned kind, const struct attention
 
 static bool check_kind(unsigned kind, const struct attention_kernel *kernel, enum gemmd_dtype dtype,
                        struct gemm_context *context, void *stream,
-                       struct attention_company *company)
+                       struct attention_shared_launch *result)
 {
     char why[256] = "";
     struct mix *mix = calloc(1, sizeof *mix);
     if (mix == NULL)
         return false;
-    bool done = compute_alone(mix, kind, kernel, dtype, context, stream, company);
+    bool done = compute_alone(mix, kind, kernel, dtype, context, stream, result);
     if (done && mix->count > 0) {
         done = device_attention_run_group(mix->devices, mix->samples, mix->count, kernel, context,
                                           why, sizeof why);
         if (!done)
-            say(company, mix, 0, why);
+            say(result, mix, 0, why);
     }
     for (uint32_t i = 0; i < mix->count && done; i++) {
         if (is_kept(mix, i))
-            company->passed++;
+            result->passed++;
         else
-            say(company, mix, i, "other bytes than alone");
+            say(result, mix, i, "other bytes than alone");
     }
     destroy(mix);
     return done;
 }
 
-bool attention_company_check(const struct attention_kernel *kernel, enum gemmd_dtype dtype,
-                             struct gemm_context *context, void *stream, bool quick,
-                             struct attention_company *company)
+bool attention_shared_launch_check(const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+                                   struct gemm_context *context, void *stream, bool quick,
+                                   struct attention_shared_launch *result)
 {
-    *company = (struct attention_company){.passed = 0};
+    *result = (struct attention_shared_launch){.passed = 0};
     for (unsigned kind = 0; kind < (quick ? 3 : sizeof kinds / sizeof *kinds); kind++)
-        if (!check_kind(kind, kernel, dtype, context, stream, company))
+        if (!check_kind(kind, kernel, dtype, context, stream, result))
             return false;
     return true;
 }
