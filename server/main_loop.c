@@ -46,7 +46,7 @@ static void take_connection(void *context, int fd, const struct sockaddr *peer,
 
 /* ---- the drain ---- */
 
-static void drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
+static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
 {
     atomic_store(&loop->services->http->stage, HTTP_DRAINING);
     loop->closing_at_ns = clock_now_ns() + delay_ms * 1000000u;
@@ -97,7 +97,7 @@ static void on_signal(uv_signal_t *handle, int signal_number)
         loop->forced = true;
         return;
     }
-    drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
+    begin_drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
 }
 
 static void watch_signals(struct main_loop *loop)
@@ -117,7 +117,7 @@ static void watch_signals(struct main_loop *loop)
 /* ---- the timer ---- */
 
 /* Does the periodic work that every tenth tick is enough for. */
-static void check(struct main_loop *loop, uint64_t now_ns)
+static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
 {
     struct services *services = loop->services;
     admission_sample(queue_admission(services->queue), now_ns);
@@ -140,11 +140,11 @@ static void on_tick(uv_timer_t *timer)
     /* A lost CUDA context cannot be restored in this process. So the process ends, and its
      * supervisor starts another process. */
     if (stage == HTTP_SERVING && device_lost(services->device))
-        drain(loop, 0, device_lost_reason(services->device));
+        begin_drain(loop, 0, device_lost_reason(services->device));
     if (checks || stage == HTTP_CLOSING)
         http_server_check(services->http);
     if (checks)
-        check(loop, now_ns);
+        main_loop_check(loop, now_ns);
     if (stage == HTTP_CLOSING)
         finish_when_drained(loop, now_ns);
 }

@@ -25,7 +25,7 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     return true;
 }
 
-static bool past(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
+static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
 {
     return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
@@ -68,7 +68,7 @@ bool connection_has_ended(const struct connection *connection)
 }
 
 /* Whether nobody is left to complete the request. libmicrohttpd has acted on all that was read. */
-static bool has_left(const struct connection *connection)
+static bool has_disconnected(const struct connection *connection)
 {
     return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
            connection_has_ended(connection);
@@ -99,12 +99,12 @@ void connection_check(struct connection *connection, const struct http_server *s
 
     switch (connection->phase) {
     case CONNECTION_IDLE:
-        late =
-            past(since, atomic_load(&server->stage) == HTTP_CLOSING ? 1 : config->idle_timeout_ms,
-                 now_ns);
+        late = is_over(since,
+                       atomic_load(&server->stage) == HTTP_CLOSING ? 1 : config->idle_timeout_ms,
+                       now_ns);
         break;
     case CONNECTION_HEADERS:
-        late = past(since, config->header_timeout_ms, now_ns);
+        late = is_over(since, config->header_timeout_ms, now_ns);
         if (late)
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the headers did not arrive within %" PRIu32 " ms",
@@ -115,7 +115,7 @@ void connection_check(struct connection *connection, const struct http_server *s
             late = true;
             fault_set(&fault, GEMMD_ERR_DEADLINE, NULL,
                       "the deadline passed while the body was arriving");
-        } else if (past(since, config->body_timeout_ms, now_ns)) {
+        } else if (is_over(since, config->body_timeout_ms, now_ns)) {
             late = true;
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
@@ -129,7 +129,7 @@ void connection_check(struct connection *connection, const struct http_server *s
         }
         break;
     case CONNECTION_SENDING:
-        late = past(since, config->body_timeout_ms, now_ns);
+        late = is_over(since, config->body_timeout_ms, now_ns);
         if (late) /* which the client cannot be told any more */
             connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
         break;
@@ -138,7 +138,7 @@ void connection_check(struct connection *connection, const struct http_server *s
     case CONNECTION_GONE:
         break;
     }
-    if (has_left(connection)) {
+    if (has_disconnected(connection)) {
         connection_abandon(connection);
         return;
     }

@@ -32,7 +32,7 @@ static void read_descriptors(struct msghdr *message, struct received *received)
 }
 
 /* False if what has come is not an empty line. */
-static bool receive(int socket, struct received *received)
+static bool receive_descriptors(int socket, struct received *received)
 {
     char line[2];
     union {
@@ -52,7 +52,7 @@ static bool receive(int socket, struct received *received)
     return true;
 }
 
-static void mapped(struct shm_offer *offer)
+static void memory_mapped(struct shm_offer *offer)
 {
     struct connection *connection = offer->user_data;
     inbox_post(&connection->thread->inbox, &connection->arrival);
@@ -62,14 +62,15 @@ bool connection_memory_take(struct connection *connection)
 {
     struct http_server *server = connection->thread->server;
     struct received received = {.count = 0};
-    if (connection->memory != NULL || !receive(connection->fd, &received) || received.count == 0)
+    if (connection->memory != NULL || !receive_descriptors(connection->fd, &received) ||
+        received.count == 0)
         return false;
     struct shm_offer *offer = server->config->shm_memfd ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
         offer->kind = SHM_MEMFD;
         offer->fd = received.fds[0];
-        offer->done = mapped;
+        offer->done = memory_mapped;
         offer->user_data = connection;
         shm_store_map(server->shm_store, offer);
         return true;

@@ -35,7 +35,8 @@ static bool continues_framing(const char *name)
             name[sizeof encoding - 1] != '\0');
 }
 
-static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                           const char *value)
 {
     struct framing *framing = cls;
     (void)kind;
@@ -62,7 +63,7 @@ static bool is_digits(const char *text)
 }
 
 /* A body of no bytes is what it is, whatever it is said to be compressed with. */
-static enum gemmd_error take_coding(struct request *request, const struct coding_list *codings)
+static enum gemmd_error set_coding(struct request *request, const struct coding_list *codings)
 {
     const bool has_body = request->chunked || request->content_length > 0;
     request->refuses_coding = codings->unknown || codings->count > 1;
@@ -82,7 +83,7 @@ enum gemmd_error guard_headers(struct request *request)
 {
     struct framing framing = {0};
     struct fault *fault = &request->fault;
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, look, &framing);
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_framing_header, &framing);
 
     /* The body's length is in doubt: read nothing of it, answer and close. */
     request->chunked = framing.encodings > 0 || framing.lengths > 1 || framing.bad_names > 0;
@@ -114,5 +115,5 @@ enum gemmd_error guard_headers(struct request *request)
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
-    return take_coding(request, &framing.codings);
+    return set_coding(request, &framing.codings);
 }

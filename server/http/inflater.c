@@ -39,7 +39,8 @@ void inflater_destroy(struct inflater *inflater)
     free(inflater);
 }
 
-static enum gemmd_error explain(const struct inflater *inflater, int result, struct fault *fault)
+static enum gemmd_error inflater_fault(const struct inflater *inflater, int result,
+                                       struct fault *fault)
 {
     const char *name = coding_name(inflater->coding);
     if (result == Z_MEM_ERROR)
@@ -96,7 +97,7 @@ enum gemmd_error inflater_add(struct inflater *inflater, const void *bytes, uint
             inflater->out_bytes += made;
             /* Z_BUF_ERROR: it needs more bytes than there are. */
             if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-                return explain(inflater, result, fault);
+                return inflater_fault(inflater, result, fault);
             inflater->ended = result == Z_STREAM_END;
             if (check_ratio(inflater, fault) != GEMMD_OK)
                 return fault->code;

@@ -19,13 +19,13 @@
 #include "server/net/peer_counts.h"
 
 /* How often the loop is run at the end, so that the answers it was left with have a chance. */
-enum { LAST_TURNS = 4 };
-enum { NEW_CONNECTIONS_PER_TURN = 32 };
+enum { LAST_ITERATIONS = 4 };
+enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
 /* As much of a request's head as is looked at, and from which length on a body counts as large:
  * below, the larger buffer gained nothing. */
 enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
 
-static void uncount(struct io_thread *thread, const struct connection *connection)
+static void uncount_connection(struct io_thread *thread, const struct connection *connection)
 {
     atomic_fetch_sub(&thread->load, 1);
     atomic_fetch_sub(&thread->server->connections, 1);
@@ -59,7 +59,7 @@ static void end_connection(struct connection *connection)
     unlink_connection(connection);
     if (connection->bulk)
         atomic_fetch_sub(&server->bulk_connections, 1);
-    uncount(connection->thread, connection);
+    uncount_connection(connection->thread, connection);
     connection_memory_close(connection);
     free(connection);
 }
@@ -79,7 +79,7 @@ static struct connection *take_arriving(struct io_thread *thread, int fd)
 
 /* Whether a request was still being read. libmicrohttpd answers what it cannot parse by itself and
  * closes the connection; a client that is still writing must not lose that answer to a reset. */
-static bool is_read(const struct connection *connection)
+static bool is_reading_request(const struct connection *connection)
 {
     return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
 }
@@ -94,14 +94,14 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     }
     struct connection *connection = *context;
-    if (connection->linger || is_read(connection))
+    if (connection->linger || is_reading_request(connection))
         lingering_add(thread->server->lingering, connection->fd);
     end_connection(connection);
 }
 
 /* To libmicrohttpd, for good. It calls on_connection before this returns (0.9) or in its next run
  * (1.0), unless it cannot take the socket; it closes it then. */
-static void admit(struct connection *connection)
+static void admit_connection(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
     connection->next_arriving = thread->arriving;
@@ -122,14 +122,14 @@ static void end_untaken(struct io_thread *thread)
 }
 
 /* The messages. */
-static void arrive_in_bulk(struct inbox_message *message)
+static void on_arrival_in_bulk(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
     link_connection(connection->thread, connection);
-    admit(connection);
+    admit_connection(connection);
 }
 
-static bool take_bulk_place(struct http_server *server)
+static bool count_bulk_connection(struct http_server *server)
 {
     uint32_t taken = atomic_load(&server->bulk_connections);
     do {
@@ -151,11 +151,11 @@ static void move_to_bulk(struct connection *connection)
     atomic_fetch_add(&to->load, 1);
     connection->bulk = true;
     connection->thread = to;
-    connection->arrival.act = arrive_in_bulk;
+    connection->arrival.act = on_arrival_in_bulk;
     inbox_post(&to->inbox, &connection->arrival);
 }
 
-static ssize_t peek(const struct connection *connection, char head[HEAD_BYTES])
+static ssize_t peek_head(const struct connection *connection, char head[HEAD_BYTES])
 {
     return recv(connection->fd, head, HEAD_BYTES, MSG_PEEK | MSG_DONTWAIT);
 }
@@ -169,7 +169,7 @@ static bool starts_with_empty_line(const char *head, ssize_t length)
 }
 
 /* The client may be writing still: its answer must not be lost to a reset. */
-static void turn_away(struct connection *connection, char first)
+static void refuse_connection(struct connection *connection, char first)
 {
     const int fd = connection->fd;
     refusal_not_http(connection, first);
@@ -179,51 +179,52 @@ static void turn_away(struct connection *connection, char first)
     close(fd);
 }
 
-static void arrive_mapped(struct inbox_message *message);
+static void on_arrival_mapped(struct inbox_message *message);
 
-static void look_at(struct connection *connection)
+static void route_connection(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
     char head[HEAD_BYTES];
-    ssize_t got = peek(connection, head);
+    ssize_t got = peek_head(connection, head);
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
-        connection->arrival.act = arrive_mapped;
+        connection->arrival.act = on_arrival_mapped;
         if (connection_memory_take(connection))
             return; /* until it is mapped */
-        got = peek(connection, head);
+        got = peek_head(connection, head);
     }
-    if (got < 0 && errno == EAGAIN && new_connections_add(&thread->arrivals, connection))
+    if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))
         return;
     if (got > 0 && !new_connections_can_be_request(head, (uint64_t)got))
-        turn_away(connection, head[0]);
+        refuse_connection(connection, head[0]);
     else if (got > 0 && new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
-             take_bulk_place(thread->server))
+             count_bulk_connection(thread->server))
         move_to_bulk(connection);
     else
-        admit(connection);
+        admit_connection(connection);
 }
 
-static void arrive_mapped(struct inbox_message *message)
+static void on_arrival_mapped(struct inbox_message *message)
 {
-    look_at(INBOX_OWNER(message, struct connection, arrival));
+    route_connection(INBOX_OWNER(message, struct connection, arrival));
 }
 
-static void arrive(struct inbox_message *message)
+static void on_arrival(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
     link_connection(connection->thread, connection);
-    look_at(connection);
+    route_connection(connection);
 }
 
-static void take_arrivals(struct io_thread *thread)
+static void take_new_connections(struct io_thread *thread)
 {
-    struct connection *ready[NEW_CONNECTIONS_PER_TURN];
-    int count = new_connections_collect(&thread->arrivals, ready, NEW_CONNECTIONS_PER_TURN);
+    struct connection *ready[NEW_CONNECTIONS_PER_ITERATION];
+    int count =
+        new_connections_collect(&thread->new_connections, ready, NEW_CONNECTIONS_PER_ITERATION);
     for (int i = 0; i < count; i++)
-        look_at(ready[i]);
+        route_connection(ready[i]);
 }
 
-static void check(struct inbox_message *message)
+static void io_thread_on_check(struct inbox_message *message)
 {
     struct io_thread *thread = INBOX_OWNER(message, struct io_thread, check);
     uint64_t now_ns = clock_now_ns();
@@ -232,7 +233,7 @@ static void check(struct inbox_message *message)
         connection_check(c, thread->server, now_ns);
 }
 
-static void stop(struct inbox_message *message)
+static void io_thread_on_stop(struct inbox_message *message)
 {
     INBOX_OWNER(message, struct io_thread, stop)->stopping = true;
 }
@@ -264,7 +265,7 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
         inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
 
-static void turn(struct io_thread *thread)
+static void io_thread_iterate(struct io_thread *thread)
 {
     uint64_t now_ns = clock_now_ns();
     if (thread->moved)
@@ -275,12 +276,12 @@ static void turn(struct io_thread *thread)
     end_untaken(thread);
 }
 
-static void *run(void *argument)
+static void *io_thread_run(void *argument)
 {
     struct io_thread *thread = argument;
     const int fds[INBOX_FDS_MAX] = {
         MHD_get_daemon_info(thread->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
-        thread->arrivals.epoll_fd,
+        thread->new_connections.epoll_fd,
         thread->waiters.epoll_fd,
     };
     char name[16];
@@ -291,14 +292,14 @@ static void *run(void *argument)
         if (!has_more_to_do(thread->mhd))
             wait_for_work(thread, fds);
         inbox_act(&thread->inbox);
-        take_arrivals(thread);
+        take_new_connections(thread);
         if (thread->waiters.first != NULL)
             waiters_check(&thread->waiters, clock_now_ns());
-        turn(thread);
+        io_thread_iterate(thread);
     }
     waiters_stop(&thread->waiters);
-    for (int i = 0; i < LAST_TURNS; i++)
-        turn(thread);
+    for (int i = 0; i < LAST_ITERATIONS; i++)
+        io_thread_iterate(thread);
     return NULL;
 }
 
@@ -317,11 +318,11 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
 }
 
 struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
-                                         uint32_t turn)
+                                         uint32_t io_thread_iterate)
 {
-    struct io_thread *best = threads[turn % count];
+    struct io_thread *best = threads[io_thread_iterate % count];
     for (uint32_t i = 1; i < count; i++) {
-        struct io_thread *thread = threads[(turn + i) % count];
+        struct io_thread *thread = threads[(io_thread_iterate + i) % count];
         if (atomic_load(&thread->load) < atomic_load(&best->load))
             best = thread;
     }
@@ -338,15 +339,15 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     thread->server = server;
     thread->index = index;
     thread->shard = metrics_shard(server->metrics, index);
-    thread->check.act = check;
-    thread->stop.act = stop;
+    thread->check.act = io_thread_on_check;
+    thread->stop.act = io_thread_on_stop;
     if (getrandom(&thread->id_state, sizeof thread->id_state, 0) != sizeof thread->id_state)
         thread->id_state = clock_now_ns() ^ ((uint64_t)index << 56);
 
     if (!inbox_open(&thread->inbox))
         goto no_inbox;
-    if (!new_connections_open(&thread->arrivals))
-        goto no_arrivals;
+    if (!new_connections_open(&thread->new_connections))
+        goto no_new_connections;
     if (!waiters_open(&thread->waiters, request_give_up))
         goto no_waiters;
     thread->services = server->thread_services_create(server->services);
@@ -355,7 +356,7 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     thread->mhd = start_mhd(thread);
     if (thread->mhd == NULL)
         goto no_mhd;
-    if (pthread_create(&thread->thread, NULL, run, thread) != 0)
+    if (pthread_create(&thread->thread, NULL, io_thread_run, thread) != 0)
         goto no_thread;
     *out = thread;
     return GEMMD_OK;
@@ -367,8 +368,8 @@ no_mhd:
 no_services:
     waiters_close(&thread->waiters);
 no_waiters:
-    new_connections_close(&thread->arrivals);
-no_arrivals:
+    new_connections_close(&thread->new_connections);
+no_new_connections:
     inbox_close(&thread->inbox);
 no_inbox:
     free(thread);
@@ -397,7 +398,7 @@ void io_thread_destroy(struct io_thread *thread)
     spares_free(&thread->requests);
     spares_free(&thread->calls);
     waiters_close(&thread->waiters);
-    new_connections_close(&thread->arrivals);
+    new_connections_close(&thread->new_connections);
     thread->server->thread_services_destroy(thread->services);
     inbox_close(&thread->inbox);
     free(thread);
@@ -422,7 +423,7 @@ void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer
     memcpy(&connection->peer_address, peer, peer_length);
     connection->peer_length = peer_length;
     listen_peer_text(fd, connection->peer, sizeof connection->peer);
-    connection->arrival.act = arrive;
+    connection->arrival.act = on_arrival;
     inbox_post(&thread->inbox, &connection->arrival);
 }
 

@@ -44,14 +44,15 @@ struct io_thread {
     pthread_t thread;
 
     /* Only the thread itself uses the fields from here to `services`. */
-    uint64_t id_state;               /* of the generator of request ids */
-    struct connection *connections;  /* list of the open connections */
-    struct new_connections arrivals; /* connections that libmicrohttpd has not been given yet */
-    struct waiters waiters;          /* requests whose work other threads have */
-    struct spares requests, calls;   /* memory for requests and for their endpoints' state */
-    uint64_t moved_ns;               /* when `moved` was last true; monotonic clock */
-    struct connection *arriving;     /* given to libmicrohttpd, not yet announced by it */
-    bool moved;                      /* a request advanced in this iteration of the loop */
+    uint64_t id_state;              /* of the generator of request ids */
+    struct connection *connections; /* list of the open connections */
+    struct new_connections
+        new_connections;           /* connections that libmicrohttpd has not been given yet */
+    struct waiters waiters;        /* requests whose work other threads have */
+    struct spares requests, calls; /* memory for requests and for their endpoints' state */
+    uint64_t moved_ns;             /* when `moved` was last true; monotonic clock */
+    struct connection *arriving;   /* given to libmicrohttpd, not yet announced by it */
+    bool moved;                    /* a request advanced in this iteration of the loop */
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* lines of the access log */

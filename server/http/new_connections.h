@@ -22,15 +22,15 @@ struct new_connections {
 };
 
 /* Returns false if the system gives no descriptor for the epoll instance. */
-bool new_connections_open(struct new_connections *arrivals);
-void new_connections_close(struct new_connections *arrivals);
+bool new_connections_open(struct new_connections *new_connections);
+void new_connections_close(struct new_connections *new_connections);
 
 /* Watches a connection until its client has sent something. Returns false if the system refuses to
  * watch the connection. */
-bool new_connections_add(struct new_connections *arrivals, struct connection *connection);
+bool new_connections_add(struct new_connections *new_connections, struct connection *connection);
 /* Takes out up to `capacity` connections whose client has sent something or disconnected. Returns
  * the number of connections in `ready`. Does not block. */
-int new_connections_collect(struct new_connections *arrivals, struct connection *ready[],
+int new_connections_collect(struct new_connections *new_connections, struct connection *ready[],
                             int capacity);
 
 /* Whether `head`, which may be incomplete, can be the start of an HTTP request: empty lines, then a

@@ -36,7 +36,7 @@ uint64_t payload_bytes(const struct payload *payload)
 }
 
 /* The next bytes to compress. */
-static void feed(struct deflation *deflation)
+static void deflation_feed(struct deflation *deflation)
 {
     const struct payload *payload = &deflation->payload;
     while (deflation->part < payload->count) {
@@ -53,7 +53,7 @@ static void feed(struct deflation *deflation)
     }
 }
 
-static ssize_t read_deflated(void *cls, uint64_t position, char *out, size_t room)
+static ssize_t deflation_read(void *cls, uint64_t position, char *out, size_t room)
 {
     struct deflation *deflation = cls;
     z_stream *stream = &deflation->stream;
@@ -65,7 +65,7 @@ static ssize_t read_deflated(void *cls, uint64_t position, char *out, size_t roo
     const uInt given = stream->avail_out;
     while (stream->avail_out == given && !deflation->ended) {
         if (stream->avail_in == 0)
-            feed(deflation);
+            deflation_feed(deflation);
         const int result = deflate(stream, stream->avail_in == 0 ? Z_FINISH : Z_NO_FLUSH);
         if (result == Z_STREAM_ERROR)
             return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -82,7 +82,7 @@ void payload_sent(const struct payload *payload)
         payload->sent(payload->context);
 }
 
-static void end_deflation(void *cls)
+static void deflation_end(void *cls)
 {
     struct deflation *deflation = cls;
     deflateEnd(&deflation->stream);
@@ -90,8 +90,8 @@ static void end_deflation(void *cls)
     free(deflation);
 }
 
-static struct MHD_Response *deflated(struct request *request, const struct payload *payload,
-                                     enum coding coding)
+static struct MHD_Response *deflation_response(struct request *request,
+                                               const struct payload *payload, enum coding coding)
 {
     const int format = MAX_WBITS + (coding == CODING_GZIP ? GZIP_FORMAT : 0);
     struct deflation *deflation = calloc(1, sizeof *deflation);
@@ -105,7 +105,7 @@ static struct MHD_Response *deflated(struct request *request, const struct paylo
         return NULL;
     }
     struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_deflated, deflation, end_deflation);
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, deflation_read, deflation, deflation_end);
     if (response == NULL) {
         deflateEnd(&deflation->stream);
         free(deflation);
@@ -115,7 +115,7 @@ static struct MHD_Response *deflated(struct request *request, const struct paylo
     return response;
 }
 
-static struct MHD_Response *as_it_is(const struct payload *payload)
+static struct MHD_Response *plain_response(const struct payload *payload)
 {
     /* MHD only reads, but the parameter is not const. */
     union {
@@ -138,8 +138,9 @@ struct MHD_Response *payload_response(struct request *request, const struct payl
                           payload_bytes(payload) >= LEAST_BYTES;
     const enum coding coding =
         eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;
-    struct MHD_Response *response =
-        coding == CODING_IDENTITY ? as_it_is(payload) : deflated(request, payload, coding);
+    struct MHD_Response *response = coding == CODING_IDENTITY
+                                        ? plain_response(payload)
+                                        : deflation_response(request, payload, coding);
     if (response != NULL && eligible)
         MHD_add_response_header(response, "Vary", "Accept-Encoding");
     return response;

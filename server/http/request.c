@@ -34,7 +34,7 @@ static void copy_cut(char *out, size_t room, const char *text)
 }
 
 /* libmicrohttpd shows paths unescaped, and as C strings: with an end that is not theirs. */
-static void look_for_escapes(struct request *request, const char *uri)
+static void find_escapes(struct request *request, const char *uri)
 {
     const size_t length = strcspn(uri, "?");
     for (const char *p = uri; (p = memchr(p, '%', (size_t)(uri + length - p))) != NULL; p++) {
@@ -87,7 +87,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->mhd = mhd;
     request->started_ns = clock_now_ns();
     copy_cut(request->path, sizeof request->path, route_path(uri));
-    look_for_escapes(request, route_path(uri));
+    find_escapes(request, route_path(uri));
     connection->request = request;
     count_active(thread, 1);
     thread->moved = true;
@@ -131,7 +131,7 @@ void request_receive(struct request *request, uint64_t deadline_ns)
 }
 
 /* After the request's last callback, and once its work is done. */
-static void end(struct request *request)
+static void request_end(struct request *request)
 {
     if (request->call != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
@@ -141,21 +141,21 @@ static void end(struct request *request)
     spares_give(&request->thread->requests, request);
 }
 
-static void resume(struct request *request)
+static void request_resume(struct request *request)
 {
     if (request->suspended)
         MHD_resume_connection(request->mhd);
     request->suspended = false;
 }
 
-static void work_done(struct inbox_message *message)
+static void request_work_done(struct inbox_message *message)
 {
     struct request *request = INBOX_OWNER(message, struct request, done);
     request->handed_over = false;
     if (request->abandoned)
-        end(request);
+        request_end(request);
     else
-        resume(request);
+        request_resume(request);
 }
 
 void request_hand_over(struct request *request)
@@ -163,7 +163,7 @@ void request_hand_over(struct request *request)
     connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns());
     request->state = REQUEST_WORKING;
     request->handed_over = true;
-    request->done.act = work_done;
+    request->done.act = request_work_done;
     request->among_waiters = (struct waiter){.fd = request->connection->fd,
                                              .since_ns = request->connection->since_ns,
                                              .deadline_ns = request->connection->deadline_ns};
@@ -177,7 +177,7 @@ void request_wake(struct request *request)
 }
 
 /* Whether others have the work still, as far as this thread knows. */
-static bool is_handed_over(struct request *request)
+static bool request_is_handed_over(struct request *request)
 {
     if (!request->awaited && atomic_load(&request->progress) == PROGRESS_DONE)
         request->handed_over = false;
@@ -185,7 +185,7 @@ static bool is_handed_over(struct request *request)
 }
 
 /* From here on the end of the work comes through the inbox. False if the work is back already. */
-static bool await_end(struct request *request)
+static bool request_await_end(struct request *request)
 {
     enum request_progress before = PROGRESS_RUNNING;
     if (request->handed_over && !request->awaited)
@@ -195,9 +195,9 @@ static bool await_end(struct request *request)
 }
 
 /* Takes the work back from others, unless it has begun: then false. */
-static bool withdraw(struct request *request)
+static bool request_withdraw(struct request *request)
 {
-    if (is_handed_over(request))
+    if (request_is_handed_over(request))
         request->handed_over =
             request->endpoint->withdraw == NULL || !request->endpoint->withdraw(request);
     return !request->handed_over;
@@ -206,9 +206,9 @@ static bool withdraw(struct request *request)
 void request_give_up(struct waiter *waiter, enum waiter_end why)
 {
     struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
-    if (!is_handed_over(request) && why != WAITER_LEFT)
+    if (!request_is_handed_over(request) && why != WAITER_LEFT)
         return; /* its answer is about to go */
-    bool begun = !withdraw(request);
+    bool begun = !request_withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
         connection_abandon(request->connection);
@@ -217,11 +217,11 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
     else
         fault_set(&request->fault, GEMMD_ERR_DEADLINE, NULL, "the deadline passed while %s",
                   begun ? "the device worked on the request" : "the request was queued");
-    resume(request);
+    request_resume(request);
 }
 
 /* False if the connection has to be closed. */
-static bool ask_for_answer(struct request *request)
+static bool request_ask_for_answer(struct request *request)
 {
     struct io_thread *thread = request->thread;
     if (request->given_up) {
@@ -230,10 +230,10 @@ static bool ask_for_answer(struct request *request)
         respond_fault(request, &request->fault);
         return true;
     }
-    if (is_handed_over(request)) {
+    if (request_is_handed_over(request)) {
         if (thread->busy)
             return true;
-        if (await_end(request)) {
+        if (request_await_end(request)) {
             request->suspended = true;
             MHD_suspend_connection(request->mhd);
             return true;
@@ -245,7 +245,7 @@ static bool ask_for_answer(struct request *request)
     return true;
 }
 
-static void begin(struct request *request, const char *url, const char *method)
+static void request_begin(struct request *request, const char *url, const char *method)
 {
     if (route_find(request, url, method) != GEMMD_OK || create_call(request) != GEMMD_OK)
         request_refuse(request);
@@ -253,19 +253,19 @@ static void begin(struct request *request, const char *url, const char *method)
         request->endpoint->begin(request);
 }
 
-static void take_headers(struct request *request, const char *url, const char *method)
+static void request_take_headers(struct request *request, const char *url, const char *method)
 {
     copy_cut(request->method, sizeof request->method, method);
     request_choose_id(request);
     if (guard_headers(request) != GEMMD_OK)
         request_refuse(request);
     else if (request_has_body(request))
-        begin(request, url, method);
+        request_begin(request, url, method);
     else
         request->state = REQUEST_BODILESS;
 }
 
-static bool take_inflated(void *context, const void *bytes, uint64_t length)
+static bool request_take_inflated(void *context, const void *bytes, uint64_t length)
 {
     struct request *request = context;
     return request->endpoint->chunk(request, bytes, length);
@@ -281,25 +281,25 @@ static bool inflate_chunk(struct request *request, const void *bytes, uint64_t l
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
         return false;
     }
-    return inflater_add(request->inflater, bytes, length, take_inflated, request,
+    return inflater_add(request->inflater, bytes, length, request_take_inflated, request,
                         &request->fault) == GEMMD_OK;
 }
 
-static bool take_chunk(struct request *request, const void *bytes, uint64_t length)
+static bool request_take_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     return request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
                                               : inflate_chunk(request, bytes, length);
 }
 
 /* More of the body. False if the connection has to be closed. */
-static bool receive(struct request *request, const char *bytes, size_t length)
+static bool request_take_bytes(struct request *request, const char *bytes, size_t length)
 {
     struct connection *connection = request->connection;
     request->thread->moved = true;
     request->received_bytes += length;
     connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
-        if (take_chunk(request, bytes, length))
+        if (request_take_chunk(request, bytes, length))
             return true;
         request->state = REQUEST_DISCARDING;
         request->content_length =
@@ -318,7 +318,7 @@ static bool receive(struct request *request, const char *bytes, size_t length)
 
 /* The body is complete. False if connection_check has answered already: then there is nobody to
  * compute for. */
-static bool end_body(struct request *request)
+static bool request_end_body(struct request *request)
 {
     const uint64_t now_ns = clock_now_ns();
     if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
@@ -348,21 +348,21 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
 
     switch (request->state) {
     case REQUEST_HEADERS:
-        take_headers(request, url, method);
+        request_take_headers(request, url, method);
         return MHD_YES;
     case REQUEST_BODILESS:
-        begin(request, url, method);
-        return request->state != REQUEST_RECEIVING || end_body(request) ? MHD_YES : MHD_NO;
+        request_begin(request, url, method);
+        return request->state != REQUEST_RECEIVING || request_end_body(request) ? MHD_YES : MHD_NO;
     case REQUEST_RECEIVING:
     case REQUEST_DISCARDING:
         if (*upload_data_size > 0) {
-            bool keep = receive(request, upload_data, *upload_data_size);
+            bool keep = request_take_bytes(request, upload_data, *upload_data_size);
             *upload_data_size = 0;
             return keep ? MHD_YES : MHD_NO;
         }
-        return end_body(request) ? MHD_YES : MHD_NO;
+        return request_end_body(request) ? MHD_YES : MHD_NO;
     case REQUEST_WORKING:
-        return ask_for_answer(request) ? MHD_YES : MHD_NO;
+        return request_ask_for_answer(request) ? MHD_YES : MHD_NO;
     case REQUEST_ANSWERED:
         return MHD_YES;
     }
@@ -379,7 +379,7 @@ static bool was_malformed(const struct request *request, enum MHD_RequestTermina
 }
 
 /* The connection ended before the answer did: notes who ended it. */
-static void note_end(struct request *request, enum MHD_RequestTerminationCode code)
+static void request_note_end(struct request *request, enum MHD_RequestTerminationCode code)
 {
     enum gemmd_error ended_by = request->connection->ended_by;
     if (ended_by == GEMMD_OK && was_malformed(request, code))
@@ -407,15 +407,15 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        note_end(request, code);
+        request_note_end(request, code);
     /* While the thread is busy, libmicrohttpd may be the one to see that the client has left. */
-    (void)withdraw(request);
-    request_record(request, !is_handed_over(request), now_ns);
+    (void)request_withdraw(request);
+    request_record(request, !request_is_handed_over(request), now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);
     /* Work that others have still keeps its memory until it comes back. */
-    request->abandoned = await_end(request);
+    request->abandoned = request_await_end(request);
     if (!request->abandoned)
-        end(request);
+        request_end(request);
 }

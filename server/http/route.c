@@ -16,7 +16,7 @@ const char *route_path(const char *target)
     return path != NULL && *path == '/' ? path : "/";
 }
 
-static bool allows(const char *allow, const char *method)
+static bool method_allowed(const char *allow, const char *method)
 {
     size_t length = strlen(method);
     for (const char *p = allow; (p = strstr(p, method)) != NULL; p += length)
@@ -40,7 +40,7 @@ static bool is_below(const char *pattern, const char *path)
 
 /* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
  * it. */
-static bool fits(const char *pattern, const char *path, struct request *request)
+static bool pattern_fits(const char *pattern, const char *path, struct request *request)
 {
     const size_t before = strcspn(pattern, "{");
     request->name[0] = '\0';
@@ -70,7 +70,7 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
         url = ""; /* none of ours, whatever stands before it */
     for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
         for (const struct endpoint *e = *list; found == NULL && e->path != NULL; e++)
-            if (fits(e->path, url, request))
+            if (pattern_fits(e->path, url, request))
                 found = e;
 
     const struct tokens *tokens = request->server->tokens;
@@ -84,7 +84,7 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
         return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                          "there is nothing at this path; see /openapi.json for what there is");
     request->endpoint = found;
-    if (!allows(found->allow, method))
+    if (!method_allowed(found->allow, method))
         return fault_set(&request->fault, GEMMD_ERR_METHOD_NOT_ALLOWED, NULL, "this path takes %s",
                          found->allow);
     return GEMMD_OK;

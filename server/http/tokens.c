@@ -38,7 +38,7 @@ static bool is_tenant(const char *text, size_t length)
 }
 
 /* Every byte of both is looked at, whatever the first ones say. */
-static bool same(const unsigned char *a, const unsigned char *b)
+static bool same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned difference = 0;
     for (uint32_t i = 0; i <= TOKEN_LENGTH_MAX; i++)
@@ -185,7 +185,7 @@ bool tokens_check(const struct tokens *tokens, const char *authorization, uint32
     uint32_t found = TOKENS_MAX;
     for (uint32_t i = 0; i < tokens->count; i++) {
         /* A mask instead of a branch: which entry matched shall not show in the time either. */
-        uint32_t mask = 0u - (uint32_t)same(tokens->entries[i].text, candidate);
+        uint32_t mask = 0u - (uint32_t)same_token(tokens->entries[i].text, candidate);
         found = (found & ~mask) | (i & mask);
     }
     if (found == TOKENS_MAX)
