@@ -33,8 +33,8 @@ static bool attention_result(struct compute_call *call)
         return false;
     if (!call->attention.lse || !call->sends_lse)
         call->lse = (struct tensor){.rank = 0};
-    return size_add(call->places.lse.there ? 0 : call->lse.bytes,
-                    call->places.result.there ? 0 : call->c.bytes, &call->result_bytes);
+    return size_add(call->client_memory.lse.wanted ? 0 : call->lse.bytes,
+                    call->client_memory.result.wanted ? 0 : call->c.bytes, &call->result_bytes);
 }
 
 /* A resident tensor's rows may lie further apart than they are wide. */
@@ -47,7 +47,8 @@ static struct attention_strides strides_of(const struct attention_request *reque
 }
 
 /* Of what is in the body or the answer it is known that it will be there, and no more. */
-static void describe(const struct compute_call *call, struct attention_problem *problem)
+static void describe_attention_problem(const struct compute_call *call,
+                                       struct attention_problem *problem)
 {
     static const int32_t lengths;
     static float lse;
@@ -85,7 +86,7 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
 {
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(services->device);
-    describe(call, &work->attention);
+    describe_attention_problem(call, &work->attention);
     /* Each head of K and V sees the queries of so many heads of Q. */
     const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
     work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
@@ -112,19 +113,19 @@ static uint32_t attention_header(const struct compute_call *call, char out[SAFET
     return 0;
 }
 
-static void attention_place_result(struct compute_call *call, unsigned char *payload)
+static void attention_point_result(struct compute_call *call, unsigned char *payload)
 {
     struct attention_problem *problem = &call->work.attention;
-    const struct client_memory *places = &call->places;
+    const struct client_memory *client_memory = &call->client_memory;
     unsigned char *lse = NULL, *o = payload;
-    if (places->lse.there) {
-        lse = places->lse.at;
+    if (client_memory->lse.wanted) {
+        lse = client_memory->lse.at;
     } else if (call->lse.rank > 0) {
         lse = payload;
         o = payload + call->lse.bytes;
     }
-    if (places->result.there)
-        o = places->result.at;
+    if (client_memory->result.wanted)
+        o = client_memory->result.at;
     call->lse.data = lse;
     problem->lse = (float *)(void *)lse;
     problem->o = o;
@@ -173,7 +174,7 @@ const struct call_operation attention_operation = {
     .result = attention_result,
     .choose = attention_choose_kernel,
     .header = attention_header,
-    .place_result = attention_place_result,
+    .point_result = attention_point_result,
     .point = attention_point,
     .check = attention_check,
 };

@@ -34,8 +34,8 @@ void call_lookahead_start(struct compute_call *call, struct services *services,
 }
 
 /* Finds the operands in what there is of the body. */
-static enum gemmd_error find_operands(struct compute_call *call, struct body_front *front,
-                                      union call_operands *operands)
+static enum gemmd_error find_operands_early(struct compute_call *call, struct body_front *front,
+                                            union call_operands *operands)
 {
     if (call->shapes_inside)
         return call->operation->read(call, front, operands, NULL);
@@ -43,14 +43,14 @@ static enum gemmd_error find_operands(struct compute_call *call, struct body_fro
                                front->bytes, front->length, operands->all, NULL);
 }
 
-static void look(struct compute_call *call, struct services *services)
+static void call_lookahead_look(struct compute_call *call, struct services *services)
 {
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
     union call_operands operands;
     /* The complete body is read with the request as it is. */
     const struct gemm_request gemm = call->gemm;
     const struct attention_request attention = call->attention;
-    const enum gemmd_error code = find_operands(call, &front, &operands);
+    const enum gemmd_error code = find_operands_early(call, &front, &operands);
     if (code == GEMMD_OK)
         call_lookahead_start(call, services, &operands);
     call->look_at_bytes = code == GEMMD_ERR_CONFLICT ? front.wanted : UINT64_MAX;
@@ -61,11 +61,11 @@ static void look(struct compute_call *call, struct services *services)
 void call_lookahead_open(struct compute_call *call, struct services *services)
 {
     if (call_lookahead_pays(call, services))
-        look(call, services);
+        call_lookahead_look(call, services);
 }
 
 void call_lookahead_arrived(struct compute_call *call, struct services *services)
 {
     if (call->body_bytes >= call->look_at_bytes)
-        look(call, services);
+        call_lookahead_look(call, services);
 }

@@ -52,8 +52,8 @@ static enum gemmd_error count_bytes(struct compute_call *call, struct services *
 
 /* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
  * others' not before the body is there. Not a result that stays. */
-static enum gemmd_error complete_place(struct compute_call *call, struct services *services,
-                                       struct fault *fault)
+static enum gemmd_error complete_reservation(struct compute_call *call, struct services *services,
+                                             struct fault *fault)
 {
     const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
     uint64_t bytes;
@@ -76,12 +76,12 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     memcpy(call->result + call->front_bytes, header, format_bytes);
-    call->operation->place_result(call, call->result + call->header_bytes);
+    call->operation->point_result(call, call->result + call->header_bytes);
     return GEMMD_OK;
 }
 
-static enum gemmd_error prepare(struct compute_call *call, struct services *services,
-                                struct fault *fault)
+static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
+                                     struct fault *fault)
 {
     struct work *work = &call->work;
 
@@ -94,7 +94,7 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
 
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside) /* else it counts them since it was reserved */
-        code = complete_place(call, services, fault);
+        code = complete_reservation(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK && call->sends_result)
@@ -102,7 +102,7 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
     if (code != GEMMD_OK)
         return code;
     if (!call->sends_result && !is_stored(call))
-        call->operation->place_result(call, NULL);
+        call->operation->point_result(call, NULL);
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(services->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
@@ -123,7 +123,7 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault)
 {
-    enum gemmd_error code = prepare(call, services, fault);
+    enum gemmd_error code = prepare_call(call, services, fault);
     call->prepared = code == GEMMD_OK;
     if (call->prepared)
         return GEMMD_OK;
@@ -203,8 +203,9 @@ static uint64_t unaligned_bytes(const struct compute_call *call)
     uint64_t total = 0; /* all sizes together are below 2^64 */
     for (uint32_t i = 0; i < layout->count; i++) {
         const struct tensor *operand = &layout->tensors[i];
-        const uint64_t at = call->places.operands[i] != NULL ? (uintptr_t)call->places.operands[i]
-                                                             : layout->offsets[i];
+        const uint64_t at = call->client_memory.operands[i] != NULL
+                                ? (uintptr_t)call->client_memory.operands[i]
+                                : layout->offsets[i];
         if (operand->rank == 0 || at % dtype_size(operand->dtype) == 0)
             continue;
         total += operand->bytes;
@@ -215,8 +216,8 @@ static uint64_t unaligned_bytes(const struct compute_call *call)
 
 /* Reserves what a body needs of admission: as many bytes as it is known to have, with the result's
  * if the shapes are known. */
-static enum gemmd_error reserve(struct compute_call *call, struct services *services,
-                                uint64_t body_bytes, struct fault *fault)
+static enum gemmd_error reserve_call(struct compute_call *call, struct services *services,
+                                     uint64_t body_bytes, struct fault *fault)
 {
     call->queue_bytes = body_bytes;
     /* compute_call_prepare refuses a result whose size is not known. */
@@ -225,7 +226,7 @@ static enum gemmd_error reserve(struct compute_call *call, struct services *serv
         call->queue_bytes = body_bytes;
     const enum gemmd_error code =
         queue_reserve(services->queue, call->work.tenant, call->queue_bytes, fault);
-    call->has_place = code == GEMMD_OK;
+    call->has_reservation = code == GEMMD_OK;
     return code;
 }
 
@@ -239,7 +240,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
         return code;
     if (call->shapes_inside && !length.known)
         expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
-    code = reserve(call, services, expected, fault);
+    code = reserve_call(call, services, expected, fault);
     if (code == GEMMD_OK && !call->shapes_inside)
         code = compute_call_prepare(call, services, fault);
     if (code != GEMMD_OK)
@@ -359,8 +360,8 @@ static enum gemmd_error find_operands(struct compute_call *call, union call_oper
         const enum gemmd_error code = operand_layout_bind(&call->layout, call->operation->operands,
                                                           compute_call_request(call), call->body,
                                                           call->body_bytes, operands->all, fault);
-        if (call->places.memory_count > 0)
-            client_memory_point(&call->places, operands->all, call->layout.count);
+        if (call->client_memory.mapping_count > 0)
+            client_memory_point(&call->client_memory, operands->all, call->layout.count);
         return code;
     }
     struct body_front body = {
@@ -388,11 +389,11 @@ static void describe_work(struct compute_call *call, const union call_operands *
     }
     work->priority = call->priority;
     work->bytes = call->queue_bytes;
-    if (call->places.memory_count > 0)
-        work->outside_bytes +=
-            client_memory_bytes(&call->places, operands->all, call->operation->operands->count);
-    work->outside_bytes += call->places.result.there ? call->c.bytes : 0;
-    work->outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
+    if (call->client_memory.mapping_count > 0)
+        work->outside_bytes += client_memory_bytes(&call->client_memory, operands->all,
+                                                   call->operation->operands->count);
+    work->outside_bytes += call->client_memory.result.wanted ? call->c.bytes : 0;
+    work->outside_bytes += call->client_memory.lse.wanted ? call->lse.bytes : 0;
     work->deadline_ns = call->deadline_ns;
 }
 
@@ -403,9 +404,10 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
     enum gemmd_error code = operation->check(call, operands, fault);
     if (code == GEMMD_OK && !call->prepared)
         code = compute_call_prepare(call, services, fault);
-    if (code == GEMMD_OK && call->places.memory_count > 0)
-        code = client_memory_check_results(&call->places, operands->all, operation->operands->count,
-                                           call->c.bytes, call->lse.bytes, fault);
+    if (code == GEMMD_OK && call->client_memory.mapping_count > 0)
+        code = client_memory_check_results(&call->client_memory, operands->all,
+                                           operation->operands->count, call->c.bytes,
+                                           call->lse.bytes, fault);
     if (code == GEMMD_OK)
         code = copy_operands(call, services, operands, fault);
     if (code != GEMMD_OK)
@@ -451,11 +453,11 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
-    client_memory_end(&call->places, &call->work);
+    client_memory_end(&call->client_memory, &call->work);
     call_residents_finish(&call->residents, services->tensors, call->memory);
-    if (call->has_place)
+    if (call->has_reservation)
         queue_release(services->queue, call->work.tenant, call->queue_bytes);
-    call->has_place = false;
+    call->has_reservation = false;
 }
 
 void compute_call_close(struct compute_call *call, struct services *services)

@@ -37,7 +37,8 @@ bool compute_job_wanted(const struct request *request)
     if (request_header(request, "Prefer") == NULL)
         return false;
     const struct services *services = services_of(request);
-    return services->config->max_jobs > 0 && state_of(request)->call.places.memory_count == 0 &&
+    return services->config->max_jobs > 0 &&
+           state_of(request)->call.client_memory.mapping_count == 0 &&
            atomic_load(&services->http->stage) == HTTP_SERVING &&
            request_preferences(request).respond_async;
 }
@@ -54,7 +55,7 @@ static void note_full(struct request *request, enum gemmd_error code)
         request->retry_after_s = jobs_open_wait_s(services_of(request)->jobs, clock_now_ns());
 }
 
-static enum gemmd_error reserve_bytes(struct request *request)
+static enum gemmd_error compute_job_reserve_bytes(struct request *request)
 {
     const struct compute_call *call = &state_of(request)->call;
     struct job_answer *answer = job_answer(state_of(request)->job);
@@ -69,9 +70,9 @@ static enum gemmd_error reserve_bytes(struct request *request)
     return code;
 }
 
-static enum gemmd_error reserve(struct request *request)
+static enum gemmd_error compute_job_reserve(struct request *request)
 {
-    enum gemmd_error code = reserve_bytes(request);
+    enum gemmd_error code = compute_job_reserve_bytes(request);
     note_full(request, code);
     return code;
 }
@@ -82,7 +83,7 @@ enum gemmd_error compute_job_open(struct request *request)
                                      state_of(request)->call.operation->name, request->id,
                                      &state_of(request)->job, &request->fault);
     if (code == GEMMD_OK && has_shapes(&state_of(request)->call))
-        return reserve(request);
+        return compute_job_reserve(request);
     note_full(request, code);
     return code;
 }
@@ -90,7 +91,7 @@ enum gemmd_error compute_job_open(struct request *request)
 /* The result stays: its description, which nothing has changed since it was measured, is the
  * answer.
  */
-static void finish_stored(struct compute_job *job, struct job_answer *answer)
+static void compute_job_publish(struct compute_job *job, struct job_answer *answer)
 {
     struct fault fault;
     char *text;
@@ -105,7 +106,7 @@ static void finish_stored(struct compute_job *job, struct job_answer *answer)
 }
 
 /* On the job_thread's thread. */
-static void finish(struct inbox_message *message)
+static void compute_job_finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);
     struct compute_call *call = &job->call;
@@ -116,7 +117,7 @@ static void finish(struct inbox_message *message)
     } else if (!job_is_cancelled(job->job)) {
         answer->status = 200;
         if (call->residents.stored != NULL)
-            finish_stored(job, answer);
+            compute_job_publish(job, answer);
         else
             memcpy(answer->payload, call->result, answer->bytes);
         job->times.answered_ns = clock_now_ns();
@@ -128,25 +129,25 @@ static void finish(struct inbox_message *message)
     free(job);
 }
 
-static void work_started(struct work *work)
+static void compute_job_work_started(struct work *work)
 {
     job_start(JOB_OF(work, call.work)->job, clock_now_ns());
 }
 
-static void work_done(struct work *work)
+static void compute_job_work_done(struct work *work)
 {
     struct compute_job *job = JOB_OF(work, call.work);
     job_thread_post(job->services->job_thread, &job->ended);
 }
 
-static void cancel(struct job_task *task)
+static void compute_job_cancel(struct job_task *task)
 {
     struct compute_job *job = JOB_OF(task, task);
     struct work *work = &job->call.work;
     if (!queue_cancel(job->services->queue, work))
         return; /* what runs ends by itself */
     work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
-    work_done(work);
+    compute_job_work_done(work);
 }
 
 static void answer_accepted(struct request *request, const struct job_view *view)
@@ -166,7 +167,8 @@ void compute_job_submit(struct request *request)
 {
     struct job_view view;
     struct compute_job *job = NULL;
-    if (job_answer(state_of(request)->job)->payload == NULL && reserve(request) != GEMMD_OK)
+    if (job_answer(state_of(request)->job)->payload == NULL &&
+        compute_job_reserve(request) != GEMMD_OK)
         goto refuse;
     job = malloc(sizeof *job);
     if (job == NULL) {
@@ -176,16 +178,16 @@ void compute_job_submit(struct request *request)
     *job = (struct compute_job){
         .services = services_of(request),
         .job = state_of(request)->job,
-        .task.cancel = cancel,
+        .task.cancel = compute_job_cancel,
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
-        .ended.act = finish,
+        .ended.act = compute_job_finish,
     };
     compute_call_move(&job->call, &state_of(request)->call);
     state_of(request)->job = NULL;
 
     struct work *work = &job->call.work;
-    work->started = work_started;
-    work->done = work_done;
+    work->started = compute_job_work_started;
+    work->done = compute_job_work_done;
     work->queued_ns = clock_now_ns();
     job_accept(job->job, &job->task, work->queued_ns, &view);
     queue_push(services_of(request)->queue, work); /* the job may be done, and gone, at once */

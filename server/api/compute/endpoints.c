@@ -32,7 +32,7 @@ struct parameter_target {
     struct fault *fault;
 };
 
-static bool take_parameter(void *context, const char *name, const char *value)
+static bool compute_take_parameter(void *context, const char *name, const char *value)
 {
     const struct parameter_target *target = context;
     return parameter_set(target->table, target->request, name, value, target->fault) == GEMMD_OK;
@@ -71,7 +71,7 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     struct parameter_target target = {call->operation->parameters, compute_call_request(call),
                                       fault};
     call->operation->init(call);
-    if (request_parameters(request, take_parameter, &target) != GEMMD_OK)
+    if (request_parameters(request, compute_take_parameter, &target) != GEMMD_OK)
         return fault->code;
     enum gemmd_error code = call->operation->settle(call, services, request->tenant, fault);
     if (code != GEMMD_OK)
@@ -86,7 +86,7 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     return GEMMD_OK;
 }
 
-static void begin(struct request *request, const struct call_operation *operation)
+static void compute_begin(struct request *request, const struct call_operation *operation)
 {
     struct compute_request *state = request->call;
     struct compute_call *call = &state->call;
@@ -114,12 +114,12 @@ static void begin(struct request *request, const struct call_operation *operatio
 
 static void gemm_begin(struct request *request)
 {
-    begin(request, &gemm_operation);
+    compute_begin(request, &gemm_operation);
 }
 
 static void attention_begin(struct request *request)
 {
-    begin(request, &attention_operation);
+    compute_begin(request, &attention_operation);
 }
 
 static bool compute_chunk(struct request *request, const void *bytes, uint64_t length)
@@ -133,7 +133,7 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
 }
 
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */
-static void work_done(struct work *work)
+static void compute_work_done(struct work *work)
 {
     const struct compute_request *state =
         (struct compute_request *)((char *)work - offsetof(struct compute_request, call.work));
@@ -153,7 +153,7 @@ static void compute_submit(struct request *request)
         compute_job_submit(request);
         return;
     }
-    call->work.done = work_done;
+    call->work.done = compute_work_done;
     call->work.queued_ns = clock_now_ns();
     request_hand_over(request); /* before the push: the work may be done at once */
     queue_push(services->queue, &call->work);
@@ -174,7 +174,7 @@ static struct compute_times times_of(const struct request *request)
 }
 
 /* The result stays on the device: the answer describes it. */
-static void answer_stored(struct request *request)
+static void compute_answer_stored(struct request *request)
 {
     struct compute_call *call = call_of(request);
     const struct compute_times times = times_of(request);
@@ -196,7 +196,7 @@ static void answer_stored(struct request *request)
 }
 
 /* The result is in the client's shared memory: there is nothing to send. */
-static void answer_placed(struct request *request)
+static void compute_answer_shared(struct request *request)
 {
     const struct compute_times times = times_of(request);
     struct headers headers;
@@ -206,7 +206,7 @@ static void answer_placed(struct request *request)
 }
 
 /* The result is sent straight from pinned memory. */
-static void answer_result(struct request *request)
+static void compute_answer_result(struct request *request)
 {
     struct compute_call *call = call_of(request);
     const struct compute_times times = times_of(request);
@@ -234,11 +234,11 @@ static void compute_answer(struct request *request)
     if (call->work.status != GEMMD_OK)
         respond_fault(request, &call->work.fault);
     else if (call->residents.stored != NULL)
-        answer_stored(request);
-    else if (call->places.result.there)
-        answer_placed(request);
+        compute_answer_stored(request);
+    else if (call->client_memory.result.wanted)
+        compute_answer_shared(request);
     else
-        answer_result(request);
+        compute_answer_result(request);
 }
 
 static void compute_release(struct request *request)

@@ -23,7 +23,7 @@ static bool refuse_parameter(void *context, const char *name, const char *value)
     return false;
 }
 
-static void answer_view(struct request *request, const struct job_view *view)
+static void job_answer_view(struct request *request, const struct job_view *view)
 {
     char text[JOB_VIEW_TEXT_MAX];
     const uint64_t length = job_view_json(view, text);
@@ -46,7 +46,7 @@ static void job_begin(struct request *request)
         code =
             jobs_find(jobs, request->name, request->tenant, now_ns, &view, NULL, &request->fault);
     if (code == GEMMD_OK)
-        answer_view(request, &view);
+        job_answer_view(request, &view);
     else
         request_refuse(request);
 }
@@ -93,7 +93,7 @@ static void result_sent(void *answer)
 }
 
 /* Takes over the reference. */
-static void answer_result(struct request *request, struct job_answer *answer)
+static void job_answer_send(struct request *request, struct job_answer *answer)
 {
     if (answer->fault.code != GEMMD_OK) {
         respond_fault(request, &answer->fault);
@@ -116,7 +116,7 @@ static void result_answer(struct request *request)
     if (jobs_find(services_of(request)->jobs, request->name, request->tenant, clock_now_ns(), &view,
                   &answer, fault) == GEMMD_OK) {
         if (answer != NULL) {
-            answer_result(request, answer);
+            job_answer_send(request, answer);
             return;
         }
         if (view.state == JOB_CANCELLED)

@@ -36,7 +36,7 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
     return 0;
 }
 
-static void add_headers(const struct tensor_call *call, struct headers *headers)
+static void add_tensor_headers(const struct tensor_call *call, struct headers *headers)
 {
     const struct tensor *tensor = resident_tensor(call->resident);
     char shape[TENSOR_MAX_RANK * 21];
@@ -67,21 +67,21 @@ static void send_block(struct tensor_call *call, const struct headers *headers)
 }
 
 /* The tag is known. */
-static void answer(struct tensor_call *call)
+static void tensor_get_respond(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const enum tensor_condition_result verdict =
+    const enum tensor_condition_result result =
         tensor_condition_evaluate(&call->condition, true, resident_etag(call->resident));
     struct headers headers;
-    if (verdict == TENSOR_CONDITION_OTHER) {
+    if (result == TENSOR_CONDITION_OTHER) {
         (void)tensor_condition_require(&call->condition, true, resident_etag(call->resident),
                                        &request->fault);
         respond_fault(request, &request->fault);
         return;
     }
     headers_clear(&headers);
-    add_headers(call, &headers);
-    if (verdict == TENSOR_CONDITION_SAME) {
+    add_tensor_headers(call, &headers);
+    if (result == TENSOR_CONDITION_SAME) {
         respond_empty(request, 304, &headers, call->block_bytes);
         return;
     }
@@ -101,7 +101,7 @@ static bool needs_no_bytes(const struct tensor_call *call)
             tensor_condition_evaluate(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
 }
 
-static enum gemmd_error measure(struct tensor_call *call)
+static enum gemmd_error tensor_get_measure(struct tensor_call *call)
 {
     struct request *request = call->request;
     const uint64_t limit = services_of(request)->config->max_result_bytes;
@@ -115,7 +115,7 @@ static enum gemmd_error measure(struct tensor_call *call)
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_block(struct tensor_call *call)
+static enum gemmd_error tensor_get_take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
     char header[SAFETENSORS_HEADER_MAX];
@@ -140,7 +140,7 @@ static bool open_get(struct request *request)
                   "application/x-npy");
         return false;
     }
-    return measure(call) == GEMMD_OK;
+    return tensor_get_measure(call) == GEMMD_OK;
 }
 
 void tensor_get_begin(struct request *request)
@@ -151,11 +151,12 @@ void tensor_get_begin(struct request *request)
     }
     struct tensor_call *call = request->call;
     if (needs_no_bytes(call)) {
-        answer(call);
+        tensor_get_respond(call);
         return;
     }
     if (services_check(request) != GEMMD_OK ||
-        tensor_call_admit(call, call->block_bytes) != GEMMD_OK || take_block(call) != GEMMD_OK) {
+        tensor_call_admit(call, call->block_bytes) != GEMMD_OK ||
+        tensor_get_take_block(call) != GEMMD_OK) {
         request_refuse(request);
         return;
     }
@@ -168,7 +169,7 @@ void tensor_get_answer(struct request *request)
 {
     struct tensor_call *call = request->call;
     const struct tensor *tensor = resident_tensor(call->resident);
-    if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {
+    if (call->has_reservation && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
@@ -183,5 +184,5 @@ void tensor_get_answer(struct request *request)
         tensor_hash_end(&call->hash, etag);
         tensor_store_set_etag(services_of(request)->tensors, call->resident, etag);
     }
-    answer(call);
+    tensor_get_respond(call);
 }

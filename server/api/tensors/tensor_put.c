@@ -19,14 +19,14 @@
 /* A body of unknown length starts with this much and doubles. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
 
-static bool take_parameter(void *context, const char *name, const char *value)
+static bool tensor_put_take_parameter(void *context, const char *name, const char *value)
 {
     struct request *request = context;
     struct tensor_call *call = request->call;
     return tensor_request_set(&call->offer, name, value, &request->fault) == GEMMD_OK;
 }
 
-static enum gemmd_error read_parameters(struct tensor_call *call)
+static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
 {
     struct request *request = call->request;
     const char *type = request_header(request, "Content-Type");
@@ -36,7 +36,7 @@ static enum gemmd_error read_parameters(struct tensor_call *call)
                          "Content-Type can be application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
     tensor_request_init(&call->offer);
-    if (request_parameters(request, take_parameter, request) != GEMMD_OK)
+    if (request_parameters(request, tensor_put_take_parameter, request) != GEMMD_OK)
         return request->fault.code;
     return tensor_request_check(&call->offer, call->format, &request->fault);
 }
@@ -58,7 +58,7 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
 }
 
 /* Looks for the tensor in what has arrived, `total` bytes of which there will be. */
-static enum gemmd_error look(struct tensor_call *call, uint64_t total)
+static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total)
 {
     struct fault fault = {.code = GEMMD_OK};
     struct tensor tensor;
@@ -95,7 +95,7 @@ static enum gemmd_error know_length(struct tensor_call *call)
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_block(struct tensor_call *call)
+static enum gemmd_error tensor_put_take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
     call->block = pool_alloc(services_memory(request), call->block_bytes, &request->fault);
@@ -105,12 +105,13 @@ static enum gemmd_error take_block(struct tensor_call *call)
 static bool open_put(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
-    return call != NULL && read_parameters(call) == GEMMD_OK &&
+    return call != NULL && tensor_put_read_parameters(call) == GEMMD_OK &&
            tensor_store_require(services_of(request)->tensors, request->rest, request->tenant,
                                 &call->condition, &request->fault) == GEMMD_OK &&
            services_check(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
-           tensor_call_admit(call, call->block_bytes) == GEMMD_OK && take_block(call) == GEMMD_OK &&
-           (!call->length_known || look(call, call->total_bytes) == GEMMD_OK);
+           tensor_call_admit(call, call->block_bytes) == GEMMD_OK &&
+           tensor_put_take_block(call) == GEMMD_OK &&
+           (!call->length_known || tensor_put_look(call, call->total_bytes) == GEMMD_OK);
 }
 
 void tensor_put_begin(struct request *request)
@@ -167,7 +168,8 @@ bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t lengt
         return false;
     memcpy(call->block + call->received_bytes, bytes, length);
     call->received_bytes = needed;
-    if (call->length_known && call->tensor.rank == 0 && look(call, call->total_bytes) != GEMMD_OK)
+    if (call->length_known && call->tensor.rank == 0 &&
+        tensor_put_look(call, call->total_bytes) != GEMMD_OK)
         return false;
     if (call->hashed != NULL)
         hash_arrived(call);
@@ -175,7 +177,7 @@ bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t lengt
 }
 
 /* Row by row, as tensors are kept and hashed. */
-static enum gemmd_error transpose(struct tensor_call *call)
+static enum gemmd_error tensor_put_transpose(struct tensor_call *call)
 {
     struct request *request = call->request;
     call->scratch_bytes = call->tensor.bytes;
@@ -200,8 +202,8 @@ void tensor_put_submit(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
-    if ((call->tensor.rank == 0 && look(call, call->received_bytes) != GEMMD_OK) ||
-        (call->tensor.fortran && transpose(call) != GEMMD_OK)) {
+    if ((call->tensor.rank == 0 && tensor_put_look(call, call->received_bytes) != GEMMD_OK) ||
+        (call->tensor.fortran && tensor_put_transpose(call) != GEMMD_OK)) {
         respond_fault(request, &request->fault);
         return;
     }
@@ -241,7 +243,7 @@ void tensor_put_answer(struct request *request)
     struct tensor_store *store = services_of(request)->tensors;
     char etag[TENSOR_ETAG_SIZE];
     bool replaced = false;
-    if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {
+    if (call->has_reservation && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }

@@ -138,7 +138,7 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 }
 
 /* The dispatch thread is done with it (or the timer or the verifier ended it). */
-static void work_done(struct work *work)
+static void infer_work_done(struct work *work)
 {
     const struct infer_call *call =
         (struct infer_call *)((char *)work - offsetof(struct infer_call, compute.work));
@@ -152,7 +152,7 @@ void infer_submit(struct request *request)
         infer_fail(request);
         return;
     }
-    work->done = work_done;
+    work->done = infer_work_done;
     work->queued_ns = clock_now_ns();
     request_set_deadline(request, infer_of(request)->compute.deadline_ns); /* its own now */
     request_hand_over(request); /* before the push: the work may be done at once */

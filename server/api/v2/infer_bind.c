@@ -201,7 +201,7 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
         if (code != GEMMD_OK)
             return code;
         const struct model_tensor *expected = &model->inputs[index];
-        struct tensor *tensor = model->operation->place(operands, expected->role);
+        struct tensor *tensor = model->operation->operand(operands, expected->role);
         const bool in_region = input->region.name[0] != '\0';
         placed[i] =
             (struct placed_input){tensor, in_region && model_role_is_lengths(expected->role)};
@@ -214,7 +214,7 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
     for (index = 0; index < model->input_count; index++) {
         const struct model_tensor *input = &model->inputs[index];
         if (!input->optional && !is_resident(&infer_of(request)->compute, input->role) &&
-            model->operation->place(operands, input->role)->rank == 0)
+            model->operation->operand(operands, input->role)->rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing", input->name);
     }
@@ -237,17 +237,17 @@ const struct tensor *infer_result(const struct request *request, const struct in
 }
 
 static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
-                                   bool binary, bool elsewhere)
+                                   bool binary, bool in_region)
 {
     struct infer_call *call = infer_of(request);
     const enum gemmd_dtype dtype = infer_dtype(request, tensor);
-    if (!binary && !elsewhere && !oip_datatype_has_json(dtype))
+    if (!binary && !in_region && !oip_datatype_has_json(dtype))
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': data of type %s can't be JSON; ask for binary data",
                          tensor->name, oip_datatype(dtype));
     if (tensor->role == MODEL_LSE)
         infer_of(request)->compute.attention.lse = true;
-    call->outputs[call->output_count++] = (struct infer_output){tensor, binary, elsewhere};
+    call->outputs[call->output_count++] = (struct infer_output){tensor, binary, in_region};
     return GEMMD_OK;
 }
 
@@ -281,10 +281,10 @@ static enum gemmd_error take_outputs(struct request *request)
                              "unexpected output '%s' for model '%.140s'; its outputs are %s",
                              asked->name, model->name, names);
         }
-        const bool elsewhere = asked->region.name[0] != '\0';
+        const bool in_region = asked->region.name[0] != '\0';
         enum gemmd_error code =
-            add_output(request, &model->outputs[index], asked->binary, elsewhere);
-        if (code == GEMMD_OK && elsewhere)
+            add_output(request, &model->outputs[index], asked->binary, in_region);
+        if (code == GEMMD_OK && in_region)
             code = infer_place_output(request, asked, &model->outputs[index],
                                       infer_dtype(request, &model->outputs[index]));
         if (code != GEMMD_OK)
@@ -301,7 +301,7 @@ static void take_front(struct request *request)
     _Static_assert((int)OIP_ANSWER_TEXT_MAX % ALIGNMENT == 0, "what follows is aligned");
     for (uint32_t i = 0; i < call->output_count; i++) {
         binary |= call->outputs[i].binary;
-        numbers |= !call->outputs[i].binary && !call->outputs[i].elsewhere;
+        numbers |= !call->outputs[i].binary && !call->outputs[i].in_region;
     }
     infer_of(request)->compute.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
 }
@@ -315,7 +315,7 @@ static enum gemmd_error take_text(struct request *request)
     for (uint32_t i = 0; i < call->output_count; i++) {
         const struct tensor *result = infer_result(request, &call->outputs[i]);
         uint64_t bytes;
-        if (call->outputs[i].binary || call->outputs[i].elsewhere)
+        if (call->outputs[i].binary || call->outputs[i].in_region)
             continue;
         if (!size_mul(result->bytes / dtype_size(result->dtype), oip_data_text_max(result->dtype),
                       &bytes) ||
@@ -343,7 +343,7 @@ static uint64_t body_bytes(const struct request *request)
 }
 
 /* A raw binary request: the body is the model's single input. */
-static enum gemmd_error ask_raw(struct request *request)
+static enum gemmd_error infer_read_raw_body(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     const uint64_t bytes = body_bytes(request);
@@ -370,12 +370,12 @@ static enum gemmd_error ask_raw(struct request *request)
     return GEMMD_OK;
 }
 
-static enum gemmd_error ask(struct request *request)
+static enum gemmd_error infer_read_body(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     const struct compute_call *compute = &infer_of(request)->compute;
     if (call->has_header && call->json_bytes == 0)
-        return ask_raw(request);
+        return infer_read_raw_body(request);
     if (!call->has_header)
         call->json_bytes = body_bytes(request);
     return oip_request_decode(compute->body + call->lead_bytes, body_bytes(request),
@@ -387,7 +387,7 @@ static enum gemmd_error read_request(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     const struct infer_operation *operation = call->model.operation;
-    enum gemmd_error code = ask(request);
+    enum gemmd_error code = infer_read_body(request);
     if (code == GEMMD_OK)
         code = take_options(request);
     if (code == GEMMD_OK)

@@ -58,8 +58,8 @@ bool model_role_is_lengths(enum model_role role)
     return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
 }
 
-static void describe(const struct fixed_model *fixed, struct services *services,
-                     struct model *model)
+static void describe_fixed_model(const struct fixed_model *fixed, struct services *services,
+                                 struct model *model)
 {
     model->name = fixed->name;
     model->dtype = fixed->dtype;
@@ -115,7 +115,7 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
     const size_t prefix = sizeof MODEL_LINEAR - 1;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) == 0) {
-            describe(&models[i], services, model);
+            describe_fixed_model(&models[i], services, model);
             return GEMMD_OK;
         }
     }
@@ -174,7 +174,7 @@ void model_each(struct services *services, const char *tenant,
 {
     struct model model;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        describe(&models[i], services, &model);
+        describe_fixed_model(&models[i], services, &model);
         if (!visit(context, &model))
             return;
     }

@@ -54,7 +54,7 @@ static const char *name_or_all(const struct request *request)
 
 /* ---- status and unregister ---- */
 
-static void describe(void *context, const struct region *region)
+static void region_describe(void *context, const struct region *region)
 {
     json_t *entry =
         region->kind == SHM_CUDA
@@ -73,7 +73,7 @@ void region_status_begin(struct request *request)
     if (connection_user(request->connection, &owner.user)) {
         owner.tenant = request->tenant_number;
         count = regions_each(services_of(request)->regions, owner, kind_of(request),
-                             name_or_all(request), describe, list);
+                             name_or_all(request), region_describe, list);
     }
     if (request->name[0] != '\0' && count == 0) {
         json_decref(list);
@@ -183,7 +183,7 @@ static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
     return GEMMD_OK;
 }
 
-static void taken(struct shm_offer *offer)
+static void region_mapped(struct shm_offer *offer)
 {
     struct region_call *call =
         (struct region_call *)((char *)offer - offsetof(struct region_call, offer));
@@ -202,7 +202,7 @@ void region_register_submit(struct request *request)
         return;
     }
     call->region.bytes = call->offer.bytes;
-    call->offer.done = taken;
+    call->offer.done = region_mapped;
     request_hand_over(request);
     shm_store_map(services_of(request)->shm_store, &call->offer);
 }
