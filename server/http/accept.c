@@ -6,7 +6,8 @@
 
 enum { FORMATS = 3 };
 
-/* How well a media range names a format: 3 exactly, 2 its type, 1 anything, 0 not. */
+/* How exactly a media range names a format: 3 type and subtype, 2 only the type, 1 any type, 0 the
+ * range does not include the format. */
 static int match_range(const char *range, enum format format)
 {
     if (strcmp(range, "*/*") == 0)

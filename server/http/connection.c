@@ -11,7 +11,7 @@
 #include "server/http/server.h"
 #include "server/net/peer_user.h"
 
-/* The average rate of a body counts only after this long. */
+/* --min-body-rate applies only after a body has been received for this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
 
@@ -43,7 +43,7 @@ uint64_t connection_send_fault(int fd, const struct fault *fault, const char *re
                  error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
     struct iovec parts[2] = {{head, (size_t)head_length}, {body, (size_t)length}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    /* Best effort: the client may have stopped reading too. */
+    /* The answer may be lost: a client that has stopped sending may have stopped reading too. */
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     return length;
 }
@@ -67,7 +67,8 @@ bool connection_has_ended(const struct connection *connection)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Whether nobody is left to complete the request. libmicrohttpd has acted on all that was read. */
+/* Whether the client has disconnected before its request was complete. libmicrohttpd has processed
+ * all bytes that were read, so no complete request is pending. */
 static bool has_disconnected(const struct connection *connection)
 {
     return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
@@ -130,7 +131,7 @@ void connection_check(struct connection *connection, const struct http_server *s
         break;
     case CONNECTION_SENDING:
         late = is_over(since, config->body_timeout_ms, now_ns);
-        if (late) /* which the client cannot be told any more */
+        if (late) /* no fault is set: the answer has begun, so no other answer can be sent */
             connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
         break;
     case CONNECTION_WORKING:

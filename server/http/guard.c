@@ -14,7 +14,7 @@ struct framing {
     struct coding_list codings;
 };
 
-/* RFC 9110, 5.6.2. */
+/* Whether the text is a token (RFC 9110, 5.6.2). */
 static bool is_token(const char *text)
 {
     static const char marks[] = "!#$%&'*+.^_`|~";
@@ -25,8 +25,9 @@ static bool is_token(const char *text)
     return p > text && *p == '\0';
 }
 
-/* What libmicrohttpd 0.9.75 makes of "Content-Length:", continued on the next line with " 32", is a
- * Content-Length32. */
+/* Whether a header name is a framing header's name with more characters. libmicrohttpd 0.9.75
+ * reads "Content-Length:" that continues on the next line with " 32" as a header Content-Length32.
+ */
 static bool continues_framing(const char *name)
 {
     static const char length[] = "Content-Length", encoding[] = "Transfer-Encoding";
@@ -62,7 +63,7 @@ static bool is_digits(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
 }
 
-/* A body of no bytes is what it is, whatever it is said to be compressed with. */
+/* Sets the coding and the known length of the body. The coding of an empty body is ignored. */
 static enum gemmd_error set_coding(struct request *request, const struct coding_list *codings)
 {
     const bool has_body = request->chunked || request->content_length > 0;
@@ -85,7 +86,8 @@ enum gemmd_error guard_headers(struct request *request)
     struct fault *fault = &request->fault;
     MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_framing_header, &framing);
 
-    /* The body's length is in doubt: read nothing of it, answer and close. */
+    /* If the length of the body is in doubt, the request counts as chunked, so that request_refuse
+     * answers without reading the body and the connection is closed. */
     request->chunked = framing.encodings > 0 || framing.lengths > 1 || framing.bad_names > 0;
     if (framing.bad_names > 0)
         return fault_set(

@@ -18,11 +18,11 @@
 #include "server/net/listen.h"
 #include "server/net/peer_counts.h"
 
-/* How often the loop is run at the end, so that the answers it was left with have a chance. */
+/* Iterations of the loop after the thread was stopped, which send answers that are still due. */
 enum { LAST_ITERATIONS = 4 };
 enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
-/* As much of a request's head as is looked at, and from which length on a body counts as large:
- * below, the larger buffer gained nothing. */
+/* How much of a request's head is read to choose a thread, and the length from which a body counts
+ * as large. Smaller bodies gained nothing from the larger buffer. */
 enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
 
 static void uncount_connection(struct io_thread *thread, const struct connection *connection)
@@ -52,7 +52,7 @@ static void unlink_connection(struct connection *connection)
         connection->next->previous = connection->previous;
 }
 
-/* The descriptor is closed, or about to be. */
+/* Frees a connection whose descriptor is closed, or is closed by the caller next. */
 static void end_connection(struct connection *connection)
 {
     struct http_server *server = connection->thread->server;
@@ -64,8 +64,8 @@ static void end_connection(struct connection *connection)
     free(connection);
 }
 
-/* Takes the connection of a descriptor out of those that libmicrohttpd was given and has not
- * announced yet; NULL if it is not among them. */
+/* Removes the connection with descriptor `fd` from the list of connections that libmicrohttpd was
+ * given and has not announced yet. Returns NULL if the list has no such connection. */
 static struct connection *take_arriving(struct io_thread *thread, int fd)
 {
     struct connection **link = &thread->arriving;
@@ -77,8 +77,9 @@ static struct connection *take_arriving(struct io_thread *thread, int fd)
     return connection;
 }
 
-/* Whether a request was still being read. libmicrohttpd answers what it cannot parse by itself and
- * closes the connection; a client that is still writing must not lose that answer to a reset. */
+/* Whether a request was still being read. libmicrohttpd itself answers a request that it cannot
+ * parse, and closes the connection. The connection then has to linger, so that a client that is
+ * still sending does not lose the answer to a TCP reset. */
 static bool is_reading_request(const struct connection *connection)
 {
     return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
@@ -99,8 +100,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     end_connection(connection);
 }
 
-/* To libmicrohttpd, for good. It calls on_connection before this returns (0.9) or in its next run
- * (1.0), unless it cannot take the socket; it closes it then. */
+/* Gives a connection to libmicrohttpd. libmicrohttpd calls on_connection before
+ * MHD_add_connection returns (0.9) or in its next run (1.0). If libmicrohttpd cannot take the
+ * socket, it closes the socket and does not call on_connection. */
 static void admit_connection(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
@@ -114,14 +116,15 @@ static void admit_connection(struct connection *connection)
         end_connection(connection);
 }
 
-/* Those that libmicrohttpd had to announce in its last run and did not: it closed them. */
+/* Frees the connections that libmicrohttpd should have announced in its last run and did not:
+ * libmicrohttpd has closed their sockets. */
 static void end_untaken(struct io_thread *thread)
 {
     while (thread->arriving != NULL)
         end_connection(take_arriving(thread, thread->arriving->fd));
 }
 
-/* The messages. */
+/* The connection has been moved to a bulk thread, which calls this. */
 static void on_arrival_in_bulk(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
@@ -160,15 +163,16 @@ static ssize_t peek_head(const struct connection *connection, char head[HEAD_BYT
     return recv(connection->fd, head, HEAD_BYTES, MSG_PEEK | MSG_DONTWAIT);
 }
 
-/* An empty line in front of the first request may have a client's memory with it. It must not get
- * to libmicrohttpd: what comes with a descriptor is read by itself, and libmicrohttpd takes a short
- * read for the last and waits for more. */
+/* Whether the connection begins with an empty line, which may carry a client's memory.
+ * libmicrohttpd must not read that line: the system ends a read at bytes that carry a descriptor,
+ * and libmicrohttpd takes a short read as the end of the available bytes and waits. */
 static bool starts_with_empty_line(const char *head, ssize_t length)
 {
     return length >= 2 && head[0] == '\r' && head[1] == '\n';
 }
 
-/* The client may be writing still: its answer must not be lost to a reset. */
+/* Refuses a connection that does not begin with an HTTP request. The connection lingers, so that a
+ * client that is still sending does not lose the answer to a TCP reset. */
 static void refuse_connection(struct connection *connection, char first)
 {
     const int fd = connection->fd;
@@ -189,7 +193,7 @@ static void route_connection(struct connection *connection)
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
         connection->arrival.act = on_arrival_mapped;
         if (connection_memory_take(connection))
-            return; /* until it is mapped */
+            return; /* on_arrival_mapped continues when the memory is mapped */
         got = peek_head(connection, head);
     }
     if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))
@@ -244,7 +248,7 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
-/* Whether something moved so lately that the thread does not sleep yet (--busy-poll-us). */
+/* Whether a request advanced so recently that the thread does not sleep yet (--busy-poll-us). */
 static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
 {
     return now_ns - thread->moved_ns < thread->server->config->busy_poll_us * UINT64_C(1000);
@@ -384,7 +388,7 @@ void io_thread_stop(struct io_thread *thread)
     end_untaken(thread);
     struct connection *next;
     for (struct connection *left = thread->connections; left != NULL; left = next) {
-        next = left->next; /* one that libmicrohttpd never knew */
+        next = left->next; /* `left` was never given to libmicrohttpd */
         close(left->fd);
         end_connection(left);
     }

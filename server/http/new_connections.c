@@ -64,7 +64,7 @@ uint64_t new_connections_announced_bytes(const char *head, uint64_t length)
     for (const char *line = head; (line = memchr(line, '\n', (size_t)(end - line))) != NULL;
          line++) {
         if ((size_t)(end - line) < sizeof name || line[1] == '\r' || line[1] == '\n')
-            return 0; /* too little of the head is there, or it ends here */
+            return 0; /* the head is incomplete, or ends here */
         if (strncasecmp(line, name, sizeof name - 1) != 0)
             continue;
         uint64_t bytes = 0;

@@ -9,19 +9,20 @@
 #include "server/http/server.h"
 
 enum {
-    LEAST_BYTES = 1024, /* of an answer that is compressed */
+    LEAST_BYTES = 1024, /* shorter answers are not compressed */
     BLOCK_BYTES = 32 * 1024,
-    PIECE_BYTES = 256 * 1024, /* compressed in one turn, so that others come in between */
+    /* At most so many bytes are compressed before the thread serves other connections. */
+    PIECE_BYTES = 256 * 1024,
     MEMORY_LEVEL = 8,
     GZIP_FORMAT = 16
 };
 
-/* One that is compressed as it goes; the response owns it. */
+/* A payload that is compressed while it is sent. The response owns the struct. */
 struct deflation {
-    struct request *request; /* it outlives the sending */
+    struct request *request; /* borrowed: a request lives until its answer was sent */
     struct payload payload;
-    uint32_t part;  /* the one that is being read */
-    uint64_t taken; /* bytes of it */
+    uint32_t part;  /* the part that is being compressed */
+    uint64_t taken; /* bytes of that part that zlib was given */
     uint64_t sent_bytes;
     bool ended;
     z_stream stream;
@@ -35,7 +36,7 @@ uint64_t payload_bytes(const struct payload *payload)
     return bytes;
 }
 
-/* The next bytes to compress. */
+/* Gives zlib the next bytes to compress. */
 static void deflation_feed(struct deflation *deflation)
 {
     const struct payload *payload = &deflation->payload;
@@ -117,7 +118,7 @@ static struct MHD_Response *deflation_response(struct request *request,
 
 static struct MHD_Response *plain_response(const struct payload *payload)
 {
-    /* MHD only reads, but the parameter is not const. */
+    /* libmicrohttpd only reads the buffer, but its parameter is not const. */
     union {
         const void *in;
         void *out;

@@ -14,18 +14,19 @@
 #include "server/http/route.h"
 #include "server/http/server.h"
 
-/* Bodies of refused requests up to this length are read and dropped, which keeps the
- * connection; longer ones cost less as a new connection. */
+/* The body of a refused request is read and dropped up to this length, which keeps the connection.
+ * Reading a longer body would cost more than a new connection. */
 static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
 
-/* One writer, so that no read-modify-write is needed. */
+/* Changes the number of active requests. Only this thread writes the counter, so no atomic
+ * read-modify-write is needed. */
 static void count_active(struct io_thread *thread, int change)
 {
     unsigned now = atomic_load_explicit(&thread->active_requests, memory_order_relaxed);
     atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
 }
 
-/* As much of a text as there is room for. */
+/* Copies as much of a text as there is room for, and ends the copy with a zero byte. */
 static void copy_cut(char *out, size_t room, const char *text)
 {
     const size_t length = strnlen(text, room - 1);
@@ -33,7 +34,8 @@ static void copy_cut(char *out, size_t room, const char *text)
     out[length] = '\0';
 }
 
-/* libmicrohttpd shows paths unescaped, and as C strings: with an end that is not theirs. */
+/* Notes whether the path has an escaped zero byte or slash. libmicrohttpd gives the path unescaped
+ * and as a C string, where a zero byte would look like the end and a slash like a separator. */
 static void find_escapes(struct request *request, const char *uri)
 {
     const size_t length = strcspn(uri, "?");
@@ -43,7 +45,7 @@ static void find_escapes(struct request *request, const char *uri)
     }
 }
 
-/* A request without its endpoint's state. */
+/* Creates a request without its endpoint's state. */
 static struct request *create_request(struct io_thread *thread)
 {
     struct request *request = spares_take(&thread->requests, sizeof *request);
@@ -59,7 +61,7 @@ static struct request *create_request(struct io_thread *thread)
     return request;
 }
 
-/* The state of the endpoint that the request was routed to. */
+/* Allocates the state of the request's endpoint. */
 static enum gemmd_error create_call(struct request *request)
 {
     if (request->endpoint->call_bytes == 0)
@@ -130,7 +132,7 @@ void request_receive(struct request *request, uint64_t deadline_ns)
     connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
 }
 
-/* After the request's last callback, and once its work is done. */
+/* Frees a request, after libmicrohttpd's last callback for it and after its work is done. */
 static void request_end(struct request *request)
 {
     if (request->call != NULL && request->endpoint->release != NULL)
@@ -176,7 +178,7 @@ void request_wake(struct request *request)
         inbox_post(&request->thread->inbox, &request->done);
 }
 
-/* Whether others have the work still, as far as this thread knows. */
+/* Whether other threads still have the work, as far as this thread knows. */
 static bool request_is_handed_over(struct request *request)
 {
     if (!request->awaited && atomic_load(&request->progress) == PROGRESS_DONE)
@@ -184,7 +186,8 @@ static bool request_is_handed_over(struct request *request)
     return request->handed_over;
 }
 
-/* From here on the end of the work comes through the inbox. False if the work is back already. */
+/* Makes the thread that ends the work post to the inbox of the I/O thread. Returns false if the
+ * work is already done. */
 static bool request_await_end(struct request *request)
 {
     enum request_progress before = PROGRESS_RUNNING;
@@ -194,7 +197,7 @@ static bool request_await_end(struct request *request)
     return request->handed_over;
 }
 
-/* Takes the work back from others, unless it has begun: then false. */
+/* Takes the work back from other threads. Returns false if the work has begun. */
 static bool request_withdraw(struct request *request)
 {
     if (request_is_handed_over(request))
@@ -207,7 +210,7 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
 {
     struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
     if (!request_is_handed_over(request) && why != WAITER_LEFT)
-        return; /* its answer is about to go */
+        return; /* the work is done and the answer is about to be sent */
     bool begun = !request_withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
@@ -220,7 +223,7 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
     request_resume(request);
 }
 
-/* False if the connection has to be closed. */
+/* Lets the endpoint answer if the work is done. Returns false if the connection must be closed. */
 static bool request_ask_for_answer(struct request *request)
 {
     struct io_thread *thread = request->thread;
@@ -271,7 +274,7 @@ static bool request_take_inflated(void *context, const void *bytes, uint64_t len
     return request->endpoint->chunk(request, bytes, length);
 }
 
-/* Makes bytes of a compressed body whole again. As `chunk`. */
+/* Decompresses bytes of the body for the endpoint's `chunk`, and returns the result of `chunk`. */
 static bool inflate_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     if (request->inflater == NULL)
@@ -291,7 +294,7 @@ static bool request_take_chunk(struct request *request, const void *bytes, uint6
                                               : inflate_chunk(request, bytes, length);
 }
 
-/* More of the body. False if the connection has to be closed. */
+/* Takes more bytes of the body. Returns false if the connection must be closed. */
 static bool request_take_bytes(struct request *request, const char *bytes, size_t length)
 {
     struct connection *connection = request->connection;
@@ -302,10 +305,10 @@ static bool request_take_bytes(struct request *request, const char *bytes, size_
         if (request_take_chunk(request, bytes, length))
             return true;
         request->state = REQUEST_DISCARDING;
-        request->content_length =
-            request->received_bytes; /* what may still come is bounded from here */
+        /* DISCARD_MAX_BYTES are counted from here. */
+        request->content_length = request->received_bytes;
     }
-    /* Only a body whose end was not known can get here with more than DISCARD_MAX_BYTES to drop. */
+    /* Only a body that was accepted, or whose length is not known, can be longer than this. */
     if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
         request->response_bytes =
             connection_send_fault(connection->fd, &request->fault, request->id);
@@ -316,8 +319,8 @@ static bool request_take_bytes(struct request *request, const char *bytes, size_
     return true;
 }
 
-/* The body is complete. False if connection_check has answered already: then there is nobody to
- * compute for. */
+/* Ends the body: submits the request, or answers it if it is refused. Returns false if
+ * connection_check has already ended the connection. */
 static bool request_end_body(struct request *request)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -369,8 +372,8 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
     return MHD_NO;
 }
 
-/* Whether libmicrohttpd answered the request by itself, because it could not parse it. It ends a
- * request whose client has disconnected with the same code. */
+/* Whether libmicrohttpd itself has answered the request, because it could not parse the request.
+ * libmicrohttpd uses the same code for a request whose client has disconnected. */
 static bool was_malformed(const struct request *request, enum MHD_RequestTerminationCode code)
 {
     return code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->fault.code == GEMMD_OK &&
@@ -378,7 +381,7 @@ static bool was_malformed(const struct request *request, enum MHD_RequestTermina
            !connection_has_ended(request->connection);
 }
 
-/* The connection ended before the answer did: notes who ended it. */
+/* Records why the connection ended before the whole answer was sent. */
 static void request_note_end(struct request *request, enum MHD_RequestTerminationCode code)
 {
     enum gemmd_error ended_by = request->connection->ended_by;
@@ -408,13 +411,14 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         request_note_end(request, code);
-    /* While the thread is busy, libmicrohttpd may be the one to see that the client has left. */
+    /* While the thread is busy, libmicrohttpd may notice before `waiters` that the client has
+     * disconnected, so the work may still be queued. */
     (void)request_withdraw(request);
     request_record(request, !request_is_handed_over(request), now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);
-    /* Work that others have still keeps its memory until it comes back. */
+    /* If other threads still have the work, request_work_done frees the request later. */
     request->abandoned = request_await_end(request);
     if (!request->abandoned)
         request_end(request);

@@ -58,7 +58,7 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
     return GEMMD_OK;
 }
 
-/* Says so in HTTP, so that the client sees more than a closed socket. */
+/* Refuses a connection over a limit with an HTTP answer, so that the client learns the reason. */
 static void refuse_connection(struct http_server *server, int fd)
 {
     struct fault fault;
