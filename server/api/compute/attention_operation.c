@@ -1,5 +1,4 @@
-/* The attention's part of compute_call.h. Its memory and its way through the queue are a product's.
- */
+/* attention_operation: the functions and tables of compute_call.h for attentions. */
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +36,8 @@ static bool attention_result(struct compute_call *call)
                     call->client_memory.result.wanted ? 0 : call->c.bytes, &call->result_bytes);
 }
 
-/* A resident tensor's rows may lie further apart than they are wide. */
+/* The strides of an operand. The rows of a resident tensor may lie further apart than they are
+ * wide. */
 static struct attention_strides strides_of(const struct attention_request *request, uint64_t heads,
                                            uint64_t length, uint64_t width,
                                            const struct resident *resident)
@@ -46,7 +46,8 @@ static struct attention_strides strides_of(const struct attention_request *reque
                              resident != NULL ? resident_leading(resident) : width);
 }
 
-/* Of what is in the body or the answer it is known that it will be there, and no more. */
+/* Describes the problem before the body has arrived. Operands in the body and results are not
+ * located yet; the pointers only say which of the optional ones will be present. */
 static void describe_attention_problem(const struct compute_call *call,
                                        struct attention_problem *problem)
 {
@@ -87,7 +88,8 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(services->device);
     describe_attention_problem(call, &work->attention);
-    /* Each head of K and V sees the queries of so many heads of Q. */
+    /* Each head of K and V is used by this many rows of Q: the queries of all heads that share it.
+     */
     const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
     work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
     enum gemmd_error code = attention_select(&device, call->attention.kernel, &work->attention,
@@ -100,7 +102,8 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
     return GEMMD_OK;
 }
 
-/* lse first: the payload begins at a multiple of 64, and what follows 4-byte numbers is aligned. */
+/* lse lies before O: the payload begins at a multiple of 64, and O is aligned after the 4-byte
+ * numbers of lse. */
 static uint32_t attention_header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
 {
     const bool has_lse = call->lse.rank > 0;
@@ -132,7 +135,7 @@ static void attention_point_result(struct compute_call *call, unsigned char *pay
     call->c.data = o;
 }
 
-/* Whether there are lengths is described already. */
+/* describe_attention_problem has already set which lengths are present. */
 static void attention_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct attention_operands *operands = &all_operands->attention;

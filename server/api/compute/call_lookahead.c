@@ -9,7 +9,8 @@ bool call_lookahead_pays(const struct compute_call *call, const struct services 
            call->body_capacity >= EARLY_COPY_BODY_BYTES;
 }
 
-/* An operand that has to be copied first has no location that could be copied from early. */
+/* Removes the data of operands that must be copied on the host first: their bytes in the body are
+ * not the bytes that the device needs. */
 static void leave_out_copies(const struct compute_call *call, struct services *services,
                              union call_operands *operands)
 {
@@ -22,18 +23,18 @@ static void leave_out_copies(const struct compute_call *call, struct services *s
 void call_lookahead_start(struct compute_call *call, struct services *services,
                           const union call_operands *operands)
 {
-    union call_operands there = *operands;
-    struct fault fault; /* for nobody: it is tried again when the body is complete */
+    union call_operands early = *operands;
+    struct fault fault; /* ignored: compute_call_bind prepares the call again */
     if (!call->prepared && compute_call_prepare(call, services, &fault) != GEMMD_OK)
         return;
-    leave_out_copies(call, services, &there);
-    call->operation->point(call, &there);
+    leave_out_copies(call, services, &early);
+    call->operation->point(call, &early);
     call->early_copy =
         early_copy_open(services->early_copy, &call->work, call->body, call->body_capacity);
     early_copy_received(call->early_copy, call->body_bytes);
 }
 
-/* Finds the operands in what there is of the body. */
+/* Finds the operands in the part of the body that has arrived. */
 static enum gemmd_error find_operands_early(struct compute_call *call, struct body_front *front,
                                             union call_operands *operands)
 {
@@ -47,7 +48,7 @@ static void call_lookahead_look(struct compute_call *call, struct services *serv
 {
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
     union call_operands operands;
-    /* The complete body is read with the request as it is. */
+    /* Reading the front may change the request; compute_call_bind needs the request unchanged. */
     const struct gemm_request gemm = call->gemm;
     const struct attention_request attention = call->attention;
     const enum gemmd_error code = find_operands_early(call, &front, &operands);

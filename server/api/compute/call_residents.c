@@ -68,7 +68,7 @@ enum gemmd_error call_residents_reserve(struct call_residents *residents,
     return code;
 }
 
-/* Elements from one matrix of a batch to the next. */
+/* The number of elements from one matrix of a batch to the next. */
 static uint64_t stride_of(const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);
@@ -94,7 +94,7 @@ void call_residents_point(const struct call_residents *residents, struct gemm_pr
     }
 }
 
-/* As many rows as make reading a matrix the lesser part of multiplying with it. */
+/* From this number of rows on, multiplying with a matrix takes longer than reading the matrix. */
 enum { ROWS_MANY = 128 };
 
 static uint64_t resident_work_bytes(const struct resident *resident, uint64_t rows)
@@ -116,7 +116,7 @@ uint64_t call_residents_work_bytes(const struct call_residents *residents, uint6
     return bytes;
 }
 
-/* As much of the mirror as a tensor takes; what it takes on the device cannot overflow. */
+/* The bytes of a tensor in the mirror, which are those on the device and so cannot overflow. */
 static uint64_t mirror_bytes_of(const struct resident *resident)
 {
     return resident != NULL ? resident_memory_bytes(resident) : 0;

@@ -91,7 +91,7 @@ enum gemmd_error client_memory_check_results(const struct client_memory *client_
 uint64_t client_memory_bytes(const struct client_memory *client_memory,
                              const struct tensor *operands, uint32_t count)
 {
-    uint64_t bytes = 0; /* of memory that is mapped, so that they have a sum */
+    uint64_t bytes = 0; /* cannot overflow: all of the memory is mapped */
     for (uint32_t i = 0; i < count; i++)
         if (client_memory->operands[i] != NULL)
             bytes += operands[i].bytes;
@@ -101,7 +101,7 @@ uint64_t client_memory_bytes(const struct client_memory *client_memory,
 void client_memory_end(struct client_memory *client_memory, struct work *work)
 {
     for (uint32_t i = 0; i < client_memory->mapping_count; i++) {
-        /* A result that fails verification may do so for that. */
+        /* GEMMD_ERR_INTERNAL: a shortened mapping may be the reason why verification has failed. */
         if ((work->status == GEMMD_OK || work->status == GEMMD_ERR_INTERNAL) &&
             !shm_mapping_is_whole(client_memory->mappings[i]))
             work->status = mapping_shortened(&work->fault);

@@ -9,9 +9,9 @@
 #include "proto/size.h"
 #include "server/api/services.h"
 
-/* A self-describing body of unknown length starts with this much and doubles. */
+/* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
-/* Where copies of operands begin in `scratch`. */
+/* The alignment of the copies of operands in `scratch`. */
 enum { COPY_ALIGNMENT = 64 };
 
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
@@ -21,13 +21,13 @@ static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_
                      "%s is %" PRIu64 " bytes long; the limit is %" PRIu64, what, bytes, limit);
 }
 
-/* The result stays as a tensor. */
+/* Whether the result is stored as a resident tensor. */
 static bool is_stored(const struct compute_call *call)
 {
     return call->gemm.store[0] != '\0';
 }
 
-/* The shapes are known: computes the size of the results, once. False on overflow. */
+/* Computes the size of the results from the shapes, once. Returns false on overflow. */
 static bool know_result(struct compute_call *call)
 {
     if (call->has_result)
@@ -37,9 +37,9 @@ static bool know_result(struct compute_call *call)
     return call->has_result;
 }
 
-/* Makes the place in the queue count so many bytes, unless it counts as many already. */
-static enum gemmd_error count_bytes(struct compute_call *call, struct services *services,
-                                    uint64_t bytes, struct fault *fault)
+/* Enlarges the reservation to `bytes` bytes, unless it has as many already. */
+static enum gemmd_error enlarge_reservation(struct compute_call *call, struct services *services,
+                                            uint64_t bytes, struct fault *fault)
 {
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
@@ -50,8 +50,8 @@ static enum gemmd_error count_bytes(struct compute_call *call, struct services *
     return code;
 }
 
-/* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
- * others' not before the body is there. Not a result that stays. */
+/* Adds the results to the reservation of a body that has its shapes inside. The reservation of a
+ * raw body has included them from the start. A stored result is not part of a reservation. */
 static enum gemmd_error complete_reservation(struct compute_call *call, struct services *services,
                                              struct fault *fault)
 {
@@ -59,7 +59,7 @@ static enum gemmd_error complete_reservation(struct compute_call *call, struct s
     uint64_t bytes;
     if (!size_add(body_bytes, call->sends_result ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
-    return count_bytes(call, services, bytes, fault);
+    return enlarge_reservation(call, services, bytes, fault);
 }
 
 static enum gemmd_error take_result(struct compute_call *call, struct services *services,
@@ -93,7 +93,7 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
                          services->config->max_result_bytes);
 
     enum gemmd_error code = GEMMD_OK;
-    if (call->shapes_inside) /* else it counts them since it was reserved */
+    if (call->shapes_inside)
         code = complete_reservation(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
@@ -127,8 +127,8 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
     call->prepared = code == GEMMD_OK;
     if (call->prepared)
         return GEMMD_OK;
-    call->has_result = false; /* the shapes may be others the next time */
-    /* The device's memory is what is taken last. */
+    call->has_result = false; /* the next attempt may have other shapes */
+    /* Device memory needs no undo, because it is taken last. */
     call_residents_undo(&call->residents, &call->work, services->tensors, call->memory);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
@@ -146,7 +146,7 @@ enum gemmd_error compute_call_layout(struct compute_call *call, const struct ser
                      services->config->max_body_bytes);
 }
 
-/* Why a body of no bytes will not do, if it will not: all operands may be resident. */
+/* Checks whether an empty body is valid, as it is if all operands are resident. */
 static enum gemmd_error check_no_bytes(struct compute_call *call, struct fault *fault)
 {
     static const unsigned char nothing;
@@ -176,13 +176,13 @@ static enum gemmd_error check_length(struct compute_call *call, const struct con
                                 compute_call_request(call), length.bytes, fault);
 }
 
-/* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
+/* Whether the kernel reads the operands in host memory, without a copy to the device. */
 static bool is_read_in_place(const struct compute_call *call, const struct services *services)
 {
     return call->work.shared_launch || device_info(services->device)->backend == GEMM_BACKEND_CPU;
 }
 
-/* Memory for the copies of operands, if there is not as much already. */
+/* Takes memory for copies of operands, unless the call has as much already. */
 static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, struct fault *fault)
 {
     if (bytes <= call->scratch_bytes)
@@ -195,8 +195,7 @@ static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, 
     return GEMMD_OK;
 }
 
-/* What the copies of those operands of a raw body take that will not lie where their type allows.
- */
+/* The bytes that copies of a raw body's unaligned operands take. */
 static uint64_t unaligned_bytes(const struct compute_call *call)
 {
     const struct operand_layout *layout = &call->layout;
@@ -214,8 +213,8 @@ static uint64_t unaligned_bytes(const struct compute_call *call)
     return total;
 }
 
-/* Reserves what a body needs of admission: as many bytes as it is known to have, with the result's
- * if the shapes are known. */
+/* Makes the call's reservation: the known bytes of the body, and those of the results if the shapes
+ * are known. */
 static enum gemmd_error reserve_call(struct compute_call *call, struct services *services,
                                      uint64_t body_bytes, struct fault *fault)
 {
@@ -268,7 +267,7 @@ static enum gemmd_error grow_body(struct compute_call *call, struct services *se
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
-    enum gemmd_error code = count_bytes(call, services, capacity, fault);
+    enum gemmd_error code = enlarge_reservation(call, services, capacity, fault);
     if (code != GEMMD_OK)
         return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
@@ -302,8 +301,8 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     return GEMMD_OK;
 }
 
-/* Batches and C0 in column-major order are copied, and, where operands are used in place, operands
- * whose elements are not aligned (a copy to a GPU does not care). */
+/* A copy to a GPU works with any alignment, so only kernels that read in place need aligned
+ * elements. */
 uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
                              const union call_operands *operands)
 {
@@ -319,7 +318,7 @@ uint32_t compute_call_copies(const struct compute_call *call, struct services *s
     return copies;
 }
 
-/* Copies those operands that cannot be used where they lie. */
+/* Copies the operands that cannot be used where they lie. */
 static enum gemmd_error copy_operands(struct compute_call *call, struct services *services,
                                       union call_operands *operands, struct fault *fault)
 {
@@ -377,13 +376,14 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct services *s
     return code == GEMMD_OK ? compute_call_bind_operands(call, services, &operands, fault) : code;
 }
 
-/* Fills in all that the queue looks at. */
+/* Sets the fields of the work that the queue reads. */
 static void describe_work(struct compute_call *call, const union call_operands *operands)
 {
     struct work *work = &call->work;
     if (call->early_copy != NULL) {
         work->copy_in = early_copy_copies(call->early_copy);
-        /* Attentions that share a launch are copied with it, not by a copy that has begun. */
+        /* An attention in a shared launch is copied together with the launch, so an attention with
+         * an early copy must not share one. */
         if (work->attention_kernel != NULL)
             work->stack_key = 0;
     }
@@ -432,7 +432,8 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .work.attention_kernel = to->work.attention_kernel};
 }
 
-/* What copies of the body may still use is the early_copy's from here on. */
+/* Ends the early copy. If copies may still be running, the early copy takes over the body and the
+ * device memory, and frees them later. */
 static void close_early_copy(struct compute_call *call)
 {
     if (!early_copy_close(call->early_copy)) {

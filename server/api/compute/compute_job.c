@@ -14,14 +14,15 @@
 #include "server/jobs/job_view.h"
 #include "server/tensors/tensor_describe.h"
 
-/* Belongs to the queue and the dispatch thread, then to the job_thread, who frees it. */
+/* A job's product. The queue and the dispatch thread own the struct first, then the job thread,
+ * which frees it. */
 struct compute_job {
     struct services *services; /* borrowed */
     struct job *job;
     struct job_task task;
     struct compute_call call;
     struct compute_times times;
-    struct inbox_message ended; /* to the job_thread */
+    struct inbox_message ended; /* to the job thread, when the work is done */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
@@ -48,7 +49,8 @@ static bool has_shapes(const struct compute_call *call)
     return call->result != NULL || call->residents.stored != NULL;
 }
 
-/* There are too many jobs, or too much is kept for them: another one's end makes room. */
+/* Sets Retry-After for a request that was refused because of the limits on jobs: the time until
+ * another job ends. */
 static void note_full(struct request *request, enum gemmd_error code)
 {
     if (code == GEMMD_ERR_QUEUE_FULL)
@@ -88,9 +90,8 @@ enum gemmd_error compute_job_open(struct request *request)
     return code;
 }
 
-/* The result stays: its description, which nothing has changed since it was measured, is the
- * answer.
- */
+/* Publishes a stored result. The answer is the result's description, whose length has not changed
+ * since compute_job_reserve. */
 static void compute_job_publish(struct compute_job *job, struct job_answer *answer)
 {
     struct fault fault;
@@ -105,7 +106,7 @@ static void compute_job_publish(struct compute_job *job, struct job_answer *answ
     answer->status = 201;
 }
 
-/* On the job_thread's thread. */
+/* Ends a job, on the job thread. */
 static void compute_job_finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);
@@ -123,7 +124,7 @@ static void compute_job_finish(struct inbox_message *message)
         job->times.answered_ns = clock_now_ns();
         compute_answer_headers(call, &job->times, &answer->headers);
     }
-    /* What the product held is free before anyone can see that it is done. */
+    /* The call is closed first, so that its memory is free when a client sees the job as done. */
     compute_call_close(call, job->services);
     job_finish(job->job, clock_now_ns());
     free(job);
@@ -145,7 +146,7 @@ static void compute_job_cancel(struct job_task *task)
     struct compute_job *job = JOB_OF(task, task);
     struct work *work = &job->call.work;
     if (!queue_cancel(job->services->queue, work))
-        return; /* what runs ends by itself */
+        return; /* the work runs already, and ends by itself */
     work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
     compute_job_work_done(work);
 }

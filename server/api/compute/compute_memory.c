@@ -8,6 +8,7 @@
 #include "server/http/request.h"
 #include "server/shm/shm_store.h"
 
+/* Says why the connection has no memory. */
 static enum gemmd_error refuse_no_memory(struct request *request)
 {
     const struct shm_offer *offer = request->connection->memory;
@@ -36,8 +37,8 @@ static enum gemmd_error find_shared_operand(struct compute_call *call, struct sh
     return GEMMD_OK;
 }
 
-/* The operand's name in the header; NULL: the request has no such operand, or it can only come in
- * the body. */
+/* The name of an operand in Gemmd-Memory. NULL: the request has no such operand, or the operand can
+ * only be sent in the body. */
 static const char *operand_name(const struct compute_call *call, uint32_t operand)
 {
     return call->layout.tensors[operand].rank > 0

@@ -1,6 +1,6 @@
 /*
- * POST /gemm and POST /attention, from the headers to the answer. The order of the gates is the
- * order of their cost: types, parameters, the daemon's state, sizes and places, memory.
+ * POST /gemm and POST /attention, from the headers to the answer. A request is checked in the order
+ * of the checks' cost: types, parameters, the daemon's state, sizes and reservation, memory.
  */
 #include <inttypes.h>
 #include <stddef.h>
@@ -25,10 +25,10 @@ static struct compute_call *call_of(const struct request *request)
     return &((struct compute_request *)request->call)->call;
 }
 
-/* Where the parameters of a query go. */
+/* The arguments of parameter_set for the parameters of a query. */
 struct parameter_target {
     const struct parameter_table *table;
-    void *request; /* of the operation */
+    void *request; /* a struct gemm_request or a struct attention_request */
     struct fault *fault;
 };
 
@@ -52,13 +52,14 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
 
 static enum gemmd_error choose_answer_format(struct request *request, struct compute_call *call)
 {
-    if (call->gemm.store[0] != '\0') /* no matrix is sent */
+    if (call->gemm.store[0] != '\0') /* the answer is JSON, not a matrix */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
-    call->sends_lse = call->answer_format == FORMAT_SAFETENSORS; /* the others send one array */
+    /* An answer in another format has only one array. */
+    call->sends_lse = call->answer_format == FORMAT_SAFETENSORS;
     return GEMMD_OK;
 }
 
@@ -104,7 +105,7 @@ static void compute_begin(struct request *request, const struct call_operation *
         compute_memory_open(request) != GEMMD_OK ||
         compute_call_open(call, services, length, &request->fault) != GEMMD_OK ||
         (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
-        compute_call_close(call, services); /* before a body that is dropped */
+        compute_call_close(call, services); /* before the body is received and dropped */
         request_refuse(request);
         return;
     }
@@ -132,7 +133,7 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
     return true;
 }
 
-/* The dispatch thread is done with it (or the timer or the verifier ended it). */
+/* Runs on the thread that ends the work: the dispatch thread, a verifier or the main thread. */
 static void compute_work_done(struct work *work)
 {
     const struct compute_request *state =
@@ -155,7 +156,7 @@ static void compute_submit(struct request *request)
     }
     call->work.done = compute_work_done;
     call->work.queued_ns = clock_now_ns();
-    request_hand_over(request); /* before the push: the work may be done at once */
+    request_hand_over(request); /* before queue_push, because the work may be done at once */
     queue_push(services->queue, &call->work);
 }
 
@@ -173,7 +174,7 @@ static struct compute_times times_of(const struct request *request)
     return (struct compute_times){request->started_ns, request->received_ns, clock_now_ns()};
 }
 
-/* The result stays on the device: the answer describes it. */
+/* Answers a request whose result is stored on the device, with a description of the result. */
 static void compute_answer_stored(struct request *request)
 {
     struct compute_call *call = call_of(request);
@@ -195,7 +196,7 @@ static void compute_answer_stored(struct request *request)
     respond(request, 201, &headers, &payload);
 }
 
-/* The result is in the client's shared memory: there is nothing to send. */
+/* Answers a request whose result is in the client's shared memory, without a body. */
 static void compute_answer_shared(struct request *request)
 {
     const struct compute_times times = times_of(request);
@@ -205,7 +206,7 @@ static void compute_answer_shared(struct request *request)
     respond_empty(request, 200, &headers, 0);
 }
 
-/* The result is sent straight from pinned memory. */
+/* Sends the result from pinned memory, without a copy. */
 static void compute_answer_result(struct request *request)
 {
     struct compute_call *call = call_of(request);
@@ -253,7 +254,8 @@ static uint32_t compute_retry_after_s(const struct request *request, enum gemmd_
     return services_retry_after_s(request, code, call_of(request)->queue_bytes);
 }
 
-/* A request that was refused before it had a state is described by an empty one. */
+/* Describes a request for the log. A request that was refused before it had a state is described
+ * with an empty call. */
 static enum gemmd_dtype compute_describe(const struct request *request, bool work_ended,
                                          struct log_access *entry,
                                          const struct call_operation *operation)

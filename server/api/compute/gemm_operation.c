@@ -1,4 +1,4 @@
-/* The product's part of compute_call.h. */
+/* gemm_operation: the functions and tables of compute_call.h for products. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -54,7 +54,8 @@ static bool gemm_result(struct compute_call *call)
     return true;
 }
 
-/* All problems of a batch have the same B, so that their rows are those of one product. */
+/* Checks a batch whose problems all have the same B, and so can be computed as one product with the
+ * rows of all A. */
 static enum gemmd_error check_one_product(const struct gemm_request *request, struct fault *fault)
 {
     if (request->transa)
@@ -69,7 +70,8 @@ static enum gemmd_error check_one_product(const struct gemm_request *request, st
     return GEMMD_OK;
 }
 
-/* `products`: how many problems of the batch are computed as one product. */
+/* Describes the problem before the body has arrived. `products` is the number of problems of the
+ * batch that are computed as one product. */
 static void describe_gemm_problem(const struct gemm_request *request, uint64_t products,
                                   struct gemm_problem *problem)
 {
@@ -87,7 +89,7 @@ static void describe_gemm_problem(const struct gemm_request *request, uint64_t p
         .alpha = request->alpha,
         .beta = request->beta,
     };
-    /* Where the operands are is not known yet, only whether there will be any. */
+    /* The locations of the operands are not known yet, only which operands will be present. */
     static const char present;
     problem->a = problem->b = &present;
     problem->bias = request->bias ? &present : NULL;
@@ -129,7 +131,7 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     return GEMMD_OK;
 }
 
-/* Whether there are bias and C0 is described already. */
+/* describe_gemm_problem has already set whether bias and C0 are present. */
 static void gemm_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct gemm_operands *operands = &all_operands->gemm;

@@ -1,4 +1,5 @@
-/* /tensors and /tensors/{name}: which method does what; the list, and removal. */
+/* The endpoints /tensors, the list of tensors, and /tensors/{name}, with its methods. DELETE is
+ * here; PUT and GET are in tensor_put.c and tensor_get.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,8 @@
 #include "server/api/services.h"
 #include "server/base/clock.h"
 
-/* What is hashed in one turn: less than a millisecond, also without instructions for it. */
+/* The bytes that are hashed in one iteration of the I/O thread's loop. They take less than a
+ * millisecond, even on a CPU without instructions for SHA. */
 static const uint64_t PIECE_BYTES = 128 * 1024;
 
 struct tensor_call *tensor_call_open(struct request *request)
@@ -33,7 +34,7 @@ static void give_back_reservation(struct tensor_call *call)
 void tensor_call_close(struct tensor_call *call)
 {
     if (call->request == NULL)
-        return; /* it was never opened */
+        return; /* tensor_call_open was never called */
     struct pool_cache *memory = services_memory(call->request);
     pool_free(memory, call->block, call->block_bytes);
     pool_free(memory, call->scratch, call->scratch_bytes);
@@ -61,8 +62,8 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
     return code;
 }
 
-/* A tensor names no deadline, and what is uploaded has its own limits of time: the daemon's counts
- * from here. */
+/* Sets the deadline of the copy from the daemon's default timeout. Requests for tensors have no
+ * timeout of their own, and the time limits of an upload have ended here. */
 static void set_deadline(struct tensor_call *call)
 {
     const uint64_t timeout_ms = services_of(call->request)->config->default_timeout_ms;
@@ -90,7 +91,7 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
         .queued_ns = clock_now_ns(),
         .done = tensor_copy_done,
     };
-    request_hand_over(call->request); /* before the push: the work may be done at once */
+    request_hand_over(call->request); /* before queue_push: the work may be done at once */
     queue_push(services_of(call->request)->queue, &call->work);
 }
 

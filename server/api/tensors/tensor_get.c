@@ -1,8 +1,8 @@
 /*
- * GET and HEAD /tensors/{name}: the bytes as they came, in the format that Accept names.
+ * GET and HEAD /tensors/{name}: sends a tensor in the format that Accept names.
  *
- * A tensor that a product left on the device has no entity tag until somebody asks for it: then its
- * bytes are on the host for the first time. HEAD brings them there too, to tell it.
+ * A tensor that a product has stored has no entity tag, because its bytes have never been on the
+ * host. The first GET or HEAD copies the bytes to the host and computes the tag.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
     if (call->format == FORMAT_NPY)
         return npy_header(tensor, out);
     if (call->format == FORMAT_SAFETENSORS) {
-        /* The format's names may not be as long as ours. */
+        /* A name in a safetensors header cannot be as long as the name of a resident tensor. */
         struct safetensors_entry entry = {.name = "tensor", .tensor = *tensor};
         return safetensors_header(&entry, 1, out);
     }
@@ -47,7 +47,7 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
     headers_add(headers, "Vary", "Accept");
 }
 
-/* Sends the block, which is taken over. */
+/* Sends the block, and gives it back to the pool when it was sent. */
 static void send_block(struct tensor_call *call, const struct headers *headers)
 {
     void *block = call->block;
@@ -66,7 +66,7 @@ static void send_block(struct tensor_call *call, const struct headers *headers)
     respond(call->request, 200, headers, &payload);
 }
 
-/* The tag is known. */
+/* Answers when the tensor's entity tag is known. */
 static void tensor_get_respond(struct tensor_call *call)
 {
     struct request *request = call->request;
@@ -92,7 +92,8 @@ static void tensor_get_respond(struct tensor_call *call)
         send_block(call, &headers);
 }
 
-/* The answer has no use for the bytes: its headers can be told without. */
+/* Whether the answer can be sent without the tensor's bytes: the tag is known, and the answer has
+ * no body. */
 static bool needs_no_bytes(const struct tensor_call *call)
 {
     const char *etag = resident_etag(call->resident);
@@ -179,7 +180,7 @@ void tensor_get_answer(struct request *request)
             tensor_call_hash_from(call, tensor, call->block + call->header_bytes);
         if (call->hashed_bytes < tensor->bytes) {
             tensor_call_hash_to(call, tensor->bytes, true);
-            return; /* the rest in the next turns */
+            return; /* the next iterations of the loop hash the rest */
         }
         tensor_hash_end(&call->hash, etag);
         tensor_store_set_etag(services_of(request)->tensors, call->resident, etag);

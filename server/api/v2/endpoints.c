@@ -1,6 +1,7 @@
 /*
- * What is at each path of the Open Inference Protocol but inference itself (infer.c): the daemon,
- * its models, and the extensions that are served. Those that are not answer 501.
+ * The endpoints of the Open Inference Protocol: the daemon, its models, and the protocol's
+ * extensions. Inference is in infer.c, shared memory in regions.c. Extensions that the daemon does
+ * not support answer 501.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static bool is_post(const struct request *request)
     return strcmp(request->method, "POST") == 0;
 }
 
-/* `json` is taken over; NULL: memory ran out. */
+/* Sends a JSON document, and takes over the reference to `json`. NULL: memory has run out. */
 static void respond_json(struct request *request, json_t *json)
 {
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
@@ -49,7 +50,7 @@ static void v2_server_begin(struct request *request)
                                     "extensions", extensions));
 }
 
-/* What is logged is said at the start, and by nobody else. */
+/* The log's settings, which only the options of the daemon can change. */
 static void v2_logging_begin(struct request *request)
 {
     const enum config_log_level level = services_of(request)->config->log_level;
@@ -78,7 +79,8 @@ static void v2_trace_begin(struct request *request)
 
 /* ---- models ---- */
 
-/* False if the request has been answered: there is no such model. */
+/* Finds the model in the request's path. Returns false if the request was refused because there is
+ * no such model. */
 static bool find_model_or_refuse(struct request *request, struct model *model)
 {
     if (model_find(services_of(request), request->name, request->tenant, model, &request->fault) ==
@@ -157,7 +159,7 @@ static void v2_load_begin(struct request *request)
                         "remove the model linear.W, and the others are always there");
 }
 
-/* ---- what is not there ---- */
+/* ---- other paths ---- */
 
 static void v2_other_begin(struct request *request)
 {

@@ -12,10 +12,10 @@
 #include "server/base/clock.h"
 #include "server/http/respond.h"
 
-/* What libmicrohttpd sends from, until the last byte has gone. */
+/* The memory that libmicrohttpd sends from, to be freed when the answer was sent. */
 struct sent_answer {
     struct pool_cache *memory;
-    void *result, *text; /* as in struct infer_call */
+    void *result, *text; /* `compute.result` and `text` of struct infer_call */
     uint64_t result_bytes, text_bytes;
 };
 
@@ -35,7 +35,8 @@ static bool is_binary(const struct infer_call *call)
     return false;
 }
 
-/* All of it, which --max-json bounds. False if the request was answered with an error. */
+/* Writes the answer's JSON, whose length --max-json limits. Returns false if the request was
+ * answered with an error. */
 static bool infer_write_json(struct request *request, char *out, uint64_t room, uint64_t *length)
 {
     struct infer_call *call = infer_of(request);
@@ -72,7 +73,7 @@ static void infer_fail_out_of_memory(struct request *request)
     infer_fail(request);
 }
 
-/* The header fields of an answer whose JSON has `json_bytes`. */
+/* Adds the headers of an answer whose JSON is `json_bytes` bytes long. */
 static void add_infer_headers(struct request *request, uint64_t json_bytes,
                               const struct compute_times *times, struct headers *headers)
 {
@@ -102,7 +103,8 @@ static void count_success(struct infer_call *call, const struct compute_times *t
     model_stats_success(call->model.stats, &stages);
 }
 
-/* Puts an output behind what is sent so far: into the last part if it lies there already. */
+/* Appends an output to the payload. An output that lies directly after the last part extends that
+ * part. */
 static void add_part(struct payload *payload, const struct tensor *output)
 {
     struct MHD_IoVec *last = &payload->parts[payload->count - 1];
@@ -131,7 +133,8 @@ static void infer_respond(struct request *request)
         free(sent);
         return;
     }
-    /* Next to the payload: one part is one system call and, in most cases, one segment. */
+    /* The JSON is moved directly before the result, so that both are one part of the payload, which
+     * takes one system call and in most cases one TCP segment. */
     if (in_front)
         json = memmove(json + room - json_length, json, json_length);
     struct payload payload = {
@@ -144,7 +147,7 @@ static void infer_respond(struct request *request)
     sent->result_bytes = compute->header_bytes + compute->result_bytes;
     sent->text = call->text;
     sent->text_bytes = call->text_bytes;
-    compute->result = NULL; /* the payload's now */
+    compute->result = NULL; /* `sent` owns both blocks now */
     call->text = NULL;
     const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
     add_infer_headers(request, json_length, &times, &headers);

@@ -1,4 +1,4 @@
-/* Models that attend: their options and operands are those of POST /attention. */
+/* Models of attentions. Their options and operands are those of POST /attention. */
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 
@@ -37,7 +37,7 @@ static enum gemmd_error infer_attention_complete(struct request *request,
                                           &operands->attention, &request->fault);
 }
 
-/* Shapes and models say the rest. */
+/* The other parameters of POST /attention follow from the model and the shapes. */
 static const char *const options[] = {"layout", "causal", "window", "scale",  "softcap",
                                       "k",      "v",      "lse",    "kernel", NULL};
 

@@ -1,4 +1,4 @@
-/* From a body to a product or attention that is ready for the queue. */
+/* Reads the body of an inference and makes a product or attention that is ready for the queue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static enum gemmd_error take_options(struct request *request)
     return GEMMD_OK;
 }
 
-/* The protocol counts from 1, the highest, upwards; 0 is the default. */
+/* Converts a priority of the protocol, where 1 is the highest and 0 stands for the default. */
 static uint32_t priority_of(uint64_t priority)
 {
     if (priority == 0)
@@ -66,7 +66,7 @@ static enum gemmd_error take_schedule(struct request *request)
 
 /* ---- inputs ---- */
 
-/* "A, B, BIAS, C0". */
+/* Writes the names of inputs or outputs, for example "A, B, BIAS, C0". */
 static void list_names(const struct model_tensor *tensors, uint32_t count, char out[64])
 {
     int length = 0;
@@ -88,7 +88,7 @@ static enum gemmd_error find_input(const struct model *model, const struct oip_i
                      model->name, names);
 }
 
-/* An input as a tensor, by its own type and shape; without its data where that is JSON. */
+/* Sets a tensor from the type and shape of an input. The data is set too if the input is binary. */
 static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
                                        struct tensor *tensor, struct fault *fault)
 {
@@ -114,14 +114,16 @@ static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd
     return GEMMD_OK;
 }
 
-/* An input and where it belongs. */
+/* The operand of an input. */
 struct placed_input {
     struct tensor *tensor;
-    bool is_copied; /* a client can write to its memory at any time, and these say what is read */
+    /* The input holds sequence lengths and lies in shared memory. It is copied, because the client
+     * could change the lengths after they were checked. */
+    bool is_copied;
 };
 
-/* Bytes that an input takes in call->numbers, at most those of its JSON's limit (each element takes
- * at least two characters) or of a body's. */
+/* Checks the size of an input that is written to call->numbers. An input in JSON has at least two
+ * characters for each element, so the limit on JSON also limits its size. */
 static enum gemmd_error check_numbers(const struct request *request, const struct oip_input *input,
                                       const struct placed_input *placed, struct fault *fault)
 {
@@ -137,7 +139,7 @@ static enum gemmd_error check_numbers(const struct request *request, const struc
     return GEMMD_OK;
 }
 
-/* Reads the inputs that are JSON, and copies those that have to be. */
+/* Reads the inputs that are JSON, and copies the inputs that must be copied. */
 static enum gemmd_error read_numbers(struct request *request,
                                      const struct placed_input placed[OIP_INPUTS_MAX],
                                      uint32_t count)
@@ -181,7 +183,7 @@ static enum gemmd_error read_numbers(struct request *request,
     return GEMMD_OK;
 }
 
-/* Whether a resident tensor stands for an input, which is left out then. */
+/* Whether the operand of an input is a resident tensor, so that the input may be missing. */
 static bool is_resident(const struct compute_call *call, enum model_role role)
 {
     return (role == MODEL_K && call->residents.a != NULL) ||
@@ -251,7 +253,8 @@ static enum gemmd_error add_output(struct request *request, const struct model_t
     return GEMMD_OK;
 }
 
-/* Those that are always there, and lse if the parameter says so. */
+/* Adds all outputs of the model: the ones that are not optional, and LSE if the parameter lse is
+ * set. */
 static enum gemmd_error take_all_outputs(struct request *request)
 {
     const struct infer_call *call = infer_of(request);
@@ -269,7 +272,7 @@ static enum gemmd_error take_outputs(struct request *request)
     char names[64];
     if (call->asked.output_count == 0)
         return take_all_outputs(request);
-    infer_of(request)->compute.attention.lse = false; /* only what is asked for is computed */
+    infer_of(request)->compute.attention.lse = false; /* computed only if LSE is requested */
     for (uint32_t i = 0; i < call->asked.output_count; i++) {
         const struct oip_output *asked = &call->asked.outputs[i];
         uint32_t index = 0;
@@ -293,7 +296,7 @@ static enum gemmd_error take_outputs(struct request *request)
     return GEMMD_OK;
 }
 
-/* Leaves room for the answer's JSON before the result, if that is all that is sent. */
+/* Leaves room for the answer's JSON before the result, if no output is sent as JSON numbers. */
 static void take_front(struct request *request)
 {
     const struct infer_call *call = infer_of(request);
@@ -306,7 +309,8 @@ static void take_front(struct request *request)
     infer_of(request)->compute.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
 }
 
-/* An answer in JSON is longer than the result, which goes through the same limits first. */
+/* Takes memory for the answer's JSON, unless the JSON lies before the result. An answer in JSON is
+ * longer than the result, whose own size was checked before. */
 static enum gemmd_error take_text(struct request *request)
 {
     struct infer_call *call = infer_of(request);
@@ -332,9 +336,9 @@ static enum gemmd_error take_text(struct request *request)
     return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole request ---- */
 
-/* Of the whole body, which may still be on its way. */
+/* The length of the whole body, parts of which may not have arrived yet. */
 static uint64_t body_bytes(const struct request *request)
 {
     const struct compute_call *call = &infer_of(request)->compute;
@@ -342,7 +346,7 @@ static uint64_t body_bytes(const struct request *request)
            infer_of(request)->lead_bytes;
 }
 
-/* A raw binary request: the body is the model's single input. */
+/* Reads a raw binary request, whose body is the model's only input. */
 static enum gemmd_error infer_read_raw_body(struct request *request)
 {
     struct infer_call *call = infer_of(request);
@@ -354,7 +358,7 @@ static enum gemmd_error infer_read_raw_body(struct request *request)
                          "Inference-Header-Content-Length is 0, and the model takes more than one "
                          "input or its shape does not follow from the body's length");
     const uint64_t k = (uint64_t)x->dims[1];
-    const uint64_t row_bytes = k * dtype_size(x->dtype); /* of a tensor that is there */
+    const uint64_t row_bytes = k * dtype_size(x->dtype); /* cannot overflow: the matrix exists */
     oip_request_init(&call->asked);
     *input = (struct oip_input){.rank = 2, .dims = {bytes / row_bytes, k}, .binary = true};
     snprintf(input->name, sizeof input->name, "%s", x->name);
@@ -382,7 +386,8 @@ static enum gemmd_error infer_read_body(struct request *request)
                               call->json_bytes, &call->asked, &request->fault);
 }
 
-/* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
+/* Reads the request's JSON and finds the operands. Does not read the inputs' bytes after the JSON,
+ * which may not have arrived yet. */
 static enum gemmd_error read_request(struct request *request)
 {
     struct infer_call *call = infer_of(request);
@@ -413,7 +418,7 @@ void infer_look(struct request *request)
         call_lookahead_start(&infer_of(request)->compute, services_of(request), &call->operands);
         return;
     }
-    /* It is refused when its body is complete, like all others. */
+    /* infer_bind refuses the request when its body is complete. */
     call->read_fault = request->fault;
     request->fault = (struct fault){.code = GEMMD_OK};
 }

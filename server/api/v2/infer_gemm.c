@@ -1,4 +1,4 @@
-/* Models that multiply: their options and operands are those of POST /gemm. */
+/* Models of products and of layers. Their options and operands are those of POST /gemm. */
 #include <string.h>
 
 #include "server/api/services.h"
@@ -49,7 +49,7 @@ static enum gemmd_error infer_gemm_complete(struct request *request, union call_
     return code;
 }
 
-/* Shapes and models say the rest. */
+/* The other parameters of POST /gemm follow from the model and the shapes. */
 static const char *const options[] = {"transa", "transb", "alpha",  "beta",      "act",
                                       "out",    "kernel", "verify", "precision", NULL};
 

@@ -1,10 +1,12 @@
-/* Inputs and outputs in shared memory regions. */
+/* Inputs and outputs of an inference that lie in shared-memory regions. */
 #include "proto/dtype.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 #include "server/api/v2/regions.h"
 
-/* The region's part, in use from here on. `as_it_is`: its elements are used where they lie. */
+/* Sets `*at` to the location of a part of a region, and makes the call hold the region's mapping.
+ * `as_it_is`: the elements are not copied first, so they must be aligned. `on_device`: the region
+ * may be memory of the GPU. */
 static enum gemmd_error region_find_part(struct request *request, const char *what,
                                          const struct oip_region *part, enum gemmd_dtype dtype,
                                          bool as_it_is, bool on_device, unsigned char **at)

@@ -9,7 +9,7 @@
 
 enum { PAGE = 64 };
 
-/* The models that are always there. */
+/* A model of products or attentions, which exists without a resident matrix. */
 struct fixed_model {
     const char *name;
     enum gemmd_dtype dtype;
@@ -34,7 +34,7 @@ struct fixed_model {
                     {MODEL_LSE, "LSE", GEMMD_F32, true, 3, ANY}},                                  \
         .input_count = 5, .output_count = 2                                                        \
     }
-/* `out` is what dtype_default_out says. */
+/* `out` is the type that dtype_default_out returns. */
 #define PRODUCT(title, type, out)                                                                  \
     {                                                                                              \
         .name = "gemm_" title, .dtype = type, .operation = &infer_gemm,                            \
@@ -144,7 +144,8 @@ void model_release(struct services *services, struct model *model)
     model->weight = NULL;
 }
 
-/* The last name is copied, since its tensor may be gone by the next page. */
+/* Calls `visit` with the model of each resident matrix. The last name of a page is copied, because
+ * its tensor may be deleted before the next page is read. */
 static void each_layer(struct services *services, const char *tenant,
                        bool (*visit)(void *context, const struct model *model), void *context)
 {

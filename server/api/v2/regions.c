@@ -28,7 +28,7 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
                            "socket or its loopback address");
 }
 
-/* GEMMD_ERR_NOT_IMPLEMENTED where the extension is off. */
+/* GEMMD_ERR_NOT_IMPLEMENTED if the extension of the request's path is off. */
 static enum gemmd_error check_served(struct request *request)
 {
     const struct config *config = services_of(request)->config;
@@ -40,7 +40,8 @@ static enum gemmd_error check_served(struct request *request)
                      cuda ? "CUDA" : "system", cuda ? "cuda" : "system");
 }
 
-/* Clients take away the regions of both kinds where they use one; of the other there are none. */
+/* Allows requests to remove regions if either extension is on. Clients that use one extension
+ * remove the regions of both, and the extension that is off has none. */
 static enum gemmd_error check_any_served(struct request *request)
 {
     const struct config *config = services_of(request)->config;
@@ -134,7 +135,8 @@ bool region_register_chunk(struct request *request, const void *bytes, uint64_t 
     return true;
 }
 
-/* A member that is a whole number from 0, or is not there and need not be. */
+/* Reads a member of a JSON object that is a whole number from 0. Returns false if the member is not
+ * such a number, or is missing and not optional. */
 static bool take_whole(const json_t *object, const char *name, bool optional, uint64_t *out)
 {
     const json_t *value = json_object_get(object, name);
@@ -211,7 +213,7 @@ void region_register_answer(struct request *request)
 {
     struct region_call *call = request->call;
     call->region.mapping = call->offer.mapping;
-    call->offer.mapping = NULL; /* the name's now */
+    call->offer.mapping = NULL; /* `region` holds the reference now */
     if (call->region.mapping == NULL)
         request->fault = call->offer.fault;
     else
@@ -225,6 +227,6 @@ void region_register_answer(struct request *request)
 void region_register_release(struct request *request)
 {
     struct region_call *call = request->call;
-    shm_mapping_release(
-        call->offer.mapping); /* the client disconnected before the memory had a name */
+    /* Not NULL if the client disconnected before the region was registered. */
+    shm_mapping_release(call->offer.mapping);
 }

@@ -11,7 +11,7 @@
 
 struct index {
     json_t *entries;
-    bool usable; /* the device: without it no model is ready */
+    bool usable; /* the device is not lost; without a device no model is ready */
 };
 
 static bool repository_add(void *context, const struct model *model)
