@@ -21,7 +21,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
@@ -67,10 +66,6 @@ struct io_thread {
     struct inbox_message check, stop;
 };
 
-/* The one of `threads` with the fewest connections; `turn` breaks ties. Any thread. */
-struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
-                                         uint32_t turn);
-
 /* Starts the thread with number `index`, which writes metrics shard `index`. Threads with numbers
  * from server->bulk_thread_first on give each connection a buffer of --bulk-buffer, the others one
  * of --connection-buffer. GEMMD_ERR_OUT_OF_MEMORY, or GEMMD_ERR_INTERNAL if the thread cannot be
@@ -84,12 +79,6 @@ void io_thread_stop(struct io_thread *thread);
 /* Frees a thread that was stopped. No other thread may still have work of its requests. NULL is
  * allowed. */
 void io_thread_destroy(struct io_thread *thread);
-
-/* Hands an accepted, non-blocking socket to the thread. Main thread. The I/O thread owns the socket
- * from then on; if memory runs out, the socket is closed. The caller has counted the connection in
- * server->connections and server->peers; the I/O thread uncounts it when the connection ends. */
-void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer,
-                   socklen_t peer_length);
 
 /* Makes the thread check the time limits of its connections (connection_check). The main thread
  * calls this a few times a second. */
