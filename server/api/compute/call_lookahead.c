@@ -1,6 +1,7 @@
 #include "server/api/compute/call_lookahead.h"
 
 #include "proto/body_front.h"
+#include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
 bool call_lookahead_pays(const struct compute_call *call, const struct services *services)
@@ -14,7 +15,7 @@ bool call_lookahead_pays(const struct compute_call *call, const struct services 
 static void leave_out_copies(const struct compute_call *call, struct services *services,
                              union call_operands *operands)
 {
-    const uint32_t copies = compute_call_copies(call, services, operands);
+    const uint32_t copies = operand_copies_needed(call, services, operands);
     for (uint32_t i = 0; i < call->operation->operands->count; i++)
         if ((copies & 1u << i) != 0)
             operands->all[i].data = NULL;

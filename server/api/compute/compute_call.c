@@ -4,16 +4,12 @@
 #include <string.h>
 
 #include "proto/body_front.h"
-#include "proto/dtype.h"
-#include "proto/npy.h"
 #include "proto/size.h"
+#include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
 /* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
-/* The alignment of the copies of operands in `scratch`. */
-enum { COPY_ALIGNMENT = 64 };
-
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
                                   uint64_t limit)
 {
@@ -176,43 +172,6 @@ static enum gemmd_error check_length(struct compute_call *call, const struct con
                                 compute_call_request(call), length.bytes, fault);
 }
 
-/* Whether the kernel reads the operands in host memory, without a copy to the device. */
-static bool is_read_in_place(const struct compute_call *call, const struct services *services)
-{
-    return call->work.shared_launch || device_info(services->device)->backend == GEMM_BACKEND_CPU;
-}
-
-/* Takes memory for copies of operands, unless the call has as much already. */
-static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, struct fault *fault)
-{
-    if (bytes <= call->scratch_bytes)
-        return GEMMD_OK;
-    pool_free(call->memory, call->scratch, call->scratch_bytes);
-    call->scratch_bytes = bytes;
-    call->scratch = pool_alloc(call->memory, bytes, fault);
-    if (call->scratch == NULL)
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    return GEMMD_OK;
-}
-
-/* The bytes that copies of a raw body's unaligned operands take. */
-static uint64_t unaligned_bytes(const struct compute_call *call)
-{
-    const struct operand_layout *layout = &call->layout;
-    uint64_t total = 0; /* all sizes together are below 2^64 */
-    for (uint32_t i = 0; i < layout->count; i++) {
-        const struct tensor *operand = &layout->tensors[i];
-        const uint64_t at = call->client_memory.operands[i] != NULL
-                                ? (uintptr_t)call->client_memory.operands[i]
-                                : layout->offsets[i];
-        if (operand->rank == 0 || at % dtype_size(operand->dtype) == 0)
-            continue;
-        total += operand->bytes;
-        (void)size_align(total, COPY_ALIGNMENT, &total);
-    }
-    return total;
-}
-
 /* Makes the call's reservation: the known bytes of the body, and those of the results if the shapes
  * are known. */
 static enum gemmd_error reserve_call(struct compute_call *call, struct services *services,
@@ -253,9 +212,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    if (!call->shapes_inside && is_read_in_place(call, services))
-        return take_scratch(call, unaligned_bytes(call), fault);
-    return GEMMD_OK;
+    return call->shapes_inside ? GEMMD_OK : operand_copies_open(call, services, fault);
 }
 
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
@@ -298,56 +255,6 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     memcpy(call->body + call->body_bytes, bytes, length);
     call->body_bytes = needed;
     early_copy_received(call->early_copy, needed);
-    return GEMMD_OK;
-}
-
-/* A copy to a GPU works with any alignment, so only kernels that read in place need aligned
- * elements. */
-uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
-                             const union call_operands *operands)
-{
-    const bool in_place = is_read_in_place(call, services);
-    uint32_t copies = 0;
-    for (uint32_t i = 0; i < call->operation->operands->count; i++) {
-        const struct tensor *operand = &operands->all[i];
-        if (operand->rank > 0 &&
-            (operand->fortran ||
-             (in_place && (uintptr_t)operand->data % dtype_size(operand->dtype) != 0)))
-            copies |= 1u << i;
-    }
-    return copies;
-}
-
-/* Copies the operands that cannot be used where they lie. */
-static enum gemmd_error copy_operands(struct compute_call *call, struct services *services,
-                                      union call_operands *operands, struct fault *fault)
-{
-    const uint32_t copies = compute_call_copies(call, services, operands);
-    const uint32_t count = call->operation->operands->count;
-    uint64_t total = 0, offset = 0;
-    if (copies == 0)
-        return GEMMD_OK;
-    for (uint32_t i = 0; i < count; i++)
-        if ((copies & 1u << i) != 0 && (!size_add(total, operands->all[i].bytes, &total) ||
-                                        !size_align(total, COPY_ALIGNMENT, &total)))
-            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
-    const enum gemmd_error code = take_scratch(call, total, fault);
-    if (code != GEMMD_OK)
-        return code;
-    for (uint32_t i = 0; i < count; i++) {
-        struct tensor *operand = &operands->all[i];
-        unsigned char *copy = call->scratch + offset;
-        if ((copies & 1u << i) == 0)
-            continue;
-        if (operand->fortran)
-            tensor_copy_row_major(operand, copy);
-        else
-            memcpy(copy, operand->data, operand->bytes);
-        operand->fortran = false;
-        operand->data = copy;
-        offset += operand->bytes;
-        (void)size_align(offset, COPY_ALIGNMENT, &offset); /* checked above */
-    }
     return GEMMD_OK;
 }
 
@@ -409,7 +316,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
                                            operation->operands->count, call->c.bytes,
                                            call->lse.bytes, fault);
     if (code == GEMMD_OK)
-        code = copy_operands(call, services, operands, fault);
+        code = operand_copies_make(call, services, operands, fault);
     if (code != GEMMD_OK)
         return code;
     operation->point(call, operands);
@@ -467,44 +374,4 @@ void compute_call_close(struct compute_call *call, struct services *services)
     call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
-}
-
-static enum gemmd_dtype describe_product(const struct gemm_request *gemm, struct log_access *entry)
-{
-    entry->m = gemm->m;
-    entry->n = gemm->n;
-    entry->k = gemm->k;
-    entry->batch = gemm->batch;
-    entry->dtype = dtype_name(gemm->dtype);
-    return gemm->m != 0 ? gemm->dtype : GEMMD_DTYPE_COUNT;
-}
-
-static enum gemmd_dtype describe_attention(const struct attention_request *attention,
-                                           struct log_access *entry)
-{
-    entry->m = attention->sq;
-    entry->n = attention->skv;
-    entry->k = attention->d;
-    entry->batch = attention->batch;
-    entry->dtype = dtype_name(attention->dtype);
-    return attention->heads != 0 ? attention->dtype : GEMMD_DTYPE_COUNT;
-}
-
-enum gemmd_dtype compute_call_describe(const struct compute_call *call,
-                                       const struct call_operation *operation, bool work_ended,
-                                       struct log_access *entry)
-{
-    const struct work *work = &call->work;
-    entry->kernel = work_kernel_name(work);
-    if (work_ended) {
-        entry->shared = work->launch_works;
-        entry->queue_ns = work->started_ns - work->queued_ns;
-        entry->h2d_ns = work->h2d_ns;
-        entry->kernel_ns = work->kernel_ns;
-        entry->d2h_ns = work->d2h_ns;
-    }
-    if (call->operation != NULL)
-        operation = call->operation;
-    return operation == &attention_operation ? describe_attention(&call->attention, entry)
-                                             : describe_product(&call->gemm, entry);
 }

@@ -31,7 +31,6 @@
 #include "server/device/work.h"
 
 struct body_front;
-struct log_access;
 struct services;
 struct compute_call;
 struct early_copy_body;
@@ -164,20 +163,9 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
  * known. After a failure the call is unchanged, except that its reservation may have grown. */
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault);
-/* The operands that must be copied on the host before the device can use them: bit i for operand i.
- * These are batches and C0 in column-major order and, where a kernel reads operands in place,
- * operands whose elements are not aligned. */
-uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
-                             const union call_operands *operands);
 /* Moves a call whose work is not in the queue yet. `to` takes over everything that `from` owns.
  * `from` keeps a description of the product for the log. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);
-/* Describes the computation of a call for the access log. The call may be zeroed; `operation`
- * stands for the operation of a call that has none yet. Returns the type of the operands, or
- * GEMMD_DTYPE_COUNT if the type is not known. `work_ended`: no other thread has the work. */
-enum gemmd_dtype compute_call_describe(const struct compute_call *call,
-                                       const struct call_operation *operation, bool work_ended,
-                                       struct log_access *entry);
 /* Frees everything but the results, after the work is done. May be called again. */
 void compute_call_finish(struct compute_call *call, struct services *services);
 /* Frees everything that the call still owns, and releases its references. May be called again. */

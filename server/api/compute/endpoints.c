@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/compute/call_log.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_job.h"
@@ -263,7 +264,7 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
     static const struct compute_call none;
     const struct compute_call *call = request->call == NULL ? &none : call_of(request);
     entry->op = operation->name;
-    return compute_call_describe(call, operation, work_ended, entry);
+    return call_log_describe(call, operation, work_ended, entry);
 }
 
 static enum gemmd_dtype gemm_describe(const struct request *request, bool work_ended,

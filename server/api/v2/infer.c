@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "proto/number.h"
+#include "server/api/compute/call_log.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -199,6 +200,6 @@ enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
 {
     static const struct compute_call none;
     entry->op = "infer";
-    return compute_call_describe(request->call == NULL ? &none : &infer_of(request)->compute,
-                                 &gemm_operation, work_ended, entry);
+    return call_log_describe(request->call == NULL ? &none : &infer_of(request)->compute,
+                             &gemm_operation, work_ended, entry);
 }
