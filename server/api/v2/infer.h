@@ -102,6 +102,13 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
 /* Makes the call write an output to its shared-memory region (infer_regions.c). */
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
                                     const struct model_tensor *tensor, enum gemmd_dtype dtype);
+/* Reads which outputs the request's JSON asks for, and where each goes (infer_outputs.c). */
+enum gemmd_error infer_take_outputs(struct request *request);
+/* Leaves room for the answer's JSON before the result, if no output is sent as JSON numbers. */
+void infer_take_front(struct request *request);
+/* Takes memory for the answer's JSON, unless the JSON lies before the result. An answer in JSON is
+ * longer than the result, whose own size was checked before. */
+enum gemmd_error infer_take_text(struct request *request);
 /* The type that an input or output has in this request. */
 enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor);
 /* The tensor of an output; known after infer_bind. Borrowed. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "proto/dtype.h"
-#include "proto/oip_answer.h"
 #include "proto/oip_data.h"
 #include "proto/oip_datatype.h"
 #include "proto/size.h"
@@ -12,7 +11,7 @@
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 
-enum { ALIGNMENT = 64 }; /* of inputs that came as JSON, and of results */
+enum { ALIGNMENT = 64 }; /* of inputs that were sent as JSON */
 
 /* ---- options ---- */
 
@@ -66,15 +65,6 @@ static enum gemmd_error take_schedule(struct request *request)
 
 /* ---- inputs ---- */
 
-/* Writes the names of inputs or outputs, for example "A, B, BIAS, C0". */
-static void list_names(const struct model_tensor *tensors, uint32_t count, char out[64])
-{
-    int length = 0;
-    for (uint32_t i = 0; i < count; i++)
-        length += snprintf(out + length, (size_t)(64 - length), "%s%s", i > 0 ? ", " : "",
-                           tensors[i].name);
-}
-
 static enum gemmd_error find_input(const struct model *model, const struct oip_input *input,
                                    uint32_t *index, struct fault *fault)
 {
@@ -82,7 +72,7 @@ static enum gemmd_error find_input(const struct model *model, const struct oip_i
     for (*index = 0; *index < model->input_count; ++*index)
         if (strcmp(model->inputs[*index].name, input->name) == 0)
             return GEMMD_OK;
-    list_names(model->inputs, model->input_count, names);
+    model_tensor_names(model->inputs, model->input_count, names);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                      "unexpected input '%s' for model '%.140s'; its inputs are %s", input->name,
                      model->name, names);
@@ -223,119 +213,6 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
     return read_numbers(request, placed, count);
 }
 
-/* ---- outputs ---- */
-
-enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor)
-{
-    const bool of_result =
-        tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
-    return of_result ? infer_of(request)->compute.gemm.out : tensor->dtype;
-}
-
-const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
-{
-    return output->tensor->role == MODEL_LSE ? &infer_of(request)->compute.lse
-                                             : &infer_of(request)->compute.c;
-}
-
-static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
-                                   bool binary, bool in_region)
-{
-    struct infer_call *call = infer_of(request);
-    const enum gemmd_dtype dtype = infer_dtype(request, tensor);
-    if (!binary && !in_region && !oip_datatype_has_json(dtype))
-        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "output '%s': data of type %s can't be JSON; ask for binary data",
-                         tensor->name, oip_datatype(dtype));
-    if (tensor->role == MODEL_LSE)
-        infer_of(request)->compute.attention.lse = true;
-    call->outputs[call->output_count++] = (struct infer_output){tensor, binary, in_region};
-    return GEMMD_OK;
-}
-
-/* Adds all outputs of the model: the ones that are not optional, and LSE if the parameter lse is
- * set. */
-static enum gemmd_error take_all_outputs(struct request *request)
-{
-    const struct infer_call *call = infer_of(request);
-    enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
-        if (!call->model.outputs[i].optional || infer_of(request)->compute.attention.lse)
-            code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
-    return code;
-}
-
-static enum gemmd_error take_outputs(struct request *request)
-{
-    const struct infer_call *call = infer_of(request);
-    const struct model *model = &call->model;
-    char names[64];
-    if (call->asked.output_count == 0)
-        return take_all_outputs(request);
-    infer_of(request)->compute.attention.lse = false; /* computed only if LSE is requested */
-    for (uint32_t i = 0; i < call->asked.output_count; i++) {
-        const struct oip_output *asked = &call->asked.outputs[i];
-        uint32_t index = 0;
-        while (index < model->output_count && strcmp(model->outputs[index].name, asked->name) != 0)
-            index++;
-        if (index == model->output_count) {
-            list_names(model->outputs, model->output_count, names);
-            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                             "unexpected output '%s' for model '%.140s'; its outputs are %s",
-                             asked->name, model->name, names);
-        }
-        const bool in_region = asked->region.name[0] != '\0';
-        enum gemmd_error code =
-            add_output(request, &model->outputs[index], asked->binary, in_region);
-        if (code == GEMMD_OK && in_region)
-            code = infer_place_output(request, asked, &model->outputs[index],
-                                      infer_dtype(request, &model->outputs[index]));
-        if (code != GEMMD_OK)
-            return code;
-    }
-    return GEMMD_OK;
-}
-
-/* Leaves room for the answer's JSON before the result, if no output is sent as JSON numbers. */
-static void take_front(struct request *request)
-{
-    const struct infer_call *call = infer_of(request);
-    bool binary = false, numbers = false;
-    _Static_assert((int)OIP_ANSWER_TEXT_MAX % ALIGNMENT == 0, "what follows is aligned");
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        binary |= call->outputs[i].binary;
-        numbers |= !call->outputs[i].binary && !call->outputs[i].in_region;
-    }
-    infer_of(request)->compute.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
-}
-
-/* Takes memory for the answer's JSON, unless the JSON lies before the result. An answer in JSON is
- * longer than the result, whose own size was checked before. */
-static enum gemmd_error take_text(struct request *request)
-{
-    struct infer_call *call = infer_of(request);
-    const uint64_t limit = services_of(request)->config->max_json_bytes;
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        const struct tensor *result = infer_result(request, &call->outputs[i]);
-        uint64_t bytes;
-        if (call->outputs[i].binary || call->outputs[i].in_region)
-            continue;
-        if (!size_mul(result->bytes / dtype_size(result->dtype), oip_data_text_max(result->dtype),
-                      &bytes) ||
-            !size_add(total, bytes, &total) || total > limit)
-            return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                             "the result as JSON would be longer than the limit of %" PRIu64
-                             " bytes; ask for binary data",
-                             limit);
-    }
-    if (infer_of(request)->compute.front_bytes > 0)
-        return GEMMD_OK;
-    call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
-    call->text = pool_alloc(infer_of(request)->compute.memory, call->text_bytes, &request->fault);
-    return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
-}
-
 /* ---- the whole request ---- */
 
 /* The length of the whole body, parts of which may not have arrived yet. */
@@ -400,8 +277,8 @@ static enum gemmd_error read_request(struct request *request)
     if (code == GEMMD_OK)
         code = take_schedule(request);
     if (code == GEMMD_OK)
-        code = take_outputs(request);
-    take_front(request);
+        code = infer_take_outputs(request);
+    infer_take_front(request);
     if (code == GEMMD_OK)
         code = take_inputs(request, &call->operands);
     if (code == GEMMD_OK)
@@ -435,6 +312,6 @@ enum gemmd_error infer_bind(struct request *request)
         code = compute_call_bind_operands(&infer_of(request)->compute, services_of(request),
                                           &call->operands, &request->fault);
     if (code == GEMMD_OK)
-        code = take_text(request);
+        code = infer_take_text(request);
     return code;
 }

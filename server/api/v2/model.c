@@ -58,6 +58,14 @@ bool model_role_is_lengths(enum model_role role)
     return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
 }
 
+void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64])
+{
+    int length = 0;
+    for (uint32_t i = 0; i < count; i++)
+        length += snprintf(out + length, (size_t)(64 - length), "%s%s", i > 0 ? ", " : "",
+                           tensors[i].name);
+}
+
 static void describe_fixed_model(const struct fixed_model *fixed, struct services *services,
                                  struct model *model)
 {

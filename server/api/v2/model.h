@@ -58,6 +58,9 @@ struct model_tensor {
     int64_t dims[4];
 };
 
+/* Writes the names of inputs or outputs, for example "A, B, BIAS, C0". */
+void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64]);
+
 /* The name, inputs and outputs of a layer's model. */
 struct model_layer {
     char name[MODEL_NAME_MAX + 1];
