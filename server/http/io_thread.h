@@ -4,10 +4,10 @@
  *
  * libmicrohttpd's own thread pool leaves most connections on few threads. So each I/O thread runs a
  * libmicrohttpd daemon of its own that has no listening socket, and the HTTP server hands accepted
- * connections to the threads. The daemon also creates the threads itself (libmicrohttpd's
- * "external" polling). Other threads reach an I/O thread through its inbox, for example with a new
- * connection, a finished request or a check for slow clients. Nothing about a connection is shared
- * between threads.
+ * connections to the threads. io_thread.c, not libmicrohttpd, creates the threads and runs their
+ * loops ("external" polling). Other threads reach an I/O thread through its inbox, for example with
+ * a new connection, a finished request or a check for slow clients. Nothing about a connection is
+ * shared between threads.
  *
  * There are two kinds of I/O threads. Each new connection is handed to a thread of the first kind.
  * A connection whose first request has a large body is moved to a thread of the second kind, a bulk
