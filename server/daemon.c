@@ -168,6 +168,7 @@ static enum gemmd_error open_queue(struct daemon *daemon, struct fault *fault)
     services->queue = queue_create(&limits);
     if (services->queue == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
+    services->admission = queue_admission(services->queue);
     if (!device_copies_early(services->device))
         return GEMMD_OK;
     services->early_copy = early_copy_create(services->device, services->queue, services->pool);

@@ -10,7 +10,7 @@ static void add_tenants(struct services *services, struct metrics_gauges *gauges
     const struct tokens *tokens = services->http->tokens;
     uint32_t tenants = tokens == NULL ? 0 : tokens_tenants(tokens);
     for (uint32_t i = 0; i < tenants; i++) {
-        struct admission_held held = admission_held_by(queue_admission(services->queue), i);
+        struct admission_held held = admission_held_by(services->admission, i);
         bool named = i < METRICS_TENANTS_MAX;
         uint32_t at = named ? i : METRICS_TENANTS_MAX;
         gauges->tenants[at].name = named ? tokens_tenant_name(tokens, i) : "(others)";
@@ -25,7 +25,7 @@ static void add_tenants(struct services *services, struct metrics_gauges *gauges
 struct metrics_gauges gauges_read(struct services *services)
 {
     struct queue_state queue = queue_state(services->queue);
-    struct admission *admission = queue_admission(services->queue);
+    struct admission *admission = services->admission;
     struct arena *arena = device_arena(services->device);
     const struct device_left_out *left_out;
     enum http_stage stage = atomic_load(&services->http->stage);

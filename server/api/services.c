@@ -29,7 +29,7 @@ enum gemmd_error services_check(struct request *request)
 uint32_t services_retry_after_s(const struct request *request, enum gemmd_error code,
                                 uint64_t bytes)
 {
-    struct admission *admission = queue_admission(services_of(request)->queue);
+    struct admission *admission = services_of(request)->admission;
     if (code == GEMMD_ERR_QUEUE_FULL)
         return admission_wait_s(admission, request->tenant_number, bytes);
     if (code == GEMMD_ERR_OUT_OF_MEMORY)

@@ -42,6 +42,7 @@ struct services {
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* statistics of the models in api/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
     struct queue *queue;
+    struct admission *admission;   /* of the queue */
     struct early_copy *early_copy; /* NULL: the device does not copy early */
     struct dispatch *dispatch;
     struct jobs *jobs;

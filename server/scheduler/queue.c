@@ -173,17 +173,6 @@ enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t by
     return admission_reserve(queue->admission, tenant, bytes, fault);
 }
 
-enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
-                                    uint64_t more, struct fault *fault)
-{
-    return admission_grow(queue->admission, tenant, bytes, more, fault);
-}
-
-void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes)
-{
-    admission_release(queue->admission, tenant, bytes);
-}
-
 struct admission *queue_admission(struct queue *queue)
 {
     return queue->admission;

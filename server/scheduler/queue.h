@@ -16,8 +16,8 @@
  *
  * The queue is bounded by requests and by bytes, in total and for each tenant (admission.h). A
  * request makes a reservation at its headers (queue_reserve), has its work pushed (queue_push), and
- * gives the reservation back when the request is over (queue_release). Reservations therefore count
- * requests that are being received, that wait, that run and that are being answered alike.
+ * gives the reservation back when the request is over (admission_release). Reservations therefore
+ * count requests that are being received, that wait, that run and that are being answered alike.
  *
  * Thread-safe. Pushing, popping and cancelling take O(1) steps for one tenant whose deadlines come
  * in order, and O(log n) steps otherwise. A work's `done` callback is called by the thread whose
@@ -46,14 +46,7 @@ void queue_destroy(struct queue *queue);
  * queue_fail_all was given. */
 enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
                                struct fault *fault);
-/* Adds `more` bytes, which are known only once the body has been received, to a reservation of
- * `bytes`. GEMMD_ERR_QUEUE_FULL and GEMMD_ERR_TOO_LARGE as for queue_reserve; the reservation then
- * stays as it was. A queue that has been closed since still grants the bytes. */
-enum gemmd_error queue_reserve_more(struct queue *queue, uint32_t tenant, uint64_t bytes,
-                                    uint64_t more, struct fault *fault);
-/* Gives a reservation back, whatever became of its request. */
-void queue_release(struct queue *queue, uint32_t tenant, uint64_t bytes);
-/* The reservations, for their metrics and for Retry-After. */
+/* Where reservations grow (admission_grow) and are given back (admission_release). */
 struct admission *queue_admission(struct queue *queue);
 
 /* Hands a work over to the queue. The work's request must have a reservation. A push never fails;

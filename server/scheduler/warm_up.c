@@ -43,7 +43,7 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
         return GEMMD_OK; /* the limits are so tight that no request will run either */
     const bool takes_memory = work->device_bytes > 0;
     if (takes_memory && !arena_alloc(arena, work->device_bytes, &work->device_offset)) {
-        queue_release(queue, 0, 0);
+        admission_release(queue_admission(queue), 0, 0);
         return GEMMD_OK;
     }
     work->done = first_product_done;
@@ -56,7 +56,7 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
                          PATIENCE_NS / 1000000000u);
     if (takes_memory)
         arena_free(arena, work->device_offset);
-    queue_release(queue, 0, 0);
+    admission_release(queue_admission(queue), 0, 0);
     if (work->status != GEMMD_OK)
         return fault_set(fault, work->status, NULL, "the first product failed: %.200s",
                          work->fault.detail);

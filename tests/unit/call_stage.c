@@ -18,6 +18,7 @@ void call_stage_start(struct call_stage *stage, uint64_t memory_bytes)
     services->config = &stage->config;
     stage->config.max_body_bytes = stage->config.max_result_bytes = memory_bytes;
     services->queue = queue_create(&limits);
+    services->admission = queue_admission(services->queue);
     stage->pinned = aligned_alloc(ARENA_ALIGNMENT, memory_bytes);
     services->pool = pool_create(stage->pinned, memory_bytes);
     services->early_copy = early_copy_create(services->device, services->queue, services->pool);

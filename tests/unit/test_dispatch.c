@@ -254,7 +254,7 @@ static void *produce(void *argument)
         queue_push(stage.queue, &item->work);
         if (i % 8 == 7)
             wait_until_ended(item);
-        queue_release(stage.queue, 0, 0);
+        admission_release(queue_admission(stage.queue), 0, 0);
     }
     return NULL;
 }

@@ -415,7 +415,7 @@ static void send_one(uint32_t number)
             ck_assert_int_eq(work->status, GEMMD_OK);
             assert_there(&sender);
         }
-        queue_release(stage.queue, 0, 0);
+        admission_release(queue_admission(stage.queue), 0, 0);
     }
     (void)close_body(&sender);
 }

@@ -57,7 +57,7 @@ START_TEST(the_count_is_exact)
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_int_eq(fault.code, GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "3 requests"));
-    queue_release(queue, 0, 1);
+    admission_release(queue_admission(queue), 0, 1);
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     queue_destroy(queue);
@@ -75,7 +75,7 @@ START_TEST(the_bytes_are_exact)
     ck_assert_int_eq(queue_reserve(queue, 0, 0, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
-    queue_release(queue, 0, 999);
+    admission_release(queue_admission(queue), 0, 999);
     ck_assert_int_eq(queue_reserve(queue, 0, 999, &fault), GEMMD_OK);
     queue_destroy(queue);
 }
@@ -87,18 +87,21 @@ START_TEST(a_reservation_can_grow)
     struct queue *queue = queue_of_one(2, 1000);
     ck_assert_int_eq(queue_reserve(queue, 0, 100, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 300, &fault), GEMMD_OK);
-    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 601, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, 601, &fault),
+                     GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "300 of 1000"));
     ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701"));
-    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
-    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, 901, &fault),
+                     GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, UINT64_MAX, &fault),
+                     GEMMD_ERR_TOO_LARGE);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
     queue_close(queue);                                        /* earlier reservations stay */
-    ck_assert_int_eq(queue_reserve_more(queue, 0, 100, 600, &fault), GEMMD_OK);
+    ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, 600, &fault), GEMMD_OK);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
     ck_assert_uint_eq(queue_state(queue).reserved, 2);
-    queue_release(queue, 0, 700);
-    queue_release(queue, 0, 300);
+    admission_release(queue_admission(queue), 0, 700);
+    admission_release(queue_admission(queue), 0, 300);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 0);
     queue_destroy(queue);
 }
@@ -133,7 +136,7 @@ START_TEST(a_reservation_is_held_until_it_is_given_back)
     ck_assert_uint_eq(state.reserved, 1);
     ck_assert_uint_eq(state.reserved_bytes, 10);
     ck_assert_int_eq(queue_reserve(queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
-    queue_release(queue, 0, 10);
+    admission_release(queue_admission(queue), 0, 10);
     ck_assert_int_eq(queue_reserve(queue, 0, 10, NULL), GEMMD_OK);
     queue_destroy(queue);
 }
@@ -210,7 +213,7 @@ struct caller {
 static void release_reservation(struct work *work)
 {
     struct caller *caller = (struct caller *)work;
-    queue_release(caller->queue, 0, work->bytes);
+    admission_release(queue_admission(caller->queue), 0, work->bytes);
     item_done(work);
 }
 

@@ -83,7 +83,7 @@ static void *produce(void *argument)
         /* Now and then all of it has ended before more is made. */
         while (i % 16 == 15 && atomic_load(&item->ended) == 0)
             sched_yield();
-        queue_release(load->queue, 0, item->work.bytes);
+        admission_release(queue_admission(load->queue), 0, item->work.bytes);
     }
     atomic_fetch_sub(load->producing, 1);
     return NULL;

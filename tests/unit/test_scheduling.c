@@ -56,7 +56,7 @@ static void task_done(struct work *work)
 {
     struct task *task = (struct task *)work;
     task->rank = atomic_fetch_add(&stage.ended, 1) + 1;
-    queue_release(stage.queue, work->tenant, work->bytes);
+    admission_release(queue_admission(stage.queue), work->tenant, work->bytes);
     atomic_fetch_add(&task->ended, 1);
 }
 

@@ -39,8 +39,8 @@ static enum gemmd_error enlarge_reservation(struct compute_call *call, struct se
 {
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
-    enum gemmd_error code = queue_reserve_more(services->queue, call->work.tenant,
-                                               call->queue_bytes, bytes - call->queue_bytes, fault);
+    enum gemmd_error code = admission_grow(services->admission, call->work.tenant,
+                                           call->queue_bytes, bytes - call->queue_bytes, fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
@@ -364,7 +364,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     client_memory_end(&call->client_memory, &call->work);
     call_residents_finish(&call->residents, services->tensors, call->memory);
     if (call->has_reservation)
-        queue_release(services->queue, call->work.tenant, call->queue_bytes);
+        admission_release(services->admission, call->work.tenant, call->queue_bytes);
     call->has_reservation = false;
 }
 

@@ -26,8 +26,8 @@ struct tensor_call *tensor_call_open(struct request *request)
 static void give_back_reservation(struct tensor_call *call)
 {
     if (call->has_reservation)
-        queue_release(services_of(call->request)->queue, call->request->tenant_number,
-                      call->queue_bytes);
+        admission_release(services_of(call->request)->admission, call->request->tenant_number,
+                          call->queue_bytes);
     call->has_reservation = false;
 }
 
@@ -55,8 +55,8 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
 {
     enum gemmd_error code =
-        queue_reserve_more(services_of(call->request)->queue, call->request->tenant_number,
-                           call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
+        admission_grow(services_of(call->request)->admission, call->request->tenant_number,
+                       call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
