@@ -17,11 +17,12 @@
 #include "server/scheduler/warm_up.h"
 #include "server/shm/shm_store.h"
 
-/* How long daemon_stop waits for the device when everything else has ended. */
+/* How long daemon_stop waits for the device to finish its last work. */
 static const uint64_t LAST_WORK_NS = 200000000;
 
-/* A connection that the process has no descriptor for would wait unanswered. A connection over the
- * limit gets an answer, so the limit is lowered to the descriptors that there are. */
+/* Lowers --max-connections to the number of connections that the process has file descriptors for.
+ * A connection without a descriptor would wait unanswered, while a connection over the limit gets
+ * an answer. */
 static void make_room_for_connections(struct daemon *daemon)
 {
     struct config *config = &daemon->config;
@@ -53,8 +54,8 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
 
 /* ---- the device and its memory ---- */
 
-/* auto: the GPU if the host has a driver for one, and only then; a GPU that does not answer
- * is a failure, not a reason to compute a hundred times slower. */
+/* --backend=auto chooses the GPU if the host has a GPU and its driver. A GPU that does not work is
+ * a failure, because the CPU would compute a hundred times slower. */
 static enum gemmd_error choose_backend(const struct config *config, enum gemm_backend *backend,
                                        struct fault *fault)
 {
@@ -73,6 +74,7 @@ static enum gemmd_error choose_backend(const struct config *config, enum gemm_ba
     return GEMMD_OK;
 }
 
+/* Logs the kernels that failed their self-test and are not served. */
 static void log_left_out(const struct daemon *daemon)
 {
     const struct device_left_out *list;
@@ -82,21 +84,24 @@ static void log_left_out(const struct daemon *daemon)
                   list[i].is_attention ? "attention " : "", list[i].kernel, list[i].reason);
 }
 
-/* Memory is taken as it is used: too much of it shows only when the system ends the process. */
+/* Warns if the options allow more memory than the process may use. The system gives memory only
+ * when a page is first written, so without the warning the mistake would show only when the system
+ * kills the process. */
 static void warn_of_limits(const struct daemon *daemon, enum gemm_backend backend)
 {
     const struct config *config = &daemon->config;
-    const uint64_t there = memory_limit_bytes();
+    const uint64_t limit_bytes = memory_limit_bytes();
     const struct arena *arena = device_arena(daemon->services.device);
-    uint64_t taken = config->pinned_bytes + config->job_bytes; /* options are 16 TiB at most */
+    /* An option is at most 16 TiB, so the sum does not overflow. */
+    uint64_t option_bytes = config->pinned_bytes + config->job_bytes;
     if (backend == GEMM_BACKEND_CPU && arena != NULL)
-        taken += arena_capacity_bytes(arena) + config->tensor_bytes;
-    if (there != 0 && taken > there)
+        option_bytes += arena_capacity_bytes(arena) + config->tensor_bytes;
+    if (limit_bytes != 0 && option_bytes > limit_bytes)
         log_event(daemon->log, CONFIG_LOG_WARNING,
                   "--pinned-bytes, --job-bytes%s are %" PRIu64 " bytes together, and this process "
                   "may use %" PRIu64,
-                  backend == GEMM_BACKEND_CPU ? ", --device-bytes and --tensor-bytes" : "", taken,
-                  there);
+                  backend == GEMM_BACKEND_CPU ? ", --device-bytes and --tensor-bytes" : "",
+                  option_bytes, limit_bytes);
 }
 
 static enum gemmd_error open_device(struct daemon *daemon, enum gemm_backend backend,
@@ -113,7 +118,7 @@ static enum gemmd_error open_device(struct daemon *daemon, enum gemm_backend bac
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,
     };
-    /* The system finds the pages of the pinned memory while the device is opened. */
+    /* Another thread touches the pages of the pinned memory while the device is opened. */
     daemon->host_memory = host_memory_begin(backend, config->pinned_bytes, fault);
     if (daemon->host_memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -131,7 +136,7 @@ static enum gemmd_error open_device(struct daemon *daemon, enum gemm_backend bac
     return GEMMD_OK;
 }
 
-/* The stores of tensors and of clients' shared memory. */
+/* Creates the stores of resident tensors and of clients' shared memory. */
 static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
@@ -172,7 +177,8 @@ static enum gemmd_error open_queue(struct daemon *daemon, struct fault *fault)
     return GEMMD_OK;
 }
 
-/* The I/O threads have the first shards, then the dispatch thread, then the main thread. */
+/* Creates the metrics, with one shard for each writing thread: the I/O threads have the first
+ * shards, the dispatch thread has the next, and the main thread has the last. */
 static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend backend,
                                      struct fault *fault)
 {
@@ -192,7 +198,7 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     return GEMMD_OK;
 }
 
-/* Starts the dispatch thread, and has the device run each kind of launch once. */
+/* Starts the dispatch thread, and runs each kind of launch once on the device. */
 static enum gemmd_error start_dispatch(struct daemon *daemon, enum gemm_backend backend,
                                        struct fault *fault)
 {
@@ -215,7 +221,7 @@ static enum gemmd_error start_dispatch(struct daemon *daemon, enum gemm_backend 
     return GEMMD_OK;
 }
 
-/* All that computes: device, stores, queue and the dispatch thread. */
+/* Starts the parts that computing needs: device, stores, queue, metrics and dispatch thread. */
 static enum gemmd_error start_compute(struct daemon *daemon, struct fault *fault)
 {
     enum gemm_backend backend;
@@ -277,8 +283,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
         return code;
     prepare_http_server(daemon);
     code = http_server_open(&daemon->http, fault);
-    /* The sockets are opened before the device: an address in use is found out before a GPU is
-     * taken. */
+    /* The listening sockets are opened before the device, so that a second daemon on the same
+     * address fails before it has used the GPU. */
     if (code == GEMMD_OK)
         code = main_loop_create(&daemon->services, &daemon->loop, fault);
     if (code == GEMMD_OK)
@@ -303,7 +309,7 @@ bool daemon_run(struct daemon *daemon)
     return !device_lost(daemon->services.device);
 }
 
-/* Stops all threads. False if the device computes on. */
+/* Stops all threads. Returns false if the device still computes after LAST_WORK_NS. */
 static bool stop_threads(struct daemon *daemon)
 {
     struct services *services = &daemon->services;

@@ -1,7 +1,7 @@
 /*
- * daemon.h - what the daemon is made of: starts its parts in order and stops them in reverse.
+ * daemon.h - the daemon: owns all parts of the process, starts them in order and stops them.
  *
- * The daemon owns all parts; everybody else borrows them. All functions run on the main thread.
+ * The daemon owns all parts; all other code borrows them. All functions run on the main thread.
  */
 #ifndef SERVER_DAEMON_H
 #define SERVER_DAEMON_H
@@ -16,7 +16,7 @@ struct host_memory;
 struct main_loop;
 struct tokens;
 
-/* Zeroed, but for `config` and `log`, before daemon_start. */
+/* Zeroed before daemon_start, except `config` and `log`, which the caller sets and frees. */
 struct daemon {
     struct config config;
     struct log *log;
@@ -27,15 +27,16 @@ struct daemon {
     struct main_loop *loop;
 };
 
-/* Takes memory, opens the device and starts the threads as `daemon->config` says. After a failure
- * daemon_stop gives back what was taken. */
+/* Opens the listening sockets, allocates memory, opens the device and starts the threads, as
+ * `daemon->config` says. After a failure, which `fault` describes, daemon_stop must be called to
+ * stop and free the parts that were started. */
 enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault);
-/* Serves until a signal or the loss of the device has ended the daemon (main_loop.h). Returns false
- * if the device was lost. */
+/* Serves until a drain has ended, which a signal or the loss of the device begins (main_loop.h).
+ * Returns false if the device was lost. */
 bool daemon_run(struct daemon *daemon);
-/* Stops and frees all parts that were started. False if the device still computes something that
- * nothing can stop, such as a long product on the CPU after --drain-timeout: all requests are
- * answered then, but threads and memory are left, and the process has to end with _exit. */
+/* Stops and frees all parts that were started. Returns false if the device still computes work that
+ * cannot be stopped, such as a long product on the CPU after --drain-timeout. All requests have
+ * been answered then, but threads still run and use memory, and the process must end with _exit. */
 bool daemon_stop(struct daemon *daemon);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * gemmd - the daemon. Reads its options, starts, serves, drains.
- * Exit status: 0 after a drain (or --help and the like), 1 if it could not start or its device
- * was lost, 2 for wrong options.
+ * gemmd - the daemon's main program: reads the options, starts the daemon, serves, and drains.
+ *
+ * Exit status: 0 after a drain, or after --help, --version or --check-config; 1 if the daemon could
+ * not start or its device was lost; 2 for invalid options.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +28,8 @@ static int print_config(const struct config *config)
     return EXIT_SUCCESS;
 }
 
-/* What --help and the like print is all that they do. */
+/* Makes the exit status of --help, --version and --check-config a failure if their output could not
+ * be written, since output is all that they are for. */
 static int finish_output(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -36,13 +38,14 @@ static int finish_output(int status)
     return EXIT_FAILURE;
 }
 
-/* A standard descriptor that the starter closed would be given to a socket next, and to it would
- * go what is printed; libuv ends a process that has one below 3. */
+/* Opens /dev/null for each standard descriptor that is closed at the start. Otherwise the daemon's
+ * first sockets would get the numbers 0 to 2, and messages on stderr would be written to a socket.
+ * libuv also aborts a process that opens a socket below 3. */
 static bool fill_standard_descriptors(void)
 {
     int fd;
     do
-        fd = open("/dev/null", O_RDONLY); /* so that writing to it fails, as it would have */
+        fd = open("/dev/null", O_RDONLY); /* writing fails, as to a closed descriptor */
     while (fd >= 0 && fd <= STDERR_FILENO);
     return fd >= 0 && close(fd) == 0;
 }
@@ -65,7 +68,7 @@ static int serve(struct daemon *daemon)
         status = EXIT_FAILURE;
     }
     if (!daemon_stop(daemon))
-        _exit(status); /* a product is being computed: nothing it uses may be given back */
+        _exit(status); /* the device still computes: its memory must not be freed */
     log_destroy(daemon->log);
     return status;
 }
@@ -76,11 +79,13 @@ int main(int argc, char *argv[])
     struct fault fault;
     int status = EXIT_SUCCESS;
 
-    openblas_core_set(argv); /* before a configuration is read, which may come through a pipe */
+    /* May execute the program again, so it must run before anything is read: a configuration file
+     * may be a pipe, which can be read only once. */
+    openblas_core_set(argv);
     if (!fill_standard_descriptors())
         return EXIT_FAILURE;
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a log as long as files may be ends the log, not the daemon */
+    signal(SIGXFSZ, SIG_IGN); /* a log file at its size limit must not end the daemon */
     if (config_load(&daemon.config, argc, argv, environ, &fault) != GEMMD_OK) {
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         config_free(&daemon.config);

@@ -27,9 +27,9 @@ struct main_loop {
     uv_signal_t signals[SIGNAL_COUNT];
     struct acceptor *acceptor;
     uint32_t ticks;
-    uint64_t closing_at_ns, give_up_at_ns;
-    bool forced; /* by a second signal */
-    bool done;
+    uint64_t closing_at_ns, give_up_at_ns; /* ends of the drain's two waits; monotonic clock */
+    bool forced;                           /* a second signal skips the waits */
+    bool done;                             /* main_loop_run returns */
 };
 
 static enum http_stage stage_of(const struct main_loop *loop)
@@ -46,7 +46,7 @@ static void take_connection(void *context, int fd, const struct sockaddr *peer,
 
 /* ---- the drain ---- */
 
-static void drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
+static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
 {
     atomic_store(&loop->services->http->stage, HTTP_DRAINING);
     loop->closing_at_ns = clock_now_ns() + delay_ms * 1000000u;
@@ -54,7 +54,7 @@ static void drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
     notify_send("STOPPING=1\nSTATUS=draining");
 }
 
-/* The delay is over: no new connections and no new work from here on. */
+/* Ends the drain's delay: no new connections and no new work from now on. */
 static void begin_closing(struct main_loop *loop, uint64_t now_ns)
 {
     atomic_store(&loop->services->http->stage, HTTP_CLOSING);
@@ -63,7 +63,8 @@ static void begin_closing(struct main_loop *loop, uint64_t now_ns)
     loop->give_up_at_ns = now_ns + loop->services->config->drain_timeout_ms * 1000000ull;
 }
 
-/* Runs outside of any callback, because closing handles needs turns of the loop. */
+/* Runs outside of libuv's callbacks, because a closed handle needs further iterations of the loop.
+ */
 static void close_when_due(struct main_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -71,7 +72,8 @@ static void close_when_due(struct main_loop *loop)
         begin_closing(loop, now_ns);
 }
 
-/* A drain waits for requests, and for jobs that are not done. */
+/* Ends the drain when no request and no unfinished job is left, or when the drain's time is over.
+ */
 static void finish_when_drained(struct main_loop *loop, uint64_t now_ns)
 {
     const struct services *services = loop->services;
@@ -95,7 +97,7 @@ static void on_signal(uv_signal_t *handle, int signal_number)
         loop->forced = true;
         return;
     }
-    drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
+    begin_drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
 }
 
 static void watch_signals(struct main_loop *loop)
@@ -114,8 +116,8 @@ static void watch_signals(struct main_loop *loop)
 
 /* ---- the timer ---- */
 
-/* What is done ten times less often than a tick. */
-static void check(struct main_loop *loop, uint64_t now_ns)
+/* Does the periodic work that every tenth tick is enough for. */
+static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
 {
     struct services *services = loop->services;
     admission_sample(services->admission, now_ns);
@@ -135,14 +137,14 @@ static void on_tick(uv_timer_t *timer)
     queue_expire(services->queue, now_ns);
     dispatch_expire_probes(services->dispatch, now_ns);
     job_thread_check(services->job_thread, now_ns);
-    /* A lost context cannot be mended in this process. The process ends, and its supervisor starts
-     * another. */
+    /* A lost CUDA context cannot be restored in this process. So the process ends, and its
+     * supervisor starts another process. */
     if (stage == HTTP_SERVING && device_lost(services->device))
-        drain(loop, 0, device_lost_reason(services->device));
+        begin_drain(loop, 0, device_lost_reason(services->device));
     if (checks || stage == HTTP_CLOSING)
         http_server_check(services->http);
     if (checks)
-        check(loop, now_ns);
+        main_loop_check(loop, now_ns);
     if (stage == HTTP_CLOSING)
         finish_when_drained(loop, now_ns);
 }
@@ -156,7 +158,7 @@ static void close_handle(uv_handle_t *handle, void *unused)
         uv_close(handle, NULL);
 }
 
-/* Makes the parts that put handles on libuv's loop. */
+/* Creates the parts that have handles in libuv's loop. */
 static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
 {
     struct services *services = loop->services;

@@ -31,7 +31,7 @@ struct metrics_gauges gauges_read(struct services *services)
     enum http_stage stage = atomic_load(&services->http->stage);
     struct tensor_store_state tensors = tensor_store_state(services->tensors);
     struct jobs_counts jobs = jobs_counts(services->jobs);
-    struct shm_counts shared = shm_store_counts(services->shm_store);
+    struct shm_counts shm = shm_store_counts(services->shm_store);
     struct metrics_gauges gauges = {
         .requests_waiting = queue.waiting,
         .requests_running = device_in_flight(services->device),
@@ -64,10 +64,10 @@ struct metrics_gauges gauges_read(struct services *services)
         .jobs_cancelled = jobs.cancelled,
         .jobs_expired = jobs.expired,
         .log_dropped_lines = log_dropped(services->log),
-        .shared_memories = shared.mappings,
-        .shared_capacity_memories = shared.capacity_mappings,
-        .shared_bytes = shared.bytes,
-        .shared_capacity_bytes = shared.capacity_bytes,
+        .shared_memories = shm.mappings,
+        .shared_capacity_memories = shm.capacity_mappings,
+        .shared_bytes = shm.bytes,
+        .shared_capacity_bytes = shm.capacity_bytes,
         .shared_regions = regions_count(services->regions),
         .tensor_used_bytes = tensors.used_bytes,
         .tensor_capacity_bytes = tensors.capacity_bytes,

@@ -1,4 +1,4 @@
-/* gauges.h - the state of the services at one moment, as the metrics show it. */
+/* gauges.h - reads the present state of the services for the metrics. */
 #ifndef SERVER_API_GAUGES_H
 #define SERVER_API_GAUGES_H
 
@@ -6,7 +6,7 @@
 
 struct services;
 
-/* Reads the present values. Any thread. Strings are borrowed from the services. */
+/* Reads the present values of all gauges. Any thread. Strings are borrowed from the services. */
 struct metrics_gauges gauges_read(struct services *services);
 
 #endif

@@ -1,4 +1,4 @@
-/* GET /livez and /readyz, and the inference protocol's names for them. */
+/* GET /livez and /readyz, and their paths in the Open Inference Protocol (/v2/health/...). */
 #include <string.h>
 
 #include "server/api/endpoints.h"
@@ -41,7 +41,8 @@ static void probe_done(struct probe_wait *wait)
 static void readyz_begin(struct request *request)
 {
     struct readyz_call *call = request->call;
-    if (request_has_body(request)) { /* nothing would read the body while the probe runs */
+    /* A body is refused, because nothing reads a body while the probe runs. */
+    if (request_has_body(request)) {
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "this path takes no body");
         request_refuse(request);
         return;
@@ -53,7 +54,7 @@ static void readyz_begin(struct request *request)
     }
     call->request = request;
     call->probe.done = probe_done;
-    request_hand_over(request); /* before asking: the answer may be there at once */
+    request_hand_over(request); /* before dispatch_probe, whose result may come at once */
     if (dispatch_probe(services_of(request)->dispatch, &call->probe, PROBE_WAIT_MS))
         request_wake(request);
 }

@@ -1,4 +1,4 @@
-/* GET /metrics, /info and /openapi.json: what the daemon says of itself. */
+/* GET /metrics, /info and /openapi.json, which describe the daemon. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void metrics_begin(struct request *request)
     respond_text(request, 200, metrics_content_type(format), text);
 }
 
-/* The operand types that a kernel takes, each with the results it can give. */
+/* The operand types that a kernel computes, each with the list of its result types. */
 static json_t *kernel_types(const struct gemm_kernel *kernel)
 {
     json_t *types = json_object();
@@ -47,7 +47,7 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
     return types;
 }
 
-/* The types that an attention kernel takes; the result has the operands'. */
+/* The operand types that an attention kernel computes. The result has the type of the operands. */
 static json_t *attention_types(const struct attention_kernel *kernel)
 {
     json_t *types = json_object();
@@ -57,7 +57,7 @@ static json_t *attention_types(const struct attention_kernel *kernel)
                                                   .batch = 1,
                                                   .heads = 1,
                                                   .kv_heads = 1,
-                                                  .sq = 1, /* some kernels take few queries only */
+                                                  .sq = 1, /* decode kernels take few queries */
                                                   .skv = 64,
                                                   .d = 64,
                                                   .dv = 64,
@@ -93,7 +93,7 @@ static json_t *kernels_json(struct gemm_device device)
     return kernels;
 }
 
-/* The kernels that there are and that are not served. */
+/* The kernels that this build has and that are not served, with the reason. */
 static json_t *left_out_json(const struct device *device)
 {
     json_t *left_out = json_array();

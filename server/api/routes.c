@@ -2,7 +2,7 @@
 
 #include "server/api/endpoints.h"
 
-/* The inference protocol comes last: its list ends with an endpoint for all paths below /v2. */
+/* v2_endpoints must be last: its last endpoint serves all paths below /v2. */
 const struct endpoint *const routes[] = {
     dashboard_endpoints, compute_endpoints, job_endpoints, health_endpoints,
     info_endpoints,      tensor_endpoints,  v2_endpoints,  NULL,

@@ -1,4 +1,4 @@
-/* routes.h - every path that is served, in one table. */
+/* routes.h - the table of all endpoints of the daemon. Constant; any thread. */
 #ifndef SERVER_API_ROUTES_H
 #define SERVER_API_ROUTES_H
 

@@ -1,6 +1,9 @@
 /*
- * sent_block.h - a block of the pool that an answer is sent from. On the request's I/O thread,
- * whose cache of the pool it came from.
+ * sent_block.h - a block of the pool of pinned memory that an answer is sent from. The block goes
+ * back to the pool when the answer was sent.
+ *
+ * All functions run on the request's I/O thread. The block must come from that thread's cache of
+ * the pool.
  */
 #ifndef SERVER_API_SENT_BLOCK_H
 #define SERVER_API_SENT_BLOCK_H
@@ -11,10 +14,11 @@
 
 struct sent_block;
 
-/* Takes over the block. NULL: out of memory, and the block stays the caller's. */
+/* Takes over a block of `bytes` bytes. Returns NULL if memory ran out; the caller then still owns
+ * the block. */
 struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes);
-/* The last byte has gone, or none will: gives the block back. Takes a struct sent_block, as
- * libmicrohttpd's free callbacks and a payload's `sent` do. */
+/* Gives the block back to the pool and frees the struct sent_block that `sent_block` points to. The
+ * parameter is a void pointer, so that the function can be the `sent` of a struct payload. */
 void sent_block_end(void *sent_block);
 
 #endif

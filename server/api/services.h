@@ -1,7 +1,10 @@
 /*
- * services.h - what the endpoints work with: the device and its queue, the stores of tensors, jobs
- * and shared memory. The daemon makes all of it before the HTTP server starts and takes it down
- * after the HTTP server has stopped; everybody else borrows.
+ * services.h - the parts of the daemon that endpoints use: the device and its queue, and the stores
+ * of tensors, jobs and shared memory.
+ *
+ * The daemon owns all parts: it creates them before the HTTP server starts and destroys them after
+ * the HTTP server has stopped. All other code borrows them. Any thread may use a part as the part's
+ * header says.
  */
 #ifndef SERVER_API_SERVICES_H
 #define SERVER_API_SERVICES_H
@@ -34,9 +37,9 @@ struct services {
     struct device *device;
     struct pool *pool; /* pinned memory */
     struct tensor_store *tensors;
-    struct shm_store *shm_store;                         /* clients' shared memory */
-    struct regions *regions;                             /* the names that clients gave to it */
-    struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* of the models in api/v2 */
+    struct shm_store *shm_store;                         /* mappings of clients' shared memory */
+    struct regions *regions;                             /* names that clients gave to mappings */
+    struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* statistics of the models in api/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
     struct queue *queue;
     struct admission *admission;   /* of the queue */
@@ -46,24 +49,26 @@ struct services {
     struct job_thread *job_thread;
 };
 
-/* The services of the server that a request came to. */
+/* The services of the request's server. */
 static inline struct services *services_of(const struct request *request)
 {
     return request->server->services;
 }
 
-/* The blocks of pinned memory of a request's I/O thread. */
+/* The cache of the pool of pinned memory that belongs to the request's I/O thread. Borrowed; only
+ * that thread may use it. */
 struct pool_cache *services_memory(const struct request *request);
-/* For struct http_server: an I/O thread's own part of the services is its blocks of the pool. */
+/* Callbacks of struct http_server. An I/O thread's own part of the services is its cache of the
+ * pool. */
 void *services_thread_create(void *services);
 void services_thread_destroy(void *thread_services);
 
-/* Whether new work is taken. Else sets request->fault and returns GEMMD_ERR_DRAINING or
- * GEMMD_ERR_DEVICE_LOST. */
+/* Checks whether the daemon accepts new work. If not, sets request->fault and returns
+ * GEMMD_ERR_DRAINING or GEMMD_ERR_DEVICE_LOST. */
 enum gemmd_error services_check(struct request *request);
 
-/* Seconds until a request of `bytes` that was refused with `code` may be admitted, for
- * Retry-After. */
+/* Estimates, for Retry-After, the seconds until a request of `bytes` bytes that was refused with
+ * `code` can be admitted. */
 uint32_t services_retry_after_s(const struct request *request, enum gemmd_error code,
                                 uint64_t bytes);
 

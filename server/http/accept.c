@@ -6,8 +6,9 @@
 
 enum { FORMATS = 3 };
 
-/* How well a media range names a format: 3 exactly, 2 its type, 1 anything, 0 not. */
-static int match(const char *range, enum format format)
+/* How exactly a media range names a format: 3 type and subtype, 2 only the type, 1 any type, 0 the
+ * range does not include the format. */
+static int match_range(const char *range, enum format format)
 {
     if (strcmp(range, "*/*") == 0)
         return 1;
@@ -59,7 +60,7 @@ bool accept_format(const char *accept, enum format own, enum format *format)
         return true;
     while (accept_next(&accept, &element)) {
         for (int f = 0; f < FORMATS; f++) {
-            int how = match(element.range, (enum format)f);
+            int how = match_range(element.range, (enum format)f);
             if (how > precision[f]) {
                 precision[f] = how;
                 quality[f] = element.q;

@@ -1,4 +1,7 @@
-/* accept.h - which of several a client likes best (RFC 9110, 12.4 and 12.5.1). Pure. */
+/*
+ * accept.h - parses lists of preferences, such as an Accept header's, and chooses the format of an
+ * answer (RFC 9110, 12.4 and 12.5.1). Pure functions.
+ */
 #ifndef SERVER_HTTP_ACCEPT_H
 #define SERVER_HTTP_ACCEPT_H
 
@@ -8,18 +11,20 @@
 
 enum { ACCEPT_RANGE_MAX = 128 };
 
-/* One element of a list: what it names, without space or parameters, and its weight. */
+/* One element of a list. */
 struct accept_element {
-    char range[ACCEPT_RANGE_MAX];
-    double q; /* 1 if it has none */
+    char range[ACCEPT_RANGE_MAX]; /* the name, without space and parameters */
+    double q;                     /* the weight; 1 if the element has no weight */
 };
 
-/* Takes the next element off a list; false at its end. Those that are empty or too long to mean
- * anything here are passed over. */
+/* Takes the next element off a list, and advances `*list`. Returns false at the end of the list.
+ * Elements that are empty, or longer than ACCEPT_RANGE_MAX, are skipped. */
 bool accept_next(const char **list, struct accept_element *element);
 
-/* The best format that an Accept header (NULL: none) takes: highest q first, among equals
- * the most exactly named, then the request's own. False if it takes none of ours. */
+/* Chooses the format that an Accept header prefers. The format with the highest weight is chosen;
+ * among equals the one that is named most exactly, then `own`, the format of the request. Without
+ * an Accept header (NULL) the format is `own`. Returns false if the header accepts none of the
+ * daemon's formats. */
 bool accept_format(const char *accept, enum format own, enum format *format);
 
 #endif

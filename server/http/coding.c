@@ -47,7 +47,8 @@ void coding_read(struct coding_list *list, const char *value)
 enum coding coding_accepted(const char *accept)
 {
     static const enum coding preferred[] = {CODING_GZIP, CODING_DEFLATE, CODING_IDENTITY};
-    /* What a header that is there does not name is not wanted, but for no coding at all. */
+    /* A coding that the header does not name is not accepted, except identity, which has the least
+     * weight that is not 0. */
     double quality[CODING_COUNT] = {[CODING_IDENTITY] = 0.0005};
     double star = -1;
     bool named[CODING_COUNT] = {false};

@@ -11,7 +11,7 @@
 #include "server/http/server.h"
 #include "server/net/peer_user.h"
 
-/* The average rate of a body counts only after this long. */
+/* --min-body-rate applies only after a body has been received for this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
 
@@ -25,7 +25,7 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     return true;
 }
 
-static bool past(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
+static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
 {
     return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
@@ -43,7 +43,7 @@ uint64_t connection_send_fault(int fd, const struct fault *fault, const char *re
                  error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
     struct iovec parts[2] = {{head, (size_t)head_length}, {body, (size_t)length}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    /* Best effort: the client may have stopped reading too. */
+    /* The answer may be lost: a client that has stopped sending may have stopped reading too. */
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     return length;
 }
@@ -67,8 +67,9 @@ bool connection_has_ended(const struct connection *connection)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Whether nobody is left to complete the request. libmicrohttpd has acted on all that was read. */
-static bool has_left(const struct connection *connection)
+/* Whether the client has disconnected before its request was complete. libmicrohttpd has processed
+ * all bytes that were read, so no complete request is pending. */
+static bool has_disconnected(const struct connection *connection)
 {
     return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
            connection_has_ended(connection);
@@ -99,12 +100,12 @@ void connection_check(struct connection *connection, const struct http_server *s
 
     switch (connection->phase) {
     case CONNECTION_IDLE:
-        late =
-            past(since, atomic_load(&server->stage) == HTTP_CLOSING ? 1 : config->idle_timeout_ms,
-                 now_ns);
+        late = is_over(since,
+                       atomic_load(&server->stage) == HTTP_CLOSING ? 1 : config->idle_timeout_ms,
+                       now_ns);
         break;
     case CONNECTION_HEADERS:
-        late = past(since, config->header_timeout_ms, now_ns);
+        late = is_over(since, config->header_timeout_ms, now_ns);
         if (late)
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the headers did not arrive within %" PRIu32 " ms",
@@ -115,7 +116,7 @@ void connection_check(struct connection *connection, const struct http_server *s
             late = true;
             fault_set(&fault, GEMMD_ERR_DEADLINE, NULL,
                       "the deadline passed while the body was arriving");
-        } else if (past(since, config->body_timeout_ms, now_ns)) {
+        } else if (is_over(since, config->body_timeout_ms, now_ns)) {
             late = true;
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
@@ -129,8 +130,8 @@ void connection_check(struct connection *connection, const struct http_server *s
         }
         break;
     case CONNECTION_SENDING:
-        late = past(since, config->body_timeout_ms, now_ns);
-        if (late) /* which the client cannot be told any more */
+        late = is_over(since, config->body_timeout_ms, now_ns);
+        if (late) /* no fault is set: the answer has begun, so no other answer can be sent */
             connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
         break;
     case CONNECTION_WORKING:
@@ -138,7 +139,7 @@ void connection_check(struct connection *connection, const struct http_server *s
     case CONNECTION_GONE:
         break;
     }
-    if (has_left(connection)) {
+    if (has_disconnected(connection)) {
         connection_abandon(connection);
         return;
     }

@@ -1,10 +1,13 @@
 /*
- * connection.h - one client connection. Only its I/O thread touches it, but for its making.
+ * connection.h - one client connection: its phase, its time limits, and its client's identity.
  *
- * libmicrohttpd times out only connections that are silent; a client that sends a byte a
- * second lives forever. So each connection notes what it is waiting for and since when, and
- * connection_check ends those that wait too long. It also ends those whose client has left:
- * libmicrohttpd's epoll is edge-triggered and misses an end that came with the last bytes.
+ * The main thread creates a connection; from then on only the connection's I/O thread uses it.
+ *
+ * libmicrohttpd times out only connections that are silent. A client that sends one byte a second
+ * would keep its connection forever. So each connection records its phase and when the phase began,
+ * and connection_check ends connections whose phase has lasted too long. connection_check also ends
+ * connections whose client has disconnected: libmicrohttpd's epoll is edge-triggered, and does not
+ * report a disconnection that arrived together with the last bytes.
  */
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
@@ -24,63 +27,70 @@ struct shm_offer;
 
 enum connection_phase {
     CONNECTION_IDLE,    /* between requests */
-    CONNECTION_HEADERS, /* new, or a request line has arrived */
-    CONNECTION_BODY,    /* the body is arriving */
-    CONNECTION_WORKING, /* queued or computing: the request's own deadline rules */
-    CONNECTION_SENDING, /* the answer is leaving */
-    CONNECTION_EXPIRED, /* ended by connection_check: too slow */
-    CONNECTION_GONE     /* ended by us: the client has left */
+    CONNECTION_HEADERS, /* the connection is new, or a request line has arrived */
+    CONNECTION_BODY,    /* the body is being received */
+    CONNECTION_WORKING, /* the request is queued or computed; only its own deadline limits it */
+    CONNECTION_SENDING, /* the answer is being sent */
+    CONNECTION_EXPIRED, /* connection_check has ended the connection: the client was too slow */
+    CONNECTION_GONE     /* connection_abandon has ended the connection: the client disconnected */
 };
 
 struct connection {
-    struct connection *next, *previous; /* the I/O thread's list */
-    struct connection *next_arriving;   /* its list of those given to libmicrohttpd */
+    struct connection *next, *previous; /* in the I/O thread's list of open connections */
+    struct connection *next_arriving;   /* in io_thread's list `arriving` */
     struct io_thread *thread;
-    struct inbox_message arrival; /* on its way to the thread */
+    struct inbox_message arrival; /* hands the connection to its I/O thread */
     int fd;
-    char peer[64]; /* for the log */
+    char peer[64]; /* the peer's address as text, for the log */
     enum { USER_NOT_ASKED, USER_KNOWN, USER_UNKNOWN } user_state;
-    uid_t user; /* at the other end; see connection_user */
+    uid_t user; /* of the peer, if user_state is USER_KNOWN; see connection_user */
     struct sockaddr_storage peer_address;
     socklen_t peer_length;
 
     enum connection_phase phase;
-    uint64_t since_ns;    /* when the phase began */
+    uint64_t since_ns;    /* when the phase began; monotonic clock */
     uint64_t moved_bytes; /* received in this phase */
-    uint64_t deadline_ns; /* the request's own; 0: none */
+    uint64_t deadline_ns; /* of the request; monotonic clock; 0: none */
 
-    struct request *request;   /* what it is in the middle of; NULL: nothing that is known yet */
-    enum gemmd_error ended_by; /* why the daemon ended it in the middle; GEMMD_OK: it did not */
+    struct request *request;   /* the request in progress; NULL: none */
+    enum gemmd_error ended_by; /* why the daemon ended the connection; GEMMD_OK: it did not */
 
-    struct shm_offer *memory; /* that its client shares with it, or why not; NULL: none */
-    bool bulk;                /* has one of --bulk-connections */
-    bool linger; /* refused with the body unread: keep reading for a while after the close */
+    /* The memory that the client shares, or the reason why it could not be mapped. Owned by the
+     * connection. NULL: the client has offered no memory. */
+    struct shm_offer *memory;
+    bool bulk; /* the connection counts towards --bulk-connections */
+    /* The request was answered before its body was read. When the connection ends, lingering.h
+     * reads and drops the rest for a while, so that a TCP reset does not destroy the answer. */
+    bool linger;
 };
 
-/* Moves to a phase, unless the connection was ended by us: then false. */
+/* Enters a phase. Returns false, and changes nothing, if the daemon has ended the connection. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
-/* Writes an answer to `fault` straight to the socket, once, best effort: libmicrohttpd cannot
- * answer in the middle of an upload. The connection must be closed afterwards. Returns the bytes of
- * the answer's document. `request_id` is not empty. */
+/* Writes an error answer for `fault` directly to the socket, because libmicrohttpd cannot answer in
+ * the middle of an upload. The function does not block; an answer that the socket's buffer does not
+ * take is lost. The caller must end the connection afterwards. `request_id` must not be empty.
+ * Returns the length of the answer's body in bytes. */
 uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id);
 
-/* The id of the request that a connection is in the middle of, or a new one, in `scratch`, if it is
- * in the middle of nothing. */
+/* The id of the request in progress. Without a request in progress: a new id, written to `scratch`.
+ */
 const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1]);
 
-/* The user of this host at the other end (peer_user.h), asked for once. */
+/* Finds which user of this host is the peer (peer_user.h); the system is asked only once for a
+ * connection. Returns false if the peer's user is not known, for example on another host. */
 bool connection_user(struct connection *connection, uid_t *user);
 
-/* Whether the client has ended its side and everything that it sent was read. */
+/* Whether the client has ended its side of the connection, and everything it sent has been read. */
 bool connection_has_ended(const struct connection *connection);
 
-/* Ends a connection whose client has left: the socket is shut down, for libmicrohttpd to see. */
+/* Ends a connection whose client has disconnected: shuts down the socket. libmicrohttpd then closes
+ * the connection. */
 void connection_abandon(struct connection *connection);
 
-/* Ends a connection that has been in its phase for too long (a late request gets a 408 or 504), or
- * whose client left in the middle of a request: the socket is shut down, which libmicrohttpd sees
- * next. */
+/* Ends a connection whose phase has lasted too long, or whose client has disconnected in the middle
+ * of a request. A request that is late gets 408 or 504 first. The socket is shut down;
+ * libmicrohttpd then closes the connection. */
 void connection_check(struct connection *connection, const struct http_server *server,
                       uint64_t now_ns);
 

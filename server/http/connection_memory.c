@@ -10,13 +10,14 @@
 #include "server/http/server.h"
 #include "server/shm/shm_store.h"
 
-/* Control data that is aligned has room for two, asked for or not; the kernel drops the rest. */
+/* The control buffer's alignment gives it room for two descriptors, even if only one is expected.
+ * The kernel closes all further descriptors. */
 enum { DESCRIPTORS_MAX = 2 };
 
 struct received {
     int fds[DESCRIPTORS_MAX];
     uint32_t count;
-    bool more; /* than there was room for */
+    bool more; /* the message had more descriptors than there was room for */
 };
 
 static void read_descriptors(struct msghdr *message, struct received *received)
@@ -25,14 +26,15 @@ static void read_descriptors(struct msghdr *message, struct received *received)
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
-        const size_t there = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < there && received->count < DESCRIPTORS_MAX; i++)
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count && received->count < DESCRIPTORS_MAX; i++)
             memcpy(&received->fds[received->count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
     }
 }
 
-/* False if what has come is not an empty line. */
-static bool receive(int socket, struct received *received)
+/* Reads an empty line and the descriptors that it carries. Returns false if the received bytes are
+ * not an empty line. */
+static bool receive_descriptors(int socket, struct received *received)
 {
     char line[2];
     union {
@@ -52,7 +54,7 @@ static bool receive(int socket, struct received *received)
     return true;
 }
 
-static void mapped(struct shm_offer *offer)
+static void memory_mapped(struct shm_offer *offer)
 {
     struct connection *connection = offer->user_data;
     inbox_post(&connection->thread->inbox, &connection->arrival);
@@ -62,14 +64,15 @@ bool connection_memory_take(struct connection *connection)
 {
     struct http_server *server = connection->thread->server;
     struct received received = {.count = 0};
-    if (connection->memory != NULL || !receive(connection->fd, &received) || received.count == 0)
+    if (connection->memory != NULL || !receive_descriptors(connection->fd, &received) ||
+        received.count == 0)
         return false;
     struct shm_offer *offer = server->config->shm_memfd ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
         offer->kind = SHM_MEMFD;
         offer->fd = received.fds[0];
-        offer->done = mapped;
+        offer->done = memory_mapped;
         offer->user_data = connection;
         shm_store_map(server->shm_store, offer);
         return true;

@@ -1,9 +1,11 @@
 /*
- * connection_memory.h - the memory that a client shares with its connection.
+ * connection_memory.h - the memory that a client shares through its connection.
  *
- * A client on a Unix socket may begin its connection with an empty line that has a sealed memfd
- * with it (SCM_RIGHTS). It is mapped before libmicrohttpd sees the connection, and gone with it;
- * that of connections which bring the same memfd is one. On the connection's I/O thread.
+ * A client on a Unix socket may begin its connection with an empty line that carries a sealed memfd
+ * (SCM_RIGHTS). The memfd is mapped before libmicrohttpd is given the connection, and the mapping
+ * is released when the connection ends. Connections that bring the same memfd share one mapping.
+ *
+ * All functions run on the connection's I/O thread.
  */
 #ifndef SERVER_HTTP_CONNECTION_MEMORY_H
 #define SERVER_HTTP_CONNECTION_MEMORY_H
@@ -12,11 +14,12 @@
 
 struct connection;
 
-/* Bytes may have come on a new connection: takes an empty line in front of them, and what came with
- * it. True if that is being mapped: connection->arrival, whose `act` the caller has set, is posted
- * to the I/O thread when connection->memory has the memory or the reason why there is none. */
+/* Reads an empty line at the start of a new connection, if one has arrived, and takes the memfd
+ * that the line carries. Returns true if the memfd is being mapped: connection->arrival, whose
+ * `act` the caller has set, is then posted to the I/O thread when connection->memory holds the
+ * mapping or the reason why there is none. Returns false if there is nothing to wait for. */
 bool connection_memory_take(struct connection *connection);
-/* The connection ends. */
+/* Releases the mapping of a connection that ends. */
 void connection_memory_close(struct connection *connection);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * endpoint.h - what serves the requests to one path.
+ * endpoint.h - an endpoint: the functions that serve the requests to one path.
  *
- * An endpoint is a constant struct of functions, which run on the request's I/O thread. The order
- * is: `begin` once the headers are in; for an endpoint that accepts a body, `chunk` for each piece
- * of it and `submit` when it is complete; for one that hands its request over to other threads
- * (request_hand_over), `answer` when the work is done; `release` once at the end.
+ * An endpoint is a constant struct of functions, which run on the request's I/O thread. They are
+ * called in this order: `begin` when the headers have arrived; if `begin` accepts the body, `chunk`
+ * for each piece of the body and `submit` when the body is complete; if the request is handed over
+ * to other threads (request_hand_over), `answer` when the work is done; `release` once at the end.
  *
- * `begin` answers (respond.h), refuses (request_refuse), accepts a body (request_receive) or hands
- * the request over. `submit` answers or hands over.
+ * `begin` answers the request (respond.h), refuses it (request_refuse), accepts its body
+ * (request_receive) or hands it over. `submit` answers the request or hands it over.
  */
 #ifndef SERVER_HTTP_ENDPOINT_H
 #define SERVER_HTTP_ENDPOINT_H
@@ -33,21 +33,23 @@ struct endpoint {
     uint32_t call_bytes, call_zeroed_bytes;
 
     void (*begin)(struct request *request);
-    /* Takes bytes of the body, decompressed if the body was compressed. False: request->fault says
-     * why not, and the rest of the body is dropped. */
+    /* Takes the next bytes of the body. A compressed body has been decompressed. Returns false if
+     * the body is refused: request->fault says why, and the rest of the body is dropped. */
     bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
     void (*submit)(struct request *request);
-    /* Takes back a request that was handed over. False if its work has begun: request_wake was or
-     * will be called. NULL: requests cannot be taken back. */
+    /* Takes back a request that was handed over. Returns false if its work has begun: request_wake
+     * then has been or will be called. NULL: requests cannot be taken back. */
     bool (*withdraw)(struct request *request);
-    /* Called again in each turn of the I/O thread's loop until it has answered. */
+    /* Answers the request when its work is done. If `answer` returns without an answer,
+     * the next iteration of the I/O thread's loop calls `answer` again. */
     void (*answer)(struct request *request);
     void (*release)(struct request *request); /* NULL: nothing to release */
     /* Seconds until a request that was refused with `code` may be accepted. NULL: one second. */
     uint32_t (*retry_after_s)(const struct request *request, enum gemmd_error code);
-    /* For the access log and the metrics: fills in what the request computed. Returns the type of
-     * the operands, GEMMD_DTYPE_COUNT if it is not known. `work_ended`: nobody else works on the
-     * request any more, so that the times of its stages can be read. NULL: nothing is computed. */
+    /* Describes what the request computed, for the access log and the metrics. Returns the type of
+     * the operands, or GEMMD_DTYPE_COUNT if the type is not known. `work_ended`: no other thread
+     * has the request's work, so the times of its stages may be read. NULL: requests to this
+     * endpoint compute nothing. */
     enum gemmd_dtype (*describe)(const struct request *request, bool work_ended,
                                  struct log_access *entry);
 };

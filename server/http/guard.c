@@ -14,7 +14,7 @@ struct framing {
     struct coding_list codings;
 };
 
-/* RFC 9110, 5.6.2. */
+/* Whether the text is a token (RFC 9110, 5.6.2). */
 static bool is_token(const char *text)
 {
     static const char marks[] = "!#$%&'*+.^_`|~";
@@ -25,8 +25,9 @@ static bool is_token(const char *text)
     return p > text && *p == '\0';
 }
 
-/* What libmicrohttpd 0.9.75 makes of "Content-Length:", continued on the next line with " 32", is a
- * Content-Length32. */
+/* Whether a header name is a framing header's name with more characters. libmicrohttpd 0.9.75
+ * reads "Content-Length:" that continues on the next line with " 32" as a header Content-Length32.
+ */
 static bool continues_framing(const char *name)
 {
     static const char length[] = "Content-Length", encoding[] = "Transfer-Encoding";
@@ -35,7 +36,8 @@ static bool continues_framing(const char *name)
             name[sizeof encoding - 1] != '\0');
 }
 
-static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                           const char *value)
 {
     struct framing *framing = cls;
     (void)kind;
@@ -61,8 +63,8 @@ static bool is_digits(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
 }
 
-/* A body of no bytes is what it is, whatever it is said to be compressed with. */
-static enum gemmd_error take_coding(struct request *request, const struct coding_list *codings)
+/* Sets the coding and the known length of the body. The coding of an empty body is ignored. */
+static enum gemmd_error set_coding(struct request *request, const struct coding_list *codings)
 {
     const bool has_body = request->chunked || request->content_length > 0;
     request->refuses_coding = codings->unknown || codings->count > 1;
@@ -82,9 +84,10 @@ enum gemmd_error guard_headers(struct request *request)
 {
     struct framing framing = {0};
     struct fault *fault = &request->fault;
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, look, &framing);
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_framing_header, &framing);
 
-    /* The body's length is in doubt: read nothing of it, answer and close. */
+    /* If the length of the body is in doubt, the request counts as chunked, so that request_refuse
+     * answers without reading the body and the connection is closed. */
     request->chunked = framing.encodings > 0 || framing.lengths > 1 || framing.bad_names > 0;
     if (framing.bad_names > 0)
         return fault_set(
@@ -114,5 +117,5 @@ enum gemmd_error guard_headers(struct request *request)
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
-    return take_coding(request, &framing.codings);
+    return set_coding(request, &framing.codings);
 }

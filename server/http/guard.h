@@ -1,6 +1,6 @@
 /*
- * guard.h - refuses what a front proxy and libmicrohttpd could read differently (request
- * smuggling), before anything else is looked at.
+ * guard.h - refuses requests that a proxy and libmicrohttpd could frame differently (request
+ * smuggling). The guard runs before anything else looks at a request, on its I/O thread.
  */
 #ifndef SERVER_HTTP_GUARD_H
 #define SERVER_HTTP_GUARD_H
@@ -9,10 +9,12 @@
 
 struct request;
 
-/* Names that are tokens and lines that are whole; at most one Host and one Content-Length, digits
- * only; Transfer-Encoding only as a single "chunked" and never with Content-Length; at most one
- * Content-Encoding that is known. Fills in what request says about its body; on refusal
- * request->fault. */
+/* Checks the framing of a request, and fills in the fields of `request` that describe its body.
+ * Requires that header names are tokens and that no header continues on a second line; allows at
+ * most one Host and one Content-Length, which must be digits; allows Transfer-Encoding only as a
+ * single "chunked" and without Content-Length; allows at most one Content-Encoding, of a supported
+ * coding. A violation sets request->fault and returns its code: GEMMD_ERR_MALFORMED,
+ * GEMMD_ERR_TOO_LARGE for a Content-Length over 64 bits, or GEMMD_ERR_MEDIA_TYPE for the coding. */
 enum gemmd_error guard_headers(struct request *request);
 
 #endif

@@ -12,7 +12,7 @@ struct inflater {
     z_stream stream;
     enum coding coding;
     uint32_t max_ratio;
-    bool ended; /* in the format; with gzip another member may follow */
+    bool ended; /* the stream has ended; with gzip another member may follow */
     uint64_t in_bytes, out_bytes;
 };
 
@@ -39,7 +39,8 @@ void inflater_destroy(struct inflater *inflater)
     free(inflater);
 }
 
-static enum gemmd_error explain(const struct inflater *inflater, int result, struct fault *fault)
+static enum gemmd_error inflater_fault(const struct inflater *inflater, int result,
+                                       struct fault *fault)
 {
     const char *name = coding_name(inflater->coding);
     if (result == Z_MEM_ERROR)
@@ -62,7 +63,8 @@ static enum gemmd_error check_ratio(const struct inflater *inflater, struct faul
                      inflater->in_bytes, inflater->out_bytes, inflater->max_ratio);
 }
 
-/* More bytes follow the format's end. */
+/* Starts the next gzip member, when bytes follow the end of a stream. Other codings have only one
+ * stream. */
 static enum gemmd_error begin_member(struct inflater *inflater, struct fault *fault)
 {
     if (inflater->coding != CODING_GZIP)
@@ -94,9 +96,9 @@ enum gemmd_error inflater_add(struct inflater *inflater, const void *bytes, uint
             const uInt taken = before - stream->avail_in, made = PIECE_BYTES - stream->avail_out;
             inflater->in_bytes += taken;
             inflater->out_bytes += made;
-            /* Z_BUF_ERROR: it needs more bytes than there are. */
+            /* Z_BUF_ERROR: zlib needs more input. */
             if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-                return explain(inflater, result, fault);
+                return inflater_fault(inflater, result, fault);
             inflater->ended = result == Z_STREAM_END;
             if (check_ratio(inflater, fault) != GEMMD_OK)
                 return fault->code;

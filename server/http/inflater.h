@@ -1,8 +1,9 @@
 /*
- * inflater.h - makes a compressed body whole again, piece by piece as it arrives.
+ * inflater.h - decompresses a request's body, piece by piece as it is received.
  *
- * Nothing of it is kept but zlib's window of 32 KiB: each piece is handed on at once, so that who
- * takes it (a body's memory) sees every byte in time to refuse it. One thread at a time.
+ * An inflater keeps no decompressed bytes but zlib's window of 32 KiB. Each decompressed piece is
+ * handed to a sink at once, and the sink can refuse the body at any piece. One thread at a time may
+ * use an inflater.
  */
 #ifndef SERVER_HTTP_INFLATER_H
 #define SERVER_HTTP_INFLATER_H
@@ -13,27 +14,31 @@
 #include "proto/error.h"
 #include "server/http/coding.h"
 
-enum { INFLATER_FREE_BYTES = 1 << 20 }; /* so much may come of any body */
+/* The limit on the ratio does not apply to the first bytes of a decompressed body. */
+enum { INFLATER_FREE_BYTES = 1 << 20 };
 
 struct inflater;
 
-/* Takes a piece of the body; false: the rest is of no use. */
+/* Takes a decompressed piece of the body. Returns false to refuse the rest of the body. */
 typedef bool inflater_sink(void *context, const void *bytes, uint64_t length);
 
-/* `coding` is gzip or deflate. What comes of a body may be at most `max_ratio` times as long as
- * what it came of (0: any), once it is longer than INFLATER_FREE_BYTES. NULL: out of memory. */
+/* Creates an inflater for a body in `coding`, which is gzip or deflate. A decompressed body that is
+ * longer than INFLATER_FREE_BYTES may be at most `max_ratio` times as long as the compressed body;
+ * 0 means no limit. Returns NULL if memory ran out. */
 struct inflater *inflater_create(enum coding coding, uint32_t max_ratio);
 void inflater_destroy(struct inflater *inflater); /* NULL is allowed */
 
-/* Hands what comes of the next compressed bytes to `sink`. GEMMD_ERR_MALFORMED if they are not in
- * the format or go on after its end, GEMMD_ERR_TOO_LARGE for the ratio, GEMMD_ERR_OUT_OF_MEMORY;
+/* Decompresses the next `length` bytes of the body and hands the result to `sink`. Errors:
+ * GEMMD_ERR_MALFORMED if the bytes are not in the coding's format or continue after its end,
+ * GEMMD_ERR_TOO_LARGE if the ratio exceeds the limit, GEMMD_ERR_OUT_OF_MEMORY, and
  * GEMMD_ERR_CANCELLED, without a fault, if the sink returned false. */
 enum gemmd_error inflater_add(struct inflater *inflater, const void *bytes, uint64_t length,
                               inflater_sink *sink, void *context, struct fault *fault);
-/* All has been added: GEMMD_ERR_MALFORMED if the format's end was not there. */
+/* Checks, after the last byte of the body, that the body is complete. GEMMD_ERR_MALFORMED if it
+ * ends before the end of the coding's format. */
 enum gemmd_error inflater_end(const struct inflater *inflater, struct fault *fault);
 
-/* What came of it so far. */
+/* The number of decompressed bytes so far. */
 uint64_t inflater_total_bytes(const struct inflater *inflater);
 
 #endif

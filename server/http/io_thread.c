@@ -1,6 +1,5 @@
 #include "server/http/io_thread.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -10,220 +9,14 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
-#include "server/http/connection_memory.h"
-#include "server/http/refusal.h"
+#include "server/http/arrival.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
-#include "server/net/lingering.h"
-#include "server/net/listen.h"
-#include "server/net/peer_counts.h"
 
-/* How often the loop is run at the end, so that the answers it was left with have a chance. */
-enum { LAST_TURNS = 4 };
-enum { NEW_CONNECTIONS_PER_TURN = 32 };
-/* As much of a request's head as is looked at, and from which length on a body counts as large:
- * below, the larger buffer gained nothing. */
-enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
+/* Iterations of the loop after the thread was stopped, which send answers that are still due. */
+enum { LAST_ITERATIONS = 4 };
 
-static void uncount(struct io_thread *thread, const struct connection *connection)
-{
-    atomic_fetch_sub(&thread->load, 1);
-    atomic_fetch_sub(&thread->server->connections, 1);
-    peer_counts_remove(thread->server->peers, (const struct sockaddr *)&connection->peer_address);
-}
-
-static void link_connection(struct io_thread *thread, struct connection *connection)
-{
-    connection->thread = thread;
-    connection->previous = NULL;
-    connection->next = thread->connections;
-    if (connection->next != NULL)
-        connection->next->previous = connection;
-    thread->connections = connection;
-}
-
-static void unlink_connection(struct connection *connection)
-{
-    if (connection->previous != NULL)
-        connection->previous->next = connection->next;
-    else
-        connection->thread->connections = connection->next;
-    if (connection->next != NULL)
-        connection->next->previous = connection->previous;
-}
-
-/* The descriptor is closed, or about to be. */
-static void end_connection(struct connection *connection)
-{
-    struct http_server *server = connection->thread->server;
-    unlink_connection(connection);
-    if (connection->bulk)
-        atomic_fetch_sub(&server->bulk_connections, 1);
-    uncount(connection->thread, connection);
-    connection_memory_close(connection);
-    free(connection);
-}
-
-/* Takes the connection of a descriptor out of those that libmicrohttpd was given and has not
- * announced yet; NULL if it is not among them. */
-static struct connection *take_arriving(struct io_thread *thread, int fd)
-{
-    struct connection **link = &thread->arriving;
-    while (*link != NULL && (*link)->fd != fd)
-        link = &(*link)->next_arriving;
-    struct connection *connection = *link;
-    if (connection != NULL)
-        *link = connection->next_arriving;
-    return connection;
-}
-
-/* Whether a request was still being read. libmicrohttpd answers what it cannot parse by itself and
- * closes the connection; a client that is still writing must not lose that answer to a reset. */
-static bool is_read(const struct connection *connection)
-{
-    return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
-}
-
-static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct io_thread *thread = cls;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = take_arriving(
-            thread, MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
-        return;
-    }
-    struct connection *connection = *context;
-    if (connection->linger || is_read(connection))
-        lingering_add(thread->server->lingering, connection->fd);
-    end_connection(connection);
-}
-
-/* To libmicrohttpd, for good. It calls on_connection before this returns (0.9) or in its next run
- * (1.0), unless it cannot take the socket; it closes it then. */
-static void admit(struct connection *connection)
-{
-    struct io_thread *thread = connection->thread;
-    connection->next_arriving = thread->arriving;
-    thread->arriving = connection;
-    if (MHD_add_connection(thread->mhd, connection->fd,
-                           (struct sockaddr *)&connection->peer_address,
-                           connection->peer_length) == MHD_YES)
-        return;
-    if (take_arriving(thread, connection->fd) == connection)
-        end_connection(connection);
-}
-
-/* Those that libmicrohttpd had to announce in its last run and did not: it closed them. */
-static void end_untaken(struct io_thread *thread)
-{
-    while (thread->arriving != NULL)
-        end_connection(take_arriving(thread, thread->arriving->fd));
-}
-
-/* The messages. */
-static void arrive_in_bulk(struct inbox_message *message)
-{
-    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
-    link_connection(connection->thread, connection);
-    admit(connection);
-}
-
-static bool take_bulk_place(struct http_server *server)
-{
-    uint32_t taken = atomic_load(&server->bulk_connections);
-    do {
-        if (taken >= server->config->bulk_connections)
-            return false;
-    } while (!atomic_compare_exchange_weak(&server->bulk_connections, &taken, taken + 1));
-    return true;
-}
-
-static void move_to_bulk(struct connection *connection)
-{
-    struct io_thread *from = connection->thread;
-    struct http_server *server = from->server;
-    uint32_t first = server->bulk_thread_first;
-    struct io_thread *to =
-        io_thread_least_loaded(server->threads + first, server->thread_count - first, from->index);
-    unlink_connection(connection);
-    atomic_fetch_sub(&from->load, 1);
-    atomic_fetch_add(&to->load, 1);
-    connection->bulk = true;
-    connection->thread = to;
-    connection->arrival.act = arrive_in_bulk;
-    inbox_post(&to->inbox, &connection->arrival);
-}
-
-static ssize_t peek(const struct connection *connection, char head[HEAD_BYTES])
-{
-    return recv(connection->fd, head, HEAD_BYTES, MSG_PEEK | MSG_DONTWAIT);
-}
-
-/* An empty line in front of the first request may have a client's memory with it. It must not get
- * to libmicrohttpd: what comes with a descriptor is read by itself, and libmicrohttpd takes a short
- * read for the last and waits for more. */
-static bool starts_with_empty_line(const char *head, ssize_t length)
-{
-    return length >= 2 && head[0] == '\r' && head[1] == '\n';
-}
-
-/* The client may be writing still: its answer must not be lost to a reset. */
-static void turn_away(struct connection *connection, char first)
-{
-    const int fd = connection->fd;
-    refusal_not_http(connection, first);
-    shutdown(fd, SHUT_WR);
-    lingering_add(connection->thread->server->lingering, fd);
-    end_connection(connection);
-    close(fd);
-}
-
-static void arrive_mapped(struct inbox_message *message);
-
-static void look_at(struct connection *connection)
-{
-    struct io_thread *thread = connection->thread;
-    char head[HEAD_BYTES];
-    ssize_t got = peek(connection, head);
-    if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
-        connection->arrival.act = arrive_mapped;
-        if (connection_memory_take(connection))
-            return; /* until it is mapped */
-        got = peek(connection, head);
-    }
-    if (got < 0 && errno == EAGAIN && new_connections_add(&thread->arrivals, connection))
-        return;
-    if (got > 0 && !new_connections_can_be_request(head, (uint64_t)got))
-        turn_away(connection, head[0]);
-    else if (got > 0 && new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
-             take_bulk_place(thread->server))
-        move_to_bulk(connection);
-    else
-        admit(connection);
-}
-
-static void arrive_mapped(struct inbox_message *message)
-{
-    look_at(INBOX_OWNER(message, struct connection, arrival));
-}
-
-static void arrive(struct inbox_message *message)
-{
-    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
-    link_connection(connection->thread, connection);
-    look_at(connection);
-}
-
-static void take_arrivals(struct io_thread *thread)
-{
-    struct connection *ready[NEW_CONNECTIONS_PER_TURN];
-    int count = new_connections_collect(&thread->arrivals, ready, NEW_CONNECTIONS_PER_TURN);
-    for (int i = 0; i < count; i++)
-        look_at(ready[i]);
-}
-
-static void check(struct inbox_message *message)
+static void io_thread_on_check(struct inbox_message *message)
 {
     struct io_thread *thread = INBOX_OWNER(message, struct io_thread, check);
     uint64_t now_ns = clock_now_ns();
@@ -232,7 +25,7 @@ static void check(struct inbox_message *message)
         connection_check(c, thread->server, now_ns);
 }
 
-static void stop(struct inbox_message *message)
+static void io_thread_on_stop(struct inbox_message *message)
 {
     INBOX_OWNER(message, struct io_thread, stop)->stopping = true;
 }
@@ -243,7 +36,7 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
     return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
-/* Whether something moved so lately that the thread does not sleep yet (--busy-poll-us). */
+/* Whether a request advanced so recently that the thread does not sleep yet (--busy-poll-us). */
 static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
 {
     return now_ns - thread->moved_ns < thread->server->config->busy_poll_us * UINT64_C(1000);
@@ -264,7 +57,7 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
         inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
 
-static void turn(struct io_thread *thread)
+static void io_thread_iterate(struct io_thread *thread)
 {
     uint64_t now_ns = clock_now_ns();
     if (thread->moved)
@@ -272,15 +65,15 @@ static void turn(struct io_thread *thread)
     thread->busy = thread->moved || polls_on(thread, now_ns);
     thread->moved = false;
     MHD_run(thread->mhd);
-    end_untaken(thread);
+    arrival_end_untaken(thread);
 }
 
-static void *run(void *argument)
+static void *io_thread_run(void *argument)
 {
     struct io_thread *thread = argument;
     const int fds[INBOX_FDS_MAX] = {
         MHD_get_daemon_info(thread->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
-        thread->arrivals.epoll_fd,
+        thread->new_connections.epoll_fd,
         thread->waiters.epoll_fd,
     };
     char name[16];
@@ -291,14 +84,14 @@ static void *run(void *argument)
         if (!has_more_to_do(thread->mhd))
             wait_for_work(thread, fds);
         inbox_act(&thread->inbox);
-        take_arrivals(thread);
+        arrival_take_ready(thread);
         if (thread->waiters.first != NULL)
             waiters_check(&thread->waiters, clock_now_ns());
-        turn(thread);
+        io_thread_iterate(thread);
     }
     waiters_stop(&thread->waiters);
-    for (int i = 0; i < LAST_TURNS; i++)
-        turn(thread);
+    for (int i = 0; i < LAST_ITERATIONS; i++)
+        io_thread_iterate(thread);
     return NULL;
 }
 
@@ -311,21 +104,9 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
+        arrival_on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
-}
-
-struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
-                                         uint32_t turn)
-{
-    struct io_thread *best = threads[turn % count];
-    for (uint32_t i = 1; i < count; i++) {
-        struct io_thread *thread = threads[(turn + i) % count];
-        if (atomic_load(&thread->load) < atomic_load(&best->load))
-            best = thread;
-    }
-    return best;
 }
 
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,
@@ -338,15 +119,15 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     thread->server = server;
     thread->index = index;
     thread->shard = metrics_shard(server->metrics, index);
-    thread->check.act = check;
-    thread->stop.act = stop;
+    thread->check.act = io_thread_on_check;
+    thread->stop.act = io_thread_on_stop;
     if (getrandom(&thread->id_state, sizeof thread->id_state, 0) != sizeof thread->id_state)
         thread->id_state = clock_now_ns() ^ ((uint64_t)index << 56);
 
     if (!inbox_open(&thread->inbox))
         goto no_inbox;
-    if (!new_connections_open(&thread->arrivals))
-        goto no_arrivals;
+    if (!new_connections_open(&thread->new_connections))
+        goto no_new_connections;
     if (!waiters_open(&thread->waiters, request_give_up))
         goto no_waiters;
     thread->services = server->thread_services_create(server->services);
@@ -355,7 +136,7 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     thread->mhd = start_mhd(thread);
     if (thread->mhd == NULL)
         goto no_mhd;
-    if (pthread_create(&thread->thread, NULL, run, thread) != 0)
+    if (pthread_create(&thread->thread, NULL, io_thread_run, thread) != 0)
         goto no_thread;
     *out = thread;
     return GEMMD_OK;
@@ -367,8 +148,8 @@ no_mhd:
 no_services:
     waiters_close(&thread->waiters);
 no_waiters:
-    new_connections_close(&thread->arrivals);
-no_arrivals:
+    new_connections_close(&thread->new_connections);
+no_new_connections:
     inbox_close(&thread->inbox);
 no_inbox:
     free(thread);
@@ -380,12 +161,12 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
-    end_untaken(thread);
+    arrival_end_untaken(thread);
     struct connection *next;
     for (struct connection *left = thread->connections; left != NULL; left = next) {
-        next = left->next; /* one that libmicrohttpd never knew */
+        next = left->next; /* `left` was never given to libmicrohttpd */
         close(left->fd);
-        end_connection(left);
+        arrival_end_connection(left);
     }
     log_flush(thread->server->log, &thread->log_buffer);
 }
@@ -397,33 +178,10 @@ void io_thread_destroy(struct io_thread *thread)
     spares_free(&thread->requests);
     spares_free(&thread->calls);
     waiters_close(&thread->waiters);
-    new_connections_close(&thread->arrivals);
+    new_connections_close(&thread->new_connections);
     thread->server->thread_services_destroy(thread->services);
     inbox_close(&thread->inbox);
     free(thread);
-}
-
-void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer,
-                   socklen_t peer_length)
-{
-    struct connection *connection = calloc(1, sizeof *connection);
-    atomic_fetch_add(&thread->load, 1);
-    if (connection == NULL) {
-        close(fd);
-        atomic_fetch_sub(&thread->load, 1);
-        atomic_fetch_sub(&thread->server->connections, 1);
-        peer_counts_remove(thread->server->peers, peer);
-        return;
-    }
-    connection->thread = thread;
-    connection->fd = fd;
-    connection->phase = CONNECTION_HEADERS;
-    connection->since_ns = clock_now_ns();
-    memcpy(&connection->peer_address, peer, peer_length);
-    connection->peer_length = peer_length;
-    listen_peer_text(fd, connection->peer, sizeof connection->peer);
-    connection->arrival.act = arrive;
-    inbox_post(&thread->inbox, &connection->arrival);
 }
 
 void io_thread_check(struct io_thread *thread)

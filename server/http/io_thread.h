@@ -1,15 +1,18 @@
 /*
- * io_thread.h - one libmicrohttpd daemon on one thread, with the connections given to it.
+ * io_thread.h - an I/O thread: one libmicrohttpd daemon on one thread, with the connections that
+ * were handed to the thread.
  *
- * libmicrohttpd's own thread pool leaves most connections on few threads, so each thread here
- * is a daemon of its own without a listening socket, and the acceptor hands connections out. The
- * thread is ours too (libmicrohttpd's "external" polling): what has to be done on it, be it a new
- * connection, a finished request or a check for late clients, comes through its inbox, so that
- * nothing about a connection is shared between threads.
+ * libmicrohttpd's own thread pool leaves most connections on few threads. So each I/O thread runs a
+ * libmicrohttpd daemon of its own that has no listening socket, and the HTTP server hands accepted
+ * connections to the threads. io_thread.c, not libmicrohttpd, creates the threads and runs their
+ * loops ("external" polling). Other threads reach an I/O thread through its inbox, for example with
+ * a new connection, a finished request or a check for slow clients. Nothing about a connection is
+ * shared between threads.
  *
- * There are two kinds. All connections come to a thread of the first kind; those whose first
- * request has a large body are moved to one of the bulk threads before libmicrohttpd sees them. So
- * neither's buffers cost the other, and no small request waits for a large copy.
+ * There are two kinds of I/O threads. Each new connection is handed to a thread of the first kind.
+ * A connection whose first request has a large body is moved to a thread of the second kind, a bulk
+ * thread, before libmicrohttpd is given the connection. So small requests do not pay for the large
+ * buffers of bulk connections, and no small request waits for a large copy.
  */
 #ifndef SERVER_HTTP_IO_THREAD_H
 #define SERVER_HTTP_IO_THREAD_H
@@ -18,7 +21,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
@@ -40,52 +42,46 @@ struct io_thread {
     uint32_t index;
     pthread_t thread;
 
-    /* Only the thread itself touches these. */
-    uint64_t id_state;               /* of the generator of request ids */
-    struct connection *connections;  /* open ones */
-    struct new_connections arrivals; /* those that libmicrohttpd does not know yet */
-    struct waiters waiters;          /* requests whose work is in other hands */
-    struct spares requests, calls;   /* memory for requests and their endpoints' state */
-    uint64_t moved_ns;               /* when `moved` was last true */
-    struct connection *arriving;     /* given to libmicrohttpd, not yet announced by it */
-    bool moved;                      /* something came or went in this turn of the loop */
-    bool busy;                       /* ... in the last one: it is not about to sleep */
+    /* Only the thread itself uses the fields from here to `services`. */
+    uint64_t id_state;              /* of the generator of request ids */
+    struct connection *connections; /* list of the open connections */
+    struct new_connections
+        new_connections;           /* connections that libmicrohttpd has not been given yet */
+    struct waiters waiters;        /* requests whose work other threads have */
+    struct spares requests, calls; /* memory for requests and for their endpoints' state */
+    uint64_t moved_ns;             /* when `moved` was last true; monotonic clock */
+    struct connection *arriving;   /* given to libmicrohttpd, not yet announced by it */
+    bool moved;                    /* a request advanced in this iteration of the loop */
+    bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
-    struct log_buffer log_buffer; /* its access log */
-    void *services;               /* its own part of the endpoints' services */
+    struct log_buffer log_buffer; /* lines of the access log */
+    void *services;               /* the thread's own part of the endpoints' services */
 
-    /* Any thread, on lines of their own: others look at them while this thread works. */
+    /* Any thread uses the fields from here on. They have cache lines of their own, because other
+     * threads read them while this thread works. */
     _Alignas(128) struct inbox inbox;
     atomic_uint load;            /* connections handed to this thread and not closed */
-    atomic_uint active_requests; /* from the first line to the last byte sent; written here */
+    atomic_uint active_requests; /* from first line to last byte sent; this thread writes it */
     atomic_bool checking;        /* `check` is in the inbox */
     struct inbox_message check, stop;
 };
 
-/* The one of `threads` with the fewest connections; `turn` breaks ties. */
-struct io_thread *io_thread_least_loaded(struct io_thread *const *threads, uint32_t count,
-                                         uint32_t turn);
-
-/* Starts thread number `index`; it uses metrics shard `index`. Threads from
- * server->bulk_thread_first on have --bulk-buffer for a connection, the others
- * --connection-buffer. */
+/* Starts the thread with number `index`, which writes metrics shard `index`. Threads with numbers
+ * from server->bulk_thread_first on give each connection a buffer of --bulk-buffer, the others one
+ * of --connection-buffer. GEMMD_ERR_OUT_OF_MEMORY, or GEMMD_ERR_INTERNAL if the thread cannot be
+ * started. Main thread. */
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index,
                                  struct io_thread **thread, struct fault *fault);
-/* Stops once it has done what is in its inbox; requests whose work is not done by then are answered
- * with 503. Ends all connections. */
-void io_thread_stop(struct io_thread *thread);
-/* Frees a thread that was stopped. No work of its requests may be in other hands. NULL is allowed.
+/* Stops the thread after the messages in its inbox, and ends all its connections. Requests whose
+ * work is not done by then are answered with 503. Main thread; blocks until the thread has ended.
  */
+void io_thread_stop(struct io_thread *thread);
+/* Frees a thread that was stopped. No other thread may still have work of its requests. NULL is
+ * allowed. */
 void io_thread_destroy(struct io_thread *thread);
 
-/* Hands over an accepted, non-blocking socket (acceptor's thread). Owned by the thread from
- * now on, also on failure. It has been counted in server->connections and server->peers, which
- * is undone when it closes. */
-void io_thread_add(struct io_thread *thread, int fd, const struct sockaddr *peer,
-                   socklen_t peer_length);
-
-/* Makes the thread end the connections that have waited too long (main thread, a few times a
- * second). */
+/* Makes the thread check the time limits of its connections (connection_check). The main thread
+ * calls this a few times a second. */
 void io_thread_check(struct io_thread *thread);
 
 #endif

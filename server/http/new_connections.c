@@ -9,39 +9,39 @@
 
 enum { COLLECT_MAX = 64 };
 
-bool new_connections_open(struct new_connections *arrivals)
+bool new_connections_open(struct new_connections *new_connections)
 {
-    arrivals->count = 0;
-    arrivals->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    return arrivals->epoll_fd >= 0;
+    new_connections->count = 0;
+    new_connections->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return new_connections->epoll_fd >= 0;
 }
 
-void new_connections_close(struct new_connections *arrivals)
+void new_connections_close(struct new_connections *new_connections)
 {
-    close(arrivals->epoll_fd);
+    close(new_connections->epoll_fd);
 }
 
-bool new_connections_add(struct new_connections *arrivals, struct connection *connection)
+bool new_connections_add(struct new_connections *new_connections, struct connection *connection)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
-    if (epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0)
+    if (epoll_ctl(new_connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0)
         return false;
-    arrivals->count++;
+    new_connections->count++;
     return true;
 }
 
-int new_connections_collect(struct new_connections *arrivals, struct connection *ready[],
+int new_connections_collect(struct new_connections *new_connections, struct connection *ready[],
                             int capacity)
 {
     struct epoll_event events[COLLECT_MAX];
-    if (arrivals->count == 0)
+    if (new_connections->count == 0)
         return 0;
-    int count =
-        epoll_wait(arrivals->epoll_fd, events, capacity < COLLECT_MAX ? capacity : COLLECT_MAX, 0);
+    int count = epoll_wait(new_connections->epoll_fd, events,
+                           capacity < COLLECT_MAX ? capacity : COLLECT_MAX, 0);
     for (int i = 0; i < count; i++) {
         ready[i] = events[i].data.ptr;
-        (void)epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_DEL, ready[i]->fd, NULL);
-        arrivals->count--;
+        (void)epoll_ctl(new_connections->epoll_fd, EPOLL_CTL_DEL, ready[i]->fd, NULL);
+        new_connections->count--;
     }
     return count < 0 ? 0 : count;
 }
@@ -64,7 +64,7 @@ uint64_t new_connections_announced_bytes(const char *head, uint64_t length)
     for (const char *line = head; (line = memchr(line, '\n', (size_t)(end - line))) != NULL;
          line++) {
         if ((size_t)(end - line) < sizeof name || line[1] == '\r' || line[1] == '\n')
-            return 0; /* too little of the head is there, or it ends here */
+            return 0; /* the head is incomplete, or ends here */
         if (strncasecmp(line, name, sizeof name - 1) != 0)
             continue;
         uint64_t bytes = 0;

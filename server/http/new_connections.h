@@ -1,10 +1,12 @@
 /*
- * new_connections.h - an I/O thread's new connections, until their first bytes can be looked at.
+ * new_connections.h - an I/O thread's new connections, until their first bytes have arrived.
  *
- * How large its first request is decides where a connection goes: libmicrohttpd's buffer is one
- * size a daemon, and what large bodies want (1 MiB: fewer, larger reads) costs small requests
- * dearly (all of it is zeroed after each). A connection that has sent nothing yet has no buffer at
- * all. Only the I/O thread touches this.
+ * The size of its first request decides which thread serves a connection. All connections of one
+ * libmicrohttpd daemon have buffers of one size. Large bodies need large buffers (1 MiB) for fewer,
+ * larger reads; small requests need small ones, because libmicrohttpd zeroes the whole buffer after
+ * each request. A connection that has sent nothing yet has no buffer.
+ *
+ * Only the I/O thread uses its new connections.
  */
 #ifndef SERVER_HTTP_NEW_CONNECTIONS_H
 #define SERVER_HTTP_NEW_CONNECTIONS_H
@@ -15,26 +17,29 @@
 struct connection;
 
 struct new_connections {
-    int epoll_fd; /* readable when some connection is */
+    int epoll_fd; /* readable when one of the connections is readable */
     uint32_t count;
 };
 
-/* False if the system has no descriptor for it. */
-bool new_connections_open(struct new_connections *arrivals);
-void new_connections_close(struct new_connections *arrivals);
+/* Returns false if the system gives no descriptor for the epoll instance. */
+bool new_connections_open(struct new_connections *new_connections);
+void new_connections_close(struct new_connections *new_connections);
 
-/* Watches a connection until it has sent something. False if the system can't. */
-bool new_connections_add(struct new_connections *arrivals, struct connection *connection);
-/* Takes out connections that have sent something or ended; returns how many are in `ready`. */
-int new_connections_collect(struct new_connections *arrivals, struct connection *ready[],
+/* Watches a connection until its client has sent something. Returns false if the system refuses to
+ * watch the connection. */
+bool new_connections_add(struct new_connections *new_connections, struct connection *connection);
+/* Takes out up to `capacity` connections whose client has sent something or disconnected. Returns
+ * the number of connections in `ready`. Does not block. */
+int new_connections_collect(struct new_connections *new_connections, struct connection *ready[],
                             int capacity);
 
-/* Whether `head` can be the beginning of a request, as far as it is there: empty lines, and a
- * method with a space behind it. Pure. */
+/* Whether `head`, which may be incomplete, can be the start of an HTTP request: empty lines, then a
+ * method that is followed by a space. Pure. */
 bool new_connections_can_be_request(const char *head, uint64_t length);
 
-/* The Content-Length of the request that `head` begins with, as far as it is there; 0 if it says
- * none that is a number. A guess: libmicrohttpd and the guard read it for good. Pure. */
+/* The Content-Length of the request at the start of `head`, which may be incomplete. 0 if `head`
+ * has no Content-Length that is a number. The value only chooses the thread; libmicrohttpd and
+ * guard.h decide later what the request's length is. Pure. */
 uint64_t new_connections_announced_bytes(const char *head, uint64_t length);
 
 #endif

@@ -9,19 +9,20 @@
 #include "server/http/server.h"
 
 enum {
-    LEAST_BYTES = 1024, /* of an answer that is compressed */
+    LEAST_BYTES = 1024, /* shorter answers are not compressed */
     BLOCK_BYTES = 32 * 1024,
-    PIECE_BYTES = 256 * 1024, /* compressed in one turn, so that others come in between */
+    /* At most so many bytes are compressed before the thread serves other connections. */
+    PIECE_BYTES = 256 * 1024,
     MEMORY_LEVEL = 8,
     GZIP_FORMAT = 16
 };
 
-/* One that is compressed as it goes; the response owns it. */
+/* A payload that is compressed while it is sent. The response owns the struct. */
 struct deflation {
-    struct request *request; /* it outlives the sending */
+    struct request *request; /* borrowed: a request lives until its answer was sent */
     struct payload payload;
-    uint32_t part;  /* the one that is being read */
-    uint64_t taken; /* bytes of it */
+    uint32_t part;  /* the part that is being compressed */
+    uint64_t taken; /* bytes of that part that zlib was given */
     uint64_t sent_bytes;
     bool ended;
     z_stream stream;
@@ -35,8 +36,8 @@ uint64_t payload_bytes(const struct payload *payload)
     return bytes;
 }
 
-/* The next bytes to compress. */
-static void feed(struct deflation *deflation)
+/* Gives zlib the next bytes to compress. */
+static void deflation_feed(struct deflation *deflation)
 {
     const struct payload *payload = &deflation->payload;
     while (deflation->part < payload->count) {
@@ -53,7 +54,7 @@ static void feed(struct deflation *deflation)
     }
 }
 
-static ssize_t read_deflated(void *cls, uint64_t position, char *out, size_t room)
+static ssize_t deflation_read(void *cls, uint64_t position, char *out, size_t room)
 {
     struct deflation *deflation = cls;
     z_stream *stream = &deflation->stream;
@@ -65,7 +66,7 @@ static ssize_t read_deflated(void *cls, uint64_t position, char *out, size_t roo
     const uInt given = stream->avail_out;
     while (stream->avail_out == given && !deflation->ended) {
         if (stream->avail_in == 0)
-            feed(deflation);
+            deflation_feed(deflation);
         const int result = deflate(stream, stream->avail_in == 0 ? Z_FINISH : Z_NO_FLUSH);
         if (result == Z_STREAM_ERROR)
             return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -82,7 +83,7 @@ void payload_sent(const struct payload *payload)
         payload->sent(payload->context);
 }
 
-static void end_deflation(void *cls)
+static void deflation_end(void *cls)
 {
     struct deflation *deflation = cls;
     deflateEnd(&deflation->stream);
@@ -90,8 +91,8 @@ static void end_deflation(void *cls)
     free(deflation);
 }
 
-static struct MHD_Response *deflated(struct request *request, const struct payload *payload,
-                                     enum coding coding)
+static struct MHD_Response *deflation_response(struct request *request,
+                                               const struct payload *payload, enum coding coding)
 {
     const int format = MAX_WBITS + (coding == CODING_GZIP ? GZIP_FORMAT : 0);
     struct deflation *deflation = calloc(1, sizeof *deflation);
@@ -105,7 +106,7 @@ static struct MHD_Response *deflated(struct request *request, const struct paylo
         return NULL;
     }
     struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_deflated, deflation, end_deflation);
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, deflation_read, deflation, deflation_end);
     if (response == NULL) {
         deflateEnd(&deflation->stream);
         free(deflation);
@@ -115,9 +116,9 @@ static struct MHD_Response *deflated(struct request *request, const struct paylo
     return response;
 }
 
-static struct MHD_Response *as_it_is(const struct payload *payload)
+static struct MHD_Response *plain_response(const struct payload *payload)
 {
-    /* MHD only reads, but the parameter is not const. */
+    /* libmicrohttpd only reads the buffer, but its parameter is not const. */
     union {
         const void *in;
         void *out;
@@ -138,8 +139,9 @@ struct MHD_Response *payload_response(struct request *request, const struct payl
                           payload_bytes(payload) >= LEAST_BYTES;
     const enum coding coding =
         eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;
-    struct MHD_Response *response =
-        coding == CODING_IDENTITY ? as_it_is(payload) : deflated(request, payload, coding);
+    struct MHD_Response *response = coding == CODING_IDENTITY
+                                        ? plain_response(payload)
+                                        : deflation_response(request, payload, coding);
     if (response != NULL && eligible)
         MHD_add_response_header(response, "Vary", "Accept-Encoding");
     return response;

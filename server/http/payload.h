@@ -1,9 +1,11 @@
 /*
- * payload.h - an answer's bytes on their way out, from where they lie: as they are, or compressed
- * if --compress-answers is on and the client takes it.
+ * payload.h - the body of an answer, which is sent from the memory that it lies in, without a copy.
  *
- * Compression goes along with the sending, a piece at a time, so that nothing is held twice; the
- * answer's length is not known then and it is sent chunked. On the request's I/O thread.
+ * A payload is sent as it is, or compressed if --compress-answers is on and the client accepts a
+ * coding. A payload is compressed piece by piece while it is sent, so that no compressed copy is
+ * held; the answer's length is not known then, and the answer is sent chunked.
+ *
+ * All functions run on the request's I/O thread.
  */
 #ifndef SERVER_HTTP_PAYLOAD_H
 #define SERVER_HTTP_PAYLOAD_H
@@ -17,19 +19,24 @@ struct request;
 enum { PAYLOAD_PARTS_MAX = 3 };
 
 struct payload {
-    struct MHD_IoVec parts[PAYLOAD_PARTS_MAX]; /* borrowed until `sent` */
+    struct MHD_IoVec parts[PAYLOAD_PARTS_MAX]; /* borrowed until `sent` is called */
     uint32_t count;
-    void (*sent)(void *context); /* the last byte has gone, or none will; NULL: nothing to do */
+    /* Called once when the payload's memory is not used any more: the last byte was sent, or none
+     * will be. NULL: nothing to do. */
+    void (*sent)(void *context);
     void *context;
-    bool as_it_is; /* never compressed: the answer's ETag names these bytes */
+    bool as_it_is; /* the payload is never compressed, because the answer's ETag names its bytes */
 };
 
+/* The length of all parts together. */
+
 uint64_t payload_bytes(const struct payload *payload);
-/* Calls payload->sent, if there is any. */
+/* Calls payload->sent, unless payload->sent is NULL. */
 void payload_sent(const struct payload *payload);
 
-/* A response to `request` that sends the payload, with what it has to say of its coding in the
- * headers. NULL: out of memory, and `sent` will not be called. */
+/* Creates a response to `request` that sends the payload, with the headers that describe its coding
+ * (Content-Encoding, Vary). The caller owns the response. Returns NULL if memory ran out; `sent`
+ * is not called then. */
 struct MHD_Response *payload_response(struct request *request, const struct payload *payload);
 
 #endif

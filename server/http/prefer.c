@@ -20,8 +20,8 @@ static const char *element_end(const char *text)
     return text;
 }
 
-/* The word at `text`, as far as one of `stops` or `end`, without quotes around it. False if it is
- * longer than any that has a meaning here. */
+/* Reads the word at `text`, which ends before `end` or one of the characters `stops`, without the
+ * quotes around it. Returns false if the word is longer than every word that the daemon knows. */
 static bool read_word(const char *text, const char *end, const char *stops, char word[WORD_MAX])
 {
     size_t length = strcspn(text, stops);

@@ -1,6 +1,6 @@
 /*
- * prefer.h - what a client would like best (RFC 7240), of which this daemon heeds two preferences.
- * Pure functions.
+ * prefer.h - the Prefer headers of a request (RFC 7240). The daemon supports two preferences,
+ * respond-async and wait. Pure functions.
  */
 #ifndef SERVER_HTTP_PREFER_H
 #define SERVER_HTTP_PREFER_H
@@ -11,12 +11,12 @@
 struct preferences {
     bool respond_async;
     bool has_wait;
-    uint64_t wait_s; /* wait=N */
+    uint64_t wait_s; /* the N of wait=N, if has_wait */
 };
 
-/* Adds what one Prefer header says; a request may have several, and the first of two equal
- * preferences counts. What is not understood is passed over: a preference obliges to nothing.
- * `preferences` is zeroed before the first. */
+/* Adds the preferences of one Prefer header. A request may have several Prefer headers; of two
+ * preferences with one name the first counts. Preferences that are unknown or malformed are
+ * skipped. `preferences` must be zeroed before the first header. */
 void prefer_read(struct preferences *preferences, const char *value);
 
 #endif

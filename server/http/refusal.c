@@ -6,7 +6,7 @@
 #include "server/http/request.h"
 #include "server/http/request_record.h"
 
-/* The first byte of a TLS record with a handshake in it (RFC 8446, 5.1). */
+/* The first byte of a TLS record that holds a handshake message (RFC 8446, 5.1). */
 static const char tls_handshake = 0x16;
 
 void refusal_not_http(struct connection *connection, char first)

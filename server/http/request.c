@@ -9,23 +9,21 @@
 #include "server/http/guard.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
+#include "server/http/request_body.h"
 #include "server/http/request_record.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
 #include "server/http/server.h"
 
-/* Bodies of refused requests up to this length are read and dropped, which keeps the
- * connection; longer ones cost less as a new connection. */
-static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
-
-/* One writer, so that no read-modify-write is needed. */
+/* Changes the number of active requests. Only this thread writes the counter, so no atomic
+ * read-modify-write is needed. */
 static void count_active(struct io_thread *thread, int change)
 {
     unsigned now = atomic_load_explicit(&thread->active_requests, memory_order_relaxed);
     atomic_store_explicit(&thread->active_requests, now + (unsigned)change, memory_order_relaxed);
 }
 
-/* As much of a text as there is room for. */
+/* Copies as much of a text as there is room for, and ends the copy with a zero byte. */
 static void copy_cut(char *out, size_t room, const char *text)
 {
     const size_t length = strnlen(text, room - 1);
@@ -33,8 +31,9 @@ static void copy_cut(char *out, size_t room, const char *text)
     out[length] = '\0';
 }
 
-/* libmicrohttpd shows paths unescaped, and as C strings: with an end that is not theirs. */
-static void look_for_escapes(struct request *request, const char *uri)
+/* Notes whether the path has an escaped zero byte or slash. libmicrohttpd gives the path unescaped
+ * and as a C string, where a zero byte would look like the end and a slash like a separator. */
+static void find_escapes(struct request *request, const char *uri)
 {
     const size_t length = strcspn(uri, "?");
     for (const char *p = uri; (p = memchr(p, '%', (size_t)(uri + length - p))) != NULL; p++) {
@@ -43,7 +42,7 @@ static void look_for_escapes(struct request *request, const char *uri)
     }
 }
 
-/* A request without its endpoint's state. */
+/* Creates a request without its endpoint's state. */
 static struct request *create_request(struct io_thread *thread)
 {
     struct request *request = spares_take(&thread->requests, sizeof *request);
@@ -59,7 +58,7 @@ static struct request *create_request(struct io_thread *thread)
     return request;
 }
 
-/* The state of the endpoint that the request was routed to. */
+/* Allocates the state of the request's endpoint. */
 static enum gemmd_error create_call(struct request *request)
 {
     if (request->endpoint->call_bytes == 0)
@@ -87,7 +86,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->mhd = mhd;
     request->started_ns = clock_now_ns();
     copy_cut(request->path, sizeof request->path, route_path(uri));
-    look_for_escapes(request, route_path(uri));
+    find_escapes(request, route_path(uri));
     connection->request = request;
     count_active(thread, 1);
     thread->moved = true;
@@ -111,27 +110,8 @@ void request_set_deadline(struct request *request, uint64_t deadline_ns)
     request->connection->deadline_ns = deadline_ns;
 }
 
-void request_refuse(struct request *request)
-{
-    bool small_body = !request->chunked && request->content_length > 0 &&
-                      request->content_length <= DISCARD_MAX_BYTES;
-    if (small_body && !request->expects_continue) {
-        request->state = REQUEST_DISCARDING;
-        connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
-        return;
-    }
-    respond_fault(request, &request->fault);
-}
-
-void request_receive(struct request *request, uint64_t deadline_ns)
-{
-    request->state = REQUEST_RECEIVING;
-    request->connection->deadline_ns = deadline_ns;
-    connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
-}
-
-/* After the request's last callback, and once its work is done. */
-static void end(struct request *request)
+/* Frees a request, after libmicrohttpd's last callback for it and after its work is done. */
+static void request_end(struct request *request)
 {
     if (request->call != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
@@ -141,21 +121,21 @@ static void end(struct request *request)
     spares_give(&request->thread->requests, request);
 }
 
-static void resume(struct request *request)
+static void request_resume(struct request *request)
 {
     if (request->suspended)
         MHD_resume_connection(request->mhd);
     request->suspended = false;
 }
 
-static void work_done(struct inbox_message *message)
+static void request_work_done(struct inbox_message *message)
 {
     struct request *request = INBOX_OWNER(message, struct request, done);
     request->handed_over = false;
     if (request->abandoned)
-        end(request);
+        request_end(request);
     else
-        resume(request);
+        request_resume(request);
 }
 
 void request_hand_over(struct request *request)
@@ -163,7 +143,7 @@ void request_hand_over(struct request *request)
     connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns());
     request->state = REQUEST_WORKING;
     request->handed_over = true;
-    request->done.act = work_done;
+    request->done.act = request_work_done;
     request->among_waiters = (struct waiter){.fd = request->connection->fd,
                                              .since_ns = request->connection->since_ns,
                                              .deadline_ns = request->connection->deadline_ns};
@@ -176,16 +156,17 @@ void request_wake(struct request *request)
         inbox_post(&request->thread->inbox, &request->done);
 }
 
-/* Whether others have the work still, as far as this thread knows. */
-static bool is_handed_over(struct request *request)
+/* Whether other threads still have the work, as far as this thread knows. */
+static bool request_is_handed_over(struct request *request)
 {
     if (!request->awaited && atomic_load(&request->progress) == PROGRESS_DONE)
         request->handed_over = false;
     return request->handed_over;
 }
 
-/* From here on the end of the work comes through the inbox. False if the work is back already. */
-static bool await_end(struct request *request)
+/* Makes the thread that ends the work post to the inbox of the I/O thread. Returns false if the
+ * work is already done. */
+static bool request_await_end(struct request *request)
 {
     enum request_progress before = PROGRESS_RUNNING;
     if (request->handed_over && !request->awaited)
@@ -194,10 +175,10 @@ static bool await_end(struct request *request)
     return request->handed_over;
 }
 
-/* Takes the work back from others, unless it has begun: then false. */
-static bool withdraw(struct request *request)
+/* Takes the work back from other threads. Returns false if the work has begun. */
+static bool request_withdraw(struct request *request)
 {
-    if (is_handed_over(request))
+    if (request_is_handed_over(request))
         request->handed_over =
             request->endpoint->withdraw == NULL || !request->endpoint->withdraw(request);
     return !request->handed_over;
@@ -206,9 +187,9 @@ static bool withdraw(struct request *request)
 void request_give_up(struct waiter *waiter, enum waiter_end why)
 {
     struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
-    if (!is_handed_over(request) && why != WAITER_LEFT)
-        return; /* its answer is about to go */
-    bool begun = !withdraw(request);
+    if (!request_is_handed_over(request) && why != WAITER_LEFT)
+        return; /* the work is done and the answer is about to be sent */
+    bool begun = !request_withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
         connection_abandon(request->connection);
@@ -217,11 +198,11 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
     else
         fault_set(&request->fault, GEMMD_ERR_DEADLINE, NULL, "the deadline passed while %s",
                   begun ? "the device worked on the request" : "the request was queued");
-    resume(request);
+    request_resume(request);
 }
 
-/* False if the connection has to be closed. */
-static bool ask_for_answer(struct request *request)
+/* Lets the endpoint answer if the work is done. Returns false if the connection must be closed. */
+static bool request_ask_for_answer(struct request *request)
 {
     struct io_thread *thread = request->thread;
     if (request->given_up) {
@@ -230,10 +211,10 @@ static bool ask_for_answer(struct request *request)
         respond_fault(request, &request->fault);
         return true;
     }
-    if (is_handed_over(request)) {
+    if (request_is_handed_over(request)) {
         if (thread->busy)
             return true;
-        if (await_end(request)) {
+        if (request_await_end(request)) {
             request->suspended = true;
             MHD_suspend_connection(request->mhd);
             return true;
@@ -245,7 +226,7 @@ static bool ask_for_answer(struct request *request)
     return true;
 }
 
-static void begin(struct request *request, const char *url, const char *method)
+static void request_begin(struct request *request, const char *url, const char *method)
 {
     if (route_find(request, url, method) != GEMMD_OK || create_call(request) != GEMMD_OK)
         request_refuse(request);
@@ -253,86 +234,16 @@ static void begin(struct request *request, const char *url, const char *method)
         request->endpoint->begin(request);
 }
 
-static void take_headers(struct request *request, const char *url, const char *method)
+static void request_take_headers(struct request *request, const char *url, const char *method)
 {
     copy_cut(request->method, sizeof request->method, method);
     request_choose_id(request);
     if (guard_headers(request) != GEMMD_OK)
         request_refuse(request);
     else if (request_has_body(request))
-        begin(request, url, method);
+        request_begin(request, url, method);
     else
         request->state = REQUEST_BODILESS;
-}
-
-static bool take_inflated(void *context, const void *bytes, uint64_t length)
-{
-    struct request *request = context;
-    return request->endpoint->chunk(request, bytes, length);
-}
-
-/* Makes bytes of a compressed body whole again. As `chunk`. */
-static bool inflate_chunk(struct request *request, const void *bytes, uint64_t length)
-{
-    if (request->inflater == NULL)
-        request->inflater =
-            inflater_create(request->coding, request->server->config->max_inflation);
-    if (request->inflater == NULL) {
-        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
-        return false;
-    }
-    return inflater_add(request->inflater, bytes, length, take_inflated, request,
-                        &request->fault) == GEMMD_OK;
-}
-
-static bool take_chunk(struct request *request, const void *bytes, uint64_t length)
-{
-    return request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
-                                              : inflate_chunk(request, bytes, length);
-}
-
-/* More of the body. False if the connection has to be closed. */
-static bool receive(struct request *request, const char *bytes, size_t length)
-{
-    struct connection *connection = request->connection;
-    request->thread->moved = true;
-    request->received_bytes += length;
-    connection->moved_bytes = request->received_bytes;
-    if (request->state == REQUEST_RECEIVING) {
-        if (take_chunk(request, bytes, length))
-            return true;
-        request->state = REQUEST_DISCARDING;
-        request->content_length =
-            request->received_bytes; /* what may still come is bounded from here */
-    }
-    /* Only a body whose end was not known can get here with more than DISCARD_MAX_BYTES to drop. */
-    if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
-        request->response_bytes =
-            connection_send_fault(connection->fd, &request->fault, request->id);
-        connection->ended_by = request->fault.code;
-        connection->linger = true;
-        return false;
-    }
-    return true;
-}
-
-/* The body is complete. False if connection_check has answered already: then there is nobody to
- * compute for. */
-static bool end_body(struct request *request)
-{
-    const uint64_t now_ns = clock_now_ns();
-    if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
-        return false;
-    request->received_ns = now_ns;
-    if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
-        inflater_end(request->inflater, &request->fault) != GEMMD_OK)
-        request->state = REQUEST_DISCARDING;
-    if (request->state == REQUEST_DISCARDING) {
-        respond_fault(request, &request->fault);
-        return true;
-    }
-    request->endpoint->submit(request);
-    return true;
 }
 
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -348,29 +259,29 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
 
     switch (request->state) {
     case REQUEST_HEADERS:
-        take_headers(request, url, method);
+        request_take_headers(request, url, method);
         return MHD_YES;
     case REQUEST_BODILESS:
-        begin(request, url, method);
-        return request->state != REQUEST_RECEIVING || end_body(request) ? MHD_YES : MHD_NO;
+        request_begin(request, url, method);
+        return request->state != REQUEST_RECEIVING || request_body_end(request) ? MHD_YES : MHD_NO;
     case REQUEST_RECEIVING:
     case REQUEST_DISCARDING:
         if (*upload_data_size > 0) {
-            bool keep = receive(request, upload_data, *upload_data_size);
+            bool keep = request_body_take(request, upload_data, *upload_data_size);
             *upload_data_size = 0;
             return keep ? MHD_YES : MHD_NO;
         }
-        return end_body(request) ? MHD_YES : MHD_NO;
+        return request_body_end(request) ? MHD_YES : MHD_NO;
     case REQUEST_WORKING:
-        return ask_for_answer(request) ? MHD_YES : MHD_NO;
+        return request_ask_for_answer(request) ? MHD_YES : MHD_NO;
     case REQUEST_ANSWERED:
         return MHD_YES;
     }
     return MHD_NO;
 }
 
-/* Whether libmicrohttpd answered the request by itself, because it could not parse it. It ends a
- * request whose client has disconnected with the same code. */
+/* Whether libmicrohttpd itself has answered the request, because it could not parse the request.
+ * libmicrohttpd uses the same code for a request whose client has disconnected. */
 static bool was_malformed(const struct request *request, enum MHD_RequestTerminationCode code)
 {
     return code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->fault.code == GEMMD_OK &&
@@ -378,8 +289,8 @@ static bool was_malformed(const struct request *request, enum MHD_RequestTermina
            !connection_has_ended(request->connection);
 }
 
-/* The connection ended before the answer did: notes who ended it. */
-static void note_end(struct request *request, enum MHD_RequestTerminationCode code)
+/* Records why the connection ended before the whole answer was sent. */
+static void request_note_end(struct request *request, enum MHD_RequestTerminationCode code)
 {
     enum gemmd_error ended_by = request->connection->ended_by;
     if (ended_by == GEMMD_OK && was_malformed(request, code))
@@ -407,15 +318,16 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        note_end(request, code);
-    /* While the thread is busy, libmicrohttpd may be the one to see that the client has left. */
-    (void)withdraw(request);
-    request_record(request, !is_handed_over(request), now_ns);
+        request_note_end(request, code);
+    /* While the thread is busy, libmicrohttpd may notice before `waiters` that the client has
+     * disconnected, so the work may still be queued. */
+    (void)request_withdraw(request);
+    request_record(request, !request_is_handed_over(request), now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);
-    /* Work that others have still keeps its memory until it comes back. */
-    request->abandoned = await_end(request);
+    /* If other threads still have the work, request_work_done frees the request later. */
+    request->abandoned = request_await_end(request);
     if (!request->abandoned)
-        end(request);
+        request_end(request);
 }

@@ -1,22 +1,14 @@
 /*
  * request.h - one HTTP request, from its first line to the last byte of its answer.
  *
- * The states of a request, in order. A request is in the hands of its I/O thread in all states but
- * REQUEST_WORKING:
- *   HEADERS     the request line has arrived
- *   BODILESS    the headers are in and no body follows. libmicrohttpd closes the connection of a
- *               request that is answered at its headers, so such a request waits for
- * libmicrohttpd's next call RECEIVING   the request is accepted and its body is arriving DISCARDING
- * the request is refused, or its body is of no use. The rest of the body is read and dropped before
- * the answer, so that a client with a small body keeps its connection WORKING     other threads
- * work on the request. libmicrohttpd asks in every turn of the I/O thread's loop whether there is
- * an answer. A thread that is about to sleep suspends the connections of unfinished requests first,
- * which costs system calls that a busy thread does without ANSWERED    libmicrohttpd has the answer
+ * Only the request's I/O thread uses a request, with two exceptions: any thread may call
+ * request_wake, and while a request is in state REQUEST_WORKING its endpoint decides which threads
+ * use the endpoint's state (request->call).
  *
- * A request in state WORKING ends before its work does if its deadline passes (504, at once), its
- * client disconnects or the daemon gives up. Work that has not begun is taken back then and never
- * runs. Work that runs already stays handed over, with the request's memory, until it comes back;
- * its result is dropped.
+ * A request in state REQUEST_WORKING ends before its work does if its deadline passes (504, at
+ * once), its client disconnects or the daemon gives up. Work that has not begun is taken back then
+ * and never runs. Work that has begun keeps the request's memory until the work is done; its result
+ * is dropped.
  */
 #ifndef SERVER_HTTP_REQUEST_H
 #define SERVER_HTTP_REQUEST_H
@@ -39,19 +31,31 @@ struct http_server;
 struct inflater;
 struct io_thread;
 
+/* The states of a request, in order. */
 enum request_state {
+    /* The request line has arrived. */
     REQUEST_HEADERS,
+    /* The headers have arrived and no body follows. libmicrohttpd closes the connection of a
+     * request that is answered at its headers, so the answer waits for libmicrohttpd's next call.
+     */
     REQUEST_BODILESS,
+    /* The endpoint has accepted the body, which is being received. */
     REQUEST_RECEIVING,
+    /* The request is refused, or its body is malformed. The rest of the body is read and dropped
+     * before the answer, so that a client with a small body keeps its connection. */
     REQUEST_DISCARDING,
+    /* Other threads have the request's work. libmicrohttpd asks in every iteration of the I/O
+     * thread's loop whether there is an answer. A thread that is about to sleep suspends the
+     * connections of unfinished requests first; a busy thread saves the system calls of that. */
     REQUEST_WORKING,
+    /* libmicrohttpd has the answer. */
     REQUEST_ANSWERED
 };
 
-/* How far the work of a request has come, for its I/O thread and the thread that ends the work. */
+/* The progress of a request's work, shared by its I/O thread and the thread that ends the work. */
 enum request_progress {
     PROGRESS_RUNNING,
-    PROGRESS_AWAITED, /* the I/O thread does not look any more: its inbox has to be told */
+    PROGRESS_AWAITED, /* the I/O thread has stopped asking: the end must be posted to its inbox */
     PROGRESS_DONE
 };
 
@@ -71,13 +75,13 @@ struct request {
 
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done;   /* to the I/O thread, if the work's end is AWAITED */
-    struct waiter among_waiters; /* the thread's, while WORKING */
-    bool handed_over;            /* other threads have the work */
-    bool awaited;                /* `done` has come, or will come */
-    bool suspended;              /* libmicrohttpd does not look at the connection */
+    struct inbox_message done;   /* to the I/O thread, if progress was PROGRESS_AWAITED */
+    struct waiter among_waiters; /* in the thread's waiters, while REQUEST_WORKING */
+    bool handed_over;            /* other threads have the work, as far as the I/O thread knows */
+    bool awaited;                /* `done` was or will be posted */
+    bool suspended;              /* libmicrohttpd has suspended the connection */
     bool given_up;               /* to be answered with `fault` before the work is done */
-    bool abandoned;              /* the connection ended first: only `release` is left to do */
+    bool abandoned;              /* the connection ended before the work: only `release` is left */
 
     bool escapes_zero, escapes_slash; /* the path has %00 or %2F in it */
     bool chunked;                     /* the length on the wire is not known */
@@ -103,7 +107,8 @@ struct request {
     char path[REQUEST_PATH_MAX];     /* as sent, cut to fit; for the log */
 };
 
-/* libmicrohttpd's callbacks; `cls` is the io_thread. */
+/* Callbacks of libmicrohttpd; `cls` is the io_thread. The first line of a request has arrived; more
+ * of the request has arrived, or its answer is asked for; the request has ended. */
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
                                const char *method, const char *version, const char *upload_data,
@@ -111,41 +116,46 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
 void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
                        enum MHD_RequestTerminationCode code);
 
-/* Ends the wait for a request's work; the I/O thread's waiters call it. */
+/* Ends the wait for a request's work; a callback of the I/O thread's waiters. */
 void request_give_up(struct waiter *waiter, enum waiter_end why);
 
-/* The rest is for endpoints, on the request's I/O thread unless said otherwise. */
+/* The functions from here on are for endpoints. They run on the request's I/O thread, unless their
+ * comment says otherwise. */
 
-/* Refuses with request->fault: at once if the client has sent no body or waits for 100 Continue,
- * after dropping the body if it is small, else at once and closing the connection. */
+/* Refuses the request with request->fault. A request without a body, or whose client waits for 100
+ * Continue, is answered at once. A small body is received and dropped before the answer. A request
+ * with a large body is answered at once, and its connection is closed. */
 void request_refuse(struct request *request);
-/* Accepts the body, which may take until the deadline (0: none). */
+/* Accepts the body, which may be received until the deadline (monotonic clock; 0: none). */
 void request_receive(struct request *request, uint64_t deadline_ns);
 /* Changes the deadline of the request (0: none). */
 void request_set_deadline(struct request *request, uint64_t deadline_ns);
-/* Turns to WORKING. Whoever the request is handed to next must call request_wake, once, unless the
- * request is withdrawn. */
+/* Hands the request's work over to other threads: the request enters REQUEST_WORKING. The thread
+ * that ends the work must call request_wake once, unless the endpoint withdraws the work. */
 void request_hand_over(struct request *request);
-/* The work is done: the endpoint's `answer` is called next. Any thread; the request may be gone
- * when this returns. */
+/* Tells the I/O thread that the work is done; the I/O thread then calls the endpoint's `answer`.
+ * Any thread. The request may already be freed when request_wake returns. */
 void request_wake(struct request *request);
 
 /* Whether the client announced a body that the endpoint has not accepted. */
 bool request_has_body(const struct request *request);
-/* False once the connection was ended because its client was too slow or has disconnected. */
+/* Whether the connection is open. False after the daemon has ended the connection because its
+ * client was too slow or has disconnected. */
 bool request_is_connected(const struct request *request);
 /* The value of a header field, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
-/* What the Prefer fields of the request say. */
+/* The preferences in the Prefer fields of the request. */
 struct preferences request_preferences(const struct request *request);
-/* Takes one parameter of the query; false: request->fault says why not, and no more are shown. */
+/* Takes one parameter of the query. Returns false to refuse the parameter: request->fault then says
+ * why, and request_parameters stops. */
 typedef bool request_parameter(void *context, const char *name, const char *value);
-/* Shows all parameters of the query, in order, decoded. A parameter without = has the value "".
- * Returns request->fault.code: GEMMD_ERR_MALFORMED for a parameter that contains a zero byte, or
- * what `take` set. */
+/* Calls `take` with each parameter of the query, in order and decoded. A parameter without = has
+ * the value "". Returns request->fault.code: GEMMD_ERR_MALFORMED for a parameter that contains a
+ * zero byte, or the code that `take` has set. */
 enum gemmd_error request_parameters(struct request *request, request_parameter *take,
                                     void *context);
-/* Gives the request its id, if it has none. The headers must be in, as far as they ever will be. */
+/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. To be called when the
+ * headers have arrived, or when no more of them will arrive. */
 void request_choose_id(struct request *request);
 
 #endif

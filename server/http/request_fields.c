@@ -1,4 +1,4 @@
-/* What a request's headers and query say. */
+/* The functions of request.h that read a request's headers and its query. */
 #include <string.h>
 #include <strings.h>
 
@@ -34,7 +34,7 @@ void request_choose_id(struct request *request)
                       &request->thread->id_state);
 }
 
-/* What request_parameters shows, and to whom. */
+/* The arguments of request_parameters, for the callback of libmicrohttpd. */
 struct parameter_visit {
     struct request *request;
     request_parameter *take;

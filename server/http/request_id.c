@@ -13,7 +13,7 @@ void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t 
         memcpy(id, given, length + 1);
         return;
     }
-    /* splitmix64 (S. Vigna): unique enough for a log; ids are no secret. */
+    /* splitmix64 (S. Vigna). Ids in a log must be unique, but need not be hard to guess. */
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;

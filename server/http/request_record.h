@@ -1,5 +1,4 @@
-/* request_record.h - what stays of a request: its line in the access log and its place in the
- * metrics. */
+/* request_record.h - records a request that has ended, in the access log and in the metrics. */
 #ifndef SERVER_HTTP_REQUEST_RECORD_H
 #define SERVER_HTTP_REQUEST_RECORD_H
 
@@ -8,8 +7,8 @@
 
 struct request;
 
-/* Once a request, at its end, on its I/O thread. `work_ended`: nobody else has its work any more,
- * so that its times can be read. */
+/* Records a request. To be called once for each request, at its end, on its I/O thread.
+ * `work_ended`: no other thread has the request's work, so the work's times may be read. */
 void request_record(const struct request *request, bool work_ended, uint64_t now_ns);
 
 #endif

@@ -16,15 +16,16 @@ static void add_headers(struct MHD_Response *response, const struct headers *hea
         MHD_add_response_header(response, headers->entries[i].name, headers_value(headers, i));
 }
 
-/* Gives the response, which is taken over, to libmicrohttpd. NULL: there is no memory even for an
- * error, so the connection is closed, which the client sees as a failure. */
+/* Gives the response to libmicrohttpd, and takes over the caller's reference to it. If the response
+ * is NULL, memory has run out even for an error, so the connection is closed without an answer. */
 static void queue_response(struct request *request, int status, struct MHD_Response *response,
                            uint64_t length)
 {
     request->status = status;
     request->response_bytes = length;
     request->sending_ns = clock_now_ns();
-    /* libmicrohttpd closes a connection that is answered at the headers with a body on its way. */
+    /* libmicrohttpd closes a connection that is answered at the headers, although a body may still
+     * arrive. */
     if (request->state == REQUEST_HEADERS)
         request->connection->linger = true;
     request->state = REQUEST_ANSWERED;
@@ -55,7 +56,8 @@ bool respond(struct request *request, int status, const struct headers *headers,
     return true;
 }
 
-/* libmicrohttpd asks for the length of this body alone. */
+/* The content of an answer without a body. libmicrohttpd uses only the length of the response, and
+ * never calls this function. */
 static ssize_t no_body(void *cls, uint64_t position, char *buffer, size_t capacity)
 {
     (void)cls;
@@ -120,7 +122,7 @@ void respond_out_of_memory(struct request *request)
     respond_fault(request, &request->fault);
 }
 
-/* A payload with one header field. */
+/* Sends a payload whose only header is Content-Type. */
 static void respond_typed(struct request *request, int status, const char *content_type,
                           const struct payload *payload)
 {

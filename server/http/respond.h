@@ -1,9 +1,9 @@
 /*
  * respond.h - the answer to a request, given once, on the request's I/O thread.
  *
- * Each function adds the fields that every answer carries (X-Request-Id, and Connection: close
- * while the daemon closes). If memory runs out, the client gets 503, and if there is no memory for
- * that either, its connection is closed.
+ * Each function adds the fields that every answer has: X-Request-Id, and Connection: close while
+ * the daemon is closing. If memory runs out, the client gets 503. If there is not even memory for
+ * the 503, the connection is closed.
  */
 #ifndef SERVER_HTTP_RESPOND_H
 #define SERVER_HTTP_RESPOND_H
@@ -17,24 +17,25 @@
 
 struct request;
 
-/* Sends a payload, which is taken over: payload->sent is called after the last byte, or when none
- * will be sent. `headers` may be NULL. False if memory ran out; the request is answered then too.
- */
+/* Sends a payload. payload->sent is called after the last byte was sent, or when none will be sent.
+ * `headers` may be NULL. Returns false if memory ran out; the request has then been answered with
+ * an error. */
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload);
-/* Sends no body. Content-Length is `length`, which for an answer to HEAD and for 304 is the length
- * of the body that GET would get, else 0. */
+/* Sends an answer without a body. Content-Length is `length`: for an answer to HEAD and for 304 the
+ * length of the body that GET would get, else 0. */
 void respond_empty(struct request *request, int status, const struct headers *headers,
                    uint64_t length);
-/* Sends a fault as a problem+json document. `fault` may be &request->fault. */
+/* Sends a fault as a document of type application/problem+json, and copies the fault to
+ * request->fault. `fault` may be &request->fault. */
 void respond_fault(struct request *request, const struct fault *fault);
 /* Sets request->fault to GEMMD_ERR_OUT_OF_MEMORY and sends it. */
 void respond_out_of_memory(struct request *request);
 
-/* Sends a text of type `content_type`. `text` was allocated with malloc and is taken over; NULL
- * says that memory ran out. */
+/* Sends a text of type `content_type`. `text` was allocated with malloc; respond_text takes it over
+ * and frees it. If `text` is NULL, memory has run out, and the client gets 503. */
 void respond_text(struct request *request, int status, const char *content_type, char *text);
-/* Sends `length` bytes of static text. */
+/* Sends `length` bytes of text that stays valid until the daemon exits. */
 void respond_static(struct request *request, int status, const char *content_type, const char *text,
                     uint64_t length);
 /* Sends a copy of `length` bytes of text. */

@@ -16,7 +16,7 @@ const char *route_path(const char *target)
     return path != NULL && *path == '/' ? path : "/";
 }
 
-static bool allows(const char *allow, const char *method)
+static bool method_allowed(const char *allow, const char *method)
 {
     size_t length = strlen(method);
     for (const char *p = allow; (p = strstr(p, method)) != NULL; p += length)
@@ -25,27 +25,27 @@ static bool allows(const char *allow, const char *method)
     return false;
 }
 
-/* Whether a pattern is one that stands for all below it; / is the dashboard alone. */
+/* Whether an endpoint's path stands for all paths below it. The path / is only the dashboard's. */
 static bool has_below(const char *pattern)
 {
     const size_t length = strlen(pattern);
     return length > 1 && pattern[length - 1] == '/';
 }
 
-/* Whether a path, as it was sent, is one of those that such a pattern stands for. */
+/* Whether a path, as the client sent it, lies below an endpoint's path. */
 static bool is_below(const char *pattern, const char *path)
 {
     return has_below(pattern) && strncmp(pattern, path, strlen(pattern)) == 0;
 }
 
-/* Whether a path is an endpoint's: the same, one with something for the {...} in it, or one below
- * it. */
-static bool fits(const char *pattern, const char *path, struct request *request)
+/* Whether an endpoint serves a path: the path is equal to the endpoint's, has text in place of the
+ * {...}, or lies below it. Sets request->name and request->rest. */
+static bool pattern_fits(const char *pattern, const char *path, struct request *request)
 {
     const size_t before = strcspn(pattern, "{");
     request->name[0] = '\0';
     if (request->escapes_slash && !is_below(pattern, request->path))
-        return false; /* no part of a path, but perhaps of a name that is no good */
+        return false; /* an escaped slash separates nothing; only paths below / may have one */
     if (pattern[before] == '\0' && !has_below(pattern))
         return strcmp(pattern, path) == 0;
     if (strncmp(pattern, path, before) != 0)
@@ -67,10 +67,10 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
     const struct endpoint *found = NULL;
     url = route_path(url);
     if (request->escapes_zero)
-        url = ""; /* none of ours, whatever stands before it */
+        url = ""; /* no endpoint has a path with a zero byte */
     for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
         for (const struct endpoint *e = *list; found == NULL && e->path != NULL; e++)
-            if (fits(e->path, url, request))
+            if (pattern_fits(e->path, url, request))
                 found = e;
 
     const struct tokens *tokens = request->server->tokens;
@@ -84,7 +84,7 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
         return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                          "there is nothing at this path; see /openapi.json for what there is");
     request->endpoint = found;
-    if (!allows(found->allow, method))
+    if (!method_allowed(found->allow, method))
         return fault_set(&request->fault, GEMMD_ERR_METHOD_NOT_ALLOWED, NULL, "this path takes %s",
                          found->allow);
     return GEMMD_OK;

@@ -1,4 +1,4 @@
-/* route.h - from method and path to an endpoint, past the one place where tokens are checked. */
+/* route.h - finds the endpoint for a method and a path, and checks the request's token. */
 #ifndef SERVER_HTTP_ROUTE_H
 #define SERVER_HTTP_ROUTE_H
 
@@ -6,12 +6,16 @@
 
 struct request;
 
-/* The path, and what follows it, of a request's target: the absolute form, which a proxy's clients
- * send (RFC 9112, 3.2.2), has a scheme and an authority before it. Borrows from `target`. */
+/* The path and query of a request's target. Clients of a proxy send the absolute form (RFC 9112,
+ * 3.2.2), which has a scheme and an authority before the path. The result points into `target`,
+ * or to a static "/". Pure. */
 const char *route_path(const char *target);
 
-/* Sets request->endpoint. 404 for an unknown path, 405 for a method the path does not take,
- * 401 without a valid token (checked before the path, so that an outsider learns nothing). */
+/* Sets request->endpoint, request->name, request->rest and the request's tenant. On the request's
+ * I/O thread. Errors are set in request->fault: GEMMD_ERR_UNAUTHORIZED without a valid token,
+ * GEMMD_ERR_NOT_FOUND for an unknown path, GEMMD_ERR_METHOD_NOT_ALLOWED for a method that the path
+ * does not allow. The token is checked first, so that a client without a token does not learn which
+ * paths exist. */
 enum gemmd_error route_find(struct request *request, const char *url, const char *method);
 
 #endif

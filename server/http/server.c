@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/http/arrival.h"
 #include "server/http/connection.h"
 #include "server/http/endpoint.h"
 #include "server/http/io_thread.h"
@@ -58,7 +59,7 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
     return GEMMD_OK;
 }
 
-/* Says so in HTTP, so that the client sees more than a closed socket. */
+/* Refuses a connection over a limit with an HTTP answer, so that the client learns the reason. */
 static void refuse_connection(struct http_server *server, int fd)
 {
     struct fault fault;
@@ -81,8 +82,8 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
         return;
     }
     atomic_fetch_add(&server->connections, 1);
-    io_thread_add(
-        io_thread_least_loaded(server->threads, server->bulk_thread_first, server->next_thread++),
+    arrival_hand_over(
+        arrival_choose_thread(server->threads, server->bulk_thread_first, server->next_thread++),
         fd, peer, peer_length);
 }
 

@@ -1,11 +1,11 @@
 /*
- * server.h - the HTTP server: its I/O threads, its limits on connections, and what every request is
- * served with.
+ * server.h - the HTTP server: its I/O threads, its limits on connections, and its endpoints.
  *
- * The server knows nothing of what endpoints do. Whoever makes a server hands it a table of
- * endpoints and an opaque pointer to what those endpoints work with (`services`).
+ * The server does not know what endpoints do. The creator of a server hands it a table of endpoints
+ * and an opaque pointer to the data that the endpoints use (`services`).
  *
- * One thread makes and ends the server, and accepts connections for it: the main thread.
+ * The main thread starts and stops the server, and accepts connections for it. All functions run on
+ * the main thread, unless their comment says otherwise.
  */
 #ifndef SERVER_HTTP_SERVER_H
 #define SERVER_HTTP_SERVER_H
@@ -27,67 +27,68 @@ struct peer_counts;
 struct shm_store;
 struct tokens;
 
-/* How far the end of the process has come. Stages only ever advance. */
+/* The stages of a drain. A stage is only ever followed by a later one. */
 enum http_stage {
     HTTP_SERVING,
     HTTP_DRAINING, /* not ready any more, but new connections are still accepted (--drain-delay) */
-    HTTP_CLOSING   /* no new connections and no new work; accepted requests are finished */
+    HTTP_CLOSING   /* no new connections, no new work; accepted requests are being finished */
 };
 
 struct http_server {
-    /* Set by the maker of the server before http_server_start; borrowed. */
+    /* The creator of the server sets these fields before http_server_start; all are borrowed. */
     const struct config *config;
     struct log *log;
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
     const struct tokens *tokens;      /* NULL: requests need no token */
     struct shm_store *shm_store;      /* the shared memory of connections over Unix sockets */
-    struct lingering *lingering;      /* closes refused connections late */
+    struct lingering *lingering;      /* keeps refused connections open for a while */
     /* Lists of endpoints, tried in this order. An endpoint without a path ends a list, NULL ends
      * the table. */
     const struct endpoint *const *routes;
-    void *services; /* the endpoints'; the server never looks at it */
-    /* An I/O thread's own part of the services: made before the thread starts (NULL: out of
-     * memory), destroyed after the thread has ended. */
+    void *services; /* the data that endpoints use; opaque to the server */
+    /* Create and destroy an I/O thread's own part of the services. The part is created before the
+     * thread starts (NULL: out of memory), and destroyed after the thread has ended. */
     void *(*thread_services_create)(void *services);
     void (*thread_services_destroy)(void *thread_services);
 
-    /* The server's. */
+    /* Only the server changes these fields, except `stage`, which the main loop sets. */
     uint32_t thread_count;
     uint32_t bulk_thread_first; /* threads from here on serve connections with large bodies */
     struct io_thread **threads;
     struct peer_counts *peers;
-    uint64_t call_bytes_max; /* the largest endpoint's state */
+    uint64_t call_bytes_max; /* the largest call_bytes of an endpoint */
     uint32_t next_thread;    /* breaks ties between threads with equally many connections */
     uint64_t id_state;       /* of the generator of request ids for refused connections */
     _Atomic enum http_stage stage;
-    atomic_uint connections; /* open ones */
-    atomic_uint bulk_connections;
+    atomic_uint connections;      /* open connections */
+    atomic_uint bulk_connections; /* open connections on bulk threads */
 };
 
-/* Works out from the options how many I/O threads there will be (`thread_count`). */
+/* Computes from the options how many I/O threads there will be (`thread_count`). */
 void http_server_plan(struct http_server *server, const struct config *config);
-/* Takes the memory that accepting connections needs. Nothing is served yet. */
+/* Allocates the memory that accepting connections needs. Nothing is served yet. */
 enum gemmd_error http_server_open(struct http_server *server, struct fault *fault);
 /* Starts the I/O threads. After a failure http_server_stop and http_server_close still have to be
  * called. */
 enum gemmd_error http_server_start(struct http_server *server, struct fault *fault);
 
-/* Takes over an accepted, non-blocking socket: hands it to the I/O thread with the fewest
- * connections, or refuses it with 429 and closes it if --max-connections or
- * --max-connections-per-address is reached. */
+/* Takes over an accepted, non-blocking socket. The socket is handed to the I/O thread with the
+ * fewest connections. If --max-connections or --max-connections-per-address is reached, the
+ * connection is refused with 429 and closed. */
 void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer,
                       socklen_t peer_length);
-/* Makes each I/O thread end its connections that have waited for too long. To be called a few times
- * a second. */
+/* Makes each I/O thread check the time limits of its connections. To be called a few times a
+ * second. */
 void http_server_check(struct http_server *server);
 
-/* Requests between their first line and the last byte of their answer. Any thread. */
+/* The number of requests between their first line and the last byte of their answer. Any thread. */
 uint32_t http_server_active_requests(const struct http_server *server);
 
 /* Ends the I/O threads and all connections. Requests whose work is not done get 503. */
 void http_server_stop(struct http_server *server);
-/* Frees what http_server_open and http_server_start took. No work of a request may be running. */
+/* Frees the memory of http_server_open and http_server_start. No work of a request may be running.
+ */
 void http_server_close(struct http_server *server);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* A busy thread has no more requests than this at a time. */
+/* The most blocks that a list keeps. A busy thread rarely has more requests at a time. */
 #ifdef __SANITIZE_ADDRESS__
 enum { SPARES_MAX = 0 };
 #else

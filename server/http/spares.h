@@ -1,10 +1,10 @@
 /*
- * spares.h - blocks of memory that one thread uses again and again, without going through malloc.
+ * spares.h - a list of free blocks of one size, which one thread reuses without calling malloc.
  *
- * A busy I/O thread allocates the same few sizes for every request; glibc consolidates its free
- * lists whenever such a large block is asked for. A list of spares holds blocks of one size. Only
- * one thread may use a list. Under AddressSanitizer nothing is kept, so that it sees every use of a
- * block after its end.
+ * A busy I/O thread allocates blocks of the same few sizes for every request, and glibc's malloc
+ * consolidates its free lists for each block that is as large. Only one thread may use a list.
+ * Under AddressSanitizer a list keeps no blocks, so that the sanitizer detects each use of a freed
+ * block.
  */
 #ifndef SERVER_HTTP_SPARES_H
 #define SERVER_HTTP_SPARES_H
@@ -12,16 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed: empty. */
+/* A zeroed list is empty. */
 struct spares {
     struct spare *first;
     uint32_t count;
 };
 
-/* A block of `bytes`, which are the same for every call on a list. Not cleared. NULL: out of
- * memory. */
+/* Returns a block of `bytes`, which must be the same for every call on one list. The block is not
+ * cleared. The caller owns the block until spares_give. Returns NULL if memory ran out. */
 void *spares_take(struct spares *spares, size_t bytes);
-/* Gives a block back that came from spares_take; NULL is allowed. */
+/* Gives back a block that spares_take returned. NULL is allowed. */
 void spares_give(struct spares *spares, void *block);
 /* Frees all blocks that were given back. */
 void spares_free(struct spares *spares);

@@ -1,4 +1,5 @@
-/* tokens.c - reads the file with care, compares without telling how far a guess got. */
+/* Tokens are compared in constant time, so that the time of a check does not reveal how much of a
+ * guessed token is right. */
 #include "server/http/tokens.h"
 
 #include <errno.h>
@@ -20,10 +21,10 @@ struct tokens {
     bool exposed;
     struct token entries[TOKENS_MAX];
     uint32_t tenants;
-    char names[TOKENS_MAX][TENANT_LENGTH_MAX + 1]; /* of tenants */
+    char names[TOKENS_MAX][TENANT_LENGTH_MAX + 1]; /* the tenants' names */
 };
 
-/* RFC 6750's b64token, so that a file's token can be sent as it is. */
+/* Whether the text is a b64token (RFC 6750), which can be sent in a header without escapes. */
 static bool is_token(const char *text, size_t length)
 {
     size_t body = strspn(text, LETTERS_DIGITS "-._~+/");
@@ -37,8 +38,8 @@ static bool is_tenant(const char *text, size_t length)
            strspn(text, LETTERS_DIGITS "._-") >= length;
 }
 
-/* Every byte of both is looked at, whatever the first ones say. */
-static bool same(const unsigned char *a, const unsigned char *b)
+/* Compares all bytes of both tokens, even after a difference. */
+static bool same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned difference = 0;
     for (uint32_t i = 0; i <= TOKEN_LENGTH_MAX; i++)
@@ -46,18 +47,19 @@ static bool same(const unsigned char *a, const unsigned char *b)
     return difference == 0;
 }
 
-/* The number of a tenant, who may be new. */
+/* Returns the number of a tenant. A new tenant is added first. */
 static uint32_t add_tenant(struct tokens *tokens, const char *name, size_t length)
 {
     for (uint32_t i = 0; i < tokens->tenants; i++) {
         if (strlen(tokens->names[i]) == length && memcmp(tokens->names[i], name, length) == 0)
             return i;
     }
-    memcpy(tokens->names[tokens->tenants], name, length); /* the rest is zeros */
+    memcpy(tokens->names[tokens->tenants], name, length); /* the rest of the name is zeroed */
     return tokens->tenants++;
 }
 
-/* What is wrong with a line, or NULL. Its line end is gone already. */
+/* Adds the token of a line without its line end. Returns NULL, or a text that says why the line is
+ * refused. */
 static const char *add_line(struct tokens *tokens, const char *line)
 {
     const char *colon = strchr(line, ':'), *text = colon ? colon + 1 : line;
@@ -184,8 +186,8 @@ bool tokens_check(const struct tokens *tokens, const char *authorization, uint32
     memcpy(candidate, text, length);
     uint32_t found = TOKENS_MAX;
     for (uint32_t i = 0; i < tokens->count; i++) {
-        /* A mask instead of a branch: which entry matched shall not show in the time either. */
-        uint32_t mask = 0u - (uint32_t)same(tokens->entries[i].text, candidate);
+        /* A mask instead of a branch, so that the time does not reveal which entry matched. */
+        uint32_t mask = 0u - (uint32_t)same_token(tokens->entries[i].text, candidate);
         found = (found & ~mask) | (i & mask);
     }
     if (found == TOKENS_MAX)

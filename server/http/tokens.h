@@ -1,9 +1,11 @@
 /*
- * tokens.h - the bearer tokens that are let in (RFC 6750), and whose they are.
+ * tokens.h - the bearer tokens that the daemon accepts (RFC 6750), and the tenant of each token.
  *
- * A token file has one token a line: "tenant:token", or "token" for the tenant "default"; blank
- * lines and lines that start with # are skipped. Several tokens of one tenant let tokens be changed
- * without a gap. Loaded by one thread; checked by any.
+ * A token file has one token on each line: "tenant:token", or "token" for the tenant "default".
+ * Empty lines and lines that start with # are skipped. A tenant may have several tokens, so that a
+ * token can be replaced while clients still use the old one.
+ *
+ * One thread loads the tokens. Any thread may use loaded tokens, which never change.
  */
 #ifndef SERVER_HTTP_TOKENS_H
 #define SERVER_HTTP_TOKENS_H
@@ -15,28 +17,31 @@
 
 enum {
     TOKENS_MAX = 1024,
-    TOKEN_LENGTH_MIN = 8, /* shorter ones are a slip, or soon guessed */
+    TOKEN_LENGTH_MIN = 8, /* a shorter token is a mistake, or easily guessed */
     TOKEN_LENGTH_MAX = 255,
     TENANT_LENGTH_MAX = 63
 };
 
 struct tokens;
 
-/* Reads a file. Refused: a file that others than its owner and group can write, lines that are no
- * token, the same token twice, no token at all. `*tokens` is the caller's. No sentence quotes a
- * token. */
+/* Reads a token file. The caller owns `*tokens`. Errors: GEMMD_ERR_IO if the file cannot be read,
+ * GEMMD_ERR_OUT_OF_MEMORY, and GEMMD_ERR_USAGE if every user can write the file, a line is not a
+ * token, a token appears twice or the file has no token. No error text quotes a token. */
 enum gemmd_error tokens_load(const char *path, struct tokens **tokens, struct fault *fault);
-void tokens_free(struct tokens *tokens); /* NULL is fine; wipes the tokens */
+/* Overwrites the tokens with zeros and frees them. NULL is allowed. */
+void tokens_free(struct tokens *tokens);
 
-/* Whether every user of this host could read the file; worth a warning in the log. */
+/* Whether every user of this host could read the file, which the daemon warns of in its log. */
 bool tokens_exposed(const struct tokens *tokens);
 
-/* The tenants, numbered from 0 in the order of the file. Names are borrowed. */
+/* The number of tenants, and the name of one. Tenants are numbered from 0 in the order of the file.
+ * Names are borrowed. */
 uint32_t tokens_tenants(const struct tokens *tokens);
 const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant);
 
-/* Whether an Authorization header (NULL: none sent) carries one of the tokens, and whose it is. The
- * time it takes depends on the number of tokens and the header's length only. */
+/* Whether an Authorization header has one of the tokens; `*tenant` is then the token's tenant.
+ * `authorization` is NULL if the request has no such header. The time of the check depends only on
+ * the number of tokens and the length of the header, so that timing reveals nothing of a token. */
 bool tokens_check(const struct tokens *tokens, const char *authorization, uint32_t *tenant);
 
 #endif

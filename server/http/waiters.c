@@ -57,13 +57,13 @@ void waiters_remove(struct waiters *waiters, struct waiter *waiter)
     waiters->watched--;
 }
 
-static void end(struct waiters *waiters, struct waiter *waiter, enum waiter_end how)
+static void waiters_end_one(struct waiters *waiters, struct waiter *waiter, enum waiter_end how)
 {
     waiters_remove(waiters, waiter);
     waiters->ended(waiter, how);
 }
 
-static void watch(struct waiters *waiters, uint64_t now_ns)
+static void waiters_watch(struct waiters *waiters, uint64_t now_ns)
 {
     for (struct waiter *waiter = waiters->unwatched;
          waiter != NULL && waiter->since_ns + WATCH_AFTER_NS <= now_ns; waiter = waiter->next) {
@@ -74,7 +74,7 @@ static void watch(struct waiters *waiters, uint64_t now_ns)
     }
 }
 
-static void end_late(struct waiters *waiters, uint64_t now_ns)
+static void waiters_end_late(struct waiters *waiters, uint64_t now_ns)
 {
     struct waiter *next;
     uint64_t earliest_ns = UINT64_MAX;
@@ -85,29 +85,29 @@ static void end_late(struct waiters *waiters, uint64_t now_ns)
         if (waiter->deadline_ns == 0)
             continue;
         if (waiter->deadline_ns <= now_ns)
-            end(waiters, waiter, WAITER_LATE);
+            waiters_end_one(waiters, waiter, WAITER_LATE);
         else if (waiter->deadline_ns < earliest_ns)
             earliest_ns = waiter->deadline_ns;
     }
     waiters->earliest_ns = earliest_ns;
 }
 
-static void end_left(struct waiters *waiters)
+static void waiters_end_disconnected(struct waiters *waiters)
 {
     struct epoll_event events[COLLECT_MAX];
     int count = COLLECT_MAX;
     while (waiters->watched > 0 && count == COLLECT_MAX) {
         count = epoll_wait(waiters->epoll_fd, events, COLLECT_MAX, 0);
         for (int i = 0; i < count; i++)
-            end(waiters, events[i].data.ptr, WAITER_LEFT);
+            waiters_end_one(waiters, events[i].data.ptr, WAITER_LEFT);
     }
 }
 
 void waiters_check(struct waiters *waiters, uint64_t now_ns)
 {
-    watch(waiters, now_ns);
-    end_late(waiters, now_ns);
-    end_left(waiters);
+    waiters_watch(waiters, now_ns);
+    waiters_end_late(waiters, now_ns);
+    waiters_end_disconnected(waiters);
 }
 
 int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns)
@@ -126,5 +126,5 @@ int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns)
 void waiters_stop(struct waiters *waiters)
 {
     while (waiters->first != NULL)
-        end(waiters, waiters->first, WAITER_STOPPED);
+        waiters_end_one(waiters, waiters->first, WAITER_STOPPED);
 }

@@ -1,17 +1,17 @@
 /*
- * waiters.h - an I/O thread's requests whose work is in other hands, and which of them need not be
- * waited for any longer: their deadline has passed, or their client has left.
+ * waiters.h - an I/O thread's waiters: requests whose work other threads have. The wait for the
+ * work ends early if the request's deadline passes or its client disconnects.
  *
- * libmicrohttpd looks at no socket between a request and its answer. So a request that has waited
- * for some milliseconds has its socket watched here; all that are answered sooner, which is every
- * one of a busy daemon's small products, cost two steps in a list and no system call.
+ * libmicrohttpd watches no socket between a request and its answer. So the socket of a request that
+ * has waited for some milliseconds is watched here. A request that is answered sooner, as nearly
+ * all small products are, costs two operations on a list and no system call.
  *
- * A client has left once it ends its side of the connection. That is all that can be seen of one
- * that was interrupted (a killed curl sends a FIN like any other), so that a client that wants its
- * answer must not half-close; nginx and Go's net/http draw the same line, HAProxy with
+ * A client counts as disconnected when it ends its side of the connection, because an interrupted
+ * client looks no different: a killed curl sends a FIN too. So a client that wants its answer must
+ * not half-close its connection. nginx and Go's net/http do the same, and HAProxy does with
  * abortonclose.
  *
- * Only the I/O thread touches this.
+ * Only the I/O thread uses its waiters.
  */
 #ifndef SERVER_HTTP_WAITERS_H
 #define SERVER_HTTP_WAITERS_H
@@ -20,48 +20,53 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A part of what waits. */
+/* A waiter, which is a member of the struct of a request. */
 struct waiter {
     int fd;
-    uint64_t since_ns;    /* monotonic */
-    uint64_t deadline_ns; /* 0: none */
+    uint64_t since_ns;    /* when the wait began; monotonic clock */
+    uint64_t deadline_ns; /* monotonic clock; 0: none */
 
-    struct waiter *next, *previous; /* the waiters', like the rest */
+    /* Only waiters.c uses the fields from here on. */
+    struct waiter *next, *previous;
     bool listed, watched;
 };
 
-/* The `type` whose `member` a waiter is. */
+/* The struct of `type` whose `member` is the waiter. */
 #define WAITER_OWNER(waiter, type, member)                                                         \
     ((type *)(void *)((char *)(waiter)-offsetof(type, member)))
 
+/* Why a wait has ended: the deadline has passed, the client has disconnected, or the thread stops.
+ */
 enum waiter_end { WAITER_LATE, WAITER_LEFT, WAITER_STOPPED };
-/* The waiter has been taken out. Must not add or remove others. */
+/* Called when a wait has ended, after the waiter was removed. The callback must not add or remove
+ * waiters. */
 typedef void waiter_ended(struct waiter *waiter, enum waiter_end end);
 
 struct waiters {
-    int epoll_fd; /* readable when some client has left */
+    int epoll_fd; /* readable when a watched client has disconnected */
     waiter_ended *ended;
-    struct waiter *first, *last; /* by since_ns */
-    struct waiter *unwatched; /* the first whose socket is not watched yet, as none after it is */
-    uint32_t watched;
-    uint64_t earliest_ns; /* no deadline is before this; UINT64_MAX: there is none */
+    struct waiter *first, *last; /* ordered by since_ns */
+    struct waiter *unwatched; /* the first waiter whose socket is not watched; nor are later ones */
+    uint32_t watched;         /* number of watched sockets */
+    uint64_t earliest_ns;     /* no deadline is earlier; UINT64_MAX: there is no deadline */
 };
 
-/* False if the system has no descriptor for it. */
+/* Returns false if the system gives no descriptor for the epoll instance. */
 bool waiters_open(struct waiters *waiters, waiter_ended *ended);
 void waiters_close(struct waiters *waiters);
 
-/* `fd`, `since_ns` (not before that of any earlier one) and `deadline_ns` are set. */
+/* Adds a waiter. The caller has set its `fd`, `since_ns` and `deadline_ns`. `since_ns` must not be
+ * earlier than that of any waiter added before. */
 void waiters_add(struct waiters *waiters, struct waiter *waiter);
-/* Nothing happens to one that is not there (any more). */
+/* Removes a waiter without calling `ended`. Does nothing if the waiter is not listed. */
 void waiters_remove(struct waiters *waiters, struct waiter *waiter);
 
-/* Ends those that are late or have left. */
+/* Ends the waits whose deadline has passed or whose client has disconnected. */
 void waiters_check(struct waiters *waiters, uint64_t now_ns);
-/* In how many milliseconds waiters_check has something to do, unless epoll_fd says so before; -1:
- * not by itself. */
+/* The milliseconds until waiters_check has to be called, if epoll_fd does not become readable
+ * before. -1: only when epoll_fd becomes readable. */
 int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns);
-/* Ends all. */
+/* Ends all waits, as WAITER_STOPPED. */
 void waiters_stop(struct waiters *waiters);
 
 #endif

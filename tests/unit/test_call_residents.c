@@ -169,7 +169,7 @@ START_TEST(the_problem_points_at_what_is_there)
     struct tensor c;
     ck_assert(gemm_request_result(&request, NULL, &c));
     ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
-    call_residents_place(&residents, &problem);
+    call_residents_point(&residents, &problem);
     ck_assert_ptr_null(problem.a);
     ck_assert_uint_eq(problem.lda, 99);
     ck_assert_ptr_eq(problem.b, resident_memory(residents.b));

@@ -96,29 +96,29 @@ END_TEST
 
 START_TEST(who_has_sent_something_is_taken_out)
 {
-    struct new_connections arrivals;
+    struct new_connections connections;
     struct connection quiet = {0}, talking = {0}, gone = {0}, *ready[8];
     int fds[3][2];
-    ck_assert(new_connections_open(&arrivals));
+    ck_assert(new_connections_open(&connections));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]), 0);
     quiet.fd = fds[0][0];
     talking.fd = fds[1][0];
     gone.fd = fds[2][0];
-    ck_assert(new_connections_add(&arrivals, &quiet));
-    ck_assert(new_connections_add(&arrivals, &talking));
-    ck_assert(new_connections_add(&arrivals, &gone));
-    ck_assert_int_eq(new_connections_collect(&arrivals, ready, 8), 0);
+    ck_assert(new_connections_add(&connections, &quiet));
+    ck_assert(new_connections_add(&connections, &talking));
+    ck_assert(new_connections_add(&connections, &gone));
+    ck_assert_int_eq(new_connections_collect(&connections, ready, 8), 0);
 
     ck_assert_int_eq(write(fds[1][1], "P", 1), 1);
-    ck_assert_int_eq(new_connections_collect(&arrivals, ready, 8), 1);
+    ck_assert_int_eq(new_connections_collect(&connections, ready, 8), 1);
     ck_assert_ptr_eq(ready[0], &talking);
     close(fds[2][1]);
-    ck_assert_int_eq(new_connections_collect(&arrivals, ready, 8), 1);
+    ck_assert_int_eq(new_connections_collect(&connections, ready, 8), 1);
     ck_assert_ptr_eq(ready[0], &gone);
-    ck_assert_uint_eq(arrivals.count, 1);
+    ck_assert_uint_eq(connections.count, 1);
 
-    new_connections_close(&arrivals);
+    new_connections_close(&connections);
     for (int i = 0; i < 3; i++)
         close(fds[i][0]);
     close(fds[0][1]);
@@ -128,8 +128,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("arrivals");
-    TCase *tests = tcase_create("arrivals");
+    Suite *suite = suite_create("new_connections");
+    TCase *tests = tcase_create("new_connections");
     int count = (int)(sizeof heads / sizeof *heads);
     tcase_add_loop_test(tests, announced_bytes, 0, count);
     tcase_add_loop_test(tests, a_cut_head_announces_no_more_than_the_whole, 0, count);

@@ -1,5 +1,4 @@
-/* The attention's part of compute_call.h. Its memory and its way through the queue are a product's.
- */
+/* attention_operation: the functions and tables of compute_call.h for attentions. */
 #include <math.h>
 #include <string.h>
 
@@ -33,11 +32,12 @@ static bool attention_result(struct compute_call *call)
         return false;
     if (!call->attention.lse || !call->sends_lse)
         call->lse = (struct tensor){.rank = 0};
-    return size_add(call->places.lse.there ? 0 : call->lse.bytes,
-                    call->places.result.there ? 0 : call->c.bytes, &call->result_bytes);
+    return size_add(call->client_memory.lse.wanted ? 0 : call->lse.bytes,
+                    call->client_memory.result.wanted ? 0 : call->c.bytes, &call->result_bytes);
 }
 
-/* A resident tensor's rows may lie further apart than they are wide. */
+/* The strides of an operand. The rows of a resident tensor may lie further apart than they are
+ * wide. */
 static struct attention_strides strides_of(const struct attention_request *request, uint64_t heads,
                                            uint64_t length, uint64_t width,
                                            const struct resident *resident)
@@ -46,8 +46,10 @@ static struct attention_strides strides_of(const struct attention_request *reque
                              resident != NULL ? resident_leading(resident) : width);
 }
 
-/* Of what is in the body or the answer it is known that it will be there, and no more. */
-static void describe(const struct compute_call *call, struct attention_problem *problem)
+/* Describes the problem before the body has arrived. Operands in the body and results are not
+ * located yet; the pointers only say which of the optional ones will be present. */
+static void describe_attention_problem(const struct compute_call *call,
+                                       struct attention_problem *problem)
 {
     static const int32_t lengths;
     static float lse;
@@ -85,8 +87,9 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
 {
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(services->device);
-    describe(call, &work->attention);
-    /* Each head of K and V sees the queries of so many heads of Q. */
+    describe_attention_problem(call, &work->attention);
+    /* Each head of K and V is used by this many rows of Q: the queries of all heads that share it.
+     */
     const uint64_t rows = work->attention.sq * (work->attention.heads / work->attention.kv_heads);
     work->outside_bytes = call_residents_work_bytes(&call->residents, rows, rows);
     enum gemmd_error code = attention_select(&device, call->attention.kernel, &work->attention,
@@ -99,7 +102,8 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
     return GEMMD_OK;
 }
 
-/* lse first: the payload begins at a multiple of 64, and what follows 4-byte numbers is aligned. */
+/* lse lies before O: the payload begins at a multiple of 64, and O is aligned after the 4-byte
+ * numbers of lse. */
 static uint32_t attention_header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
 {
     const bool has_lse = call->lse.rank > 0;
@@ -112,26 +116,26 @@ static uint32_t attention_header(const struct compute_call *call, char out[SAFET
     return 0;
 }
 
-static void attention_place_result(struct compute_call *call, unsigned char *payload)
+static void attention_point_result(struct compute_call *call, unsigned char *payload)
 {
     struct attention_problem *problem = &call->work.attention;
-    const struct client_memory *places = &call->places;
+    const struct client_memory *client_memory = &call->client_memory;
     unsigned char *lse = NULL, *o = payload;
-    if (places->lse.there) {
-        lse = places->lse.at;
+    if (client_memory->lse.wanted) {
+        lse = client_memory->lse.at;
     } else if (call->lse.rank > 0) {
         lse = payload;
         o = payload + call->lse.bytes;
     }
-    if (places->result.there)
-        o = places->result.at;
+    if (client_memory->result.wanted)
+        o = client_memory->result.at;
     call->lse.data = lse;
     problem->lse = (float *)(void *)lse;
     problem->o = o;
     call->c.data = o;
 }
 
-/* Whether there are lengths is described already. */
+/* describe_attention_problem has already set which lengths are present. */
 static void attention_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct attention_operands *operands = &all_operands->attention;
@@ -173,7 +177,7 @@ const struct call_operation attention_operation = {
     .result = attention_result,
     .choose = attention_choose_kernel,
     .header = attention_header,
-    .place_result = attention_place_result,
+    .point_result = attention_point_result,
     .point = attention_point,
     .check = attention_check,
 };

@@ -1,6 +1,7 @@
 #include "server/api/compute/call_lookahead.h"
 
 #include "proto/body_front.h"
+#include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
 bool call_lookahead_pays(const struct compute_call *call, const struct services *services)
@@ -9,11 +10,12 @@ bool call_lookahead_pays(const struct compute_call *call, const struct services 
            call->body_capacity >= EARLY_COPY_BODY_BYTES;
 }
 
-/* An operand that has to be copied first has no location that could be copied from early. */
+/* Removes the data of operands that must be copied on the host first: their bytes in the body are
+ * not the bytes that the device needs. */
 static void leave_out_copies(const struct compute_call *call, struct services *services,
                              union call_operands *operands)
 {
-    const uint32_t copies = compute_call_copies(call, services, operands);
+    const uint32_t copies = operand_copies_needed(call, services, operands);
     for (uint32_t i = 0; i < call->operation->operands->count; i++)
         if ((copies & 1u << i) != 0)
             operands->all[i].data = NULL;
@@ -22,20 +24,20 @@ static void leave_out_copies(const struct compute_call *call, struct services *s
 void call_lookahead_start(struct compute_call *call, struct services *services,
                           const union call_operands *operands)
 {
-    union call_operands there = *operands;
-    struct fault fault; /* for nobody: it is tried again when the body is complete */
+    union call_operands early = *operands;
+    struct fault fault; /* ignored: compute_call_bind prepares the call again */
     if (!call->prepared && compute_call_prepare(call, services, &fault) != GEMMD_OK)
         return;
-    leave_out_copies(call, services, &there);
-    call->operation->point(call, &there);
+    leave_out_copies(call, services, &early);
+    call->operation->point(call, &early);
     call->early_copy =
         early_copy_open(services->early_copy, &call->work, call->body, call->body_capacity);
     early_copy_received(call->early_copy, call->body_bytes);
 }
 
-/* Finds the operands in what there is of the body. */
-static enum gemmd_error find_operands(struct compute_call *call, struct body_front *front,
-                                      union call_operands *operands)
+/* Finds the operands in the part of the body that has arrived. */
+static enum gemmd_error find_operands_early(struct compute_call *call, struct body_front *front,
+                                            union call_operands *operands)
 {
     if (call->shapes_inside)
         return call->operation->read(call, front, operands, NULL);
@@ -43,14 +45,14 @@ static enum gemmd_error find_operands(struct compute_call *call, struct body_fro
                                front->bytes, front->length, operands->all, NULL);
 }
 
-static void look(struct compute_call *call, struct services *services)
+static void call_lookahead_look(struct compute_call *call, struct services *services)
 {
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
     union call_operands operands;
-    /* The complete body is read with the request as it is. */
+    /* Reading the front may change the request; compute_call_bind needs the request unchanged. */
     const struct gemm_request gemm = call->gemm;
     const struct attention_request attention = call->attention;
-    const enum gemmd_error code = find_operands(call, &front, &operands);
+    const enum gemmd_error code = find_operands_early(call, &front, &operands);
     if (code == GEMMD_OK)
         call_lookahead_start(call, services, &operands);
     call->look_at_bytes = code == GEMMD_ERR_CONFLICT ? front.wanted : UINT64_MAX;
@@ -61,11 +63,11 @@ static void look(struct compute_call *call, struct services *services)
 void call_lookahead_open(struct compute_call *call, struct services *services)
 {
     if (call_lookahead_pays(call, services))
-        look(call, services);
+        call_lookahead_look(call, services);
 }
 
 void call_lookahead_arrived(struct compute_call *call, struct services *services)
 {
     if (call->body_bytes >= call->look_at_bytes)
-        look(call, services);
+        call_lookahead_look(call, services);
 }

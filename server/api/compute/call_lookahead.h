@@ -1,31 +1,34 @@
 /*
- * call_lookahead.h - a large body's operands go to the device while the rest of it is received.
+ * call_lookahead.h - finds the operands in a large body while the body is still received, and
+ * starts an early copy of the operands to the device.
  *
- * That needs their places, and memory for all of the work. A raw body's are known at the headers;
- * the other formats have headers of their own, which are read as soon as they are there. They say
- * how long they are, and none is longer than its format's limit, so that a body is looked at some
- * few times. What cannot be said or taken early makes no difference: the complete body is read as
- * if nobody had looked at it before, and refused then if it has to be.
+ * An early copy needs the offsets of the operands in the body, and the device memory of the work.
+ * The offsets in a raw body are known at the request's headers. The other formats have a header of
+ * their own, which is read as soon as it has arrived. A format's header gives its own length, which
+ * is limited, so that a body is read only a few times. If an early copy is not possible, nothing
+ * changes: the complete body is read as if it had not been read before, and is refused then if it
+ * is malformed.
  *
- * On the request's I/O thread. Where the device does not copy early nothing is looked at.
+ * All functions run on the request's I/O thread. They do nothing if the device does not copy early.
  */
 #ifndef SERVER_API_COMPUTE_CALL_LOOKAHEAD_H
 #define SERVER_API_COMPUTE_CALL_LOOKAHEAD_H
 
 #include "server/api/compute/compute_call.h"
 
-/* There is memory for the body, which nobody looks at so far: looks, as far as that can be done
- * without any of it, and sets look_at_bytes. */
+/* Starts to look ahead: finds the operands if that needs no byte of the body, and sets
+ * call->look_at_bytes. To be called after compute_call_open, which allocates the body's memory. */
 void call_lookahead_open(struct compute_call *call, struct services *services);
-/* More of the body has been appended: looks, if there is enough for that, and starts to copy if all
- * is known. */
+/* Looks for the operands if at least call->look_at_bytes of the body have arrived, and starts the
+ * early copy if they were found. To be called after each compute_call_append. */
 void call_lookahead_arrived(struct compute_call *call, struct services *services);
 
-/* Whether anything would be gained by knowing a body's operands early: for formats that somebody
- * else reads. */
+/* Whether the device copies early and the body is large enough for an early copy. For callers that
+ * find the operands themselves. */
 bool call_lookahead_pays(const struct compute_call *call, const struct services *services);
-/* They are known, and the request is complete with them: takes the memory and starts to copy, if it
- * can. Operands without data, and those that do not lie in the body, go late. */
+/* Starts the early copy of operands that the caller has found and completed the request with. Takes
+ * the device memory of the work; if the memory is not available, no early copy is started. Operands
+ * without data, and operands that do not lie in the body, are copied when the work runs. */
 void call_lookahead_start(struct compute_call *call, struct services *services,
                           const union call_operands *operands);
 

@@ -10,8 +10,9 @@
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
-static enum gemmd_error acquire(struct tensor_store *store, const char *field, const char *name,
-                                const char *tenant, struct resident **resident, struct fault *fault)
+static enum gemmd_error acquire_resident(struct tensor_store *store, const char *field,
+                                         const char *name, const char *tenant,
+                                         struct resident **resident, struct fault *fault)
 {
     enum gemmd_error code = tensor_store_acquire(store, name, tenant, resident, fault);
     tensor_store_count_use(store, code == GEMMD_OK);
@@ -27,9 +28,9 @@ enum gemmd_error call_residents_acquire(struct call_residents *residents,
     residents->tenant = tenant;
     enum gemmd_error code = GEMMD_OK;
     if (request->a[0] != '\0')
-        code = acquire(store, "a", request->a, tenant, &residents->a, fault);
+        code = acquire_resident(store, "a", request->a, tenant, &residents->a, fault);
     if (code == GEMMD_OK && request->b[0] != '\0')
-        code = acquire(store, "b", request->b, tenant, &residents->b, fault);
+        code = acquire_resident(store, "b", request->b, tenant, &residents->b, fault);
     if (code != GEMMD_OK)
         return code;
     return gemm_request_settle_residents(
@@ -45,9 +46,9 @@ enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
     residents->tenant = tenant;
     enum gemmd_error code = GEMMD_OK;
     if (request->k[0] != '\0')
-        code = acquire(store, "k", request->k, tenant, &residents->a, fault);
+        code = acquire_resident(store, "k", request->k, tenant, &residents->a, fault);
     if (code == GEMMD_OK && request->v[0] != '\0')
-        code = acquire(store, "v", request->v, tenant, &residents->b, fault);
+        code = acquire_resident(store, "v", request->v, tenant, &residents->b, fault);
     if (code != GEMMD_OK)
         return code;
     return attention_request_settle_residents(
@@ -67,14 +68,14 @@ enum gemmd_error call_residents_reserve(struct call_residents *residents,
     return code;
 }
 
-/* Elements from one matrix of a batch to the next. */
+/* The number of elements from one matrix of a batch to the next. */
 static uint64_t stride_of(const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);
     return tensor->dims[tensor->rank - 2] * resident_leading(resident);
 }
 
-void call_residents_place(const struct call_residents *residents, struct gemm_problem *problem)
+void call_residents_point(const struct call_residents *residents, struct gemm_problem *problem)
 {
     if (residents->a != NULL) {
         problem->a = resident_memory(residents->a);
@@ -93,10 +94,10 @@ void call_residents_place(const struct call_residents *residents, struct gemm_pr
     }
 }
 
-/* As many rows as make reading a matrix the lesser part of multiplying with it. */
+/* From this number of rows on, multiplying with a matrix takes longer than reading the matrix. */
 enum { ROWS_MANY = 128 };
 
-static uint64_t work_bytes(const struct resident *resident, uint64_t rows)
+static uint64_t resident_work_bytes(const struct resident *resident, uint64_t rows)
 {
     const uint64_t bytes = resident_tensor(resident)->bytes;
     return rows >= ROWS_MANY ? bytes : bytes / ROWS_MANY * rows;
@@ -107,36 +108,36 @@ uint64_t call_residents_work_bytes(const struct call_residents *residents, uint6
 {
     uint64_t bytes = 0;
     if (residents->a != NULL)
-        bytes += work_bytes(residents->a, rows_on_a);
+        bytes += resident_work_bytes(residents->a, rows_on_a);
     if (residents->b != NULL)
-        bytes += work_bytes(residents->b, rows_on_b);
+        bytes += resident_work_bytes(residents->b, rows_on_b);
     if (residents->stored != NULL)
-        bytes += work_bytes(residents->stored, ROWS_MANY);
+        bytes += resident_work_bytes(residents->stored, ROWS_MANY);
     return bytes;
 }
 
-/* As much of the mirror as a tensor takes; what it takes on the device cannot overflow. */
-static uint64_t mirror_of(const struct resident *resident)
+/* The bytes of a tensor in the mirror, which are those on the device and so cannot overflow. */
+static uint64_t mirror_bytes_of(const struct resident *resident)
 {
     return resident != NULL ? resident_memory_bytes(resident) : 0;
 }
 
-static void *mirror(struct work *work, const struct resident *resident, unsigned char **at)
+static void *mirror_resident(struct work *work, const struct resident *resident, unsigned char **at)
 {
     if (resident == NULL)
         return NULL;
     unsigned char *host = *at;
     work->copies[work->copy_count++] = resident_copy_as_is(resident, host);
-    *at += mirror_of(resident);
+    *at += mirror_bytes_of(resident);
     return host;
 }
 
 enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
                                        struct pool_cache *memory, struct fault *fault)
 {
-    uint64_t bytes = mirror_of(residents->a);
-    if (!size_add(bytes, mirror_of(residents->b), &bytes) ||
-        !size_add(bytes, mirror_of(residents->stored), &bytes))
+    uint64_t bytes = mirror_bytes_of(residents->a);
+    if (!size_add(bytes, mirror_bytes_of(residents->b), &bytes) ||
+        !size_add(bytes, mirror_bytes_of(residents->stored), &bytes))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
     if (bytes == 0)
         return GEMMD_OK;
@@ -145,9 +146,9 @@ enum gemmd_error call_residents_mirror(struct call_residents *residents, struct 
     if (residents->mirror == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     unsigned char *at = residents->mirror;
-    work->host_a = mirror(work, residents->a, &at);
-    work->host_b = mirror(work, residents->b, &at);
-    work->host_c = mirror(work, residents->stored, &at);
+    work->host_a = mirror_resident(work, residents->a, &at);
+    work->host_b = mirror_resident(work, residents->b, &at);
+    work->host_c = mirror_resident(work, residents->stored, &at);
     return GEMMD_OK;
 }
 

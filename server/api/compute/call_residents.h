@@ -1,10 +1,12 @@
 /*
- * call_residents.h - the resident tensors of a POST /gemm, its a=, b= and store=, or of a
- * POST /attention, its k= and v=.
+ * call_residents.h - the resident tensors of a request: the parameters a, b and store of POST
+ * /gemm, or k and v of POST /attention.
  *
- * They are in use from call_residents_acquire or call_residents_reserve on, so that they stay
- * whatever becomes of their names; the operands until the work is over (call_residents_finish), the
- * stored result until the answer is made (call_residents_close). One thread at a time.
+ * A struct call_residents holds references to the tensors, so that a tensor stays in memory even if
+ * its name is deleted. References to operands are held from call_residents_acquire until
+ * call_residents_finish, when the work is done. The reference to the stored result is held from
+ * call_residents_reserve until call_residents_close, when the request has been answered. One thread
+ * at a time may use a struct call_residents.
  */
 #ifndef SERVER_API_COMPUTE_CALL_RESIDENTS_H
 #define SERVER_API_COMPUTE_CALL_RESIDENTS_H
@@ -18,50 +20,54 @@
 
 struct pool_cache;
 
-/* All zero at first. */
+/* Zeroed at first. */
 struct call_residents {
     const char *tenant;              /* borrowed */
-    struct resident *a, *b, *stored; /* NULL: there is none */
-    unsigned char *mirror;           /* pinned: copies of them for the check on the host */
+    struct resident *a, *b, *stored; /* references; NULL: the request has no such tensor */
+    unsigned char *mirror;           /* pinned copies of the tensors for verifying on the host */
     uint64_t mirror_bytes;
 };
 
-/* Finds the operands that the parameters name and settles the request with them
- * (gemm_request_settle_residents). GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN name the parameter.
- */
+/* Acquires the resident operands that the parameters name, and checks the request's shapes with
+ * them (gemm_request_settle_residents). Errors: GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN, with
+ * the parameter in fault->field, and the errors of gemm_request_settle_residents. */
 enum gemmd_error call_residents_acquire(struct call_residents *residents,
                                         struct gemm_request *request, struct tensor_store *store,
                                         const char *tenant, struct fault *fault);
-/* The same of an attention's K and V, which are its a and b. */
+/* Acquires K and V of an attention as `a` and `b`, with the errors of call_residents_acquire. */
 enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
                                            struct attention_request *request,
                                            struct tensor_store *store, const char *tenant,
                                            struct fault *fault);
-/* Takes memory for the result, `c` by type and shape, under the request's `store`. */
+/* Takes device memory for a result with the type and shape of `c`, which is to be stored under the
+ * name in request->store. */
 enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,
                                         struct tensor_store *store, struct fault *fault);
-/* Points the problem at what there is, with the distances between rows that it has. */
-void call_residents_place(const struct call_residents *residents, struct gemm_problem *problem);
-/* Their bytes as a tenant's share counts them: the result's, and those of operands; of an operand
- * with which few rows are multiplied (`rows_on_a`, `rows_on_b`) a part, since the device reads it
- * where it is, many times as fast as it could be brought. */
+/* Sets the pointers, leading dimensions and strides in `problem` for the operands that are
+ * resident, and for a stored result. */
+void call_residents_point(const struct call_residents *residents, struct gemm_problem *problem);
+/* The bytes of the resident tensors that count towards the tenant's fair share. An operand that
+ * only few rows are multiplied with (`rows_on_a`, `rows_on_b`) counts with a part of its bytes,
+ * because the device reads a resident operand many times as fast as one that it has to copy. */
 uint64_t call_residents_work_bytes(const struct call_residents *residents, uint64_t rows_on_a,
                                    uint64_t rows_on_b);
-/* Makes the work bring copies of them to the host, which cannot read the device's memory, for the
- * check. GEMMD_ERR_OUT_OF_MEMORY. */
+/* Makes the work copy the resident tensors to pinned memory, where the host can read them to verify
+ * the result. GEMMD_ERR_OUT_OF_MEMORY or GEMMD_ERR_TOO_LARGE. */
 enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
                                        struct pool_cache *memory, struct fault *fault);
-/* Undoes call_residents_reserve and call_residents_mirror. */
+/* Undoes call_residents_reserve and call_residents_mirror. The operands stay acquired. */
 void call_residents_undo(struct call_residents *residents, struct work *work,
                          struct tensor_store *store, struct pool_cache *memory);
-/* The result is there: gives it its name. `*description` is the JSON to answer with (201), for the
- * caller to free. */
+/* Publishes the stored result under its name, after the work has succeeded. `*description` is then
+ * the JSON document of the answer (201), which the caller frees. */
 enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault);
+/* Releases the operands and the mirror, after the work is done. */
 void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
                            struct pool_cache *memory);
+/* Releases the stored result. */
 void call_residents_close(struct call_residents *residents, struct tensor_store *store);
 
 #endif

@@ -6,7 +6,7 @@
 #include "proto/decimal.h"
 #include "proto/dtype.h"
 
-/* "recv;dur=0.041, queue;dur=..." in milliseconds (W3C Server-Timing). */
+/* Writes a Server-Timing header (W3C): "recv;dur=0.041, queue;dur=...", in milliseconds. */
 static void write_timing(const struct work *work, const struct compute_times *times, char *out)
 {
     const struct {

@@ -1,4 +1,5 @@
-/* compute_answer.h - what the answer of a product says in its headers, now or as a job's result. */
+/* compute_answer.h - the headers of an answer with a product or an attention, which is sent to the
+ * waiting client or kept as a job's result. Pure functions. */
 #ifndef SERVER_API_COMPUTE_COMPUTE_ANSWER_H
 #define SERVER_API_COMPUTE_COMPUTE_ANSWER_H
 
@@ -7,17 +8,17 @@
 #include "server/api/compute/compute_call.h"
 #include "server/base/headers.h"
 
-/* When things happened to a request; monotonic clock. */
+/* Times of a request; monotonic clock. */
 struct compute_times {
     uint64_t started_ns, received_ns, answered_ns;
 };
 
-/* Adds the headers of a call whose work has succeeded: where the result stays if it is stored, its
- * type and shape, the kernel,
- * Gemmd-Batch, Gemmd-Verify if it was asked for, Server-Timing. */
+/* Adds the headers of a call whose work has succeeded: Content-Type, Location if the result is
+ * stored, and the headers of compute_answer_product_headers. */
 void compute_answer_headers(const struct compute_call *call, const struct compute_times *times,
                             struct headers *headers);
-/* The same without what says where or what the answer is (Content-Type, Location). */
+/* Adds the headers that describe the result and its computation: Gemmd-Shape, Gemmd-Dtype,
+ * Gemmd-Kernel, Gemmd-Batch, Server-Timing, and Gemmd-Verify if the result was verified. */
 void compute_answer_product_headers(const struct compute_call *call,
                                     const struct compute_times *times, struct headers *headers);
 

@@ -4,16 +4,12 @@
 #include <string.h>
 
 #include "proto/body_front.h"
-#include "proto/dtype.h"
-#include "proto/npy.h"
 #include "proto/size.h"
+#include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
-/* A self-describing body of unknown length starts with this much and doubles. */
+/* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
-/* Where copies of operands begin in `scratch`. */
-enum { COPY_ALIGNMENT = 64 };
-
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
                                   uint64_t limit)
 {
@@ -21,13 +17,13 @@ static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_
                      "%s is %" PRIu64 " bytes long; the limit is %" PRIu64, what, bytes, limit);
 }
 
-/* The result stays as a tensor. */
+/* Whether the result is stored as a resident tensor. */
 static bool is_stored(const struct compute_call *call)
 {
     return call->gemm.store[0] != '\0';
 }
 
-/* The shapes are known: computes the size of the results, once. False on overflow. */
+/* Computes the size of the results from the shapes, once. Returns false on overflow. */
 static bool know_result(struct compute_call *call)
 {
     if (call->has_result)
@@ -37,9 +33,9 @@ static bool know_result(struct compute_call *call)
     return call->has_result;
 }
 
-/* Makes the place in the queue count so many bytes, unless it counts as many already. */
-static enum gemmd_error count_bytes(struct compute_call *call, struct services *services,
-                                    uint64_t bytes, struct fault *fault)
+/* Enlarges the reservation to `bytes` bytes, unless it has as many already. */
+static enum gemmd_error enlarge_reservation(struct compute_call *call, struct services *services,
+                                            uint64_t bytes, struct fault *fault)
 {
     if (bytes <= call->queue_bytes)
         return GEMMD_OK;
@@ -50,16 +46,16 @@ static enum gemmd_error count_bytes(struct compute_call *call, struct services *
     return code;
 }
 
-/* Counts body and result, as far as that is not done yet: raw bodies' shapes are in the headers,
- * others' not before the body is there. Not a result that stays. */
-static enum gemmd_error complete_place(struct compute_call *call, struct services *services,
-                                       struct fault *fault)
+/* Adds the results to the reservation of a body that has its shapes inside. The reservation of a
+ * raw body has included them from the start. A stored result is not part of a reservation. */
+static enum gemmd_error complete_reservation(struct compute_call *call, struct services *services,
+                                             struct fault *fault)
 {
     const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
     uint64_t bytes;
     if (!size_add(body_bytes, call->sends_result ? call->result_bytes : 0, &bytes))
         bytes = UINT64_MAX;
-    return count_bytes(call, services, bytes, fault);
+    return enlarge_reservation(call, services, bytes, fault);
 }
 
 static enum gemmd_error take_result(struct compute_call *call, struct services *services,
@@ -76,12 +72,12 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     memcpy(call->result + call->front_bytes, header, format_bytes);
-    call->operation->place_result(call, call->result + call->header_bytes);
+    call->operation->point_result(call, call->result + call->header_bytes);
     return GEMMD_OK;
 }
 
-static enum gemmd_error prepare(struct compute_call *call, struct services *services,
-                                struct fault *fault)
+static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
+                                     struct fault *fault)
 {
     struct work *work = &call->work;
 
@@ -93,8 +89,8 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
                          services->config->max_result_bytes);
 
     enum gemmd_error code = GEMMD_OK;
-    if (call->shapes_inside) /* else it counts them since it was reserved */
-        code = complete_place(call, services, fault);
+    if (call->shapes_inside)
+        code = complete_reservation(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK && call->sends_result)
@@ -102,7 +98,7 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
     if (code != GEMMD_OK)
         return code;
     if (!call->sends_result && !is_stored(call))
-        call->operation->place_result(call, NULL);
+        call->operation->point_result(call, NULL);
     if (work->device_bytes > 0) {
         struct arena *arena = device_arena(services->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
@@ -123,12 +119,12 @@ static enum gemmd_error prepare(struct compute_call *call, struct services *serv
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault)
 {
-    enum gemmd_error code = prepare(call, services, fault);
+    enum gemmd_error code = prepare_call(call, services, fault);
     call->prepared = code == GEMMD_OK;
     if (call->prepared)
         return GEMMD_OK;
-    call->has_result = false; /* the shapes may be others the next time */
-    /* The device's memory is what is taken last. */
+    call->has_result = false; /* the next attempt may have other shapes */
+    /* Device memory needs no undo, because it is taken last. */
     call_residents_undo(&call->residents, &call->work, services->tensors, call->memory);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
@@ -146,7 +142,7 @@ enum gemmd_error compute_call_layout(struct compute_call *call, const struct ser
                      services->config->max_body_bytes);
 }
 
-/* Why a body of no bytes will not do, if it will not: all operands may be resident. */
+/* Checks whether an empty body is valid, as it is if all operands are resident. */
 static enum gemmd_error check_no_bytes(struct compute_call *call, struct fault *fault)
 {
     static const unsigned char nothing;
@@ -176,47 +172,10 @@ static enum gemmd_error check_length(struct compute_call *call, const struct con
                                 compute_call_request(call), length.bytes, fault);
 }
 
-/* Whether the kernel reads operands where they are, not where a copy to the device puts them. */
-static bool is_read_in_place(const struct compute_call *call, const struct services *services)
-{
-    return call->work.shared_launch || device_info(services->device)->backend == GEMM_BACKEND_CPU;
-}
-
-/* Memory for the copies of operands, if there is not as much already. */
-static enum gemmd_error take_scratch(struct compute_call *call, uint64_t bytes, struct fault *fault)
-{
-    if (bytes <= call->scratch_bytes)
-        return GEMMD_OK;
-    pool_free(call->memory, call->scratch, call->scratch_bytes);
-    call->scratch_bytes = bytes;
-    call->scratch = pool_alloc(call->memory, bytes, fault);
-    if (call->scratch == NULL)
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    return GEMMD_OK;
-}
-
-/* What the copies of those operands of a raw body take that will not lie where their type allows.
- */
-static uint64_t unaligned_bytes(const struct compute_call *call)
-{
-    const struct operand_layout *layout = &call->layout;
-    uint64_t total = 0; /* all sizes together are below 2^64 */
-    for (uint32_t i = 0; i < layout->count; i++) {
-        const struct tensor *operand = &layout->tensors[i];
-        const uint64_t at = call->places.operands[i] != NULL ? (uintptr_t)call->places.operands[i]
-                                                             : layout->offsets[i];
-        if (operand->rank == 0 || at % dtype_size(operand->dtype) == 0)
-            continue;
-        total += operand->bytes;
-        (void)size_align(total, COPY_ALIGNMENT, &total);
-    }
-    return total;
-}
-
-/* Reserves what a body needs of admission: as many bytes as it is known to have, with the result's
- * if the shapes are known. */
-static enum gemmd_error reserve(struct compute_call *call, struct services *services,
-                                uint64_t body_bytes, struct fault *fault)
+/* Makes the call's reservation: the known bytes of the body, and those of the results if the shapes
+ * are known. */
+static enum gemmd_error reserve_call(struct compute_call *call, struct services *services,
+                                     uint64_t body_bytes, struct fault *fault)
 {
     call->queue_bytes = body_bytes;
     /* compute_call_prepare refuses a result whose size is not known. */
@@ -225,7 +184,7 @@ static enum gemmd_error reserve(struct compute_call *call, struct services *serv
         call->queue_bytes = body_bytes;
     const enum gemmd_error code =
         queue_reserve(services->queue, call->work.tenant, call->queue_bytes, fault);
-    call->has_place = code == GEMMD_OK;
+    call->has_reservation = code == GEMMD_OK;
     return code;
 }
 
@@ -239,7 +198,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
         return code;
     if (call->shapes_inside && !length.known)
         expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
-    code = reserve(call, services, expected, fault);
+    code = reserve_call(call, services, expected, fault);
     if (code == GEMMD_OK && !call->shapes_inside)
         code = compute_call_prepare(call, services, fault);
     if (code != GEMMD_OK)
@@ -253,9 +212,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    if (!call->shapes_inside && is_read_in_place(call, services))
-        return take_scratch(call, unaligned_bytes(call), fault);
-    return GEMMD_OK;
+    return call->shapes_inside ? GEMMD_OK : operand_copies_open(call, services, fault);
 }
 
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
@@ -267,7 +224,7 @@ static enum gemmd_error grow_body(struct compute_call *call, struct services *se
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
-    enum gemmd_error code = count_bytes(call, services, capacity, fault);
+    enum gemmd_error code = enlarge_reservation(call, services, capacity, fault);
     if (code != GEMMD_OK)
         return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
@@ -301,56 +258,6 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     return GEMMD_OK;
 }
 
-/* Batches and C0 in column-major order are copied, and, where operands are used in place, operands
- * whose elements are not aligned (a copy to a GPU does not care). */
-uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
-                             const union call_operands *operands)
-{
-    const bool in_place = is_read_in_place(call, services);
-    uint32_t copies = 0;
-    for (uint32_t i = 0; i < call->operation->operands->count; i++) {
-        const struct tensor *operand = &operands->all[i];
-        if (operand->rank > 0 &&
-            (operand->fortran ||
-             (in_place && (uintptr_t)operand->data % dtype_size(operand->dtype) != 0)))
-            copies |= 1u << i;
-    }
-    return copies;
-}
-
-/* Copies those operands that cannot be used where they lie. */
-static enum gemmd_error copy_operands(struct compute_call *call, struct services *services,
-                                      union call_operands *operands, struct fault *fault)
-{
-    const uint32_t copies = compute_call_copies(call, services, operands);
-    const uint32_t count = call->operation->operands->count;
-    uint64_t total = 0, offset = 0;
-    if (copies == 0)
-        return GEMMD_OK;
-    for (uint32_t i = 0; i < count; i++)
-        if ((copies & 1u << i) != 0 && (!size_add(total, operands->all[i].bytes, &total) ||
-                                        !size_align(total, COPY_ALIGNMENT, &total)))
-            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
-    const enum gemmd_error code = take_scratch(call, total, fault);
-    if (code != GEMMD_OK)
-        return code;
-    for (uint32_t i = 0; i < count; i++) {
-        struct tensor *operand = &operands->all[i];
-        unsigned char *copy = call->scratch + offset;
-        if ((copies & 1u << i) == 0)
-            continue;
-        if (operand->fortran)
-            tensor_copy_row_major(operand, copy);
-        else
-            memcpy(copy, operand->data, operand->bytes);
-        operand->fortran = false;
-        operand->data = copy;
-        offset += operand->bytes;
-        (void)size_align(offset, COPY_ALIGNMENT, &offset); /* checked above */
-    }
-    return GEMMD_OK;
-}
-
 /* Finds the operands in the complete body. */
 static enum gemmd_error find_operands(struct compute_call *call, union call_operands *operands,
                                       struct fault *fault)
@@ -359,8 +266,8 @@ static enum gemmd_error find_operands(struct compute_call *call, union call_oper
         const enum gemmd_error code = operand_layout_bind(&call->layout, call->operation->operands,
                                                           compute_call_request(call), call->body,
                                                           call->body_bytes, operands->all, fault);
-        if (call->places.memory_count > 0)
-            client_memory_point(&call->places, operands->all, call->layout.count);
+        if (call->client_memory.mapping_count > 0)
+            client_memory_point(&call->client_memory, operands->all, call->layout.count);
         return code;
     }
     struct body_front body = {
@@ -376,23 +283,24 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct services *s
     return code == GEMMD_OK ? compute_call_bind_operands(call, services, &operands, fault) : code;
 }
 
-/* Fills in all that the queue looks at. */
+/* Sets the fields of the work that the queue reads. */
 static void describe_work(struct compute_call *call, const union call_operands *operands)
 {
     struct work *work = &call->work;
     if (call->early_copy != NULL) {
         work->copy_in = early_copy_copies(call->early_copy);
-        /* Attentions that share a launch are copied with it, not by a copy that has begun. */
+        /* An attention in a shared launch is copied together with the launch, so an attention with
+         * an early copy must not share one. */
         if (work->attention_kernel != NULL)
             work->stack_key = 0;
     }
     work->priority = call->priority;
     work->bytes = call->queue_bytes;
-    if (call->places.memory_count > 0)
-        work->outside_bytes +=
-            client_memory_bytes(&call->places, operands->all, call->operation->operands->count);
-    work->outside_bytes += call->places.result.there ? call->c.bytes : 0;
-    work->outside_bytes += call->places.lse.there ? call->lse.bytes : 0;
+    if (call->client_memory.mapping_count > 0)
+        work->outside_bytes += client_memory_bytes(&call->client_memory, operands->all,
+                                                   call->operation->operands->count);
+    work->outside_bytes += call->client_memory.result.wanted ? call->c.bytes : 0;
+    work->outside_bytes += call->client_memory.lse.wanted ? call->lse.bytes : 0;
     work->deadline_ns = call->deadline_ns;
 }
 
@@ -403,11 +311,12 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
     enum gemmd_error code = operation->check(call, operands, fault);
     if (code == GEMMD_OK && !call->prepared)
         code = compute_call_prepare(call, services, fault);
-    if (code == GEMMD_OK && call->places.memory_count > 0)
-        code = client_memory_check_results(&call->places, operands->all, operation->operands->count,
-                                           call->c.bytes, call->lse.bytes, fault);
+    if (code == GEMMD_OK && call->client_memory.mapping_count > 0)
+        code = client_memory_check_results(&call->client_memory, operands->all,
+                                           operation->operands->count, call->c.bytes,
+                                           call->lse.bytes, fault);
     if (code == GEMMD_OK)
-        code = copy_operands(call, services, operands, fault);
+        code = operand_copies_make(call, services, operands, fault);
     if (code != GEMMD_OK)
         return code;
     operation->point(call, operands);
@@ -430,7 +339,8 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .work.attention_kernel = to->work.attention_kernel};
 }
 
-/* What copies of the body may still use is the early_copy's from here on. */
+/* Ends the early copy. If copies may still be running, the early copy takes over the body and the
+ * device memory, and frees them later. */
 static void close_early_copy(struct compute_call *call)
 {
     if (!early_copy_close(call->early_copy)) {
@@ -451,11 +361,11 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
-    client_memory_end(&call->places, &call->work);
+    client_memory_end(&call->client_memory, &call->work);
     call_residents_finish(&call->residents, services->tensors, call->memory);
-    if (call->has_place)
+    if (call->has_reservation)
         admission_release(services->admission, call->work.tenant, call->queue_bytes);
-    call->has_place = false;
+    call->has_reservation = false;
 }
 
 void compute_call_close(struct compute_call *call, struct services *services)
@@ -464,44 +374,4 @@ void compute_call_close(struct compute_call *call, struct services *services)
     call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
-}
-
-static enum gemmd_dtype describe_product(const struct gemm_request *gemm, struct log_access *entry)
-{
-    entry->m = gemm->m;
-    entry->n = gemm->n;
-    entry->k = gemm->k;
-    entry->batch = gemm->batch;
-    entry->dtype = dtype_name(gemm->dtype);
-    return gemm->m != 0 ? gemm->dtype : GEMMD_DTYPE_COUNT;
-}
-
-static enum gemmd_dtype describe_attention(const struct attention_request *attention,
-                                           struct log_access *entry)
-{
-    entry->m = attention->sq;
-    entry->n = attention->skv;
-    entry->k = attention->d;
-    entry->batch = attention->batch;
-    entry->dtype = dtype_name(attention->dtype);
-    return attention->heads != 0 ? attention->dtype : GEMMD_DTYPE_COUNT;
-}
-
-enum gemmd_dtype compute_call_describe(const struct compute_call *call,
-                                       const struct call_operation *operation, bool work_ended,
-                                       struct log_access *entry)
-{
-    const struct work *work = &call->work;
-    entry->kernel = work_kernel_name(work);
-    if (work_ended) {
-        entry->shared = work->launch_works;
-        entry->queue_ns = work->started_ns - work->queued_ns;
-        entry->h2d_ns = work->h2d_ns;
-        entry->kernel_ns = work->kernel_ns;
-        entry->d2h_ns = work->d2h_ns;
-    }
-    if (call->operation != NULL)
-        operation = call->operation;
-    return operation == &attention_operation ? describe_attention(&call->attention, entry)
-                                             : describe_product(&call->gemm, entry);
 }

@@ -1,13 +1,18 @@
 /*
- * compute_call.h - a POST /gemm or /attention on its way: parameters, memory, work.
+ * compute_call.h - one product or attention that a request asks for: its parameters, its memory and
+ * its work for the device.
  *
- * Everything that can be refused is refused in compute_call_open, before the body. It reserves a
- * place in the queue and, for raw bodies (whose shapes are in the query), all memory of the
- * request; shapes that are inside the body are known, and their memory and the result's bytes in
- * the queue are reserved, in compute_call_bind, or as soon as the body's header is there
- * (call_lookahead.h). A body whose length nothing says (chunked or
- * compressed, with its shapes inside) counts in the queue with the memory that it has, as that
- * grows: no byte of a body is ever held that is not counted.
+ * compute_call_open, at the headers, refuses every request that can be refused without its body. It
+ * makes the call's reservation of the admission limits. The shapes of a raw body are in the query,
+ * so compute_call_open also takes all memory of such a request. Other formats have the shapes in
+ * the body. Their result is added to the reservation, and their memory is taken, in
+ * compute_call_bind, or as soon as the format's header has arrived (call_lookahead.h). A body that
+ * is chunked or compressed and has its shapes inside has no known length. Its reservation grows
+ * with its memory, so that the daemon never holds a byte of a body without a reservation.
+ *
+ * A struct compute_call owns its memory. One thread at a time may use it: the request's I/O thread
+ * or, for a job, the job thread. While the work is queued or running, only the queue and the
+ * dispatch thread use `work` and the memory that it points to.
  */
 #ifndef SERVER_API_COMPUTE_COMPUTE_CALL_H
 #define SERVER_API_COMPUTE_COMPUTE_CALL_H
@@ -26,97 +31,97 @@
 #include "server/device/work.h"
 
 struct body_front;
-struct log_access;
 struct services;
 struct compute_call;
 struct early_copy_body;
 struct pool_cache;
 
-/* The operands of a call, as its operation names them or in the order of a raw body. An operand
- * that the request does not have, or that is resident, has rank 0. */
+/* The operands of a call: by name, or (`all`) in the order of a raw body. An operand that the
+ * request does not have, or that is resident, has rank 0. */
 union call_operands {
     struct gemm_operands gemm;
     struct attention_operands attention;
     struct tensor all[OPERAND_TABLE_MAX];
 };
 
-/* What differs between products and attentions: their parameters, operands and kernels. Each
- * function that returns an error says why in `fault`. */
+/* The functions and tables that differ between products and attentions. Each function that returns
+ * an error describes the error in `fault`. */
 struct call_operation {
-    const char *name;                         /* "gemm"; the name of its jobs */
-    const char *result_name;                  /* in Gemmd-Memory */
-    const struct operand_table *operands;     /* which operands there are, and their shapes */
-    size_t request;                           /* where in struct compute_call its request is */
-    const struct parameter_table *parameters; /* of the request */
+    const char *name;                         /* "gemm": in the log and in jobs */
+    const char *result_name;                  /* the result's name in the header Gemmd-Memory */
+    const struct operand_table *operands;     /* the operands and their shapes */
+    size_t request;                           /* offset of the request in struct compute_call */
+    const struct parameter_table *parameters; /* the request's parameters */
+    /* Sets the request's parameters to their defaults. */
     void (*init)(struct compute_call *call);
-    /* All parameters are in: acquires the resident operands, checks the request, and sets
-     * timeout_ms and priority. */
+    /* Acquires the resident operands, checks the request, and sets timeout_ms and priority. Called
+     * when all parameters are set. */
     enum gemmd_error (*settle)(struct compute_call *call, struct services *services,
                                const char *tenant, struct fault *fault);
-    /* Finds the operands in the front of a body that says itself what it holds, and completes the
-     * request with them. GEMMD_ERR_CONFLICT: the front is too short to say. An operand whose bytes
-     * have no known location yet has no data. After an error the request may be changed. */
+    /* Finds the operands in the front of a self-describing body, and completes the request with
+     * their shapes. GEMMD_ERR_CONFLICT: the front is too short. An operand whose bytes have no
+     * known location yet has no data. After an error the request may be changed. */
     enum gemmd_error (*read)(struct compute_call *call, struct body_front *front,
                              union call_operands *operands, struct fault *fault);
-    /* The shapes are known: sets `c`, `lse` and result_bytes; false on overflow. */
+    /* Sets `c`, `lse` and result_bytes from the shapes. Returns false on overflow. */
     bool (*result)(struct compute_call *call);
-    /* Describes the problem in `work`, and chooses its kernel and device memory. */
+    /* Describes the problem in `work`, and chooses its kernel and the layout of its device memory.
+     */
     enum gemmd_error (*choose)(struct compute_call *call, struct services *services,
                                struct fault *fault);
-    /* Writes the header that the answer's format has before the payload; returns its length. */
+    /* Writes the header that the answer's format has before the result. Returns its length in
+     * bytes. */
     uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
-    /* Points `c`, `lse` and the problem at where the results will be: at `payload` unless they are
-     * in the client's memory. NULL: all results are there. */
-    void (*place_result)(struct compute_call *call, unsigned char *payload);
-    /* Points the problem at those operands that have data. */
+    /* Points `c`, `lse` and the problem at the memory of the results: at `payload`, or at the
+     * client's memory for results that are wanted there. `payload` is NULL if all results are. */
+    void (*point_result)(struct compute_call *call, unsigned char *payload);
+    /* Points the problem at the operands that have data. */
     void (*point)(struct compute_call *call, const union call_operands *operands);
-    /* All operands' bytes have arrived: checks what is asked of them. */
+    /* Checks the values of the operands, when all bytes of the operands have arrived. */
     enum gemmd_error (*check)(struct compute_call *call, const union call_operands *operands,
                               struct fault *fault);
 };
-extern const struct call_operation gemm_operation;
+extern const struct call_operation gemm_operation;      /* gemm_operation.c */
 extern const struct call_operation attention_operation; /* attention_operation.c */
 
 struct compute_call {
     const struct call_operation *operation; /* borrowed; one of the two requests is used */
     struct gemm_request gemm;
     struct attention_request attention;
-    uint64_t timeout_ms; /* as the request has it */
+    uint64_t timeout_ms; /* of the request; 0: the daemon's default */
     uint32_t priority;
     enum format body_format, answer_format;
-    bool shapes_inside; /* the body, and nothing before it, says what the operands' shapes are */
-    uint64_t deadline_ns;
+    bool shapes_inside;   /* only the body says what shapes the operands have */
+    uint64_t deadline_ns; /* monotonic clock; 0: none */
 
-    struct pool_cache *memory; /* the I/O thread's; borrowed */
-    unsigned char *body;       /* pinned */
+    struct pool_cache *memory; /* of the thread that uses the call; borrowed */
+    unsigned char *body;       /* pinned; owned */
     uint64_t body_capacity, body_bytes;
-    bool body_sized;        /* body_capacity is what there will be */
-    bool has_result;        /* c, lse and result_bytes are known */
-    bool sends_result;      /* ... and the answer holds results */
-    bool prepared;          /* compute_call_prepare has been done */
-    uint64_t look_at_bytes; /* call_lookahead.h's: once so many are there */
-    struct early_copy_body
-        *early_copy;       /* copies the body's operands while it is received; NULL: not */
-    uint32_t front_bytes;  /* room for an endpoint's own text before the format's header */
-    unsigned char *result; /* pinned: header_bytes of that and the header, then the payload */
+    bool body_sized;                    /* body_capacity is the length of the complete body */
+    bool has_result;                    /* c, lse and result_bytes are known */
+    bool sends_result;                  /* has_result, and results are sent in the answer */
+    bool prepared;                      /* compute_call_prepare has succeeded */
+    uint64_t look_at_bytes;             /* call_lookahead.c looks when so many have arrived */
+    struct early_copy_body *early_copy; /* of the body's operands; NULL: there is no early copy */
+    /* Room for an endpoint's own text before the header of the answer's format. */
+    uint32_t front_bytes;
+    /* Pinned; owned: header_bytes for that text and that header, then the results. */
+    unsigned char *result;
     uint64_t header_bytes;
-    uint64_t result_bytes;  /* of what is stored or sent: not what goes to call->places */
-    unsigned char *scratch; /* pinned: operands that cannot be used where they lie */
+    uint64_t result_bytes;  /* of results that are stored or sent, not of those in client_memory */
+    unsigned char *scratch; /* pinned; owned: copies of operands that cannot be used in place */
     uint64_t scratch_bytes;
-    struct tensor c;   /* the result, O for attention; data points into `result`, if
-                          it is sent */
-    bool sends_lse;    /* the answer has a place for attention's lse */
-    struct tensor lse; /* ... if it is sent; else of rank 0 */
-    struct call_residents
-        residents; /* acquired before compute_call_open; data borrowed by `work` */
+    struct tensor c;   /* C of a product or O of an attention. If sent, it lies in `result` */
+    bool sends_lse;    /* an answer of this kind can hold an attention's lse */
+    struct tensor lse; /* rank 0 unless lse is sent or shared */
+    struct call_residents residents;    /* acquired before compute_call_open */
+    struct client_memory client_memory; /* operands and results that the client shares */
 
-    struct client_memory places; /* what of it is in the client's memory */
-
-    uint64_t queue_bytes; /* what the place in the queue counts */
-    bool has_place, has_device_memory;
+    uint64_t queue_bytes;                    /* the bytes of the reservation */
+    bool has_reservation, has_device_memory; /* to be given back */
     struct work work;
 
-    struct operand_layout layout; /* of a raw body; not cleared at the start */
+    struct operand_layout layout; /* of a raw body; the only field that is not zeroed at first */
 };
 
 /* The request of the call's operation: a struct gemm_request or a struct attention_request. */
@@ -125,52 +130,45 @@ static inline void *compute_call_request(struct compute_call *call)
     return (char *)call + call->operation->request;
 }
 
-/* What the headers say about the body. */
+/* The length of the decompressed body, as the request's headers say. */
 struct body_length {
-    bool known; /* false: chunked or compressed */
+    bool known; /* false: the body is chunked or compressed */
     uint64_t bytes;
 };
 
-/* Parameters are settled and the body is raw: computes where its operands lie. Operands that lie in
- * the client's memory are left out of the layout afterwards (operand_layout_leave_out). */
+/* Computes the layout of a raw body from the request's parameters. Operands that lie in the
+ * client's memory are left out of the layout afterwards (operand_layout_leave_out).
+ * GEMMD_ERR_TOO_LARGE. */
 enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
                                      struct fault *fault);
-/* `call` is zeroed but for `operation`, its request (all parameters set and settled), the formats,
- * `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents` (acquired), `places`,
- * `memory` and work.tenant. */
+/* Admits the call at the request's headers: makes the reservation, and takes the memory of the
+ * body. The caller has zeroed `call`, and has set `operation`, its request with all parameters
+ * settled, the formats, `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents`,
+ * `client_memory`, `memory` and work.tenant. After a failure compute_call_close must be called. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
-/* Appends to the body. */
+/* Appends bytes to the body. */
 enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
                                      const void *bytes, uint64_t length, struct fault *fault);
-/* The body is complete: finds the operands and makes call->work ready for the queue (all but
- * `done`). */
+/* Finds the operands in the complete body, and prepares call->work for the queue. Only work.done,
+ * work.started and work.queued_ns are left to the caller. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault);
-/* As compute_call_bind, for operands that somebody else has found and completed the request with
- * (gemm_request_bind_tensors, attention_request_bind_tensors). They lie in the body, in
- * call->places, or in pinned memory that stays. */
+/* Does the same as compute_call_bind for operands that the caller has found and completed the
+ * request with (gemm_request_bind_tensors, attention_request_bind_tensors). The operands lie in the
+ * body, in the client's memory, or in pinned memory that stays until the work is done. */
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
                                             union call_operands *operands, struct fault *fault);
-/* The shapes are known: chooses the kernel, and takes the memory for the result and on the device.
- * After a failure the call is as it was, but for the bytes that its place in the queue counts. */
+/* Chooses the kernel, and takes the memory of the result and the device memory. The shapes must be
+ * known. After a failure the call is unchanged, except that its reservation may have grown. */
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault);
-/* Which operands have to be copied before the device can use them, as bits. */
-uint32_t compute_call_copies(const struct compute_call *call, struct services *services,
-                             const union call_operands *operands);
-/* Until its work is in the queue a call can be moved. `to` takes over all that `from` holds; what
- * describes the product stays in both. */
+/* Moves a call whose work is not in the queue yet. `to` takes over everything that `from` owns.
+ * `from` keeps a description of the product for the log. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);
-/* Fills in what the access log says of the computation of a call, which may be zeroed; `operation`
- * is that of a call that has none yet. Returns the operands' type, GEMMD_DTYPE_COUNT if it is not
- * known. `work_ended`: nobody else has the work. */
-enum gemmd_dtype compute_call_describe(const struct compute_call *call,
-                                       const struct call_operation *operation, bool work_ended,
-                                       struct log_access *entry);
-/* The work is done: gives back all but the result. */
+/* Frees everything but the results, after the work is done. May be called again. */
 void compute_call_finish(struct compute_call *call, struct services *services);
-/* Gives back everything that is still held. */
+/* Frees everything that the call still owns, and releases its references. May be called again. */
 void compute_call_close(struct compute_call *call, struct services *services);
 
 #endif

@@ -14,14 +14,15 @@
 #include "server/jobs/job_view.h"
 #include "server/tensors/tensor_describe.h"
 
-/* Belongs to the queue and the dispatch thread, then to the job_thread, who frees it. */
+/* A job's product. The queue and the dispatch thread own the struct first, then the job thread,
+ * which frees it. */
 struct compute_job {
     struct services *services; /* borrowed */
     struct job *job;
     struct job_task task;
     struct compute_call call;
     struct compute_times times;
-    struct inbox_message ended; /* to the job_thread */
+    struct inbox_message ended; /* to the job thread, when the work is done */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
@@ -37,7 +38,8 @@ bool compute_job_wanted(const struct request *request)
     if (request_header(request, "Prefer") == NULL)
         return false;
     const struct services *services = services_of(request);
-    return services->config->max_jobs > 0 && state_of(request)->call.places.memory_count == 0 &&
+    return services->config->max_jobs > 0 &&
+           state_of(request)->call.client_memory.mapping_count == 0 &&
            atomic_load(&services->http->stage) == HTTP_SERVING &&
            request_preferences(request).respond_async;
 }
@@ -47,14 +49,15 @@ static bool has_shapes(const struct compute_call *call)
     return call->result != NULL || call->residents.stored != NULL;
 }
 
-/* There are too many jobs, or too much is kept for them: another one's end makes room. */
+/* Sets Retry-After for a request that was refused because of the limits on jobs: the time until
+ * another job ends. */
 static void note_full(struct request *request, enum gemmd_error code)
 {
     if (code == GEMMD_ERR_QUEUE_FULL)
         request->retry_after_s = jobs_open_wait_s(services_of(request)->jobs, clock_now_ns());
 }
 
-static enum gemmd_error reserve_bytes(struct request *request)
+static enum gemmd_error compute_job_reserve_bytes(struct request *request)
 {
     const struct compute_call *call = &state_of(request)->call;
     struct job_answer *answer = job_answer(state_of(request)->job);
@@ -69,9 +72,9 @@ static enum gemmd_error reserve_bytes(struct request *request)
     return code;
 }
 
-static enum gemmd_error reserve(struct request *request)
+static enum gemmd_error compute_job_reserve(struct request *request)
 {
-    enum gemmd_error code = reserve_bytes(request);
+    enum gemmd_error code = compute_job_reserve_bytes(request);
     note_full(request, code);
     return code;
 }
@@ -82,15 +85,14 @@ enum gemmd_error compute_job_open(struct request *request)
                                      state_of(request)->call.operation->name, request->id,
                                      &state_of(request)->job, &request->fault);
     if (code == GEMMD_OK && has_shapes(&state_of(request)->call))
-        return reserve(request);
+        return compute_job_reserve(request);
     note_full(request, code);
     return code;
 }
 
-/* The result stays: its description, which nothing has changed since it was measured, is the
- * answer.
- */
-static void finish_stored(struct compute_job *job, struct job_answer *answer)
+/* Publishes a stored result. The answer is the result's description, whose length has not changed
+ * since compute_job_reserve. */
+static void compute_job_publish(struct compute_job *job, struct job_answer *answer)
 {
     struct fault fault;
     char *text;
@@ -104,8 +106,8 @@ static void finish_stored(struct compute_job *job, struct job_answer *answer)
     answer->status = 201;
 }
 
-/* On the job_thread's thread. */
-static void finish(struct inbox_message *message)
+/* Ends a job, on the job thread. */
+static void compute_job_finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);
     struct compute_call *call = &job->call;
@@ -116,37 +118,37 @@ static void finish(struct inbox_message *message)
     } else if (!job_is_cancelled(job->job)) {
         answer->status = 200;
         if (call->residents.stored != NULL)
-            finish_stored(job, answer);
+            compute_job_publish(job, answer);
         else
             memcpy(answer->payload, call->result, answer->bytes);
         job->times.answered_ns = clock_now_ns();
         compute_answer_headers(call, &job->times, &answer->headers);
     }
-    /* What the product held is free before anyone can see that it is done. */
+    /* The call is closed first, so that its memory is free when a client sees the job as done. */
     compute_call_close(call, job->services);
     job_finish(job->job, clock_now_ns());
     free(job);
 }
 
-static void work_started(struct work *work)
+static void compute_job_work_started(struct work *work)
 {
     job_start(JOB_OF(work, call.work)->job, clock_now_ns());
 }
 
-static void work_done(struct work *work)
+static void compute_job_work_done(struct work *work)
 {
     struct compute_job *job = JOB_OF(work, call.work);
     job_thread_post(job->services->job_thread, &job->ended);
 }
 
-static void cancel(struct job_task *task)
+static void compute_job_cancel(struct job_task *task)
 {
     struct compute_job *job = JOB_OF(task, task);
     struct work *work = &job->call.work;
     if (!queue_cancel(job->services->queue, work))
-        return; /* what runs ends by itself */
+        return; /* the work runs already, and ends by itself */
     work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
-    work_done(work);
+    compute_job_work_done(work);
 }
 
 static void answer_accepted(struct request *request, const struct job_view *view)
@@ -166,7 +168,8 @@ void compute_job_submit(struct request *request)
 {
     struct job_view view;
     struct compute_job *job = NULL;
-    if (job_answer(state_of(request)->job)->payload == NULL && reserve(request) != GEMMD_OK)
+    if (job_answer(state_of(request)->job)->payload == NULL &&
+        compute_job_reserve(request) != GEMMD_OK)
         goto refuse;
     job = malloc(sizeof *job);
     if (job == NULL) {
@@ -176,16 +179,16 @@ void compute_job_submit(struct request *request)
     *job = (struct compute_job){
         .services = services_of(request),
         .job = state_of(request)->job,
-        .task.cancel = cancel,
+        .task.cancel = compute_job_cancel,
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
-        .ended.act = finish,
+        .ended.act = compute_job_finish,
     };
     compute_call_move(&job->call, &state_of(request)->call);
     state_of(request)->job = NULL;
 
     struct work *work = &job->call.work;
-    work->started = work_started;
-    work->done = work_done;
+    work->started = compute_job_work_started;
+    work->done = compute_job_work_done;
     work->queued_ns = clock_now_ns();
     job_accept(job->job, &job->task, work->queued_ns, &view);
     queue_push(services_of(request)->queue, work); /* the job may be done, and gone, at once */

@@ -1,8 +1,8 @@
 /*
- * compute_job.h - a POST /gemm or /attention with Prefer: respond-async: the product outlives its
- * connection.
+ * compute_job.h - jobs: a POST /gemm or /attention with Prefer: respond-async, whose result the
+ * client fetches later, over any connection.
  *
- * All on the request's I/O thread.
+ * All functions run on the request's I/O thread.
  */
 #ifndef SERVER_API_COMPUTE_COMPUTE_JOB_H
 #define SERVER_API_COMPUTE_COMPUTE_JOB_H
@@ -13,15 +13,17 @@
 
 struct request;
 
-/* Whether the request asks for a job and the daemon makes any. While it drains it does not: the
- * result might have nowhere to be fetched from, so that the client had better wait for it. Neither
- * does it for a product in memory that goes with its connection. */
+/* Whether the request becomes a job: the client asks for a job and --max-jobs is not 0. While the
+ * daemon drains there are no new jobs, because the client could not fetch the result; such a
+ * request is answered with its result. A request that uses the memory of its connection does not
+ * become a job either, because that memory ends with the connection. */
 bool compute_job_wanted(const struct request *request);
-/* At the headers, once the call is open: takes a place among the jobs and, if the shapes are known,
- * the room for the result. It is in request->job then. */
+/* Opens a job at the request's headers, after compute_call_open, and reserves the bytes of the
+ * result if the shapes are known. Sets the field `job` of struct compute_request. Errors are in
+ * request->fault. */
 enum gemmd_error compute_job_open(struct request *request);
-/* The body is complete and the call is bound: hands the call over to the job, queues its work and
- * answers 202; or answers why not. */
+/* Moves the bound call to the job, queues its work and answers 202. On failure the request is
+ * answered with the error. To be called after compute_call_bind. */
 void compute_job_submit(struct request *request);
 
 #endif

@@ -8,7 +8,8 @@
 #include "server/http/request.h"
 #include "server/shm/shm_store.h"
 
-static enum gemmd_error no_memory(struct request *request)
+/* Says why the connection has no memory. */
+static enum gemmd_error refuse_no_memory(struct request *request)
 {
     const struct shm_offer *offer = request->connection->memory;
     if (!services_of(request)->config->shm_memfd)
@@ -22,33 +23,35 @@ static enum gemmd_error no_memory(struct request *request)
     return offer->fault.code;
 }
 
-static enum gemmd_error find_operand(struct compute_call *call, struct shm_mapping *memory,
-                                     uint32_t operand, const struct memory_location *place,
-                                     struct fault *fault)
+static enum gemmd_error find_shared_operand(struct compute_call *call, struct shm_mapping *mapping,
+                                            uint32_t operand,
+                                            const struct memory_location *location,
+                                            struct fault *fault)
 {
     unsigned char *at;
-    enum gemmd_error code = client_memory_find(memory, place->name, place->offset,
+    enum gemmd_error code = client_memory_find(mapping, location->name, location->offset,
                                                call->layout.tensors[operand].bytes, 1, &at, fault);
     if (code != GEMMD_OK)
         return code;
-    call->places.operands[operand] = at;
+    call->client_memory.operands[operand] = at;
     operand_layout_leave_out(&call->layout, operand);
     return GEMMD_OK;
 }
 
-/* The operand's name in the header; NULL: the request has no such operand, or it can only come in
- * the body. */
-static const char *name_of(const struct compute_call *call, uint32_t operand)
+/* The name of an operand in Gemmd-Memory. NULL: the request has no such operand, or the operand can
+ * only be sent in the body. */
+static const char *operand_name(const struct compute_call *call, uint32_t operand)
 {
     return call->layout.tensors[operand].rank > 0
                ? call->operation->operands->operands[operand].memory_name
                : NULL;
 }
 
-static enum gemmd_error find_result(struct compute_call *call, struct shm_mapping *memory,
-                                    const struct memory_location *place, struct fault *fault)
+static enum gemmd_error find_shared_result(struct compute_call *call, struct shm_mapping *mapping,
+                                           const struct memory_location *location,
+                                           struct fault *fault)
 {
-    struct client_memory *places = &call->places;
+    struct client_memory *client_memory = &call->client_memory;
     if (call->gemm.store[0] != '\0')
         return fault_set(fault, GEMMD_ERR_MALFORMED, "store",
                          "the result can be stored or be in the shared memory, not both");
@@ -56,9 +59,9 @@ static enum gemmd_error find_result(struct compute_call *call, struct shm_mappin
     if (!call->operation->result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
-    places->result = (struct shared_result){.there = true, .room_bytes = call->c.bytes};
-    return client_memory_find(memory, place->name, place->offset, call->c.bytes,
-                              dtype_size(call->c.dtype), &places->result.at, fault);
+    client_memory->result = (struct client_result){.wanted = true, .room_bytes = call->c.bytes};
+    return client_memory_find(mapping, location->name, location->offset, call->c.bytes,
+                              dtype_size(call->c.dtype), &client_memory->result.at, fault);
 }
 
 enum gemmd_error compute_memory_open(struct request *request)
@@ -66,38 +69,38 @@ enum gemmd_error compute_memory_open(struct request *request)
     struct compute_call *call = &((struct compute_request *)request->call)->call;
     struct fault *fault = &request->fault;
     const struct shm_offer *offer = request->connection->memory;
-    struct shm_mapping *memory = offer != NULL ? offer->mapping : NULL;
-    struct memory_locations places;
+    struct shm_mapping *mapping = offer != NULL ? offer->mapping : NULL;
+    struct memory_locations locations;
     const char *header = request_header(request, MEMORY_HEADER);
     if (header == NULL)
         return GEMMD_OK;
-    if (memory == NULL)
-        return no_memory(request);
-    enum gemmd_error code = memory_header_read(header, &places, fault);
+    if (mapping == NULL)
+        return refuse_no_memory(request);
+    enum gemmd_error code = memory_header_read(header, &locations, fault);
     if (code != GEMMD_OK)
         return code;
     if (call->body_format != FORMAT_RAW)
         return fault_set(fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "operands in shared memory are raw: Content-Type has to be "
                          "application/octet-stream");
-    shm_mapping_hold(memory);
-    code = client_memory_hold(&call->places, memory, fault);
+    shm_mapping_hold(mapping);
+    code = client_memory_hold(&call->client_memory, mapping, fault);
 
     uint32_t used = 0;
     for (uint32_t i = 0; i < call->layout.count && code == GEMMD_OK; i++) {
-        const char *name = name_of(call, i);
-        const struct memory_location *place =
-            name != NULL ? memory_locations_find(&places, name) : NULL;
-        if (place == NULL)
+        const char *name = operand_name(call, i);
+        const struct memory_location *location =
+            name != NULL ? memory_locations_find(&locations, name) : NULL;
+        if (location == NULL)
             continue; /* the operand is in the body */
         used++;
-        code = find_operand(call, memory, i, place, fault);
+        code = find_shared_operand(call, mapping, i, location, fault);
     }
     const struct memory_location *result =
-        memory_locations_find(&places, call->operation->result_name);
+        memory_locations_find(&locations, call->operation->result_name);
     if (code == GEMMD_OK && result != NULL)
-        code = find_result(call, memory, result, fault);
-    if (code == GEMMD_OK && used + (result != NULL) < places.count)
+        code = find_shared_result(call, mapping, result, fault);
+    if (code == GEMMD_OK && used + (result != NULL) < locations.count)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          MEMORY_HEADER " names something that this request does not have, or that "
                                        "can only come in the body");

@@ -1,6 +1,7 @@
 /*
- * compute_memory.h - POST /gemm and /attention on the memory of their connection (Gemmd-Memory:,
- * connection_memory.h). On the request's I/O thread.
+ * compute_memory.h - operands and results of POST /gemm and /attention in the shared memory of the
+ * request's connection (connection_memory.h), which the header Gemmd-Memory names. On the request's
+ * I/O thread.
  */
 #ifndef SERVER_API_COMPUTE_COMPUTE_MEMORY_H
 #define SERVER_API_COMPUTE_COMPUTE_MEMORY_H
@@ -9,9 +10,11 @@
 
 struct request;
 
-/* Before compute_call_open, with all parameters settled: finds the operands and the result that the
- * header names. GEMMD_ERR_MALFORMED: they are not in the memory, or the connection has none;
- * GEMMD_ERR_NOT_IMPLEMENTED: none is taken; or why it could not be. */
+/* Finds the operands and the result that Gemmd-Memory names. Does nothing without that header. To
+ * be called when all parameters are settled, before compute_call_open. Errors are in
+ * request->fault: GEMMD_ERR_MALFORMED if an operand or the result is not in the memory or the
+ * connection has no memory, GEMMD_ERR_NOT_IMPLEMENTED if --shm-memfd is off, GEMMD_ERR_MEDIA_TYPE
+ * if the body is not raw, or the error with which mapping the memory failed. */
 enum gemmd_error compute_memory_open(struct request *request);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * compute_request.h - the state of a POST /gemm or POST /attention: what request->call points to.
- * On the request's I/O thread.
+ * compute_request.h - the state of a request for POST /gemm or POST /attention, which request->call
+ * points to. Only the request's I/O thread uses the state.
  */
 #ifndef SERVER_API_COMPUTE_COMPUTE_REQUEST_H
 #define SERVER_API_COMPUTE_COMPUTE_REQUEST_H
@@ -11,8 +11,8 @@ struct job;
 struct request;
 
 struct compute_request {
-    struct request *request; /* the one that this is the state of */
-    struct job *job;         /* Prefer: respond-async, until the work is queued; else NULL */
+    struct request *request; /* borrowed; owns this state */
+    struct job *job;         /* of a request with a job, until its work is queued; else NULL */
     struct compute_call call;
 };
 

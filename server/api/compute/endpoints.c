@@ -1,12 +1,13 @@
 /*
- * POST /gemm and POST /attention, from the headers to the answer. The order of the gates is the
- * order of their cost: types, parameters, the daemon's state, sizes and places, memory.
+ * POST /gemm and POST /attention, from the headers to the answer. A request is checked in the order
+ * of the checks' cost: types, parameters, the daemon's state, sizes and reservation, memory.
  */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/compute/call_log.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_job.h"
@@ -25,14 +26,14 @@ static struct compute_call *call_of(const struct request *request)
     return &((struct compute_request *)request->call)->call;
 }
 
-/* Where the parameters of a query go. */
+/* The arguments of parameter_set for the parameters of a query. */
 struct parameter_target {
     const struct parameter_table *table;
-    void *request; /* of the operation */
+    void *request; /* a struct gemm_request or a struct attention_request */
     struct fault *fault;
 };
 
-static bool take_parameter(void *context, const char *name, const char *value)
+static bool compute_take_parameter(void *context, const char *name, const char *value)
 {
     const struct parameter_target *target = context;
     return parameter_set(target->table, target->request, name, value, target->fault) == GEMMD_OK;
@@ -52,13 +53,14 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
 
 static enum gemmd_error choose_answer_format(struct request *request, struct compute_call *call)
 {
-    if (call->gemm.store[0] != '\0') /* no matrix is sent */
+    if (call->gemm.store[0] != '\0') /* the answer is JSON, not a matrix */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
-    call->sends_lse = call->answer_format == FORMAT_SAFETENSORS; /* the others send one array */
+    /* An answer in another format has only one array. */
+    call->sends_lse = call->answer_format == FORMAT_SAFETENSORS;
     return GEMMD_OK;
 }
 
@@ -71,7 +73,7 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     struct parameter_target target = {call->operation->parameters, compute_call_request(call),
                                       fault};
     call->operation->init(call);
-    if (request_parameters(request, take_parameter, &target) != GEMMD_OK)
+    if (request_parameters(request, compute_take_parameter, &target) != GEMMD_OK)
         return fault->code;
     enum gemmd_error code = call->operation->settle(call, services, request->tenant, fault);
     if (code != GEMMD_OK)
@@ -86,7 +88,7 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     return GEMMD_OK;
 }
 
-static void begin(struct request *request, const struct call_operation *operation)
+static void compute_begin(struct request *request, const struct call_operation *operation)
 {
     struct compute_request *state = request->call;
     struct compute_call *call = &state->call;
@@ -104,7 +106,7 @@ static void begin(struct request *request, const struct call_operation *operatio
         compute_memory_open(request) != GEMMD_OK ||
         compute_call_open(call, services, length, &request->fault) != GEMMD_OK ||
         (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
-        compute_call_close(call, services); /* before a body that is dropped */
+        compute_call_close(call, services); /* before the body is received and dropped */
         request_refuse(request);
         return;
     }
@@ -114,12 +116,12 @@ static void begin(struct request *request, const struct call_operation *operatio
 
 static void gemm_begin(struct request *request)
 {
-    begin(request, &gemm_operation);
+    compute_begin(request, &gemm_operation);
 }
 
 static void attention_begin(struct request *request)
 {
-    begin(request, &attention_operation);
+    compute_begin(request, &attention_operation);
 }
 
 static bool compute_chunk(struct request *request, const void *bytes, uint64_t length)
@@ -132,8 +134,8 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
     return true;
 }
 
-/* The dispatch thread is done with it (or the timer or the verifier ended it). */
-static void work_done(struct work *work)
+/* Runs on the thread that ends the work: the dispatch thread, a verifier or the main thread. */
+static void compute_work_done(struct work *work)
 {
     const struct compute_request *state =
         (struct compute_request *)((char *)work - offsetof(struct compute_request, call.work));
@@ -153,9 +155,9 @@ static void compute_submit(struct request *request)
         compute_job_submit(request);
         return;
     }
-    call->work.done = work_done;
+    call->work.done = compute_work_done;
     call->work.queued_ns = clock_now_ns();
-    request_hand_over(request); /* before the push: the work may be done at once */
+    request_hand_over(request); /* before queue_push, because the work may be done at once */
     queue_push(services->queue, &call->work);
 }
 
@@ -173,8 +175,8 @@ static struct compute_times times_of(const struct request *request)
     return (struct compute_times){request->started_ns, request->received_ns, clock_now_ns()};
 }
 
-/* The result stays on the device: the answer describes it. */
-static void answer_stored(struct request *request)
+/* Answers a request whose result is stored on the device, with a description of the result. */
+static void compute_answer_stored(struct request *request)
 {
     struct compute_call *call = call_of(request);
     const struct compute_times times = times_of(request);
@@ -195,8 +197,8 @@ static void answer_stored(struct request *request)
     respond(request, 201, &headers, &payload);
 }
 
-/* The result is in the client's shared memory: there is nothing to send. */
-static void answer_placed(struct request *request)
+/* Answers a request whose result is in the client's shared memory, without a body. */
+static void compute_answer_shared(struct request *request)
 {
     const struct compute_times times = times_of(request);
     struct headers headers;
@@ -205,8 +207,8 @@ static void answer_placed(struct request *request)
     respond_empty(request, 200, &headers, 0);
 }
 
-/* The result is sent straight from pinned memory. */
-static void answer_result(struct request *request)
+/* Sends the result from pinned memory, without a copy. */
+static void compute_answer_result(struct request *request)
 {
     struct compute_call *call = call_of(request);
     const struct compute_times times = times_of(request);
@@ -234,11 +236,11 @@ static void compute_answer(struct request *request)
     if (call->work.status != GEMMD_OK)
         respond_fault(request, &call->work.fault);
     else if (call->residents.stored != NULL)
-        answer_stored(request);
-    else if (call->places.result.there)
-        answer_placed(request);
+        compute_answer_stored(request);
+    else if (call->client_memory.result.wanted)
+        compute_answer_shared(request);
     else
-        answer_result(request);
+        compute_answer_result(request);
 }
 
 static void compute_release(struct request *request)
@@ -253,7 +255,8 @@ static uint32_t compute_retry_after_s(const struct request *request, enum gemmd_
     return services_retry_after_s(request, code, call_of(request)->queue_bytes);
 }
 
-/* A request that was refused before it had a state is described by an empty one. */
+/* Describes a request for the log. A request that was refused before it had a state is described
+ * with an empty call. */
 static enum gemmd_dtype compute_describe(const struct request *request, bool work_ended,
                                          struct log_access *entry,
                                          const struct call_operation *operation)
@@ -261,7 +264,7 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
     static const struct compute_call none;
     const struct compute_call *call = request->call == NULL ? &none : call_of(request);
     entry->op = operation->name;
-    return compute_call_describe(call, operation, work_ended, entry);
+    return call_log_describe(call, operation, work_ended, entry);
 }
 
 static enum gemmd_dtype gemm_describe(const struct request *request, bool work_ended,

@@ -1,4 +1,4 @@
-/* The product's part of compute_call.h. */
+/* gemm_operation: the functions and tables of compute_call.h for products. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -38,10 +38,10 @@ static uint32_t gemm_header(const struct compute_call *call, char out[SAFETENSOR
     return 0;
 }
 
-static void gemm_place_result(struct compute_call *call, unsigned char *payload)
+static void gemm_point_result(struct compute_call *call, unsigned char *payload)
 {
-    if (call->places.result.there)
-        payload = call->places.result.at;
+    if (call->client_memory.result.wanted)
+        payload = call->client_memory.result.at;
     call->c.data = payload;
     call->work.problem.c = payload;
 }
@@ -50,11 +50,12 @@ static bool gemm_result(struct compute_call *call)
 {
     if (!gemm_request_result(&call->gemm, NULL, &call->c))
         return false;
-    call->result_bytes = call->places.result.there ? 0 : call->c.bytes;
+    call->result_bytes = call->client_memory.result.wanted ? 0 : call->c.bytes;
     return true;
 }
 
-/* All problems of a batch have the same B, so that their rows are those of one product. */
+/* Checks a batch whose problems all have the same B, and so can be computed as one product with the
+ * rows of all A. */
 static enum gemmd_error check_one_product(const struct gemm_request *request, struct fault *fault)
 {
     if (request->transa)
@@ -69,9 +70,10 @@ static enum gemmd_error check_one_product(const struct gemm_request *request, st
     return GEMMD_OK;
 }
 
-/* `products`: how many problems of the batch are computed as one product. */
-static void describe(const struct gemm_request *request, uint64_t products,
-                     struct gemm_problem *problem)
+/* Describes the problem before the body has arrived. `products` is the number of problems of the
+ * batch that are computed as one product. */
+static void describe_gemm_problem(const struct gemm_request *request, uint64_t products,
+                                  struct gemm_problem *problem)
 {
     *problem = (struct gemm_problem){
         .dtype = request->dtype,
@@ -87,7 +89,7 @@ static void describe(const struct gemm_request *request, uint64_t products,
         .alpha = request->alpha,
         .beta = request->beta,
     };
-    /* Where the operands are is not known yet, only whether there will be any. */
+    /* The locations of the operands are not known yet, only which operands will be present. */
     static const char present;
     problem->a = problem->b = &present;
     problem->bias = request->bias ? &present : NULL;
@@ -106,13 +108,13 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
 
     if (code != GEMMD_OK)
         return code;
-    describe(request, one_product ? request->batch : 1, &work->problem);
+    describe_gemm_problem(request, one_product ? request->batch : 1, &work->problem);
     if (request->store[0] != '\0')
         code =
             call_residents_reserve(&call->residents, request, &call->c, services->tensors, fault);
     if (code != GEMMD_OK)
         return code;
-    call_residents_place(&call->residents, &work->problem);
+    call_residents_point(&call->residents, &work->problem);
     work->outside_bytes =
         call_residents_work_bytes(&call->residents, work->problem.n, work->problem.m);
     code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
@@ -129,7 +131,7 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     return GEMMD_OK;
 }
 
-/* Whether there are bias and C0 is described already. */
+/* describe_gemm_problem has already set whether bias and C0 are present. */
 static void gemm_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct gemm_operands *operands = &all_operands->gemm;
@@ -148,7 +150,7 @@ static enum gemmd_error gemm_check(struct compute_call *call, const union call_o
                                    struct fault *fault)
 {
     (void)operands;
-    if (call->gemm.verify != GEMM_VERIFY_NONE && call->places.on_device)
+    if (call->gemm.verify != GEMM_VERIFY_NONE && call->client_memory.on_device)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
                          "what lies in the GPU's memory cannot be verified on the host");
     call->work.verify = call->gemm.verify == GEMM_VERIFY_FREIVALDS;
@@ -177,7 +179,7 @@ const struct call_operation gemm_operation = {
     .result = gemm_result,
     .choose = gemm_choose_kernel,
     .header = gemm_header,
-    .place_result = gemm_place_result,
+    .point_result = gemm_point_result,
     .point = gemm_point,
     .check = gemm_check,
 };

@@ -1,10 +1,11 @@
 /*
- * dashboard.h - the page at GET /, built in: page.html with page.css and page.js in it, made one
- * document by embed.cmake. Static storage, read-only, any thread.
+ * dashboard.h - the dashboard, the page at GET /. embed.cmake makes one document of page.html,
+ * page.css and page.js, and compiles the document into the daemon. The data is constant; any thread
+ * may read it.
  *
- * The page has everything in itself and asks its own daemon only, for /metrics, /info and, where it
- * is not ready, /readyz. It holds nothing that is not public: where the daemon wants a token, the
- * page asks for one, keeps it in memory and sends it along.
+ * The page loads nothing from elsewhere. It requests /metrics and /info of its own daemon, and
+ * /readyz while the daemon is not ready. The page holds no secrets: if the daemon requires a token,
+ * the page asks the user for a token, keeps it in memory and sends it with each request.
  */
 #ifndef SERVER_API_DASHBOARD_DASHBOARD_H
 #define SERVER_API_DASHBOARD_DASHBOARD_H
@@ -13,7 +14,8 @@
 
 extern const char dashboard_page[]; /* NUL-terminated */
 extern const size_t dashboard_page_length;
-extern const char dashboard_etag[];   /* strong: a hash of the page, in quotes */
-extern const char dashboard_policy[]; /* Content-Security-Policy: this script and style, no other */
+extern const char dashboard_etag[]; /* strong: a hash of the page, in quotes */
+extern const char
+    dashboard_policy[]; /* Content-Security-Policy: only the page's script and style */
 
 #endif

@@ -1,11 +1,11 @@
-/* GET /: the page for people (dashboard.h). */
+/* GET /: the dashboard (dashboard.h). */
 #include "server/api/dashboard/dashboard.h"
 #include "server/api/endpoints.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
 #include "server/tensors/tensor_condition.h"
 
-/* Browsers keep the page, and ask each time whether it is still the one. */
+/* The status of the answer: 304 if the browser has this version of the page in its cache. */
 static int status_of(struct request *request)
 {
     const struct tensor_condition condition = {

@@ -9,7 +9,7 @@
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
 
-/* GET /jobs/{id}/result with a wait. */
+/* The state of a GET /jobs/{id}/result that waits for the job. */
 struct result_call {
     struct request *request;
     struct job_waiter waiter;
@@ -23,7 +23,7 @@ static bool refuse_parameter(void *context, const char *name, const char *value)
     return false;
 }
 
-static void answer_view(struct request *request, const struct job_view *view)
+static void job_answer_view(struct request *request, const struct job_view *view)
 {
     char text[JOB_VIEW_TEXT_MAX];
     const uint64_t length = job_view_json(view, text);
@@ -46,12 +46,12 @@ static void job_begin(struct request *request)
         code =
             jobs_find(jobs, request->name, request->tenant, now_ns, &view, NULL, &request->fault);
     if (code == GEMMD_OK)
-        answer_view(request, &view);
+        job_answer_view(request, &view);
     else
         request_refuse(request);
 }
 
-/* What ?wait_ms= says. */
+/* The parameter wait_ms. */
 struct wait {
     struct request *request;
     bool given;
@@ -74,7 +74,7 @@ static bool take_wait(void *context, const char *name, const char *value)
     return fault->code == GEMMD_OK;
 }
 
-/* How long the client is willing to wait, and may. */
+/* Reads how long the client wants to wait, with --max-wait as the limit. */
 static enum gemmd_error read_wait(struct request *request, uint64_t *ms)
 {
     const uint64_t limit_ms = services_of(request)->config->max_wait_ms;
@@ -92,8 +92,8 @@ static void result_sent(void *answer)
     job_answer_release(answer);
 }
 
-/* Takes over the reference. */
-static void answer_result(struct request *request, struct job_answer *answer)
+/* Sends a job's answer, and takes over the caller's reference to the answer. */
+static void job_answer_send(struct request *request, struct job_answer *answer)
 {
     if (answer->fault.code != GEMMD_OK) {
         respond_fault(request, &answer->fault);
@@ -107,7 +107,8 @@ static void answer_result(struct request *request, struct job_answer *answer)
     respond(request, answer->status, &answer->headers, &payload);
 }
 
-/* At once, or when the wait is over. */
+/* Answers with the job's result, or with the reason why there is none. Called at once, or when the
+ * wait is over. */
 static void result_answer(struct request *request)
 {
     struct fault *fault = &request->fault;
@@ -116,7 +117,7 @@ static void result_answer(struct request *request)
     if (jobs_find(services_of(request)->jobs, request->name, request->tenant, clock_now_ns(), &view,
                   &answer, fault) == GEMMD_OK) {
         if (answer != NULL) {
-            answer_result(request, answer);
+            job_answer_send(request, answer);
             return;
         }
         if (view.state == JOB_CANCELLED)
@@ -147,7 +148,7 @@ static void result_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    /* A request with a body that nobody asked for has to be answered at the headers. */
+    /* A request with a body is answered at its headers, because nothing would read the body. */
     if (wait_ms == 0 || request_has_body(request) || !request_is_connected(request)) {
         result_answer(request);
         return;
@@ -155,12 +156,12 @@ static void result_begin(struct request *request)
     call->request = request;
     call->waiter.wake = wait_over;
     call->waiter.until_ns = clock_now_ns() + wait_ms * 1000000u;
-    request_hand_over(request); /* before the wait: it may be over at once */
+    request_hand_over(request); /* before jobs_wait, because the wait may be over at once */
     if (!jobs_wait(services_of(request)->jobs, request->name, request->tenant, &call->waiter))
         request_wake(request);
 }
 
-/* The client has disconnected, or need not wait any longer. */
+/* Ends the wait of a client that has disconnected, or when the daemon stops. */
 static bool result_withdraw(struct request *request)
 {
     struct result_call *call = request->call;

@@ -1,4 +1,5 @@
-/* /tensors and /tensors/{name}: which method does what; the list, and removal. */
+/* The endpoints /tensors, the list of tensors, and /tensors/{name}, with its methods. DELETE is
+ * here; PUT and GET are in tensor_put.c and tensor_get.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ struct page_request {
     bool has_limit;
 };
 
-static bool take_parameter(void *context, const char *name, const char *value)
+static bool tensor_list_take_parameter(void *context, const char *name, const char *value)
 {
     struct page_request *page = context;
     struct fault *fault = &page->request->fault;
@@ -48,13 +49,13 @@ static bool take_parameter(void *context, const char *name, const char *value)
     return fault->code == GEMMD_OK;
 }
 
-static void list_begin(struct request *request)
+static void tensor_list_begin(struct request *request)
 {
     struct tensor_store *store = services_of(request)->tensors;
     struct page_request wanted = {.request = request, .limit = TENSOR_STORE_PAGE_MAX};
     struct resident *page[TENSOR_STORE_PAGE_MAX];
     bool more;
-    if (request_parameters(request, take_parameter, &wanted) != GEMMD_OK) {
+    if (request_parameters(request, tensor_list_take_parameter, &wanted) != GEMMD_OK) {
         request_refuse(request);
         return;
     }
@@ -121,7 +122,7 @@ static uint32_t tensor_retry_after_s(const struct request *request, enum gemmd_e
 }
 
 const struct endpoint tensor_endpoints[] = {
-    {.path = "/tensors", .allow = "GET, HEAD", .op = METRICS_OP_TENSOR, .begin = list_begin},
+    {.path = "/tensors", .allow = "GET, HEAD", .op = METRICS_OP_TENSOR, .begin = tensor_list_begin},
     {.path = "/tensors/",
      .allow = "GET, HEAD, PUT, DELETE",
      .op = METRICS_OP_TENSOR,

@@ -5,7 +5,8 @@
 #include "server/api/services.h"
 #include "server/base/clock.h"
 
-/* What is hashed in one turn: less than a millisecond, also without instructions for it. */
+/* The bytes that are hashed in one iteration of the I/O thread's loop. They take less than a
+ * millisecond, even on a CPU without instructions for SHA. */
 static const uint64_t PIECE_BYTES = 128 * 1024;
 
 struct tensor_call *tensor_call_open(struct request *request)
@@ -22,23 +23,23 @@ struct tensor_call *tensor_call_open(struct request *request)
     return tensor_condition_check(&call->condition, &request->fault) == GEMMD_OK ? call : NULL;
 }
 
-static void leave_queue(struct tensor_call *call)
+static void give_back_reservation(struct tensor_call *call)
 {
-    if (call->has_place)
+    if (call->has_reservation)
         admission_release(services_of(call->request)->admission, call->request->tenant_number,
                           call->queue_bytes);
-    call->has_place = false;
+    call->has_reservation = false;
 }
 
 void tensor_call_close(struct tensor_call *call)
 {
     if (call->request == NULL)
-        return; /* it was never opened */
+        return; /* tensor_call_open was never called */
     struct pool_cache *memory = services_memory(call->request);
     pool_free(memory, call->block, call->block_bytes);
     pool_free(memory, call->scratch, call->scratch_bytes);
     tensor_store_release(services_of(call->request)->tensors, call->resident);
-    leave_queue(call);
+    give_back_reservation(call);
 }
 
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
@@ -47,7 +48,7 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
         queue_reserve(services_of(call->request)->queue, call->request->tenant_number, bytes,
                       &call->request->fault);
     call->queue_bytes = bytes;
-    call->has_place = code == GEMMD_OK;
+    call->has_reservation = code == GEMMD_OK;
     return code;
 }
 
@@ -61,8 +62,8 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
     return code;
 }
 
-/* A tensor names no deadline, and what is uploaded has its own limits of time: the daemon's counts
- * from here. */
+/* Sets the deadline of the copy from the daemon's default timeout. Requests for tensors have no
+ * timeout of their own, and the time limits of an upload have ended here. */
 static void set_deadline(struct tensor_call *call)
 {
     const uint64_t timeout_ms = services_of(call->request)->config->default_timeout_ms;
@@ -70,7 +71,7 @@ static void set_deadline(struct tensor_call *call)
     request_set_deadline(call->request, call->deadline_ns);
 }
 
-static void copy_done(struct work *work)
+static void tensor_copy_done(struct work *work)
 {
     struct tensor_call *call =
         (struct tensor_call *)((char *)work - offsetof(struct tensor_call, work));
@@ -88,9 +89,9 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
         .bytes = call->queue_bytes,
         .deadline_ns = call->deadline_ns,
         .queued_ns = clock_now_ns(),
-        .done = copy_done,
+        .done = tensor_copy_done,
     };
-    request_hand_over(call->request); /* before the push: the work may be done at once */
+    request_hand_over(call->request); /* before queue_push: the work may be done at once */
     queue_push(services_of(call->request)->queue, &call->work);
 }
 
@@ -98,13 +99,13 @@ bool tensor_call_withdraw(struct tensor_call *call)
 {
     if (!queue_cancel(services_of(call->request)->queue, &call->work))
         return false;
-    leave_queue(call);
+    give_back_reservation(call);
     return true;
 }
 
 enum gemmd_error tensor_call_copied(struct tensor_call *call)
 {
-    leave_queue(call);
+    give_back_reservation(call);
     if (call->work.status != GEMMD_OK)
         call->request->fault = call->work.fault;
     return call->work.status;

@@ -1,10 +1,13 @@
 /*
- * tensor_call.h - a PUT, GET or HEAD of /tensors/{name} on its way: what of it outlives one call.
+ * tensor_call.h - the state of a request for /tensors/{name}, which request->call points to.
  *
- * The bytes go through pinned memory and the queue, like a product: a work that only copies brings
- * them to the device or from it. Hashing goes along with what arrives; what is left of it then
- * (bytes that had to be transposed, or have never been on the host) is done a piece in each turn of
- * the I/O thread's loop, so that nobody waits for it. On the request's I/O thread.
+ * A tensor's bytes go through pinned memory and the queue, like those of a product: a work that
+ * only copies moves the bytes to the device or from the device. An upload is hashed while it is
+ * received. Bytes that could not be hashed then, because they had to be transposed or were never on
+ * the host, are hashed afterwards, one piece in each iteration of the I/O thread's loop, so that
+ * other requests do not wait.
+ *
+ * All functions run on the request's I/O thread.
  */
 #ifndef SERVER_API_TENSORS_TENSOR_CALL_H
 #define SERVER_API_TENSORS_TENSOR_CALL_H
@@ -15,63 +18,68 @@
 #include "server/tensors/tensor_store.h"
 
 struct tensor_call {
-    struct request *request; /* whose it is */
+    struct request *request; /* borrowed; NULL until tensor_call_open */
     struct tensor_condition condition;
-    struct resident *resident; /* in use; PUT: without a name yet */
+    struct resident *resident; /* a reference; the tensor of a PUT has no name yet */
 
-    unsigned char *block; /* pinned: the body, or the answer with its header */
+    unsigned char *block; /* pinned; owned: the body, or the answer with its format's header */
     uint64_t block_bytes;
-    uint64_t queue_bytes; /* what the place in the queue counts */
-    bool has_place;
-    uint64_t deadline_ns;
-    struct work work;
+    uint64_t queue_bytes; /* the bytes of the reservation */
+    bool has_reservation;
+    uint64_t deadline_ns; /* monotonic clock; 0: none */
+    struct work work;     /* the copy to the device or from the device */
 
     struct tensor_hash hash;
-    const unsigned char *hashed; /* where the tensor's bytes are, row by row; NULL: not known yet */
+    const unsigned char *hashed; /* the tensor's bytes, row by row; NULL: location not known yet */
     uint64_t hashed_bytes;
 
-    /* PUT */
-    struct tensor_request offer;
-    enum format format;   /* of the body; GET: of the answer */
-    bool length_known;    /* of the body, before it is there */
-    uint64_t total_bytes; /* ... which is this */
-    uint64_t received_bytes;
-    unsigned char *scratch; /* pinned: a tensor that came column by column */
-    uint64_t scratch_bytes;
-    struct tensor tensor; /* in the body; rank 0 while that is not known */
+    enum format format; /* PUT: of the body; GET: of the answer */
 
-    uint64_t header_bytes; /* GET: of the answer's format */
+    /* Only for PUT. */
+    struct tensor_request offer;
+    bool length_known; /* total_bytes is the length of the complete body */
+    uint64_t total_bytes;
+    uint64_t received_bytes;
+    unsigned char *scratch; /* pinned; owned: row-major copy of a column-major tensor */
+    uint64_t scratch_bytes;
+    struct tensor tensor; /* the tensor in the body; rank 0 until it is found */
+
+    /* Only for GET. */
+    uint64_t header_bytes; /* of the answer's format */
 };
 
-/* For a request whose headers are in: name and conditions are looked at. NULL: request->fault says
- * why. */
+/* Opens the state of a request whose headers have arrived, and checks the tensor's name and the
+ * conditions. Returns NULL if they are malformed; request->fault then says why. */
 struct tensor_call *tensor_call_open(struct request *request);
-/* Gives back everything that is still held. */
+/* Frees everything that the call still owns, and releases its references. */
 void tensor_call_close(struct tensor_call *call);
 
-/* A place in the queue for `bytes`, once. */
+/* Makes the call's reservation of `bytes` bytes. To be called once. Errors are in request->fault.
+ */
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
-/* Makes it one for `bytes`, which are more. */
+/* Enlarges the reservation to `bytes` bytes. */
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes);
-/* Hands a copy over to the queue; the endpoint's `answer` comes when it is done. */
+/* Hands the request over to the queue, with a work that only copies. The endpoint's `answer` is
+ * called when the copy is done. */
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy);
-/* Takes the copy back, if it has not begun; else false. */
+/* Takes the copy back. Returns false if the copy has begun. */
 bool tensor_call_withdraw(struct tensor_call *call);
-/* The copy is done: gives back the place in the queue, and says what became of it. */
+/* Gives the reservation back after the copy is done, and returns the copy's error. */
 enum gemmd_error tensor_call_copied(struct tensor_call *call);
 
-/* The tensor's bytes begin at `bytes`, where they are or will be. */
+/* Starts the hash of a tensor whose bytes begin at `bytes`, and may still be arriving there. */
 void tensor_call_hash_from(struct tensor_call *call, const struct tensor *tensor,
                            const void *bytes);
-/* Hashes up to the tensor's byte `limit`, the most of one turn if `piece`. */
+/* Hashes up to the tensor's byte `limit`. With `piece`, hashes at most as much as one iteration of
+ * the I/O thread's loop may. */
 void tensor_call_hash_to(struct tensor_call *call, uint64_t limit, bool piece);
 
-/* PUT (tensor_put.c), as the endpoint's functions; they refuse or answer themselves. */
+/* The endpoint's functions for PUT (tensor_put.c). They refuse or answer the request. */
 void tensor_put_begin(struct request *request);
 bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t length);
 void tensor_put_submit(struct request *request);
 void tensor_put_answer(struct request *request);
-/* GET and HEAD (tensor_get.c). */
+/* The endpoint's functions for GET and HEAD (tensor_get.c). */
 void tensor_get_begin(struct request *request);
 void tensor_get_answer(struct request *request);
 

@@ -1,8 +1,8 @@
 /*
- * GET and HEAD /tensors/{name}: the bytes as they came, in the format that Accept names.
+ * GET and HEAD /tensors/{name}: sends a tensor in the format that Accept names.
  *
- * A tensor that a product left on the device has no entity tag until somebody asks for it: then its
- * bytes are on the host for the first time. HEAD brings them there too, to tell it.
+ * A tensor that a product has stored has no entity tag, because its bytes have never been on the
+ * host. The first GET or HEAD copies the bytes to the host and computes the tag.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -29,14 +29,14 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
     if (call->format == FORMAT_NPY)
         return npy_header(tensor, out);
     if (call->format == FORMAT_SAFETENSORS) {
-        /* The format's names may not be as long as ours. */
+        /* A name in a safetensors header cannot be as long as the name of a resident tensor. */
         struct safetensors_entry entry = {.name = "tensor", .tensor = *tensor};
         return safetensors_header(&entry, 1, out);
     }
     return 0;
 }
 
-static void add_headers(const struct tensor_call *call, struct headers *headers)
+static void add_tensor_headers(const struct tensor_call *call, struct headers *headers)
 {
     const struct tensor *tensor = resident_tensor(call->resident);
     char shape[TENSOR_MAX_RANK * 21];
@@ -47,7 +47,7 @@ static void add_headers(const struct tensor_call *call, struct headers *headers)
     headers_add(headers, "Vary", "Accept");
 }
 
-/* Sends the block, which is taken over. */
+/* Sends the block, and gives it back to the pool when it was sent. */
 static void send_block(struct tensor_call *call, const struct headers *headers)
 {
     void *block = call->block;
@@ -66,22 +66,22 @@ static void send_block(struct tensor_call *call, const struct headers *headers)
     respond(call->request, 200, headers, &payload);
 }
 
-/* The tag is known. */
-static void answer(struct tensor_call *call)
+/* Answers when the tensor's entity tag is known. */
+static void tensor_get_respond(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const enum tensor_condition_result verdict =
+    const enum tensor_condition_result result =
         tensor_condition_evaluate(&call->condition, true, resident_etag(call->resident));
     struct headers headers;
-    if (verdict == TENSOR_CONDITION_OTHER) {
+    if (result == TENSOR_CONDITION_OTHER) {
         (void)tensor_condition_require(&call->condition, true, resident_etag(call->resident),
                                        &request->fault);
         respond_fault(request, &request->fault);
         return;
     }
     headers_clear(&headers);
-    add_headers(call, &headers);
-    if (verdict == TENSOR_CONDITION_SAME) {
+    add_tensor_headers(call, &headers);
+    if (result == TENSOR_CONDITION_SAME) {
         respond_empty(request, 304, &headers, call->block_bytes);
         return;
     }
@@ -92,7 +92,8 @@ static void answer(struct tensor_call *call)
         send_block(call, &headers);
 }
 
-/* The answer has no use for the bytes: its headers can be told without. */
+/* Whether the answer can be sent without the tensor's bytes: the tag is known, and the answer has
+ * no body. */
 static bool needs_no_bytes(const struct tensor_call *call)
 {
     const char *etag = resident_etag(call->resident);
@@ -101,7 +102,7 @@ static bool needs_no_bytes(const struct tensor_call *call)
             tensor_condition_evaluate(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
 }
 
-static enum gemmd_error measure(struct tensor_call *call)
+static enum gemmd_error tensor_get_measure(struct tensor_call *call)
 {
     struct request *request = call->request;
     const uint64_t limit = services_of(request)->config->max_result_bytes;
@@ -115,7 +116,7 @@ static enum gemmd_error measure(struct tensor_call *call)
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_block(struct tensor_call *call)
+static enum gemmd_error tensor_get_take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
     char header[SAFETENSORS_HEADER_MAX];
@@ -140,7 +141,7 @@ static bool open_get(struct request *request)
                   "application/x-npy");
         return false;
     }
-    return measure(call) == GEMMD_OK;
+    return tensor_get_measure(call) == GEMMD_OK;
 }
 
 void tensor_get_begin(struct request *request)
@@ -151,11 +152,12 @@ void tensor_get_begin(struct request *request)
     }
     struct tensor_call *call = request->call;
     if (needs_no_bytes(call)) {
-        answer(call);
+        tensor_get_respond(call);
         return;
     }
     if (services_check(request) != GEMMD_OK ||
-        tensor_call_admit(call, call->block_bytes) != GEMMD_OK || take_block(call) != GEMMD_OK) {
+        tensor_call_admit(call, call->block_bytes) != GEMMD_OK ||
+        tensor_get_take_block(call) != GEMMD_OK) {
         request_refuse(request);
         return;
     }
@@ -168,7 +170,7 @@ void tensor_get_answer(struct request *request)
 {
     struct tensor_call *call = request->call;
     const struct tensor *tensor = resident_tensor(call->resident);
-    if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {
+    if (call->has_reservation && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
@@ -178,10 +180,10 @@ void tensor_get_answer(struct request *request)
             tensor_call_hash_from(call, tensor, call->block + call->header_bytes);
         if (call->hashed_bytes < tensor->bytes) {
             tensor_call_hash_to(call, tensor->bytes, true);
-            return; /* the rest in the next turns */
+            return; /* the next iterations of the loop hash the rest */
         }
         tensor_hash_end(&call->hash, etag);
         tensor_store_set_etag(services_of(request)->tensors, call->resident, etag);
     }
-    answer(call);
+    tensor_get_respond(call);
 }

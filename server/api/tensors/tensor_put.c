@@ -1,8 +1,9 @@
 /*
- * PUT /tensors/{name}: from the headers to the tensor.
+ * PUT /tensors/{name}: uploads a tensor.
  *
- * What can be refused is refused at the headers, or at the array's own as soon as that has arrived:
- * then the tensor's memory is taken too. The name changes hands only when all is there.
+ * A request is refused at its headers if possible, else as soon as the header of the body's format
+ * has arrived, when the tensor's device memory is taken too. The name keeps its old tensor until
+ * the new one is complete.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,17 +17,17 @@
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
-/* A body of unknown length starts with this much and doubles. */
+/* The first memory of a body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
 
-static bool take_parameter(void *context, const char *name, const char *value)
+static bool tensor_put_take_parameter(void *context, const char *name, const char *value)
 {
     struct request *request = context;
     struct tensor_call *call = request->call;
     return tensor_request_set(&call->offer, name, value, &request->fault) == GEMMD_OK;
 }
 
-static enum gemmd_error read_parameters(struct tensor_call *call)
+static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
 {
     struct request *request = call->request;
     const char *type = request_header(request, "Content-Type");
@@ -36,13 +37,13 @@ static enum gemmd_error read_parameters(struct tensor_call *call)
                          "Content-Type can be application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
     tensor_request_init(&call->offer);
-    if (request_parameters(request, take_parameter, request) != GEMMD_OK)
+    if (request_parameters(request, tensor_put_take_parameter, request) != GEMMD_OK)
         return request->fault.code;
     return tensor_request_check(&call->offer, call->format, &request->fault);
 }
 
-/* What the tensor's bytes will be is known: takes its memory, and starts the hash where they come
- * in the right order. */
+/* Takes the device memory of the tensor, whose type and shape are known, and starts the hash if the
+ * bytes arrive in row-major order. */
 static enum gemmd_error take_tensor(struct tensor_call *call)
 {
     struct request *request = call->request;
@@ -57,8 +58,9 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
     return code;
 }
 
-/* Looks for the tensor in what has arrived, `total` bytes of which there will be. */
-static enum gemmd_error look(struct tensor_call *call, uint64_t total)
+/* Looks for the tensor in the part of the body that has arrived. `total` is the length of the
+ * complete body. */
+static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total)
 {
     struct fault fault = {.code = GEMMD_OK};
     struct tensor tensor;
@@ -74,7 +76,7 @@ static enum gemmd_error look(struct tensor_call *call, uint64_t total)
     return take_tensor(call);
 }
 
-/* The headers say it, or the shape of a raw body. */
+/* Sets the length of the body, if the headers or the shape of a raw body give it. */
 static enum gemmd_error know_length(struct tensor_call *call)
 {
     struct request *request = call->request;
@@ -95,7 +97,7 @@ static enum gemmd_error know_length(struct tensor_call *call)
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_block(struct tensor_call *call)
+static enum gemmd_error tensor_put_take_block(struct tensor_call *call)
 {
     struct request *request = call->request;
     call->block = pool_alloc(services_memory(request), call->block_bytes, &request->fault);
@@ -105,12 +107,13 @@ static enum gemmd_error take_block(struct tensor_call *call)
 static bool open_put(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
-    return call != NULL && read_parameters(call) == GEMMD_OK &&
+    return call != NULL && tensor_put_read_parameters(call) == GEMMD_OK &&
            tensor_store_require(services_of(request)->tensors, request->rest, request->tenant,
                                 &call->condition, &request->fault) == GEMMD_OK &&
            services_check(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
-           tensor_call_admit(call, call->block_bytes) == GEMMD_OK && take_block(call) == GEMMD_OK &&
-           (!call->length_known || look(call, call->total_bytes) == GEMMD_OK);
+           tensor_call_admit(call, call->block_bytes) == GEMMD_OK &&
+           tensor_put_take_block(call) == GEMMD_OK &&
+           (!call->length_known || tensor_put_look(call, call->total_bytes) == GEMMD_OK);
 }
 
 void tensor_put_begin(struct request *request)
@@ -148,7 +151,7 @@ static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
     return GEMMD_OK;
 }
 
-/* As far as the tensor's bytes have arrived. */
+/* Hashes the tensor's bytes that have arrived. */
 static void hash_arrived(struct tensor_call *call)
 {
     const uint64_t before = (uint64_t)(call->hashed - call->block);
@@ -167,15 +170,16 @@ bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t lengt
         return false;
     memcpy(call->block + call->received_bytes, bytes, length);
     call->received_bytes = needed;
-    if (call->length_known && call->tensor.rank == 0 && look(call, call->total_bytes) != GEMMD_OK)
+    if (call->length_known && call->tensor.rank == 0 &&
+        tensor_put_look(call, call->total_bytes) != GEMMD_OK)
         return false;
     if (call->hashed != NULL)
         hash_arrived(call);
     return true;
 }
 
-/* Row by row, as tensors are kept and hashed. */
-static enum gemmd_error transpose(struct tensor_call *call)
+/* Makes a row-major copy of the tensor, since tensors are kept and hashed in row-major order. */
+static enum gemmd_error tensor_put_transpose(struct tensor_call *call)
 {
     struct request *request = call->request;
     call->scratch_bytes = call->tensor.bytes;
@@ -192,7 +196,7 @@ static enum gemmd_error transpose(struct tensor_call *call)
 void tensor_put_submit(struct request *request)
 {
     struct tensor_call *call = request->call;
-    /* Without a Content-Length nobody has counted. */
+    /* A chunked or compressed body may be shorter than its shape. */
     if (call->length_known && call->received_bytes < call->total_bytes) {
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                   "the body is %" PRIu64 " bytes; its shape takes %" PRIu64, call->received_bytes,
@@ -200,8 +204,8 @@ void tensor_put_submit(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
-    if ((call->tensor.rank == 0 && look(call, call->received_bytes) != GEMMD_OK) ||
-        (call->tensor.fortran && transpose(call) != GEMMD_OK)) {
+    if ((call->tensor.rank == 0 && tensor_put_look(call, call->received_bytes) != GEMMD_OK) ||
+        (call->tensor.fortran && tensor_put_transpose(call) != GEMMD_OK)) {
         respond_fault(request, &request->fault);
         return;
     }
@@ -241,13 +245,13 @@ void tensor_put_answer(struct request *request)
     struct tensor_store *store = services_of(request)->tensors;
     char etag[TENSOR_ETAG_SIZE];
     bool replaced = false;
-    if (call->has_place && tensor_call_copied(call) != GEMMD_OK) {
+    if (call->has_reservation && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
     if (call->hashed_bytes < call->tensor.bytes) {
         tensor_call_hash_to(call, call->tensor.bytes, true);
-        return; /* the rest in the next turns */
+        return; /* the next iterations of the loop hash the rest */
     }
     tensor_hash_end(&call->hash, etag);
     tensor_store_set_etag(store, call->resident, etag);

@@ -1,6 +1,7 @@
 /*
- * What is at each path of the Open Inference Protocol but inference itself (infer.c): the daemon,
- * its models, and the extensions that are served. Those that are not answer 501.
+ * The endpoints of the Open Inference Protocol: the daemon, its models, and the protocol's
+ * extensions. Inference is in infer.c, shared memory in regions.c. Extensions that the daemon does
+ * not support answer 501.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static bool is_post(const struct request *request)
     return strcmp(request->method, "POST") == 0;
 }
 
-/* `json` is taken over; NULL: memory ran out. */
+/* Sends a JSON document, and takes over the reference to `json`. NULL: memory has run out. */
 static void respond_json(struct request *request, json_t *json)
 {
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
@@ -35,7 +36,7 @@ static void not_served(struct request *request, const char *sentence)
 
 /* ---- the daemon ---- */
 
-static void server_begin(struct request *request)
+static void v2_server_begin(struct request *request)
 {
     const struct config *config = services_of(request)->config;
     json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "statistics",
@@ -49,8 +50,8 @@ static void server_begin(struct request *request)
                                     "extensions", extensions));
 }
 
-/* What is logged is said at the start, and by nobody else. */
-static void logging_begin(struct request *request)
+/* The log's settings, which only the options of the daemon can change. */
+static void v2_logging_begin(struct request *request)
 {
     const enum config_log_level level = services_of(request)->config->log_level;
     if (is_post(request)) {
@@ -64,7 +65,7 @@ static void logging_begin(struct request *request)
                            "log_format", "default"));
 }
 
-static void trace_begin(struct request *request)
+static void v2_trace_begin(struct request *request)
 {
     if (is_post(request)) {
         not_served(request, "requests are not traced; Server-Timing and the log say what took how "
@@ -78,8 +79,9 @@ static void trace_begin(struct request *request)
 
 /* ---- models ---- */
 
-/* False if the request has been answered: there is no such model. */
-static bool find(struct request *request, struct model *model)
+/* Finds the model in the request's path. Returns false if the request was refused because there is
+ * no such model. */
+static bool find_model_or_refuse(struct request *request, struct model *model)
 {
     if (model_find(services_of(request), request->name, request->tenant, model, &request->fault) ==
         GEMMD_OK)
@@ -91,19 +93,19 @@ static bool find(struct request *request, struct model *model)
 static void respond_model(struct request *request, json_t *(*describe)(const struct model *))
 {
     struct model model;
-    if (!find(request, &model))
+    if (!find_model_or_refuse(request, &model))
         return;
     json_t *json = describe(&model);
     model_release(services_of(request), &model);
     respond_json(request, json);
 }
 
-static void metadata_begin(struct request *request)
+static void model_metadata_begin(struct request *request)
 {
     respond_model(request, model_metadata_json);
 }
 
-static void config_begin(struct request *request)
+static void model_config_begin(struct request *request)
 {
     respond_model(request, model_config_json);
 }
@@ -113,7 +115,7 @@ static json_t *one_stats_json(const struct model *model)
     return json_pack("{s:[o]}", "model_stats", model_stats_json(model));
 }
 
-static void stats_begin(struct request *request)
+static void model_stats_begin(struct request *request)
 {
     respond_model(request, one_stats_json);
 }
@@ -123,7 +125,7 @@ static bool add_stats(void *context, const struct model *model)
     return json_array_append_new(context, model_stats_json(model)) == 0;
 }
 
-static void all_stats_begin(struct request *request)
+static void v2_stats_begin(struct request *request)
 {
     json_t *stats = json_array();
     model_each(services_of(request), request->tenant, add_stats, stats);
@@ -133,7 +135,7 @@ static void all_stats_begin(struct request *request)
 static void model_ready_begin(struct request *request)
 {
     struct model model;
-    if (!find(request, &model))
+    if (!find_model_or_refuse(request, &model))
         return;
     model_release(services_of(request), &model);
     if (services_check(request) == GEMMD_OK)
@@ -145,24 +147,24 @@ static void model_ready_begin(struct request *request)
 static void model_trace_begin(struct request *request)
 {
     struct model model;
-    if (!find(request, &model))
+    if (!find_model_or_refuse(request, &model))
         return;
     model_release(services_of(request), &model);
-    trace_begin(request);
+    v2_trace_begin(request);
 }
 
-static void load_begin(struct request *request)
+static void v2_load_begin(struct request *request)
 {
     not_served(request, "models are not loaded or unloaded: PUT and DELETE /tensors/W make and "
                         "remove the model linear.W, and the others are always there");
 }
 
-/* ---- what is not there ---- */
+/* ---- other paths ---- */
 
-static void other_begin(struct request *request)
+static void v2_other_begin(struct request *request)
 {
     if (request->rest[0] == '\0' && !is_post(request)) {
-        server_begin(request);
+        v2_server_begin(request);
         return;
     }
     fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
@@ -210,16 +212,16 @@ static void other_begin(struct request *request)
 const struct endpoint v2_endpoints[] = {
     INFER(MODEL "/infer"),
     INFER(VERSION "/infer"),
-    GET("/v2", server_begin),
-    GET("/v2/models/stats", all_stats_begin),
-    GET(MODEL, metadata_begin),
-    GET(VERSION, metadata_begin),
+    GET("/v2", v2_server_begin),
+    GET("/v2/models/stats", v2_stats_begin),
+    GET(MODEL, model_metadata_begin),
+    GET(VERSION, model_metadata_begin),
     GET(MODEL "/ready", model_ready_begin),
     GET(VERSION "/ready", model_ready_begin),
-    GET(MODEL "/config", config_begin),
-    GET(VERSION "/config", config_begin),
-    GET(MODEL "/stats", stats_begin),
-    GET(VERSION "/stats", stats_begin),
+    GET(MODEL "/config", model_config_begin),
+    GET(VERSION "/config", model_config_begin),
+    GET(MODEL "/stats", model_stats_begin),
+    GET(VERSION "/stats", model_stats_begin),
     {.path = "/v2/repository/index",
      .allow = "POST",
      .op = METRICS_OP_OTHER,
@@ -228,13 +230,13 @@ const struct endpoint v2_endpoints[] = {
      .begin = repository_begin,
      .chunk = repository_chunk,
      .submit = repository_submit},
-    POST("/v2/repository/models/{model}/load", load_begin),
-    POST("/v2/repository/models/{model}/unload", load_begin),
-    GET_POST("/v2/logging", logging_begin),
-    GET_POST("/v2/trace/setting", trace_begin),
+    POST("/v2/repository/models/{model}/load", v2_load_begin),
+    POST("/v2/repository/models/{model}/unload", v2_load_begin),
+    GET_POST("/v2/logging", v2_logging_begin),
+    GET_POST("/v2/trace/setting", v2_trace_begin),
     GET_POST(MODEL "/trace/setting", model_trace_begin),
     REGIONS("/v2/systemsharedmemory"),
     REGIONS("/v2/cudasharedmemory"),
-    GET_POST("/v2/", other_begin),
+    GET_POST("/v2/", v2_other_begin),
     {0},
 };

@@ -1,10 +1,11 @@
-/* From the headers to the queue, and the end. */
+/* An inference from its headers to the queue, and its end. */
 #include "server/api/v2/infer.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
 #include "proto/number.h"
+#include "server/api/compute/call_log.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -25,7 +26,7 @@ void infer_fail(struct request *request)
     respond_fault(request, &request->fault);
 }
 
-/* Where the JSON ends. */
+/* Reads from the headers where the JSON ends. */
 static enum gemmd_error read_header(struct request *request)
 {
     struct infer_call *call = infer_of(request);
@@ -33,7 +34,7 @@ static enum gemmd_error read_header(struct request *request)
     const uint64_t limit = services_of(request)->config->max_json_bytes;
     const char *header = request_header(request, "Inference-Header-Content-Length");
     call->has_header = header != NULL;
-    call->json_bytes = request->body_bytes; /* 0 where it is not known */
+    call->json_bytes = request->body_bytes; /* 0 if the length is not known */
     if (header != NULL && !number_u64(header, &call->json_bytes))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "Inference-Header-Content-Length is not a number of bytes");
@@ -53,7 +54,7 @@ static enum gemmd_error read_header(struct request *request)
     return GEMMD_OK;
 }
 
-/* What struct infer_call's lead_bytes are. A body of the largest size has none. */
+/* Computes lead_bytes of struct infer_call. They are 0 if the body would exceed --max-body. */
 static uint64_t lead_bytes(const struct request *request)
 {
     enum { ALIGNMENT = 64 };
@@ -65,7 +66,8 @@ static uint64_t lead_bytes(const struct request *request)
     return has_room ? lead : 0;
 }
 
-/* A deadline for the body; the request's own timeout is in there. */
+/* Opens the call. Its deadline limits the body; the request's own timeout is known only when the
+ * JSON has arrived. */
 static enum gemmd_error open_call(struct request *request)
 {
     struct compute_call *compute = &infer_of(request)->compute;
@@ -102,13 +104,13 @@ void infer_begin(struct request *request)
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
     call->request = request;
-    gemm_operation.init(compute); /* for the log, should there be no such model */
+    gemm_operation.init(compute); /* for the log, if there is no such model */
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
     if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
         services_check(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);
-        compute_call_close(compute, services_of(request)); /* before a body that is dropped */
+        compute_call_close(compute, services_of(request)); /* before the body is dropped */
         request_refuse(request);
         return;
     }
@@ -117,7 +119,7 @@ void infer_begin(struct request *request)
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    /* All JSON, and its length was not known before. */
+    /* Without the header the whole body is JSON, whose length may not have been known before. */
     const uint64_t limit = services_of(request)->config->max_json_bytes;
     if (!infer_of(request)->has_header && length > limit - infer_of(request)->compute.body_bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
@@ -137,8 +139,8 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
     return true;
 }
 
-/* The dispatch thread is done with it (or the timer or the verifier ended it). */
-static void work_done(struct work *work)
+/* Runs on the thread that ends the work: the dispatch thread, a verifier or the main thread. */
+static void infer_work_done(struct work *work)
 {
     const struct infer_call *call =
         (struct infer_call *)((char *)work - offsetof(struct infer_call, compute.work));
@@ -152,10 +154,11 @@ void infer_submit(struct request *request)
         infer_fail(request);
         return;
     }
-    work->done = work_done;
+    work->done = infer_work_done;
     work->queued_ns = clock_now_ns();
-    request_set_deadline(request, infer_of(request)->compute.deadline_ns); /* its own now */
-    request_hand_over(request); /* before the push: the work may be done at once */
+    /* The deadline now is that of the timeout in the JSON, if it has one. */
+    request_set_deadline(request, infer_of(request)->compute.deadline_ns);
+    request_hand_over(request); /* before queue_push, because the work may be done at once */
     queue_push(services_of(request)->queue, work);
 }
 
@@ -163,7 +166,7 @@ void infer_end(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     if (call->model.weight != NULL)
-        infer_of(request)->compute.residents.b = NULL; /* the model's */
+        infer_of(request)->compute.residents.b = NULL; /* model_release releases the reference */
     compute_call_finish(&infer_of(request)->compute, services_of(request));
     pool_free(infer_of(request)->compute.memory, call->numbers, call->numbers_bytes);
     call->numbers = NULL;
@@ -180,7 +183,7 @@ bool infer_withdraw(struct request *request)
 void infer_release(struct request *request)
 {
     struct infer_call *call = infer_of(request);
-    count_failure(request); /* it was not answered here */
+    count_failure(request); /* if the request was neither answered nor counted before */
     infer_end(request);
     compute_call_close(&call->compute, services_of(request));
     pool_free(services_memory(request), call->text, call->text_bytes);
@@ -197,6 +200,6 @@ enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
 {
     static const struct compute_call none;
     entry->op = "infer";
-    return compute_call_describe(request->call == NULL ? &none : &infer_of(request)->compute,
-                                 &gemm_operation, work_ended, entry);
+    return call_log_describe(request->call == NULL ? &none : &infer_of(request)->compute,
+                             &gemm_operation, work_ended, entry);
 }

@@ -1,10 +1,12 @@
 /*
- * infer.h - a POST /v2/models/{model}/infer on its way: what it has besides the product or
- * attention that it becomes. On the request's I/O thread.
+ * infer.h - the state of a request for POST /v2/models/{model}/infer, which request->call points
+ * to.
  *
- * The protocol says everything in the body, so that shapes and options are known only once its JSON
- * is there; the limits of size, place and memory hold before, as for a self-describing body of
- * /gemm.
+ * The body of such a request begins with JSON that has the shapes and options, so they are known
+ * only when the JSON has arrived. The limits on size, admission and memory apply before, as for a
+ * self-describing body of /gemm.
+ *
+ * All functions run on the request's I/O thread. Errors are in request->fault.
  */
 #ifndef SERVER_API_V2_INFER_H
 #define SERVER_API_V2_INFER_H
@@ -17,62 +19,66 @@
 #include "server/api/v2/model.h"
 #include "server/http/request.h"
 
-/* What differs between the models that multiply and those that attend. */
+/* The functions and tables that differ between models of products and models of attentions. */
 struct infer_operation {
     const struct call_operation *operation;
-    const char *const *options; /* which of its parameters mean something here; NULL ends them */
-    const char *options_text;
-    /* All parameters are in: the types, and what resident operands say of the shapes. */
+    /* The operation's parameters that are allowed. NULL ends the list. */
+    const char *const *options;
+    const char *options_text; /* the same list for error texts */
+    /* Checks the parameters when all are set, and acquires the resident operands. */
     enum gemmd_error (*settle)(struct request *request);
-    /* Where an input belongs. */
-    struct tensor *(*place)(union call_operands *operands, enum model_role role);
-    /* All inputs are in their places: completes the request with them. */
+    /* The operand for an input of the given role. */
+    struct tensor *(*operand)(union call_operands *operands, enum model_role role);
+    /* Completes the request with the shapes of its operands, when all operands are set. */
     enum gemmd_error (*complete)(struct request *request, union call_operands *operands);
 };
 extern const struct infer_operation infer_gemm;      /* infer_gemm.c */
 extern const struct infer_operation infer_attention; /* infer_attention.c */
 
-/* An output that was asked for. */
+/* A requested output. */
 struct infer_output {
-    const struct model_tensor *tensor; /* the model's */
-    bool binary;
-    bool elsewhere; /* in shared memory; not binary then */
+    const struct model_tensor *tensor; /* of the model; borrowed */
+    bool binary;                       /* sent as binary data, not as JSON */
+    bool in_region;                    /* written to a shared-memory region; `binary` is false */
 };
 
 struct infer_call {
-    struct request *request;     /* the one that this is the state of */
-    struct compute_call compute; /* the product or attention that the request becomes */
-    struct model model;          /* in use until the request is over */
-    bool has_header;             /* Inference-Header-Content-Length: */
+    struct request *request;     /* borrowed; owns this state */
+    struct compute_call compute; /* the product or attention that the request asks for */
+    struct model model;          /* released at the end of the request */
+    bool has_header;             /* the request has the header Inference-Header-Content-Length */
     uint64_t json_bytes;
-    /* Bytes that are left free before the body in its memory, so that what follows the JSON is
-     * aligned: where a kernel reads operands in place, others would be copied first. */
+    /* Bytes that are left free before the body in its memory, so that the data after the JSON is
+     * aligned. A kernel that reads operands in place needs copies of operands that are not. */
     uint64_t lead_bytes;
-    bool is_read;                 /* `asked`, and all that follows from it: */
-    enum gemmd_error read_code;   /* whether it could be, */
-    union call_operands operands; /* ... with what */
-    unsigned char *numbers; /* pinned: inputs that came as JSON, and lengths in shared memory */
+    bool is_read;                 /* infer_look has read the request; the next two are known */
+    enum gemmd_error read_code;   /* the result of reading the request */
+    union call_operands operands; /* the operands, if read_code is GEMMD_OK */
+    /* Pinned; owned: inputs that were sent as JSON, and copies of lengths in shared memory. */
+    unsigned char *numbers;
     uint64_t numbers_bytes;
 
     uint32_t output_count;
-    /* Pinned: the answer's JSON, if there are numbers in it or nothing but the JSON is sent. Else
-     * the JSON goes in front of the result (compute_call's front_bytes). */
+    /* Pinned; owned: the answer's JSON, if an output is sent as JSON or no output is sent as binary
+     * data. Else the JSON lies in front of the result (front_bytes of struct compute_call). */
     char *text;
-    uint64_t text_bytes; /* room */
-    bool counted;        /* in the model's statistics */
+    uint64_t text_bytes; /* room in `text` */
+    bool counted;        /* the request was counted in the model's statistics */
 
-    /* Not cleared at the start, from here on. */
-    struct oip_request asked;
-    struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order in which they go */
-    struct fault read_fault;                        /* why read_code is an error */
+    /* The fields from here on are not zeroed at first. */
+    struct oip_request asked;                       /* the request, as its JSON says */
+    struct infer_output outputs[MODEL_OUTPUTS_MAX]; /* in the order of the answer */
+    struct fault read_fault;                        /* describes a read_code that is an error */
 };
+
+/* The state of a request. */
 
 static inline struct infer_call *infer_of(const struct request *request)
 {
     return request->call;
 }
 
-/* The endpoint's functions. */
+/* The endpoint's functions (infer.c; infer_answer in infer_answer.c). */
 void infer_begin(struct request *request);
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length);
 void infer_submit(struct request *request);
@@ -83,26 +89,33 @@ uint32_t infer_retry_after_s(const struct request *request, enum gemmd_error cod
 enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
                                 struct log_access *entry);
 
-/* The JSON is there, perhaps not what follows it: reads it, once, and starts to copy what follows
- * to the device where that can be done early (call_lookahead.h). (infer_bind.c, also below.) */
+/* Reads the request's JSON before the rest of the body has arrived, and starts an early copy of the
+ * operands (call_lookahead.h). To be called once. */
 void infer_look(struct request *request);
-/* The body is complete: reads it, unless that has been done, and makes call->compute ready for the
+/* Reads the complete body, unless infer_look has read the JSON, and prepares call->compute for the
  * queue. */
 enum gemmd_error infer_bind(struct request *request);
-/* Finds an input's bytes in its shared memory region, which is in use from here on
- * (infer_regions.c). */
+/* Sets `tensor->data` of an input that lies in a shared-memory region. The call holds the region's
+ * mapping until its work is done (infer_regions.c). */
 enum gemmd_error infer_find_input(struct request *request, const struct oip_input *input,
                                   const struct model_tensor *expected, struct tensor *tensor);
-/* Puts an output into its shared memory region. */
+/* Makes the call write an output to its shared-memory region (infer_regions.c). */
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
                                     const struct model_tensor *tensor, enum gemmd_dtype dtype);
-/* The type of an input or output as the request has it. */
+/* Reads which outputs the request's JSON asks for, and where each goes (infer_outputs.c). */
+enum gemmd_error infer_take_outputs(struct request *request);
+/* Leaves room for the answer's JSON before the result, if no output is sent as JSON numbers. */
+void infer_take_front(struct request *request);
+/* Takes memory for the answer's JSON, unless the JSON lies before the result. An answer in JSON is
+ * longer than the result, whose own size was checked before. */
+enum gemmd_error infer_take_text(struct request *request);
+/* The type that an input or output has in this request. */
 enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor);
-/* An output's tensor; known after infer_bind. */
+/* The tensor of an output; known after infer_bind. Borrowed. */
 const struct tensor *infer_result(const struct request *request, const struct infer_output *output);
-/* The work is over: gives back all but its result. */
+/* Frees everything but the results, after the work is done. May be called again. */
 void infer_end(struct request *request);
-/* Counts the request as a failure and answers it with request->fault. */
+/* Counts the request as a failure, and answers it with request->fault. */
 void infer_fail(struct request *request);
 
 #endif

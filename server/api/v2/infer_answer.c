@@ -12,10 +12,10 @@
 #include "server/base/clock.h"
 #include "server/http/respond.h"
 
-/* What libmicrohttpd sends from, until the last byte has gone. */
+/* The memory that libmicrohttpd sends from, to be freed when the answer was sent. */
 struct sent_answer {
     struct pool_cache *memory;
-    void *result, *text; /* as in struct infer_call */
+    void *result, *text; /* `compute.result` and `text` of struct infer_call */
     uint64_t result_bytes, text_bytes;
 };
 
@@ -35,8 +35,9 @@ static bool is_binary(const struct infer_call *call)
     return false;
 }
 
-/* All of it, which --max-json bounds. False if the request was answered with an error. */
-static bool write_json(struct request *request, char *out, uint64_t room, uint64_t *length)
+/* Writes the answer's JSON, whose length --max-json limits. Returns false if the request was
+ * answered with an error. */
+static bool infer_write_json(struct request *request, char *out, uint64_t room, uint64_t *length)
 {
     struct infer_call *call = infer_of(request);
     struct json_text json;
@@ -46,8 +47,8 @@ static bool write_json(struct request *request, char *out, uint64_t room, uint64
         const struct infer_output *output = &call->outputs[i];
         const struct tensor *result = infer_result(request, output);
         oip_answer_output(&json, &(struct oip_answer_output){output->tensor->name, result,
-                                                             output->binary, output->elsewhere});
-        if (output->binary || output->elsewhere)
+                                                             output->binary, output->in_region});
+        if (output->binary || output->in_region)
             continue;
         const char *end = oip_data_write(result, 0, result->bytes / dtype_size(result->dtype),
                                          json.out + json.length);
@@ -66,15 +67,15 @@ static bool write_json(struct request *request, char *out, uint64_t room, uint64
     return true;
 }
 
-static void out_of_memory(struct request *request)
+static void infer_fail_out_of_memory(struct request *request)
 {
     fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the answer");
     infer_fail(request);
 }
 
-/* The header fields of an answer whose JSON has `json_bytes`. */
-static void add_headers(struct request *request, uint64_t json_bytes,
-                        const struct compute_times *times, struct headers *headers)
+/* Adds the headers of an answer whose JSON is `json_bytes` bytes long. */
+static void add_infer_headers(struct request *request, uint64_t json_bytes,
+                              const struct compute_times *times, struct headers *headers)
 {
     char length[DECIMAL_MAX + 1];
     headers_clear(headers);
@@ -102,7 +103,8 @@ static void count_success(struct infer_call *call, const struct compute_times *t
     model_stats_success(call->model.stats, &stages);
 }
 
-/* Puts an output behind what is sent so far: into the last part if it lies there already. */
+/* Appends an output to the payload. An output that lies directly after the last part extends that
+ * part. */
 static void add_part(struct payload *payload, const struct tensor *output)
 {
     struct MHD_IoVec *last = &payload->parts[payload->count - 1];
@@ -112,7 +114,7 @@ static void add_part(struct payload *payload, const struct tensor *output)
         payload->parts[payload->count++] = (struct MHD_IoVec){output->data, (size_t)output->bytes};
 }
 
-static void answer(struct request *request)
+static void infer_respond(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
@@ -124,14 +126,15 @@ static void answer(struct request *request)
     struct headers headers;
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
-        out_of_memory(request);
+        infer_fail_out_of_memory(request);
         return;
     }
-    if (!write_json(request, json, room, &json_length)) {
+    if (!infer_write_json(request, json, room, &json_length)) {
         free(sent);
         return;
     }
-    /* Next to the payload: one part is one system call and, in most cases, one segment. */
+    /* The JSON is moved directly before the result, so that both are one part of the payload, which
+     * takes one system call and in most cases one TCP segment. */
     if (in_front)
         json = memmove(json + room - json_length, json, json_length);
     struct payload payload = {
@@ -144,10 +147,10 @@ static void answer(struct request *request)
     sent->result_bytes = compute->header_bytes + compute->result_bytes;
     sent->text = call->text;
     sent->text_bytes = call->text_bytes;
-    compute->result = NULL; /* the payload's now */
+    compute->result = NULL; /* `sent` owns both blocks now */
     call->text = NULL;
     const struct compute_times times = {request->started_ns, request->received_ns, clock_now_ns()};
-    add_headers(request, json_length, &times, &headers);
+    add_infer_headers(request, json_length, &times, &headers);
     if (respond(request, 200, &headers, &payload))
         count_success(call, &times);
 }
@@ -160,6 +163,6 @@ void infer_answer(struct request *request)
         request->fault = compute->work.fault;
         infer_fail(request);
     } else {
-        answer(request);
+        infer_respond(request);
     }
 }

@@ -1,8 +1,8 @@
-/* Models that attend: their options and operands are those of POST /attention. */
+/* Models of attentions. Their options and operands are those of POST /attention. */
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 
-static enum gemmd_error settle(struct request *request)
+static enum gemmd_error infer_attention_settle(struct request *request)
 {
     struct compute_call *call = &infer_of(request)->compute;
     attention_request_mark_given(&call->attention, "dtype");
@@ -14,7 +14,7 @@ static enum gemmd_error settle(struct request *request)
                : code;
 }
 
-static struct tensor *place(union call_operands *operands, enum model_role role)
+static struct tensor *infer_attention_operand(union call_operands *operands, enum model_role role)
 {
     switch (role) {
     case MODEL_Q:
@@ -30,13 +30,14 @@ static struct tensor *place(union call_operands *operands, enum model_role role)
     }
 }
 
-static enum gemmd_error complete(struct request *request, union call_operands *operands)
+static enum gemmd_error infer_attention_complete(struct request *request,
+                                                 union call_operands *operands)
 {
     return attention_request_bind_tensors(&infer_of(request)->compute.attention,
                                           &operands->attention, &request->fault);
 }
 
-/* Shapes and models say the rest. */
+/* The other parameters of POST /attention follow from the model and the shapes. */
 static const char *const options[] = {"layout", "causal", "window", "scale",  "softcap",
                                       "k",      "v",      "lse",    "kernel", NULL};
 
@@ -44,7 +45,7 @@ const struct infer_operation infer_attention = {
     .operation = &attention_operation,
     .options = options,
     .options_text = "layout, causal, window, scale, softcap, k, v, lse, kernel",
-    .settle = settle,
-    .place = place,
-    .complete = complete,
+    .settle = infer_attention_settle,
+    .operand = infer_attention_operand,
+    .complete = infer_attention_complete,
 };

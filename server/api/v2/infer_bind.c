@@ -1,10 +1,9 @@
-/* From a body to a product or attention that is ready for the queue. */
+/* Reads the body of an inference and makes a product or attention that is ready for the queue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "proto/dtype.h"
-#include "proto/oip_answer.h"
 #include "proto/oip_data.h"
 #include "proto/oip_datatype.h"
 #include "proto/size.h"
@@ -12,7 +11,7 @@
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 
-enum { ALIGNMENT = 64 }; /* of inputs that came as JSON, and of results */
+enum { ALIGNMENT = 64 }; /* of inputs that were sent as JSON */
 
 /* ---- options ---- */
 
@@ -43,7 +42,7 @@ static enum gemmd_error take_options(struct request *request)
     return GEMMD_OK;
 }
 
-/* The protocol counts from 1, the highest, upwards; 0 is the default. */
+/* Converts a priority of the protocol, where 1 is the highest and 0 stands for the default. */
 static uint32_t priority_of(uint64_t priority)
 {
     if (priority == 0)
@@ -66,15 +65,6 @@ static enum gemmd_error take_schedule(struct request *request)
 
 /* ---- inputs ---- */
 
-/* "A, B, BIAS, C0". */
-static void list_names(const struct model_tensor *tensors, uint32_t count, char out[64])
-{
-    int length = 0;
-    for (uint32_t i = 0; i < count; i++)
-        length += snprintf(out + length, (size_t)(64 - length), "%s%s", i > 0 ? ", " : "",
-                           tensors[i].name);
-}
-
 static enum gemmd_error find_input(const struct model *model, const struct oip_input *input,
                                    uint32_t *index, struct fault *fault)
 {
@@ -82,13 +72,13 @@ static enum gemmd_error find_input(const struct model *model, const struct oip_i
     for (*index = 0; *index < model->input_count; ++*index)
         if (strcmp(model->inputs[*index].name, input->name) == 0)
             return GEMMD_OK;
-    list_names(model->inputs, model->input_count, names);
+    model_tensor_names(model->inputs, model->input_count, names);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                      "unexpected input '%s' for model '%.140s'; its inputs are %s", input->name,
                      model->name, names);
 }
 
-/* An input as a tensor, by its own type and shape; without its data where that is JSON. */
+/* Sets a tensor from the type and shape of an input. The data is set too if the input is binary. */
 static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd_dtype dtype,
                                        struct tensor *tensor, struct fault *fault)
 {
@@ -114,14 +104,16 @@ static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd
     return GEMMD_OK;
 }
 
-/* An input and where it belongs. */
+/* The operand of an input. */
 struct placed_input {
     struct tensor *tensor;
-    bool is_copied; /* a client can write to its memory at any time, and these say what is read */
+    /* The input holds sequence lengths and lies in shared memory. It is copied, because the client
+     * could change the lengths after they were checked. */
+    bool is_copied;
 };
 
-/* Bytes that an input takes in call->numbers, at most those of its JSON's limit (each element takes
- * at least two characters) or of a body's. */
+/* Checks the size of an input that is written to call->numbers. An input in JSON has at least two
+ * characters for each element, so the limit on JSON also limits its size. */
 static enum gemmd_error check_numbers(const struct request *request, const struct oip_input *input,
                                       const struct placed_input *placed, struct fault *fault)
 {
@@ -137,7 +129,7 @@ static enum gemmd_error check_numbers(const struct request *request, const struc
     return GEMMD_OK;
 }
 
-/* Reads the inputs that are JSON, and copies those that have to be. */
+/* Reads the inputs that are JSON, and copies the inputs that must be copied. */
 static enum gemmd_error read_numbers(struct request *request,
                                      const struct placed_input placed[OIP_INPUTS_MAX],
                                      uint32_t count)
@@ -181,7 +173,7 @@ static enum gemmd_error read_numbers(struct request *request,
     return GEMMD_OK;
 }
 
-/* Whether a resident tensor stands for an input, which is left out then. */
+/* Whether the operand of an input is a resident tensor, so that the input may be missing. */
 static bool is_resident(const struct compute_call *call, enum model_role role)
 {
     return (role == MODEL_K && call->residents.a != NULL) ||
@@ -201,7 +193,7 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
         if (code != GEMMD_OK)
             return code;
         const struct model_tensor *expected = &model->inputs[index];
-        struct tensor *tensor = model->operation->place(operands, expected->role);
+        struct tensor *tensor = model->operation->operand(operands, expected->role);
         const bool in_region = input->region.name[0] != '\0';
         placed[i] =
             (struct placed_input){tensor, in_region && model_role_is_lengths(expected->role)};
@@ -214,127 +206,16 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
     for (index = 0; index < model->input_count; index++) {
         const struct model_tensor *input = &model->inputs[index];
         if (!input->optional && !is_resident(&infer_of(request)->compute, input->role) &&
-            model->operation->place(operands, input->role)->rank == 0)
+            model->operation->operand(operands, input->role)->rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing", input->name);
     }
     return read_numbers(request, placed, count);
 }
 
-/* ---- outputs ---- */
+/* ---- the whole request ---- */
 
-enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor)
-{
-    const bool of_result =
-        tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
-    return of_result ? infer_of(request)->compute.gemm.out : tensor->dtype;
-}
-
-const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
-{
-    return output->tensor->role == MODEL_LSE ? &infer_of(request)->compute.lse
-                                             : &infer_of(request)->compute.c;
-}
-
-static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
-                                   bool binary, bool elsewhere)
-{
-    struct infer_call *call = infer_of(request);
-    const enum gemmd_dtype dtype = infer_dtype(request, tensor);
-    if (!binary && !elsewhere && !oip_datatype_has_json(dtype))
-        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "output '%s': data of type %s can't be JSON; ask for binary data",
-                         tensor->name, oip_datatype(dtype));
-    if (tensor->role == MODEL_LSE)
-        infer_of(request)->compute.attention.lse = true;
-    call->outputs[call->output_count++] = (struct infer_output){tensor, binary, elsewhere};
-    return GEMMD_OK;
-}
-
-/* Those that are always there, and lse if the parameter says so. */
-static enum gemmd_error take_all_outputs(struct request *request)
-{
-    const struct infer_call *call = infer_of(request);
-    enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
-        if (!call->model.outputs[i].optional || infer_of(request)->compute.attention.lse)
-            code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
-    return code;
-}
-
-static enum gemmd_error take_outputs(struct request *request)
-{
-    const struct infer_call *call = infer_of(request);
-    const struct model *model = &call->model;
-    char names[64];
-    if (call->asked.output_count == 0)
-        return take_all_outputs(request);
-    infer_of(request)->compute.attention.lse = false; /* only what is asked for is computed */
-    for (uint32_t i = 0; i < call->asked.output_count; i++) {
-        const struct oip_output *asked = &call->asked.outputs[i];
-        uint32_t index = 0;
-        while (index < model->output_count && strcmp(model->outputs[index].name, asked->name) != 0)
-            index++;
-        if (index == model->output_count) {
-            list_names(model->outputs, model->output_count, names);
-            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                             "unexpected output '%s' for model '%.140s'; its outputs are %s",
-                             asked->name, model->name, names);
-        }
-        const bool elsewhere = asked->region.name[0] != '\0';
-        enum gemmd_error code =
-            add_output(request, &model->outputs[index], asked->binary, elsewhere);
-        if (code == GEMMD_OK && elsewhere)
-            code = infer_place_output(request, asked, &model->outputs[index],
-                                      infer_dtype(request, &model->outputs[index]));
-        if (code != GEMMD_OK)
-            return code;
-    }
-    return GEMMD_OK;
-}
-
-/* Leaves room for the answer's JSON before the result, if that is all that is sent. */
-static void take_front(struct request *request)
-{
-    const struct infer_call *call = infer_of(request);
-    bool binary = false, numbers = false;
-    _Static_assert((int)OIP_ANSWER_TEXT_MAX % ALIGNMENT == 0, "what follows is aligned");
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        binary |= call->outputs[i].binary;
-        numbers |= !call->outputs[i].binary && !call->outputs[i].elsewhere;
-    }
-    infer_of(request)->compute.front_bytes = binary && !numbers ? OIP_ANSWER_TEXT_MAX : 0;
-}
-
-/* An answer in JSON is longer than the result, which goes through the same limits first. */
-static enum gemmd_error take_text(struct request *request)
-{
-    struct infer_call *call = infer_of(request);
-    const uint64_t limit = services_of(request)->config->max_json_bytes;
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        const struct tensor *result = infer_result(request, &call->outputs[i]);
-        uint64_t bytes;
-        if (call->outputs[i].binary || call->outputs[i].elsewhere)
-            continue;
-        if (!size_mul(result->bytes / dtype_size(result->dtype), oip_data_text_max(result->dtype),
-                      &bytes) ||
-            !size_add(total, bytes, &total) || total > limit)
-            return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                             "the result as JSON would be longer than the limit of %" PRIu64
-                             " bytes; ask for binary data",
-                             limit);
-    }
-    if (infer_of(request)->compute.front_bytes > 0)
-        return GEMMD_OK;
-    call->text_bytes = total + OIP_ANSWER_TEXT_MAX;
-    call->text = pool_alloc(infer_of(request)->compute.memory, call->text_bytes, &request->fault);
-    return call->text != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
-}
-
-/* ---- all of it ---- */
-
-/* Of the whole body, which may still be on its way. */
+/* The length of the whole body, parts of which may not have arrived yet. */
 static uint64_t body_bytes(const struct request *request)
 {
     const struct compute_call *call = &infer_of(request)->compute;
@@ -342,8 +223,8 @@ static uint64_t body_bytes(const struct request *request)
            infer_of(request)->lead_bytes;
 }
 
-/* A raw binary request: the body is the model's single input. */
-static enum gemmd_error ask_raw(struct request *request)
+/* Reads a raw binary request, whose body is the model's only input. */
+static enum gemmd_error infer_read_raw_body(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     const uint64_t bytes = body_bytes(request);
@@ -354,7 +235,7 @@ static enum gemmd_error ask_raw(struct request *request)
                          "Inference-Header-Content-Length is 0, and the model takes more than one "
                          "input or its shape does not follow from the body's length");
     const uint64_t k = (uint64_t)x->dims[1];
-    const uint64_t row_bytes = k * dtype_size(x->dtype); /* of a tensor that is there */
+    const uint64_t row_bytes = k * dtype_size(x->dtype); /* cannot overflow: the matrix exists */
     oip_request_init(&call->asked);
     *input = (struct oip_input){.rank = 2, .dims = {bytes / row_bytes, k}, .binary = true};
     snprintf(input->name, sizeof input->name, "%s", x->name);
@@ -370,24 +251,25 @@ static enum gemmd_error ask_raw(struct request *request)
     return GEMMD_OK;
 }
 
-static enum gemmd_error ask(struct request *request)
+static enum gemmd_error infer_read_body(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     const struct compute_call *compute = &infer_of(request)->compute;
     if (call->has_header && call->json_bytes == 0)
-        return ask_raw(request);
+        return infer_read_raw_body(request);
     if (!call->has_header)
         call->json_bytes = body_bytes(request);
     return oip_request_decode(compute->body + call->lead_bytes, body_bytes(request),
                               call->json_bytes, &call->asked, &request->fault);
 }
 
-/* All that the JSON says. The inputs' bytes, which may still be on their way, are not looked at. */
+/* Reads the request's JSON and finds the operands. Does not read the inputs' bytes after the JSON,
+ * which may not have arrived yet. */
 static enum gemmd_error read_request(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     const struct infer_operation *operation = call->model.operation;
-    enum gemmd_error code = ask(request);
+    enum gemmd_error code = infer_read_body(request);
     if (code == GEMMD_OK)
         code = take_options(request);
     if (code == GEMMD_OK)
@@ -395,8 +277,8 @@ static enum gemmd_error read_request(struct request *request)
     if (code == GEMMD_OK)
         code = take_schedule(request);
     if (code == GEMMD_OK)
-        code = take_outputs(request);
-    take_front(request);
+        code = infer_take_outputs(request);
+    infer_take_front(request);
     if (code == GEMMD_OK)
         code = take_inputs(request, &call->operands);
     if (code == GEMMD_OK)
@@ -413,7 +295,7 @@ void infer_look(struct request *request)
         call_lookahead_start(&infer_of(request)->compute, services_of(request), &call->operands);
         return;
     }
-    /* It is refused when its body is complete, like all others. */
+    /* infer_bind refuses the request when its body is complete. */
     call->read_fault = request->fault;
     request->fault = (struct fault){.code = GEMMD_OK};
 }
@@ -430,6 +312,6 @@ enum gemmd_error infer_bind(struct request *request)
         code = compute_call_bind_operands(&infer_of(request)->compute, services_of(request),
                                           &call->operands, &request->fault);
     if (code == GEMMD_OK)
-        code = take_text(request);
+        code = infer_take_text(request);
     return code;
 }

@@ -1,10 +1,10 @@
-/* Models that multiply: their options and operands are those of POST /gemm. */
+/* Models of products and of layers. Their options and operands are those of POST /gemm. */
 #include <string.h>
 
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 
-static enum gemmd_error settle(struct request *request)
+static enum gemmd_error infer_gemm_settle(struct request *request)
 {
     struct compute_call *compute = &infer_of(request)->compute;
     const struct model *model = &infer_of(request)->model;
@@ -26,7 +26,7 @@ static enum gemmd_error settle(struct request *request)
     return gemm_request_check(&compute->gemm, FORMAT_SAFETENSORS, fault);
 }
 
-static struct tensor *place(union call_operands *operands, enum model_role role)
+static struct tensor *infer_gemm_operand(union call_operands *operands, enum model_role role)
 {
     switch (role) {
     case MODEL_A:
@@ -40,7 +40,7 @@ static struct tensor *place(union call_operands *operands, enum model_role role)
     }
 }
 
-static enum gemmd_error complete(struct request *request, union call_operands *operands)
+static enum gemmd_error infer_gemm_complete(struct request *request, union call_operands *operands)
 {
     struct gemm_request *gemm = &infer_of(request)->compute.gemm;
     const enum gemmd_error code = gemm_request_bind_tensors(gemm, &operands->gemm, &request->fault);
@@ -49,7 +49,7 @@ static enum gemmd_error complete(struct request *request, union call_operands *o
     return code;
 }
 
-/* Shapes and models say the rest. */
+/* The other parameters of POST /gemm follow from the model and the shapes. */
 static const char *const options[] = {"transa", "transb", "alpha",  "beta",      "act",
                                       "out",    "kernel", "verify", "precision", NULL};
 
@@ -57,7 +57,7 @@ const struct infer_operation infer_gemm = {
     .operation = &gemm_operation,
     .options = options,
     .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision",
-    .settle = settle,
-    .place = place,
-    .complete = complete,
+    .settle = infer_gemm_settle,
+    .operand = infer_gemm_operand,
+    .complete = infer_gemm_complete,
 };

@@ -1,16 +1,18 @@
-/* Inputs and outputs in shared memory regions. */
+/* Inputs and outputs of an inference that lie in shared-memory regions. */
 #include "proto/dtype.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer.h"
 #include "server/api/v2/regions.h"
 
-/* The region's part, in use from here on. `as_it_is`: its elements are used where they lie. */
-static enum gemmd_error find(struct request *request, const char *what,
-                             const struct oip_region *part, enum gemmd_dtype dtype, bool as_it_is,
-                             bool on_device, unsigned char **at)
+/* Sets `*at` to the location of a part of a region, and makes the call hold the region's mapping.
+ * `as_it_is`: the elements are not copied first, so they must be aligned. `on_device`: the region
+ * may be memory of the GPU. */
+static enum gemmd_error region_find_part(struct request *request, const char *what,
+                                         const struct oip_region *part, enum gemmd_dtype dtype,
+                                         bool as_it_is, bool on_device, unsigned char **at)
 {
     struct region_owner owner;
-    struct shm_mapping *memory;
+    struct shm_mapping *mapping;
     struct fault *fault = &request->fault;
     const struct config *config = services_of(request)->config;
     if (!config->shm_system && !config->shm_cuda)
@@ -19,19 +21,20 @@ static enum gemmd_error find(struct request *request, const char *what,
                          "body");
     enum gemmd_error code = region_owner_of(request, &owner);
     if (code == GEMMD_OK)
-        code = regions_find(services_of(request)->regions, owner, part->name, &memory, fault);
+        code = regions_find(services_of(request)->regions, owner, part->name, &mapping, fault);
     if (code != GEMMD_OK)
         return code;
-    code = client_memory_hold(&infer_of(request)->compute.places, memory, fault);
+    code = client_memory_hold(&infer_of(request)->compute.client_memory, mapping, fault);
     if (code != GEMMD_OK)
         return code;
-    if (shm_mapping_is_on_device(memory) && !on_device)
+    if (shm_mapping_is_on_device(mapping) && !on_device)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
                          "input '%s' can't be in the GPU's memory, since the host has to read it; "
                          "send it in the body or in a system region",
                          what);
-    const uint64_t alignment = as_it_is || shm_mapping_is_on_device(memory) ? dtype_size(dtype) : 1;
-    return client_memory_find(memory, what, part->offset, part->bytes, alignment, at, fault);
+    const uint64_t alignment =
+        as_it_is || shm_mapping_is_on_device(mapping) ? dtype_size(dtype) : 1;
+    return client_memory_find(mapping, what, part->offset, part->bytes, alignment, at, fault);
 }
 
 enum gemmd_error infer_find_input(struct request *request, const struct oip_input *input,
@@ -40,7 +43,7 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
     unsigned char *at = NULL;
     const bool lengths = model_role_is_lengths(expected->role);
     enum gemmd_error code =
-        find(request, input->name, &input->region, tensor->dtype, false, !lengths, &at);
+        region_find_part(request, input->name, &input->region, tensor->dtype, false, !lengths, &at);
     tensor->data = at;
     return code;
 }
@@ -48,8 +51,9 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
 enum gemmd_error infer_place_output(struct request *request, const struct oip_output *asked,
                                     const struct model_tensor *tensor, enum gemmd_dtype dtype)
 {
-    struct client_memory *places = &infer_of(request)->compute.places;
-    struct shared_result *result = tensor->role == MODEL_LSE ? &places->lse : &places->result;
-    *result = (struct shared_result){.there = true, .room_bytes = asked->region.bytes};
-    return find(request, asked->name, &asked->region, dtype, true, true, &result->at);
+    struct client_memory *client_memory = &infer_of(request)->compute.client_memory;
+    struct client_result *result =
+        tensor->role == MODEL_LSE ? &client_memory->lse : &client_memory->result;
+    *result = (struct client_result){.wanted = true, .room_bytes = asked->region.bytes};
+    return region_find_part(request, asked->name, &asked->region, dtype, true, true, &result->at);
 }

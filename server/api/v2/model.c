@@ -9,7 +9,7 @@
 
 enum { PAGE = 64 };
 
-/* The models that are always there. */
+/* A model of products or attentions, which exists without a resident matrix. */
 struct fixed_model {
     const char *name;
     enum gemmd_dtype dtype;
@@ -34,7 +34,7 @@ struct fixed_model {
                     {MODEL_LSE, "LSE", GEMMD_F32, true, 3, ANY}},                                  \
         .input_count = 5, .output_count = 2                                                        \
     }
-/* `out` is what dtype_default_out says. */
+/* `out` is the type that dtype_default_out returns. */
 #define PRODUCT(title, type, out)                                                                  \
     {                                                                                              \
         .name = "gemm_" title, .dtype = type, .operation = &infer_gemm,                            \
@@ -58,8 +58,16 @@ bool model_role_is_lengths(enum model_role role)
     return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
 }
 
-static void describe(const struct fixed_model *fixed, struct services *services,
-                     struct model *model)
+void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64])
+{
+    int length = 0;
+    for (uint32_t i = 0; i < count; i++)
+        length += snprintf(out + length, (size_t)(64 - length), "%s%s", i > 0 ? ", " : "",
+                           tensors[i].name);
+}
+
+static void describe_fixed_model(const struct fixed_model *fixed, struct services *services,
+                                 struct model *model)
 {
     model->name = fixed->name;
     model->dtype = fixed->dtype;
@@ -115,7 +123,7 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
     const size_t prefix = sizeof MODEL_LINEAR - 1;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) == 0) {
-            describe(&models[i], services, model);
+            describe_fixed_model(&models[i], services, model);
             return GEMMD_OK;
         }
     }
@@ -144,7 +152,8 @@ void model_release(struct services *services, struct model *model)
     model->weight = NULL;
 }
 
-/* The last name is copied, since its tensor may be gone by the next page. */
+/* Calls `visit` with the model of each resident matrix. The last name of a page is copied, because
+ * its tensor may be deleted before the next page is read. */
 static void each_layer(struct services *services, const char *tenant,
                        bool (*visit)(void *context, const struct model *model), void *context)
 {
@@ -174,7 +183,7 @@ void model_each(struct services *services, const char *tenant,
 {
     struct model model;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        describe(&models[i], services, &model);
+        describe_fixed_model(&models[i], services, &model);
         if (!visit(context, &model))
             return;
     }

@@ -1,9 +1,10 @@
 /*
- * model.h - what has a name in the Open Inference Protocol: products (gemm_fp32: C = A·B) and
- * attentions (attention_fp16: O of Q, K, V), one for each type of operands, and each resident
- * matrix W as a layer (linear.W: Y = X·W).
+ * model.h - the models of the Open Inference Protocol. There is a product (gemm_fp32: C = A·B) and
+ * an attention (attention_fp16: O from Q, K, V) for each type of operands, and a layer (linear.W:
+ * Y = X·W) for each resident matrix W.
  *
- * Models have one version, "1". Those of resident matrices are their tenant's. Any thread.
+ * Models have one version, "1". A layer belongs to the tenant of its matrix. Any thread may call
+ * these functions; one thread at a time may use a struct model.
  */
 #ifndef SERVER_API_V2_MODEL_H
 #define SERVER_API_V2_MODEL_H
@@ -27,7 +28,7 @@ enum {
     MODEL_OUTPUTS_MAX = 2
 };
 
-/* Which of a product's or an attention's tensors it is. */
+/* The role of an input or output: which tensor of a product or an attention it is. */
 enum model_role {
     MODEL_A,
     MODEL_B,
@@ -43,10 +44,11 @@ enum model_role {
     MODEL_LSE
 };
 
-/* Whether it says how much of the others is read. */
+/* Whether the role is that of sequence lengths (LENS_Q, LENS_KV), which say how much of the other
+ * inputs is read. */
 bool model_role_is_lengths(enum model_role role);
 
-/* An input or output. Dimensions of -1 can be any. */
+/* An input or output of a model. A dimension of -1 may have any size. */
 struct model_tensor {
     enum model_role role;
     const char *name;
@@ -56,38 +58,43 @@ struct model_tensor {
     int64_t dims[4];
 };
 
-/* What is a resident matrix's own in its model. */
+/* Writes the names of inputs or outputs, for example "A, B, BIAS, C0". */
+void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64]);
+
+/* The name, inputs and outputs of a layer's model. */
 struct model_layer {
     char name[MODEL_NAME_MAX + 1];
     struct model_tensor inputs[3], outputs[1];
 };
 
-/* Stays where model_find or model_each has put it: a layer's points into itself. */
+/* A model. It must not be copied or moved, because the pointers of a layer's model point into its
+ * own `layer`. */
 struct model {
     const char *name;
     enum gemmd_dtype dtype; /* of the operands */
     const struct infer_operation *operation;
-    struct resident *weight; /* in use; NULL: both operands are inputs */
-    struct model_stats *stats;
-    /* In the order A or X, B, BIAS, C0, or Q, K, V, LENS_Q, LENS_KV. A product's types are those
-     * by default: see `out`. */
+    struct resident *weight;   /* a layer's matrix: a reference; NULL: both operands are inputs */
+    struct model_stats *stats; /* borrowed */
+    /* Inputs in the order A or X, B, BIAS, C0, or Q, K, V, LENS_Q, LENS_KV. The types of BIAS, C0
+     * and C are the defaults; a request's option `out` changes them. */
     const struct model_tensor *inputs, *outputs;
     uint32_t input_count, output_count;
-    /* How many of the inputs its metadata and configuration list: all, but of a layer X alone,
-     * since there are clients (perf_analyzer with shared memory) that send whatever is listed or
-     * give up. */
+    /* The number of inputs that the metadata and configuration list: all inputs, but only X of a
+     * layer, because some clients (perf_analyzer with shared memory) send every listed input, also
+     * the optional ones. */
     uint32_t listed_count;
-    struct model_layer layer; /* unspecified unless there is a weight */
+    struct model_layer layer; /* set only if `weight` is not NULL */
 };
 
-/* GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN: then nothing is in use. */
+/* Finds a model by name and acquires its matrix. model_release must be called afterwards, unless
+ * the call fails with GEMMD_ERR_NOT_FOUND or GEMMD_ERR_FORBIDDEN. */
 enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault);
-/* Ends the use of what model_find found; zeroed ones are allowed. */
+/* Releases a model that model_find has found. A zeroed model is allowed. */
 void model_release(struct services *services, struct model *model);
 
-/* Calls `visit` with each of the tenant's models, by name within each kind, until it returns false.
- * A model is in use only during its call. */
+/* Calls `visit` with each of the tenant's models until `visit` returns false. Layers come last;
+ * both kinds are ordered by name. The model is valid only during the call of `visit`. */
 void model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context);
 

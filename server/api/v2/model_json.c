@@ -68,7 +68,7 @@ static json_t *duration_json(uint64_t count, uint64_t ns)
     return json_pack("{s:I, s:I}", "count", (json_int_t)count, "ns", (json_int_t)ns);
 }
 
-static uint64_t get(const _Atomic uint64_t *counter)
+static uint64_t counter_read(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
@@ -76,17 +76,17 @@ static uint64_t get(const _Atomic uint64_t *counter)
 json_t *model_stats_json(const struct model *model)
 {
     const struct model_stats *stats = model->stats;
-    const uint64_t successes = get(&stats->success_count);
+    const uint64_t successes = counter_read(&stats->success_count);
     return json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}, s:{}, s:[], s:[]}",
         "name", model->name, "version", MODEL_VERSION, "last_inference",
-        (json_int_t)get(&stats->last_ms), "inference_count", (json_int_t)successes,
+        (json_int_t)counter_read(&stats->last_ms), "inference_count", (json_int_t)successes,
         "execution_count", (json_int_t)model_stats_executions(stats), "inference_stats", "success",
-        duration_json(successes, get(&stats->success_ns)), "fail",
-        duration_json(get(&stats->fail_count), get(&stats->fail_ns)), "queue",
-        duration_json(successes, get(&stats->queue_ns)), "compute_input",
-        duration_json(successes, get(&stats->input_ns)), "compute_infer",
-        duration_json(successes, get(&stats->infer_ns)), "compute_output",
-        duration_json(successes, get(&stats->output_ns)), "cache_hit", duration_json(0, 0),
+        duration_json(successes, counter_read(&stats->success_ns)), "fail",
+        duration_json(counter_read(&stats->fail_count), counter_read(&stats->fail_ns)), "queue",
+        duration_json(successes, counter_read(&stats->queue_ns)), "compute_input",
+        duration_json(successes, counter_read(&stats->input_ns)), "compute_infer",
+        duration_json(successes, counter_read(&stats->infer_ns)), "compute_output",
+        duration_json(successes, counter_read(&stats->output_ns)), "cache_hit", duration_json(0, 0),
         "cache_miss", duration_json(0, 0), "response_stats", "batch_stats", "memory_usage");
 }

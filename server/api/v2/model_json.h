@@ -1,6 +1,6 @@
 /*
- * model_json.h - models as the Open Inference Protocol describes them. Each returns a new reference
- * that the caller owns, or NULL if memory ran out.
+ * model_json.h - describes models in the JSON of the Open Inference Protocol. Each function returns
+ * a new reference that the caller owns, or NULL if memory ran out. Any thread.
  */
 #ifndef SERVER_API_V2_MODEL_JSON_H
 #define SERVER_API_V2_MODEL_JSON_H
@@ -11,7 +11,7 @@
 
 json_t *model_metadata_json(const struct model *model);
 json_t *model_config_json(const struct model *model);
-/* One entry of "model_stats". */
+/* One entry of the list "model_stats". */
 json_t *model_stats_json(const struct model *model);
 
 #endif

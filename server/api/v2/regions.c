@@ -28,7 +28,7 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
                            "socket or its loopback address");
 }
 
-/* GEMMD_ERR_NOT_IMPLEMENTED where the extension is off. */
+/* GEMMD_ERR_NOT_IMPLEMENTED if the extension of the request's path is off. */
 static enum gemmd_error check_served(struct request *request)
 {
     const struct config *config = services_of(request)->config;
@@ -40,7 +40,8 @@ static enum gemmd_error check_served(struct request *request)
                      cuda ? "CUDA" : "system", cuda ? "cuda" : "system");
 }
 
-/* Clients take away the regions of both kinds where they use one; of the other there are none. */
+/* Allows requests to remove regions if either extension is on. Clients that use one extension
+ * remove the regions of both, and the extension that is off has none. */
 static enum gemmd_error check_any_served(struct request *request)
 {
     const struct config *config = services_of(request)->config;
@@ -54,7 +55,7 @@ static const char *name_or_all(const struct request *request)
 
 /* ---- status and unregister ---- */
 
-static void describe(void *context, const struct region *region)
+static void region_describe(void *context, const struct region *region)
 {
     json_t *entry =
         region->kind == SHM_CUDA
@@ -73,7 +74,7 @@ void region_status_begin(struct request *request)
     if (connection_user(request->connection, &owner.user)) {
         owner.tenant = request->tenant_number;
         count = regions_each(services_of(request)->regions, owner, kind_of(request),
-                             name_or_all(request), describe, list);
+                             name_or_all(request), region_describe, list);
     }
     if (request->name[0] != '\0' && count == 0) {
         json_decref(list);
@@ -134,7 +135,8 @@ bool region_register_chunk(struct request *request, const void *bytes, uint64_t 
     return true;
 }
 
-/* A member that is a whole number from 0, or is not there and need not be. */
+/* Reads a member of a JSON object that is a whole number from 0. Returns false if the member is not
+ * such a number, or is missing and not optional. */
 static bool take_whole(const json_t *object, const char *name, bool optional, uint64_t *out)
 {
     const json_t *value = json_object_get(object, name);
@@ -183,7 +185,7 @@ static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
     return GEMMD_OK;
 }
 
-static void taken(struct shm_offer *offer)
+static void region_mapped(struct shm_offer *offer)
 {
     struct region_call *call =
         (struct region_call *)((char *)offer - offsetof(struct region_call, offer));
@@ -202,7 +204,7 @@ void region_register_submit(struct request *request)
         return;
     }
     call->region.bytes = call->offer.bytes;
-    call->offer.done = taken;
+    call->offer.done = region_mapped;
     request_hand_over(request);
     shm_store_map(services_of(request)->shm_store, &call->offer);
 }
@@ -211,7 +213,7 @@ void region_register_answer(struct request *request)
 {
     struct region_call *call = request->call;
     call->region.mapping = call->offer.mapping;
-    call->offer.mapping = NULL; /* the name's now */
+    call->offer.mapping = NULL; /* `region` holds the reference now */
     if (call->region.mapping == NULL)
         request->fault = call->offer.fault;
     else
@@ -225,6 +227,6 @@ void region_register_answer(struct request *request)
 void region_register_release(struct request *request)
 {
     struct region_call *call = request->call;
-    shm_mapping_release(
-        call->offer.mapping); /* the client disconnected before the memory had a name */
+    /* Not NULL if the client disconnected before the region was registered. */
+    shm_mapping_release(call->offer.mapping);
 }

@@ -11,10 +11,10 @@
 
 struct index {
     json_t *entries;
-    bool usable; /* the device: without it no model is ready */
+    bool usable; /* the device is not lost; without a device no model is ready */
 };
 
-static bool add(void *context, const struct model *model)
+static bool repository_add(void *context, const struct model *model)
 {
     struct index *index = context;
     return json_array_append_new(index->entries,
@@ -24,11 +24,11 @@ static bool add(void *context, const struct model *model)
                                            index->usable ? "" : "the device is lost")) == 0;
 }
 
-static void answer(struct request *request, bool ready_only)
+static void repository_answer(struct request *request, bool ready_only)
 {
     struct index index = {json_array(), !device_lost(services_of(request)->device)};
     if (index.usable || !ready_only)
-        model_each(services_of(request), request->tenant, add, &index);
+        model_each(services_of(request), request->tenant, repository_add, &index);
     char *text = index.entries == NULL ? NULL : json_dumps(index.entries, JSON_COMPACT);
     json_decref(index.entries);
     respond_text(request, 200, "application/json", text);
@@ -37,7 +37,7 @@ static void answer(struct request *request, bool ready_only)
 void repository_begin(struct request *request)
 {
     if (request->sized && request->body_bytes == 0) {
-        answer(request, false);
+        repository_answer(request, false);
         return;
     }
     request_receive(request, 0);
@@ -67,7 +67,7 @@ void repository_submit(struct request *request)
     const bool ready_only = json_is_true(ready);
     json_decref(root);
     if (right) {
-        answer(request, ready_only);
+        repository_answer(request, ready_only);
         return;
     }
     fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,

@@ -1,6 +1,6 @@
 /*
- * repository.h - POST /v2/repository/index: the models there are, as the request's tenant sees
- * them. On the request's I/O thread.
+ * repository.h - POST /v2/repository/index, the list of the models of the request's tenant. All
+ * functions run on the request's I/O thread.
  */
 #ifndef SERVER_API_V2_REPOSITORY_H
 #define SERVER_API_V2_REPOSITORY_H
@@ -10,12 +10,12 @@
 
 struct request;
 
-/* Room for {"ready":true} and some space; short enough for any parser. */
+/* The longest body in bytes: {"ready":true} and some white space. */
 enum { REPOSITORY_BODY_MAX = 256 };
 
-/* The state of a request for the index: its body. */
+/* The state of a request for the index. */
 struct repository_call {
-    uint64_t bytes;
+    uint64_t bytes; /* received so far, in `text` */
     char text[REPOSITORY_BODY_MAX];
 };
 

@@ -1,0 +1,256 @@
+#include "server/http/arrival.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/base/clock.h"
+#include "server/http/connection_memory.h"
+#include "server/http/io_thread.h"
+#include "server/http/refusal.h"
+#include "server/http/server.h"
+#include "server/net/lingering.h"
+#include "server/net/listen.h"
+#include "server/net/peer_counts.h"
+
+enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
+/* How much of a request's head is read to choose a thread, and the length from which a body counts
+ * as large. Smaller bodies gained nothing from the larger buffer. */
+enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
+
+static void arrival_uncount(struct io_thread *thread, const struct connection *connection)
+{
+    atomic_fetch_sub(&thread->load, 1);
+    atomic_fetch_sub(&thread->server->connections, 1);
+    peer_counts_remove(thread->server->peers, (const struct sockaddr *)&connection->peer_address);
+}
+
+static void link_connection(struct io_thread *thread, struct connection *connection)
+{
+    connection->thread = thread;
+    connection->previous = NULL;
+    connection->next = thread->connections;
+    if (connection->next != NULL)
+        connection->next->previous = connection;
+    thread->connections = connection;
+}
+
+static void unlink_connection(struct connection *connection)
+{
+    if (connection->previous != NULL)
+        connection->previous->next = connection->next;
+    else
+        connection->thread->connections = connection->next;
+    if (connection->next != NULL)
+        connection->next->previous = connection->previous;
+}
+
+void arrival_end_connection(struct connection *connection)
+{
+    struct http_server *server = connection->thread->server;
+    unlink_connection(connection);
+    if (connection->bulk)
+        atomic_fetch_sub(&server->bulk_connections, 1);
+    arrival_uncount(connection->thread, connection);
+    connection_memory_close(connection);
+    free(connection);
+}
+
+/* Removes the connection with descriptor `fd` from the list of connections that libmicrohttpd was
+ * given and has not announced yet. Returns NULL if the list has no such connection. */
+static struct connection *take_arriving(struct io_thread *thread, int fd)
+{
+    struct connection **link = &thread->arriving;
+    while (*link != NULL && (*link)->fd != fd)
+        link = &(*link)->next_arriving;
+    struct connection *connection = *link;
+    if (connection != NULL)
+        *link = connection->next_arriving;
+    return connection;
+}
+
+/* Whether a request was still being read. libmicrohttpd itself answers a request that it cannot
+ * parse, and closes the connection. The connection then has to linger, so that a client that is
+ * still sending does not lose the answer to a TCP reset. */
+static bool is_reading_request(const struct connection *connection)
+{
+    return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
+}
+
+void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                           enum MHD_ConnectionNotificationCode code)
+{
+    struct io_thread *thread = cls;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = take_arriving(
+            thread, MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+        return;
+    }
+    struct connection *connection = *context;
+    if (connection->linger || is_reading_request(connection))
+        lingering_add(thread->server->lingering, connection->fd);
+    arrival_end_connection(connection);
+}
+
+/* Gives a connection to libmicrohttpd. libmicrohttpd calls arrival_on_connection before
+ * MHD_add_connection returns (0.9) or in its next run (1.0). If libmicrohttpd cannot take the
+ * socket, it closes the socket and does not call arrival_on_connection. */
+static void arrival_admit(struct connection *connection)
+{
+    struct io_thread *thread = connection->thread;
+    connection->next_arriving = thread->arriving;
+    thread->arriving = connection;
+    if (MHD_add_connection(thread->mhd, connection->fd,
+                           (struct sockaddr *)&connection->peer_address,
+                           connection->peer_length) == MHD_YES)
+        return;
+    if (take_arriving(thread, connection->fd) == connection)
+        arrival_end_connection(connection);
+}
+
+void arrival_end_untaken(struct io_thread *thread)
+{
+    while (thread->arriving != NULL)
+        arrival_end_connection(take_arriving(thread, thread->arriving->fd));
+}
+
+/* The connection has been moved to a bulk thread, which calls this. */
+static void arrival_begin_in_bulk(struct inbox_message *message)
+{
+    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
+    link_connection(connection->thread, connection);
+    arrival_admit(connection);
+}
+
+static bool count_bulk_connection(struct http_server *server)
+{
+    uint32_t taken = atomic_load(&server->bulk_connections);
+    do {
+        if (taken >= server->config->bulk_connections)
+            return false;
+    } while (!atomic_compare_exchange_weak(&server->bulk_connections, &taken, taken + 1));
+    return true;
+}
+
+static void arrival_move_to_bulk(struct connection *connection)
+{
+    struct io_thread *from = connection->thread;
+    struct http_server *server = from->server;
+    uint32_t first = server->bulk_thread_first;
+    struct io_thread *to =
+        arrival_choose_thread(server->threads + first, server->thread_count - first, from->index);
+    unlink_connection(connection);
+    atomic_fetch_sub(&from->load, 1);
+    atomic_fetch_add(&to->load, 1);
+    connection->bulk = true;
+    connection->thread = to;
+    connection->arrival.act = arrival_begin_in_bulk;
+    inbox_post(&to->inbox, &connection->arrival);
+}
+
+static ssize_t peek_head(const struct connection *connection, char head[HEAD_BYTES])
+{
+    return recv(connection->fd, head, HEAD_BYTES, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* Whether the connection begins with an empty line, which may carry a client's memory.
+ * libmicrohttpd must not read that line: the system ends a read at bytes that carry a descriptor,
+ * and libmicrohttpd takes a short read as the end of the available bytes and waits. */
+static bool starts_with_empty_line(const char *head, ssize_t length)
+{
+    return length >= 2 && head[0] == '\r' && head[1] == '\n';
+}
+
+/* Refuses a connection that does not begin with an HTTP request. The connection lingers, so that a
+ * client that is still sending does not lose the answer to a TCP reset. */
+static void arrival_refuse(struct connection *connection, char first)
+{
+    const int fd = connection->fd;
+    refusal_not_http(connection, first);
+    shutdown(fd, SHUT_WR);
+    lingering_add(connection->thread->server->lingering, fd);
+    arrival_end_connection(connection);
+    close(fd);
+}
+
+static void arrival_continue_mapped(struct inbox_message *message);
+
+static void arrival_decide(struct connection *connection)
+{
+    struct io_thread *thread = connection->thread;
+    char head[HEAD_BYTES];
+    ssize_t got = peek_head(connection, head);
+    if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
+        connection->arrival.act = arrival_continue_mapped;
+        if (connection_memory_take(connection))
+            return; /* arrival_continue_mapped continues when the memory is mapped */
+        got = peek_head(connection, head);
+    }
+    if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))
+        return;
+    if (got > 0 && !new_connections_can_be_request(head, (uint64_t)got))
+        arrival_refuse(connection, head[0]);
+    else if (got > 0 && new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
+             count_bulk_connection(thread->server))
+        arrival_move_to_bulk(connection);
+    else
+        arrival_admit(connection);
+}
+
+static void arrival_continue_mapped(struct inbox_message *message)
+{
+    arrival_decide(INBOX_OWNER(message, struct connection, arrival));
+}
+
+static void arrival_begin(struct inbox_message *message)
+{
+    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
+    link_connection(connection->thread, connection);
+    arrival_decide(connection);
+}
+
+void arrival_take_ready(struct io_thread *thread)
+{
+    struct connection *ready[NEW_CONNECTIONS_PER_ITERATION];
+    int count =
+        new_connections_collect(&thread->new_connections, ready, NEW_CONNECTIONS_PER_ITERATION);
+    for (int i = 0; i < count; i++)
+        arrival_decide(ready[i]);
+}
+
+struct io_thread *arrival_choose_thread(struct io_thread *const *threads, uint32_t count,
+                                        uint32_t turn)
+{
+    struct io_thread *best = threads[turn % count];
+    for (uint32_t i = 1; i < count; i++) {
+        struct io_thread *thread = threads[(turn + i) % count];
+        if (atomic_load(&thread->load) < atomic_load(&best->load))
+            best = thread;
+    }
+    return best;
+}
+
+void arrival_hand_over(struct io_thread *thread, int fd, const struct sockaddr *peer,
+                       socklen_t peer_length)
+{
+    struct connection *connection = calloc(1, sizeof *connection);
+    atomic_fetch_add(&thread->load, 1);
+    if (connection == NULL) {
+        close(fd);
+        atomic_fetch_sub(&thread->load, 1);
+        atomic_fetch_sub(&thread->server->connections, 1);
+        peer_counts_remove(thread->server->peers, peer);
+        return;
+    }
+    connection->thread = thread;
+    connection->fd = fd;
+    connection->phase = CONNECTION_HEADERS;
+    connection->since_ns = clock_now_ns();
+    memcpy(&connection->peer_address, peer, peer_length);
+    connection->peer_length = peer_length;
+    listen_peer_text(fd, connection->peer, sizeof connection->peer);
+    connection->arrival.act = arrival_begin;
+    inbox_post(&thread->inbox, &connection->arrival);
+}

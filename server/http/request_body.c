@@ -1,0 +1,99 @@
+#include "server/http/request_body.h"
+
+#include "server/base/clock.h"
+#include "server/http/connection.h"
+#include "server/http/inflater.h"
+#include "server/http/io_thread.h"
+#include "server/http/request.h"
+#include "server/http/respond.h"
+#include "server/http/server.h"
+
+/* The body of a refused request is read and dropped up to this length, which keeps the connection.
+ * Reading a longer body would cost more than a new connection. */
+static const uint64_t DISCARD_MAX_BYTES = 256 * 1024;
+
+void request_refuse(struct request *request)
+{
+    bool small_body = !request->chunked && request->content_length > 0 &&
+                      request->content_length <= DISCARD_MAX_BYTES;
+    if (small_body && !request->expects_continue) {
+        request->state = REQUEST_DISCARDING;
+        connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
+        return;
+    }
+    respond_fault(request, &request->fault);
+}
+
+void request_receive(struct request *request, uint64_t deadline_ns)
+{
+    request->state = REQUEST_RECEIVING;
+    request->connection->deadline_ns = deadline_ns;
+    connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
+}
+
+static bool body_take_inflated(void *context, const void *bytes, uint64_t length)
+{
+    struct request *request = context;
+    return request->endpoint->chunk(request, bytes, length);
+}
+
+/* Decompresses bytes of the body for the endpoint's `chunk`, and returns the result of `chunk`. */
+static bool body_inflate(struct request *request, const void *bytes, uint64_t length)
+{
+    if (request->inflater == NULL)
+        request->inflater =
+            inflater_create(request->coding, request->server->config->max_inflation);
+    if (request->inflater == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
+        return false;
+    }
+    return inflater_add(request->inflater, bytes, length, body_take_inflated, request,
+                        &request->fault) == GEMMD_OK;
+}
+
+static bool body_take_chunk(struct request *request, const void *bytes, uint64_t length)
+{
+    return request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
+                                              : body_inflate(request, bytes, length);
+}
+
+bool request_body_take(struct request *request, const char *bytes, size_t length)
+{
+    struct connection *connection = request->connection;
+    request->thread->moved = true;
+    request->received_bytes += length;
+    connection->moved_bytes = request->received_bytes;
+    if (request->state == REQUEST_RECEIVING) {
+        if (body_take_chunk(request, bytes, length))
+            return true;
+        request->state = REQUEST_DISCARDING;
+        /* DISCARD_MAX_BYTES are counted from here. */
+        request->content_length = request->received_bytes;
+    }
+    /* Only a body that was accepted, or whose length is not known, can be longer than this. */
+    if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
+        request->response_bytes =
+            connection_send_fault(connection->fd, &request->fault, request->id);
+        connection->ended_by = request->fault.code;
+        connection->linger = true;
+        return false;
+    }
+    return true;
+}
+
+bool request_body_end(struct request *request)
+{
+    const uint64_t now_ns = clock_now_ns();
+    if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
+        return false;
+    request->received_ns = now_ns;
+    if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
+        inflater_end(request->inflater, &request->fault) != GEMMD_OK)
+        request->state = REQUEST_DISCARDING;
+    if (request->state == REQUEST_DISCARDING) {
+        respond_fault(request, &request->fault);
+        return true;
+    }
+    request->endpoint->submit(request);
+    return true;
+}
