@@ -10,23 +10,6 @@
 #include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/simt/register_tiled_sm90.h"
 
-enum gemmd_error cuda_cublas_code(cublasStatus_t status)
-{
-    if (status == CUBLAS_STATUS_SUCCESS)
-        return GEMMD_OK;
-    if (cuda_error_code(cudaPeekAtLastError()) == GEMMD_ERR_DEVICE_LOST)
-        return GEMMD_ERR_DEVICE_LOST;
-    switch (status) {
-    case CUBLAS_STATUS_ALLOC_FAILED:
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-    case CUBLAS_STATUS_ARCH_MISMATCH:
-        return GEMMD_ERR_UNSUPPORTED;
-    default:
-        return GEMMD_ERR_INTERNAL;
-    }
-}
-
 /* The kernels in the order in which "auto" tries them (kernels/gemm.h). The order follows from
  * measurements on an H100 (kernels/experiments, tests/bench/results; sm90/gemm/choose.c has
  * those of wgmma's tiles).
@@ -189,12 +172,22 @@ static const char *cuda_library(void)
     return library_name;
 }
 
+/* Whether wgmma runs on the device: bit i of `without_gemm` is entry i of `kernels`. */
+static bool has_wgmma(const struct gemm_device *device)
+{
+    uint32_t entry = 0;
+    while (kernels[entry] != &gemm_cuda_wgmma)
+        entry++;
+    return device->compute_capability == gemm_cuda_wgmma.compute_capability &&
+           (device->without_gemm & 1u << entry) == 0;
+}
+
 /* Whether rows are padded for a type. f8 is not, because wgmma converts it in any case. A resident
  * f32 matrix is not, because cuBLAS may compute with it and would have to pack it each time; nor is
  * a resident matrix of a 16-bit type where there is no wgmma. */
 static bool wants_padding(const struct gemm_device *device, enum gemmd_dtype dtype, bool stays)
 {
-    const bool wgmma = gemm_kernel_runs_on(&gemm_cuda_wgmma, device);
+    const bool wgmma = has_wgmma(device);
     switch (dtype) {
     case GEMMD_F16:
     case GEMMD_BF16:

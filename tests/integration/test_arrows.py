@@ -83,7 +83,7 @@ def object_files(build):
     for command in compiled:
         source = Path(command["file"])
         if ROOT in source.parents and source.relative_to(ROOT).parts[0] in TOP:
-            path = build / re.search(r" -o (\S+\.o) ", command["command"])[1]
+            path = build / re.search(r" -o (\S+\.o)\b", command["command"])[1]
             if path.exists():
                 yield str(source.relative_to(ROOT)), path
 

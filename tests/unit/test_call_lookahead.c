@@ -14,7 +14,7 @@
 #include "proto/npy.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/compute/compute_call.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 #include "server/device/device_copy.h"
 #include "server/http/io_thread.h"
 

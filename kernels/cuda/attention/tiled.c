@@ -6,30 +6,6 @@
 
 static const uint32_t row_counts[ATTENTION_TILED_ROWS] = {32, 128};
 
-/* Columns of O that there is a kernel for. */
-static uint64_t attention_tiled_columns(enum attention_tiled_rows rows, uint64_t dv)
-{
-    static const uint64_t widths[ATTENTION_TILED_ROWS][5] = {{64, 128, 256},
-                                                             {64, 96, 128, 192, 256}};
-    const uint64_t *width = widths[rows];
-    while (*width < dv)
-        width++;
-    return *width;
-}
-
-uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv)
-{
-    const uint64_t tile = row_counts[rows], depth = (d + 3) / 4 * 4;
-    const uint64_t q = tile * depth, k = ATTENTION_TILED_KEYS * depth;
-    const uint64_t v = ATTENTION_TILED_KEYS * attention_tiled_columns(rows, dv);
-    const uint64_t weights = ATTENTION_TILED_KEYS * tile, spans = tile * 2;
-    /* With few rows the weights take the place of the keys. */
-    const uint64_t keys_and_weights = rows == ATTENTION_TILED_MANY ? k + weights
-                                      : k > weights                ? k
-                                                                   : weights;
-    return (q + keys_and_weights + v + spans) * 4;
-}
-
 /* Many rows if they fit in shared memory and there is a block for every multiprocessor. */
 static enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
                                                         uint32_t multiprocessors,

@@ -1,5 +1,5 @@
 /*
- * cublas.h - functions that cublas.c and i8.c share.
+ * cublas.h - the sums of cuBLAS (sums.c), and its products of i8 (i8.c).
  *
  * cuBLAS is column-major. A row-major matrix read by columns is its transpose, so C = op(A) * op(B)
  * is computed as C^T = op(B)^T * op(A)^T: the operands are swapped and nothing is copied.

@@ -9,7 +9,7 @@
 
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 #include "server/api/v2/model_json.h"
 #include "server/api/v2/regions.h"
 #include "server/api/v2/repository.h"

@@ -1,5 +1,5 @@
 /* An inference from its headers to the queue, and its end. */
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #include "proto/oip_data.h"
 #include "server/api/compute/compute_answer.h"
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 #include "server/base/clock.h"
 #include "server/http/respond.h"
 

@@ -1,6 +1,6 @@
 /* Models of attentions. Their options and operands are those of POST /attention. */
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 
 static enum gemmd_error infer_attention_settle(struct request *request)
 {

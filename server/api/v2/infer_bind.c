@@ -9,7 +9,7 @@
 #include "proto/size.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 
 enum { ALIGNMENT = 64 }; /* of inputs that were sent as JSON */
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 
 static enum gemmd_error infer_gemm_settle(struct request *request)
 {

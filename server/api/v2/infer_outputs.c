@@ -8,7 +8,7 @@
 #include "proto/oip_datatype.h"
 #include "proto/size.h"
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 
 enum { ALIGNMENT = 64 }; /* of results */
 

@@ -1,7 +1,7 @@
 /* Inputs and outputs of an inference that lie in shared-memory regions. */
 #include "proto/dtype.h"
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 #include "server/api/v2/regions.h"
 
 /* Sets `*at` to the location of a part of a region, and makes the call hold the region's mapping.

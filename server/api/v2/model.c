@@ -5,7 +5,7 @@
 
 #include "proto/dtype.h"
 #include "server/api/services.h"
-#include "server/api/v2/infer.h"
+#include "server/api/v2/infer_call.h"
 
 enum { PAGE = 64 };
 

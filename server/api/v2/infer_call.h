@@ -1,6 +1,6 @@
 /*
- * infer.h - the state of a request for POST /v2/models/{model}/infer, which request->call points
- * to.
+ * infer_call.h - the state of a request for POST /v2/models/{model}/infer, which request->call
+ * points to.
  *
  * The body of such a request begins with JSON that has the shapes and options, so they are known
  * only when the JSON has arrived. The limits on size, admission and memory apply before, as for a
@@ -8,8 +8,8 @@
  *
  * All functions run on the request's I/O thread. Errors are in request->fault.
  */
-#ifndef SERVER_API_V2_INFER_H
-#define SERVER_API_V2_INFER_H
+#ifndef SERVER_API_V2_INFER_CALL_H
+#define SERVER_API_V2_INFER_CALL_H
 
 #include <stdbool.h>
 #include <stdint.h>
