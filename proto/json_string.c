@@ -14,7 +14,8 @@ static int32_t hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The code unit of four hexadecimal digits; -1 if they are not. */
+/* Returns the UTF-16 code unit that four hexadecimal digits stand for; -1 if the four characters
+ * are not hexadecimal digits. */
 static int32_t hex_unit(const char *at, const char *end)
 {
     int32_t unit = 0;
@@ -50,7 +51,9 @@ static char *write_utf8(char *out, uint32_t point)
     return out;
 }
 
-/* What follows \u: one code unit, or two that are one code point. Returns what is behind them. */
+/* Decodes the escape of one code point, from its first hexadecimal digit: one code unit, or two
+ * code units with a second \u between them. Returns a pointer to the character behind the escape;
+ * NULL if the escape is invalid. */
 static const char *decode_unicode(const char *at, const char *end, char **out)
 {
     const int32_t first = hex_unit(at, end);
@@ -71,7 +74,8 @@ static const char *decode_unicode(const char *at, const char *end, char **out)
     return at;
 }
 
-/* What follows a backslash. Returns what is behind the escape. */
+/* Decodes an escape from the character behind its backslash. Returns a pointer to the character
+ * behind the escape; NULL if the escape is invalid. */
 static const char *decode_escape(const char *at, const char *end, char **out)
 {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";

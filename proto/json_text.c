@@ -12,7 +12,7 @@ void json_text_start(struct json_text *json, char *out, uint64_t capacity)
 
 static void json_text_append(struct json_text *json, const void *bytes, uint64_t count)
 {
-    /* One byte always stays free for the terminator. */
+    /* One byte of the buffer always stays free for the terminator. */
     if (json->overflow || count >= json->capacity - json->length) {
         json->overflow = true;
         return;
@@ -26,6 +26,8 @@ void json_text_raw(struct json_text *json, const char *text)
     json_text_append(json, text, strlen(text));
 }
 
+/* Returns the text that replaces a character of one byte in a JSON string; NULL if the character
+ * needs no escape. */
 static const char *escape_of(unsigned char byte)
 {
     switch (byte) {
@@ -44,7 +46,7 @@ static const char *escape_of(unsigned char byte)
     }
 }
 
-/* Characters that stand for themselves. */
+/* Returns whether `c` is an ASCII character that is written into a JSON string unchanged. */
 static bool is_plain(char c)
 {
     return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';

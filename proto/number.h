@@ -1,8 +1,10 @@
 /*
- * number.h - strict numbers from text: the whole string, nothing else, in range.
+ * number.h - parses numbers strictly.
  *
- * No leading or trailing space, no sign where none is meant, no hex, no locale.
- * Pure functions, any thread.
+ * Each function parses the whole terminated string `text` and stores the number in `*out`. A
+ * function returns false, and leaves `*out` unchanged, if the string has another form than the one
+ * described or if the number is out of range. Leading and trailing spaces and hexadecimal digits
+ * are refused. The program's locale has no effect. Any thread.
  */
 #ifndef PROTO_NUMBER_H
 #define PROTO_NUMBER_H
@@ -10,13 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Digits only, 0 ... UINT64_MAX. */
+/* Parses a number from 0 to UINT64_MAX that is written in decimal digits, without a sign. */
 bool number_u64(const char *text, uint64_t *out);
-/* A decimal with optional sign, fraction and exponent ("-1.5e-3"); finite. */
+/* Parses a finite decimal number with an optional sign, fraction and exponent ("-1.5e-3"). */
 bool number_f64(const char *text, double *out);
-/* "0" or "1". */
+/* Parses a flag: "0" is false, "1" is true. */
 bool number_flag(const char *text, bool *out);
-/* A size with an optional suffix K, M, G, T or KiB, MiB, GiB, TiB (powers of 1024 both). */
+/* Parses a size in bytes: decimal digits and an optional suffix K, M, G, T, KiB, MiB, GiB or TiB.
+ * K and KiB both stand for 1024, M and MiB for 1024^2, G and GiB for 1024^3, T and TiB for 1024^4.
+ */
 bool number_bytes(const char *text, uint64_t *out);
 
 #endif

@@ -11,8 +11,8 @@
 struct decoding {
     struct oip_request *request;
     const struct oip_json *json;
-    const unsigned char *at; /* the binary bytes that are not taken yet */
-    uint64_t left;
+    const unsigned char *at; /* the next byte of binary inputs in the body */
+    uint64_t left;           /* bytes of the body from `at` on */
     struct fault *fault;
 };
 
@@ -36,7 +36,7 @@ static bool is_boolean(const struct oip_value *value)
     return is_kind(value, OIP_TRUE) || is_kind(value, OIP_FALSE);
 }
 
-/* Parameters, which may be absent. */
+/* Returns whether `value` is an object or absent, as `parameters` may be. */
 static bool is_object_or_none(const struct oip_value *value)
 {
     return value == NULL || value->kind == OIP_OBJECT;
@@ -48,7 +48,8 @@ static void copy_text(const struct oip_value *value, char *out)
     out[value->bytes] = '\0';
 }
 
-/* A member that must be a string of 1 to `max` bytes. */
+/* Copies the member `name` of an object to `out`. Returns false if the member is not a string of 1
+ * to `max` bytes. */
 static bool take_name(const struct oip_value *object, const char *name, char *out, size_t max)
 {
     const struct oip_value *value = member(object, name);
@@ -58,7 +59,7 @@ static bool take_name(const struct oip_value *object, const char *name, char *ou
     return true;
 }
 
-/* A member that may be there, but then as a whole number from 0. */
+/* Reads a whole number of at least 0. Returns false if `value` is absent or another value. */
 static bool take_whole(const struct oip_value *value, uint64_t *out)
 {
     uint64_t number = 0;
@@ -73,7 +74,7 @@ static bool take_whole(const struct oip_value *value, uint64_t *out)
     return true;
 }
 
-/* An array that is one value; NULL: it is none. */
+/* Returns the text of an array of kind OIP_ARRAY; NULL if `value` is absent or of another kind. */
 static const struct oip_array *array_of(const struct decoding *decoding,
                                         const struct oip_value *value)
 {
@@ -93,7 +94,8 @@ static void no_region(struct oip_region *region)
     region->offset = region->bytes = 0;
 }
 
-/* `what`: "input" or "output", and its name. */
+/* Reads the region that the parameters of an input or output name. `what` is "input" or "output",
+ * for the fault, and `name` is the name of the input or output. */
 static enum gemmd_error take_region(const struct decoding *decoding, const char *what,
                                     const char *name, const struct oip_value *parameters,
                                     struct oip_region *region)
@@ -284,7 +286,8 @@ static bool value_text(const struct oip_value *value, char out[OIP_PARAMETER_MAX
     return true;
 }
 
-/* No model keeps anything from one request to the next. */
+/* Returns whether a parameter is ignored. The parameters of sequences have no effect, because no
+ * model keeps state from one request to the next. */
 static bool is_ignored(const struct oip_value *name)
 {
     return oip_json_is(name, "sequence_id") || oip_json_is(name, "sequence_start") ||

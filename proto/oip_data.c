@@ -10,11 +10,11 @@
 #include "proto/dtype.h"
 #include "proto/oip_datatype.h"
 
-enum { NUMBER_MAX = 128 }; /* characters of one that is read */
+enum { NUMBER_MAX = 128 }; /* size of a buffer for one number's text, with the terminator */
 
 struct reader {
     const char *at, *end;
-    const char *name; /* of the tensor */
+    const char *name; /* the tensor's name */
     struct fault *fault;
 };
 
@@ -35,7 +35,7 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-/* The next character that counts; '\0' at the end. */
+/* Skips white space and returns the next character; '\0' at the end of the text. */
 static char next_data_character(struct reader *reader)
 {
     skip_space(reader);
@@ -59,8 +59,8 @@ static const char *skip_digits(const char *text)
     return text;
 }
 
-/* Whether a text is a number of JSON's grammar (RFC 8259, section 6); `*whole`: of its int alone.
- */
+/* Returns whether `text` is a number of JSON's grammar (RFC 8259, section 6). Sets `*whole` to
+ * whether the number has neither a fraction nor an exponent. */
 static bool is_number(const char *text, bool *whole)
 {
     const char *start = text + (*text == '-');
@@ -97,7 +97,7 @@ static enum gemmd_error take_number(struct reader *reader, char text[NUMBER_MAX]
                                   : wrong_data(reader, "what is not a number is in an array");
 }
 
-/* A dimension: a whole number of at most 18 digits. */
+/* Reads a dimension, a whole number of at most 18 digits, which always fits in `*dim`. */
 static bool take_dimension(struct reader *reader, uint64_t *dim)
 {
     const char *first = reader->at;
@@ -131,7 +131,8 @@ enum gemmd_error oip_data_shape(const struct oip_array *array, const char *name,
     return GEMMD_OK;
 }
 
-/* Whole numbers of `bits` bits. */
+/* Reads a whole number from `least` to `most`. A text of more than 18 characters is refused, so
+ * that strtoll cannot overflow. */
 static bool read_whole(const char *text, bool whole, int64_t least, int64_t most, int64_t *out)
 {
     if (!whole || strlen(text) > 18)
@@ -140,7 +141,8 @@ static bool read_whole(const char *text, bool whole, int64_t least, int64_t most
     return *out >= least && *out <= most;
 }
 
-/* False if the number is not one of the type. */
+/* Stores a number as element `index` of `out`. Returns false if the type cannot represent the
+ * number. */
 static bool store_number(const char *text, bool whole, enum gemmd_dtype dtype, void *out,
                          uint64_t index)
 {
@@ -172,11 +174,11 @@ static bool store_number(const char *text, bool whole, enum gemmd_dtype dtype, v
     }
 }
 
-/* Where the reader is in a tensor's data. */
+/* The reader's position in the nested arrays of a tensor's data. */
 struct position {
-    uint32_t depth;                       /* of brackets */
-    uint32_t leaf;                        /* where the numbers are; 0 until the first */
-    uint64_t counts[TENSOR_MAX_RANK + 1]; /* of what each open bracket holds so far */
+    uint32_t depth;                       /* number of open brackets */
+    uint32_t leaf;                        /* depth of the numbers; 0 before the first number */
+    uint64_t counts[TENSOR_MAX_RANK + 1]; /* numbers or arrays read so far, by depth */
     uint64_t elements, expected;
 };
 
@@ -233,8 +235,8 @@ enum gemmd_error oip_data_read(const struct oip_array *array, const char *name,
 {
     struct reader reader = {array->text, array->text + array->bytes, name, fault};
     struct position position = {.expected = tensor->bytes / dtype_size(tensor->dtype)};
-    bool value_next = true; /* a number or [, else , or ] */
-    bool may_close = false; /* right after [ */
+    bool value_next = true; /* true: a number or [ is due; false: a comma or ] */
+    bool may_close = false; /* true right after [, because an array may be empty */
     do {
         enum gemmd_error code;
         const char next = next_data_character(&reader);

@@ -1,8 +1,10 @@
 /*
- * oip_datatype.h - what the Open Inference Protocol calls the types of matrices. Pure functions.
+ * oip_datatype.h - the names of element types in the Open Inference Protocol. Pure functions, any
+ * thread.
  *
- * The protocol has no name for 8-bit floats: f8_e4m3 travels as UINT8, byte for byte. Some clients
- * have no type for BF16, or convert it element by element: they may call it UINT16.
+ * The protocol has no name for 8-bit floats. A tensor of type f8_e4m3 is therefore sent as UINT8,
+ * and its bytes are not converted. Some clients have no type BF16, or convert BF16 element by
+ * element. A request may therefore send a tensor of type bf16 as UINT16.
  */
 #ifndef PROTO_OIP_DATATYPE_H
 #define PROTO_OIP_DATATYPE_H
@@ -10,13 +12,14 @@
 #include <gemmd/dtypes.h>
 #include <stdbool.h>
 
-/* "FP32"; static. */
+/* Returns the protocol's name of the type ("FP32"). The string is static. */
 const char *oip_datatype(enum gemmd_dtype dtype);
-/* Whether a request may call the type so. */
+/* Returns whether `name` is a name that a request may use for the type. */
 bool oip_datatype_names(const char *name, enum gemmd_dtype dtype);
-/* As a model's configuration says it: "TYPE_FP32"; static. */
+/* Returns the name of the type in a model's configuration ("TYPE_FP32"). The string is static. */
 const char *oip_config_datatype(enum gemmd_dtype dtype);
-/* Whether the protocol lets its values be sent as JSON numbers: not those of 16 bits. */
+/* Returns whether the protocol allows elements of the type to be sent as JSON numbers. The protocol
+ * does not allow JSON for the types of 16 bits. */
 bool oip_datatype_has_json(enum gemmd_dtype dtype);
 
 #endif

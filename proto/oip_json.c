@@ -8,7 +8,7 @@
 
 struct reader {
     const char *at, *start, *end;
-    uint64_t cut_bytes; /* of the arrays that are one value, less what stands for them */
+    uint64_t cut_bytes; /* bytes by which the skeleton is shorter than the text so far */
     uint32_t depth;
     struct oip_json *json;
 };
@@ -20,7 +20,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The next character that is no space; '\0' at the end, and where there is such a byte. */
+/* Skips white space and returns the next character. Returns '\0' at the end of the text and at a
+ * zero byte. */
 static char next_character(struct reader *reader)
 {
     while (reader->at < reader->end) {
@@ -32,13 +33,14 @@ static char next_character(struct reader *reader)
     return '\0';
 }
 
-/* Bytes of the text so far that are not an array's. */
+/* Returns the length, in bytes, of the skeleton (oip_skeleton.h) of the text so far. */
 static uint64_t short_bytes(const struct reader *reader)
 {
     return (uint64_t)(reader->at - reader->start) - reader->cut_bytes;
 }
 
-/* The next value of the list; NULL if the text is longer than any that is read. */
+/* Adds a value to the array of values. Returns NULL if the text exceeds OIP_JSON_BYTES without its
+ * arrays, or if the array of values is full. */
 static struct oip_value *add_value(struct reader *reader, enum oip_kind kind)
 {
     struct oip_json *json = reader->json;
@@ -53,12 +55,13 @@ static struct oip_value *add_value(struct reader *reader, enum oip_kind kind)
 
 /* ---- strings ---- */
 
+/* Returns whether `c` is an ASCII character that stands for itself in a JSON string. */
 static bool is_plain(char c)
 {
     return (unsigned char)(c - 0x20) < 0x60 && c != '"' && c != '\\';
 }
 
-/* A string with escapes or other characters than ASCII's; a copy is made. */
+/* Decodes a string that has escapes or other characters than ASCII into `decoded`. */
 static bool decode_string(struct reader *reader, struct oip_value *value)
 {
     struct oip_json *json = reader->json;
@@ -67,7 +70,7 @@ static bool decode_string(struct reader *reader, struct oip_value *value)
     const uint64_t end =
         oip_json_string_end(reader->start, (uint64_t)(reader->end - reader->start), from - 1);
     uint64_t bytes;
-    if (end - from > OIP_JSON_BYTES - json->decoded_bytes) /* decoded, it is no longer */
+    if (end - from > OIP_JSON_BYTES - json->decoded_bytes) /* decoding never lengthens */
         return false;
     reader->at = json_string_decode(reader->at, reader->end, out, &bytes);
     if (reader->at == NULL)
@@ -83,7 +86,7 @@ static bool read_string(struct reader *reader)
     struct oip_value *value = add_value(reader, OIP_STRING);
     if (value == NULL)
         return false;
-    const char *at = ++reader->at; /* past the quote */
+    const char *at = ++reader->at; /* behind the opening quote */
     while (at < reader->end && is_plain(*at))
         at++;
     if (at == reader->end || *at != '"')
@@ -98,7 +101,7 @@ static bool read_string(struct reader *reader)
 
 /* ---- numbers and names ---- */
 
-/* Whether the digits of an integer are a number of 64 bits with a sign. */
+/* Returns whether the integer with these digits and this sign fits in an int64_t. */
 static bool is_i64(const char *digits, const char *end, bool negative)
 {
     const uint64_t most = negative ? (uint64_t)INT64_MAX + 1 : INT64_MAX;
@@ -112,7 +115,7 @@ static bool is_i64(const char *digits, const char *end, bool negative)
     return value <= most;
 }
 
-/* Moves past one digit or more. */
+/* Moves past all digits. Returns false if the reader is not at a digit. */
 static bool take_digits(struct reader *reader)
 {
     const char *from = reader->at;
@@ -154,7 +157,8 @@ static bool read_number(struct reader *reader)
         if (!take_digits(reader))
             return false;
     }
-    /* A number is inside something that ends behind it, so that strtod does not read on. */
+    /* A number is inside an object or an array. A text that ends right behind a number is therefore
+     * incomplete, and strtod could read past the end of this text. */
     if (reader->at == reader->end || reader->at - from > OIP_JSON_BYTES)
         return false;
     if (real && isinf(strtod(from, NULL)))
@@ -214,7 +218,7 @@ static bool read_array(struct reader *reader)
     if (value == NULL)
         return false;
     value->count = (uint16_t)json->array_count;
-    /* "[0]" or "[10]" would stand for it; oip_skeleton.h. */
+    /* The skeleton (oip_skeleton.h) has a text such as "[0]" or "[10]" in place of the array. */
     reader->cut_bytes += end - from - (json->array_count < 10 ? 3 : 4);
     json->arrays[json->array_count++] = (struct oip_array){reader->at, end - from};
     reader->at = reader->start + end;
@@ -223,7 +227,8 @@ static bool read_array(struct reader *reader)
 
 static bool read_value(struct reader *reader);
 
-/* Past a comma (true) or past the end of what is open. */
+/* Moves past a comma, and returns true, or past the character `close`, which ends the list or
+ * object, and returns false. Sets `*fails` if neither character is next. */
 static bool goes_on(struct reader *reader, char close, bool *fails)
 {
     const char c = next_character(reader);
@@ -257,7 +262,8 @@ static int compare_names(const void *left, const void *right)
     return memcmp(a->text, b->text, a->bytes);
 }
 
-/* Sorted, since a hostile object can have thousands of members. */
+/* Returns whether an object of many members repeats a name. The names are sorted, because comparing
+ * each pair of names is too slow for a hostile object with thousands of members. */
 static bool repeats_many(const struct oip_value *object)
 {
     const struct oip_value *names[OIP_VALUES_MAX / 2]; /* a member is two values */
@@ -272,6 +278,7 @@ static bool repeats_many(const struct oip_value *object)
     return false;
 }
 
+/* Returns whether an object has two members of the same name. */
 static bool repeats_a_name(const struct oip_value *object)
 {
     enum { FEW = 16 };
@@ -305,7 +312,7 @@ static bool read_object(struct reader *reader, struct oip_value *object)
     return !fails;
 }
 
-/* An object, or an array with its elements. */
+/* Reads an object, or an array with its elements. */
 static bool read_parent(struct reader *reader, bool is_object)
 {
     struct oip_json *json = reader->json;

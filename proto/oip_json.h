@@ -1,15 +1,16 @@
 /*
- * oip_json.h - an inference request's JSON as a list of its values.
+ * oip_json.h - parses the JSON of an inference request into an array of values.
  *
- * One pass over the text checks JSON's grammar (RFC 8259; no member's name may be repeated) and
- * writes every value and every member's name into one array, in the order of the text. Nothing is
- * allocated, and strings are views onto the text unless they have escapes.
+ * The parser reads the text once. It checks JSON's grammar (RFC 8259), refuses an object with a
+ * repeated member name, and writes each value and each member name into one array, in the order of
+ * the text. The parser allocates no memory. A string of plain ASCII is a view onto the text; a
+ * string with escapes or other characters is decoded into `decoded`.
  *
- * A request is an object of arrays of objects. An array inside those objects (a tensor's `shape`,
- * or its `data` with perhaps millions of numbers) is one value of the list: the pass finds the
- * array's end by its brackets and checks no more of it. What is outside of these arrays is short
- * and nests no deeper than a request does, and both limits are checked. Any thread, in the C
- * locale.
+ * A request is an object that contains arrays of objects. An array inside these objects is a
+ * tensor's `shape`, or a tensor's `data` with perhaps millions of numbers, and becomes one value.
+ * The parser finds the end of the array by counting brackets and does not check the array's
+ * content. The text outside of these arrays is limited to OIP_JSON_BYTES and to a nesting of
+ * OIP_JSON_DEPTH. Any thread, in the C locale.
  */
 #ifndef PROTO_OIP_JSON_H
 #define PROTO_OIP_JSON_H
@@ -18,62 +19,71 @@
 #include <stdint.h>
 
 enum {
-    OIP_JSON_BYTES = 16 * 1024, /* the longest text that is read, without the arrays */
-    OIP_ARRAYS_MAX = 16,
-    OIP_ARRAY_DEPTH = 3,                  /* request, inputs, input: an array below is one value */
-    OIP_JSON_DEPTH = OIP_ARRAY_DEPTH + 1, /* an input's parameters */
+    OIP_JSON_BYTES = 16 * 1024,           /* the longest text that is parsed, without its arrays */
+    OIP_ARRAYS_MAX = 16,                  /* arrays that are one value */
+    OIP_ARRAY_DEPTH = 3,                  /* request, inputs, input: an array here is one value */
+    OIP_JSON_DEPTH = OIP_ARRAY_DEPTH + 1, /* the deepest objects are an input's parameters */
     OIP_VALUES_MAX = OIP_JSON_BYTES / 2 + OIP_JSON_DEPTH
 };
 
-/* An array's text, from [ to ], in the JSON that it was found in; borrowed. Only its brackets have
- * been checked. */
+/* The text of an array, from [ to ]. The text is borrowed from the JSON. Only the numbers of
+ * its opening and closing brackets have been compared. */
 struct oip_array {
     const char *text;
-    uint64_t bytes;
+    uint64_t bytes; /* length of the text */
 };
 
 enum oip_kind {
     OIP_NULL,
     OIP_FALSE,
     OIP_TRUE,
-    OIP_INTEGER, /* of 64 bits with a sign */
-    OIP_REAL,
-    OIP_STRING, /* also a member's name */
-    OIP_LIST,   /* an array with its elements; they follow it */
-    OIP_OBJECT, /* its members follow it, each a name and a value */
-    OIP_ARRAY   /* an array that is one value */
+    OIP_INTEGER, /* fits in an int64_t */
+    OIP_REAL,    /* has a fraction or an exponent; finite as a double */
+    OIP_STRING,  /* a string, or the name of a member */
+    OIP_LIST,    /* an array whose elements are the values that follow */
+    OIP_OBJECT,  /* the members follow, each as a name and a value */
+    OIP_ARRAY    /* an array whose text is in `arrays` */
 };
 
+/* A value, or the name of a member. */
 struct oip_value {
-    const char *text; /* of a string, decoded, and of a number; not terminated */
-    uint16_t bytes;   /* of text */
-    uint16_t count;   /* of a list's elements or an object's members; of an array: its index */
-    uint16_t span;    /* values from this one to the next beside it */
-    uint8_t kind;     /* enum oip_kind */
+    const char *text; /* of a number, or of a decoded string; not terminated; borrowed */
+    uint16_t bytes;   /* length of `text` */
+    uint16_t count; /* elements of a list, members of an object, or an array's index in `arrays` */
+    uint16_t span;  /* entries of `values` that this value and the values inside it take */
+    uint8_t kind;   /* enum oip_kind */
 };
 
+/* A parsed text. Entries of `arrays` and `values` past their counts have unspecified content. */
 struct oip_json {
     uint32_t value_count, array_count;
-    uint32_t decoded_bytes;
+    uint32_t decoded_bytes; /* bytes of `decoded` in use */
     struct oip_array arrays[OIP_ARRAYS_MAX];
-    struct oip_value values[OIP_VALUES_MAX]; /* the first is the text's only value */
-    char decoded[OIP_JSON_BYTES];            /* strings that had escapes */
+    struct oip_value values[OIP_VALUES_MAX]; /* the first is the outermost value */
+    char decoded[OIP_JSON_BYTES];            /* decoded strings, one after another */
 };
 
-/* Fills in `json`, which borrows the text. False if the text is not JSON, or more than is read:
- * oip_skeleton.h says which. */
+/* Parses `text`, which is `bytes` bytes long, into `json`. `json` borrows the text, and its values
+ * point into `json`, so that a copy of `json` is not usable. Returns false if the text is not a
+ * JSON object or array, or exceeds a limit; oip_skeleton_refuse (oip_skeleton.h) finds out the
+ * reason. */
 bool oip_json_read(struct oip_json *json, const char *text, uint64_t bytes);
 
-/* An object's member; NULL if it is absent or null, or `object` is NULL or no object. */
+/* Returns the value of the member `name` of an object. Returns NULL if the object has no member of
+ * this name, if the member is null, or if `object` is NULL or of another kind. */
 const struct oip_value *oip_json_member(const struct oip_value *object, const char *name);
-/* The value after this one in its list, or the next member's name after a member's value. */
+/* Returns the value that follows `value`: the next element of a list, or, after the value of a
+ * member, the name of the next member. After the last element or member, the result
+ * points behind the list or object. */
 const struct oip_value *oip_json_next(const struct oip_value *value);
-/* Whether a string is this text. */
+/* Returns whether the string `string` is equal to `text`. */
 bool oip_json_is(const struct oip_value *string, const char *text);
 
-/* The end of the array that begins at `at`, past its bracket; 0 if it has none. */
+/* Returns the offset in `json` behind the closing bracket of the array whose opening bracket is at
+ * offset `at`; 0 if the array has no closing bracket. `json` is a text of `bytes` bytes. */
 uint64_t oip_json_array_end(const char *json, uint64_t bytes, uint64_t at);
-/* The end of the string that begins at `at`, past its quote; `bytes` if it has none. */
+/* Returns the offset in `json` behind the closing quote of the string whose opening quote is at
+ * offset `at`; `bytes` if the string has no closing quote. `json` is a text of `bytes` bytes. */
 uint64_t oip_json_string_end(const char *json, uint64_t bytes, uint64_t at);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct skeleton {
     uint32_t array_count;
-    uint64_t bytes; /* of text */
+    uint64_t bytes; /* length of text */
     char text[OIP_JSON_BYTES];
 };
 
@@ -77,10 +77,12 @@ enum gemmd_error oip_skeleton_refuse(const char *json, uint64_t bytes, struct fa
         return code;
     errno = 0;
     json_t *root = json_loadb(skeleton.text, skeleton.bytes, JSON_REJECT_DUPLICATES, &error);
-    /* Memory that runs out in the middle of a token is a syntax error to jansson; malloc tells. */
+    /* jansson reports a syntax error if the memory runs out in the middle of a token. errno, which
+     * malloc sets, tells this case from an error of syntax. */
     if (root == NULL && errno == ENOMEM)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to read the request");
-    /* jansson overlooks a zero byte behind a number or a name, and nothing else. */
+    /* jansson accepts a zero byte behind a number or a literal. A zero byte is the only error that
+     * oip_json_read finds and jansson does not. */
     const char *reason = root == NULL ? error.text : "there is a zero byte in it";
     json_decref(root);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the request is not JSON: %s", reason);

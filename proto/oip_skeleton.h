@@ -1,10 +1,12 @@
 /*
- * oip_skeleton.h - why an inference request's JSON was refused.
+ * oip_skeleton.h - finds out why the JSON of an inference request is refused.
  *
- * oip_json.h reads every request and only tells whether it is JSON. The sentence for a client whose
- * text is not comes from jansson, which names the place. jansson would need many times the length
- * of a tensor's numbers in memory, so it reads the text's skeleton: the text with [0], [1] ... in
- * the places of the arrays that are one value each. Any thread.
+ * oip_json_read reads the JSON of each request and reports only whether the JSON is valid. If the
+ * JSON is invalid, oip_skeleton_refuse has jansson parse the request's skeleton, and jansson's
+ * message describes the error to the client. In the skeleton, [0], [1] and so on replace the
+ * arrays at the depth of a tensor's `shape` and `data`. The skeleton keeps jansson from
+ * parsing a tensor's numbers, for which jansson needs many times the memory of their text. Any
+ * thread.
  */
 #ifndef PROTO_OIP_SKELETON_H
 #define PROTO_OIP_SKELETON_H
@@ -13,9 +15,10 @@
 
 #include "proto/error.h"
 
-/* GEMMD_ERR_MALFORMED, of a text that oip_json_read refused: there are too many arrays, one has no
- * end, anything nests too deep, the text is too long, or what is wrong with its grammar.
- * GEMMD_ERR_OUT_OF_MEMORY if that could not be found out. */
+/* Fills in the fault for `json`, a text of `bytes` bytes that oip_json_read refused. Returns
+ * GEMMD_ERR_MALFORMED. The fault then says that the text has too many arrays, an array without an
+ * end, too deep nesting or too many bytes, or describes the error of grammar. Returns
+ * GEMMD_ERR_OUT_OF_MEMORY if jansson ran out of memory. */
 enum gemmd_error oip_skeleton_refuse(const char *json, uint64_t bytes, struct fault *fault);
 
 #endif

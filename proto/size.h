@@ -13,18 +13,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Computes a * b. */
 bool size_mul(uint64_t a, uint64_t b, uint64_t *out);
+/* Computes a + b. */
 bool size_add(uint64_t a, uint64_t b, uint64_t *out);
-/* Rounds up to a multiple of `alignment`, a power of two. */
+/* Rounds `value` up to a multiple of `alignment`, which is a power of two. */
 bool size_align(uint64_t value, uint64_t alignment, uint64_t *out);
 /* Returns the number of blocks of size `block` that cover `value`; `block` is not 0. */
 uint64_t size_blocks(uint64_t value, uint64_t block);
-/* Computes the product of `count` dimensions; 1 if `count` is 0. */
+/* Computes the product of the `count` dimensions in `dims`. The product is 1 if `count` is 0. */
 bool size_product(const uint64_t *dims, uint32_t count, uint64_t *out);
-/* Bytes of a contiguous tensor. The result also fits in int64_t (offsets are signed in
- * BLAS interfaces). */
+/* Computes the size, in bytes, of a contiguous tensor with the shape `dims`, `rank` dimensions. The
+ * size also has to fit in an int64_t, because offsets are signed in BLAS interfaces. */
 bool size_tensor_bytes(enum gemmd_dtype dtype, const uint64_t *dims, uint32_t rank, uint64_t *out);
-/* Converts to an int32_t (CUDA grids, BLAS dimensions). False if `value` exceeds INT32_MAX. */
+/* Converts `value` to an int32_t, for a CUDA grid or a BLAS dimension. Returns false if `value`
+ * exceeds INT32_MAX. */
 bool size_to_i32(uint64_t value, int32_t *out);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * utf8.h - recognizes UTF-8 (RFC 3629). Pure functions.
+ * utf8.h - checks text for UTF-8 (RFC 3629). Pure function, any thread.
  */
 #ifndef PROTO_UTF8_H
 #define PROTO_UTF8_H
 
 #include <stdint.h>
 
-/* Returns the length of the UTF-8 sequence at the start of a text of `bytes` bytes; 0 if the text
- * does not start with one. Overlong forms, surrogates and code points past U+10FFFF are no
- * sequences. */
+/* Returns the length, in bytes, of the UTF-8 sequence at the start of a text of `bytes` bytes.
+ * Returns 0 if the text is empty or does not start with a complete UTF-8 sequence. Overlong forms,
+ * surrogates and code points past U+10FFFF are not accepted as sequences. */
 uint32_t utf8_length(const void *text, uint64_t bytes);
 
 #endif

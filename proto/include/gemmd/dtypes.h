@@ -1,11 +1,13 @@
 /*
- * dtypes.h - the element types that travel, as one list.
+ * dtypes.h - the element types of tensors in requests and responses, as one list.
  *
- * X(NAME, name, bytes, safetensors, npy)
- *   name         as in `dtype=`, `out=` and the Gemmd-Dtype header
+ * GEMMD_DTYPE_MAP(X) expands to X(NAME, name, bytes, safetensors, npy) for each type:
+ *   NAME         the type's constant is GEMMD_NAME
+ *   name         the type's name in the parameters `dtype` and `out` and in the header Gemmd-Dtype
+ *   bytes        the size of one element in bytes
  *   safetensors  the type's name in a safetensors header
- *   npy          the type's `descr` in an .npy header. NumPy has no bf16 and no f8; they
- *                travel as void types of the same size, which is what ml_dtypes writes
+ *   npy          the type's `descr` in the header of an .npy file. NumPy has no bf16 and no f8.
+ *                Arrays of bf16 and f8 have a void type of the same size, as ml_dtypes writes them
  */
 #ifndef GEMMD_DTYPES_H
 #define GEMMD_DTYPES_H

@@ -1,15 +1,17 @@
 /*
- * errors.h - every way gemmd and libgemmd can fail, as one list.
+ * errors.h - the errors of gemmd and of libgemmd, as one list.
  *
- * The list makes the enum, the names, the HTTP status, the problem+json title and
- * the metric label, so that they cannot drift apart.
+ * The enum, the names, the HTTP statuses, the titles of problem documents and the labels of metrics
+ * are all generated from this list, so that they always agree.
  *
- * X(NAME, slug, http_status, retriable, title)
- *   slug         last part of the problem's `type` URI, and the metric label
- *   http_status  0 for faults that only a client can see
- *   retriable    1 if the same request may succeed later; a product is safe to repeat
+ * GEMMD_ERROR_MAP(X) expands to X(NAME, slug, http_status, retriable, title) for each error:
+ *   NAME         the error's constant is GEMMD_ERR_NAME
+ *   slug         the last part of the URI in the problem document's `type`, and the metric's label
+ *   http_status  the HTTP status of the response; 0 for an error that no response reports
+ *   retriable    1 if the same request may succeed later. A product is safe to repeat
+ *   title        the `title` of the problem document
  *
- * The values are libgemmd's ABI: what is new is added at the end.
+ * The values of the enum are part of libgemmd's ABI. A new error is added at the end of the list.
  */
 #ifndef GEMMD_ERRORS_H
 #define GEMMD_ERRORS_H
