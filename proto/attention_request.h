@@ -41,8 +41,8 @@ struct attention_request {
     double scale;    /* valid if the parameter was given */
     double softcap;  /* 0: none */
     bool lens;       /* the request has the operands lens_q and lens_kv */
-    char k[GEMM_TENSOR_NAME_MAX + 1],
-        v[GEMM_TENSOR_NAME_MAX + 1];       /* names of resident operands, or "" */
+    /* Names of the resident operands, or "". */
+    char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1];
     bool lse;                              /* the answer is to hold lse too */
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
     uint64_t timeout_ms;                   /* time until the deadline; 0: the daemon's default */
@@ -85,8 +85,8 @@ enum gemmd_error attention_request_set(struct attention_request *request, const 
 
 /* Derives dtype, batch, kv_heads, skv, d and dv from the resident operands, before
  * attention_request_check. `k` and `v` are the resident tensors; NULL if the operand is not
- * resident. dtype then counts as given. GEMMD_ERR_MALFORMED if the tensors contradict
- * each other or the parameters; GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type. */
+ * resident. dtype then counts as given. GEMMD_ERR_MALFORMED if the tensors contradict each other or
+ * the parameters; GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type. */
 enum gemmd_error attention_request_settle_residents(struct attention_request *request,
                                                     const struct tensor *k, const struct tensor *v,
                                                     struct fault *fault);

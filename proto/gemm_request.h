@@ -65,8 +65,7 @@ struct gemm_request {
     uint32_t priority;
     uint32_t given;      /* bit set of the parameters that were given; see gemm_request.c */
     const char *a_title; /* borrowed: the name of A in errors; "A" by default */
-    /* GEMM_OPERAND_... bits of the operands that a raw body leaves out, besides the resident ones.
-     */
+    /* GEMM_OPERAND_... bits of the operands that a raw body leaves out, except resident ones. */
     uint32_t elsewhere;
 };
 
