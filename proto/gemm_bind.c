@@ -166,8 +166,7 @@ static void flip_matrix(struct tensor *tensor)
     tensor->fortran = false;
 }
 
-/* A or B, with the dimensions of the request that are the rows and the columns of op(A) or op(B).
- */
+/* A or B, with the dimensions of the request that are the rows and columns of op(A) or op(B). */
 struct matrix {
     const char *name;
     struct tensor *tensor;
