@@ -2,9 +2,13 @@
  * client.h - the structures of a client and of a request.
  *
  * A request is QUEUED while max_in_flight other requests of the client are in flight. A request in
- * flight is RUNNING while an attempt, with a transfer, is under way, and RESTING while the request
- * waits to be sent again. In the end the request is DONE. The structures belong to the thread that
- * is calling a function with the client.
+ * flight is RUNNING while an attempt to send the request is under way, and RESTING while the
+ * request waits for the next attempt. A RUNNING request has a transfer (transfer.h). A request with
+ * a result or an error is DONE.
+ *
+ * The structures have no lock. Only one thread at a time may call a function with the client or
+ * with a request of the client. Times named ..._us are in
+ * microseconds of the monotonic clock.
  */
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
@@ -28,22 +32,22 @@ enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_RESTING, REQUEST_D
 
 /* A buffer for bytes of an answer. */
 struct answer_buffer {
-    char *data;    /* the caller's buffer, or one of the library; NULL: no buffer yet */
-    uint64_t room; /* size of `data` */
-    bool owned;    /* `data` is the library's, and is released with the request */
+    char *data;    /* the caller's buffer, or the library's; NULL: no buffer yet */
+    uint64_t room; /* size of `data` in bytes */
+    bool owned;    /* `data` is the library's buffer, which is freed with the request */
 };
 
-/* Where the payload of an answer that is no failure goes. */
+/* The destination of the payload of an answer that is not a failure. */
 struct sink {
     struct answer_buffer data;
-    struct answer_buffer lse; /* for SINK_TENSORS: where lse goes, if the answer has lse */
+    struct answer_buffer lse; /* for SINK_TENSORS: the destination of lse, if the answer has lse */
     uint32_t lse_rank;
     uint64_t lse_dims[ANSWER_MAX_RANK];
     struct {
         char *data;
         uint64_t bytes;
-    } parts[2];      /* for SINK_TENSORS: where each tensor of the file goes, in the file's order */
-    uint64_t wanted; /* for SINK_DATA: length of the payload */
+    } parts[2]; /* for SINK_TENSORS: the destination of each tensor, in the order of the file */
+    uint64_t wanted; /* for SINK_DATA: length of the payload in bytes */
     uint64_t bytes;  /* bytes of the payload received so far */
     enum {
         SINK_NONE,    /* the payload, if any, is a document; the transfer keeps its first bytes */
@@ -61,9 +65,10 @@ struct gemmd_request {
     TAILQ_ENTRY(gemmd_request) of_state;  /* in client->queued, ->running, ->done or ->calls */
     struct gemmd_client *client;
     enum request_state state;
-    bool reported; /* the caller knows that the request is done; `of_state` is then in no list */
+    bool reported; /* the caller has learnt that the request is DONE, which then is in no list of a
+                      state */
     void *user;
-    gemmd_done_function on_done; /* the callback; NULL: the caller waits for the request */
+    gemmd_done_function on_done; /* called when the request is DONE; NULL: the caller waits */
 
     /* The request to the daemon. */
     const struct operation *operation;
@@ -74,7 +79,7 @@ struct gemmd_request {
     struct shared_memory shared_memory; /* the request's use of shared memory */
     struct sink sink;
     uint64_t deadline_us;
-    uint32_t repeats_left;
+    uint32_t repeats_left; /* retries left for retriable failures */
     /* The result that the operation's `accept` compares an answer with. */
     struct {
         uint32_t rank;
@@ -86,21 +91,23 @@ struct gemmd_request {
     } expected;
 
     /* The state of the attempts. */
-    struct transfer *transfer; /* the current attempt's, while RUNNING */
-    uint32_t attempts;
-    bool ask_first; /* send "Expect: 100-continue": a connection broke while the body was sent */
+    struct transfer *transfer; /* of the current attempt, while RUNNING */
+    uint32_t attempts;         /* number of attempts so far */
+    bool ask_first; /* send "Expect: 100-continue", because a connection broke while the body was
+                       sent */
     bool stale;     /* the daemon had closed the kept connection that the attempt used */
-    bool unshared;  /* the daemon refused shared memory: send the request again at once through the
-                       socket */
-    bool fresh;     /* use a new connection */
-    bool untimed;   /* send no deadline, since the daemon takes none as long as the time left */
-    uint32_t told_ms; /* the deadline that the attempt sent to the daemon; 0: none */
+    bool unshared;  /* the daemon refused shared memory, so that the next attempt sends the operands
+                       through the socket, at once */
+    bool fresh;     /* the next attempt uses a new connection */
+    bool untimed;   /* send no deadline, because the daemon refused one as too long */
+    uint32_t told_ms; /* time left that the attempt sent to the daemon as the deadline; 0: none */
     uint64_t submitted_us, done_us;
-    uint64_t attempted_us; /* when the current attempt began */
-    uint64_t resume_us;    /* when the next attempt begins, while RESTING */
-    uint64_t checked_us;   /* when `moved` last changed, or no byte was expected to move */
-    uint64_t moved;        /* bytes sent and received in the attempt, as of checked_us */
-    struct answer answer;  /* valid once DONE with GEMMD_OK */
+    uint64_t attempted_us; /* start of the current attempt */
+    uint64_t resume_us;    /* start of the next attempt, while RESTING */
+    uint64_t checked_us;  /* time at which `moved` last changed, or at which no byte was expected to
+                             move */
+    uint64_t moved;       /* bytes sent and received in the attempt, as of checked_us */
+    struct answer answer; /* valid once DONE with GEMMD_OK */
     struct gemmd_job job; /* valid once DONE with GEMMD_OK, if the request was for a job's status */
     struct gemmd_error_info error;
 };
@@ -115,14 +122,14 @@ struct gemmd_client {
     struct loop loop;
     struct shared_memory_client shared_memory;
     uint64_t random;
-    struct request_list requests;
+    struct request_list requests; /* all requests that have not been freed */
     struct request_list queued, running, done;
-    struct request_list calls; /* requests that are done and whose callback has yet to be called */
+    struct request_list calls; /* requests that are DONE, and whose callback has yet to be called */
     uint32_t running_count, queued_count;
-    uint64_t done_count; /* requests that have become done since the client was made */
-    uint32_t
-        refused_ms; /* a deadline that the daemon refused as too long; 0: no deadline was refused */
-    uint64_t check_us; /* the earliest time at which a deadline, a rest or a stall may be due */
+    uint64_t done_count; /* number of requests that have become DONE since the client was made */
+    uint32_t refused_ms; /* a deadline this long or longer is not sent to the daemon, which has
+                            refused one as too long; 0: every deadline is sent */
+    uint64_t check_us;   /* earliest time at which a deadline, a rest or a stall is due */
     struct transfer *idle, *idle_bulk; /* unused transfers for small and for large bodies */
     uint32_t idle_bulk_count;
 };

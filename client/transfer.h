@@ -1,5 +1,9 @@
 /*
- * transfer.h - one attempt at a request: a libcurl easy handle and its buffers.
+ * transfer.h - one attempt at a request: a libcurl easy handle and the handle's buffers.
+ *
+ * A transfer belongs to one client, and is used by the thread that uses the client. A transfer that
+ * is not in use waits in the client's list of idle transfers (pool.h). Every function but
+ * transfer_start needs a request that has a transfer.
  */
 #ifndef CLIENT_TRANSFER_H
 #define CLIENT_TRANSFER_H
@@ -17,11 +21,12 @@ struct header_line {
 struct transfer {
     struct transfer *next; /* in the client's list of idle transfers */
     CURL *easy;
-    bool bulk;       /* has large buffers, for large bodies */
-    uint32_t issued; /* how often libcurl sent the request in this attempt; counted with shared
-                        memory only */
-    int opened; /* a new connection on which the memory's descriptor has yet to be sent; -1: none */
-    struct gemmd_request *request; /* NULL while idle */
+    bool bulk;       /* the handle has large buffers, for large bodies */
+    uint32_t issued; /* number of times that libcurl sent the request in the attempt; counted only
+                        for a request that uses shared memory */
+    int opened; /* socket of a new connection, on which the descriptor of the shared memory has yet
+                   to be sent; -1: none */
+    struct gemmd_request *request; /* the request that uses the transfer; NULL while idle */
     struct answer answer;
     bool accepted;            /* the operation's `accept` returned GEMMD_OK */
     enum gemmd_error refused; /* the error that `accept` returned; GEMMD_OK: none */
@@ -34,19 +39,20 @@ struct transfer {
     size_t document_bytes;
 };
 
-/* Starts an attempt in the client's loop and sets request->transfer. On failure request->error is
- * filled in. */
+/* Starts an attempt in the client's loop and sets request->transfer. `now_us` is the current time
+ * of loop_now_us. If the function fails, request->error is filled in. */
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us);
-/* The request whose attempt uses the handle. */
+/* Returns the request whose attempt uses the handle. */
 struct gemmd_request *transfer_request(CURL *easy);
 /* Takes a transfer that ended with `result` out of the loop. Returns GEMMD_OK with request->answer
  * filled in, or an error code with request->error filled in. */
 enum gemmd_error transfer_finish(struct gemmd_request *request, CURLcode result);
 /* Aborts the attempt and closes the attempt's connection. */
 void transfer_abort(struct gemmd_request *request);
-/* Bytes of body and payload that the attempt has sent and received so far, without headers. */
+/* Returns the number of bytes of body and payload that the attempt has sent and received so far,
+ * without headers. */
 uint64_t transfer_moved(const struct gemmd_request *request);
-/* Whether bytes should be moving, that is, the daemon is not computing. */
+/* Returns whether bytes are expected to move, that is, whether the daemon is not computing. */
 bool transfer_should_move(const struct gemmd_request *request);
 
 #endif

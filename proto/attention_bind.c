@@ -37,7 +37,8 @@ static void describe(const void *of, char *out, size_t room)
              r->lens ? " with lengths" : "");
 }
 
-/* The lengths say what is read, so that they come in the body, where nobody changes them. */
+/* lens_q and lens_kv determine which elements the kernel reads. The client may change shared memory
+ * at any time, so that the lengths can be in the body only. */
 const struct operand_table attention_operand_table = {
     .path = "/attention",
     .names = "q, k, v, lens_q, lens_kv",
@@ -69,7 +70,7 @@ static const char *title_of(uint32_t operand)
     return attention_operand_table.operands[operand].title;
 }
 
-/* ---- raw ---- */
+/* ---- raw bodies: the parameters give all types and shapes, and only the length is checked ---- */
 
 bool attention_request_operands(const struct attention_request *request,
                                 struct attention_operands *operands)
@@ -115,7 +116,7 @@ static enum gemmd_error bind_raw(const struct attention_request *request, const 
                             : code;
 }
 
-/* ---- arrays with shapes and types of their own ---- */
+/* ---- formats whose arrays have types and shapes ---- */
 
 static enum gemmd_error settle_dtype(struct attention_request *request, const struct tensor *tensor,
                                      const char *title, struct fault *fault)
@@ -143,7 +144,7 @@ static enum gemmd_error settle_size(const char *name, uint64_t *size, uint64_t v
     return operand_settle_size(name, size, value, title, "the parameter or another operand", fault);
 }
 
-/* What the dimensions of Q, K or V are called. */
+/* The sizes of the request that are the dimensions of Q, K or V, with their names for messages. */
 struct sizes {
     const char *heads_name, *length_name, *width_name;
     uint64_t *heads, *length, *width;
@@ -166,7 +167,7 @@ static enum gemmd_error settle_shape(struct attention_request *request, const st
                                                            : "batch, sequence, heads, head size");
     for (uint32_t i = 0; i < tensor->rank; i++)
         dims[4 - tensor->rank + i] = tensor->dims[i];
-    /* Without heads there is nothing before or after the sequence. */
+    /* A tensor of rank 2 is [length, width] in both layouts, and is read as one head of bhsd. */
     const bool heads_first = request->layout == ATTENTION_BHSD || tensor->rank == 2;
     enum gemmd_error code = settle_size("batch", &request->batch, dims[0], title, fault);
     if (code == GEMMD_OK)
@@ -215,7 +216,7 @@ static enum gemmd_error settle_lens(const struct attention_request *request, str
     return GEMMD_OK;
 }
 
-/* The lengths' values: 0 ... limit. */
+/* Checks that each value in lens_q or lens_kv is from 0 to `limit`. */
 static enum gemmd_error check_lens(const struct tensor *lens, uint64_t limit, const char *title,
                                    const char *limit_name, struct fault *fault)
 {
@@ -252,7 +253,7 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
     return code;
 }
 
-/* ---- npy: arrays one after another ---- */
+/* ---- npy bodies: arrays in the order of a raw body ---- */
 
 static enum gemmd_error bind_npy(struct attention_request *request, struct body_front *front,
                                  struct attention_operands *operands, struct fault *fault)
@@ -279,7 +280,7 @@ static enum gemmd_error bind_npy(struct attention_request *request, struct body_
     return settle_arrays(request, operands, fault);
 }
 
-/* ---- safetensors: arrays by name ---- */
+/* ---- safetensors bodies: arrays by name ---- */
 
 static enum gemmd_error bind_safetensors(struct attention_request *request,
                                          struct body_front *front,
@@ -314,7 +315,7 @@ enum gemmd_error attention_request_check_lens(const struct attention_request *re
     return code;
 }
 
-/* ---- arrays that were found elsewhere ---- */
+/* ---- all formats ---- */
 
 enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
                                                 struct attention_operands *operands,

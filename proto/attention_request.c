@@ -12,7 +12,7 @@
 
 static const char *const layout_names[] = {"bhsd", "bshd", NULL};
 
-/* Readers for parameters that only attention has. */
+/* The parsers of parameters that only an attention has. */
 
 static bool is_offered(enum gemmd_dtype dtype)
 {
@@ -148,7 +148,7 @@ enum gemmd_error attention_request_check(struct attention_request *request, enum
                                          struct fault *fault)
 {
     if (format != FORMAT_RAW)
-        return GEMMD_OK; /* the arrays of the body have the other sizes */
+        return GEMMD_OK; /* the arrays of the body give the sizes */
     const char *missing = request->heads == 0 ? "heads"
                           : request->sq == 0  ? "sq"
                           : request->d == 0   ? "d"
@@ -170,7 +170,7 @@ bool attention_request_tensor(const struct attention_request *request, uint64_t 
     return tensor_init(tensor, request->dtype, dims, 4, NULL);
 }
 
-/* Drops leading dimensions, so that `tensor` has the rank of Q. */
+/* Removes leading dimensions, so that `tensor` has the given rank. */
 static void drop_leading_dims(struct tensor *tensor, uint32_t rank)
 {
     const uint32_t skip = tensor->rank - rank;
@@ -184,7 +184,7 @@ bool attention_request_result(const struct attention_request *request, struct te
 {
     const uint64_t dims[] = {request->batch, request->heads, request->sq};
     struct attention_request shape = *request;
-    if (shape.rank == 2) /* Q has no dimension for its one head */
+    if (shape.rank == 2) /* a Q of rank 2 is [sq, d], without a dimension for the one head */
         shape.layout = ATTENTION_BHSD;
     if (!attention_request_tensor(&shape, shape.heads, shape.sq, shape.dv, o) ||
         !tensor_init(lse, GEMMD_F32, dims, 3, NULL))

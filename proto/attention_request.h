@@ -1,11 +1,17 @@
 /*
- * attention_request.h - what POST /attention asks for: O = softmax(scale*Q*K^T + mask)*V.
+ * attention_request.h - the parameters of POST /attention, and the operands in the request's body.
+ * The attention is O = softmax(scale*Q*K^T + mask)*V.
  *
- * The way of a request is that of gemm_request.h: attention_request_init, attention_request_set for
- * each parameter, attention_request_settle_residents if K or V is resident,
- * attention_request_check once all are in, then attention_request_bind when the body is there.
- * Nothing here does I/O, and nothing allocates but the reading of a safetensors header; a request
- * is used by one thread at a time.
+ * A caller calls attention_request_init, then attention_request_set for each parameter, then
+ * attention_request_settle_residents if K or V is resident, then attention_request_check when all
+ * parameters are set, then attention_request_bind when the body has been received. No function does
+ * I/O. Only the reader of a safetensors header allocates memory, which the reader frees before
+ * returning. Different requests may be used by different threads; one request is used by one thread
+ * at a time.
+ *
+ * In the layout bhsd, Q is [batch, heads, sq, d], K is [batch, kv_heads, skv, d], V is [batch,
+ * kv_heads, skv, dv] and O is [batch, heads, sq, dv]. In the layout bshd, the sequence precedes the
+ * heads. Q, K and V have the type `dtype`.
  */
 #ifndef PROTO_ATTENTION_REQUEST_H
 #define PROTO_ATTENTION_REQUEST_H
@@ -22,33 +28,37 @@
 /* The order of a tensor's dimensions: heads before or after the sequence. */
 enum attention_layout { ATTENTION_BHSD, ATTENTION_BSHD };
 
-enum { ATTENTION_WIDTH_MAX = 256 }; /* of d and dv */
+enum { ATTENTION_WIDTH_MAX = 256 }; /* the largest d and dv */
 enum { ATTENTION_OPERANDS = 5 };
 
 /* The parameters of the request. */
 struct attention_request {
-    uint64_t batch, heads, kv_heads, sq, skv, d, dv; /* 0 until given or derived */
+    uint64_t batch, heads, kv_heads, sq, skv, d, dv; /* 0: not known yet */
     enum attention_layout layout;
     enum gemmd_dtype dtype;
     bool causal;
-    uint64_t window; /* if given */
-    double scale;    /* if given */
+    uint64_t window; /* valid if the parameter was given */
+    double scale;    /* valid if the parameter was given */
     double softcap;  /* 0: none */
-    bool lens;
-    char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1]; /* resident, or "" */
-    bool lse;
+    bool lens;       /* the request has the operands lens_q and lens_kv */
+    /* Names of the resident operands, or "". */
+    char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1];
+    bool lse;                              /* the answer is to hold lse too */
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
-    uint64_t timeout_ms;                   /* 0: the daemon's default */
+    uint64_t timeout_ms;                   /* time until the deadline; 0: the daemon's default */
     uint32_t priority;
-    uint32_t given;     /* bit set of the parameters that were given; see attention_request.c */
-    uint32_t elsewhere; /* bit set, in a raw body's order, of the operands that it leaves out though
-                           they are not resident */
-    uint32_t rank; /* of O: that of Q as it came, 2 ... 4; leading dimensions of 1 can be left out
-                    */
+    uint32_t given; /* bit set of the parameters that were given; see attention_request.c */
+    /* Bit set of the operands that are not resident and that a raw body leaves out. Operand i of
+     * attention_operand_table is bit 1 << i. */
+    uint32_t elsewhere;
+    /* Rank of O, which is the rank of the client's Q, 2 to 4: Q, K and V may omit leading
+     * dimensions of size 1. */
+    uint32_t rank;
 };
 
-/* The operands, as views onto the body; those that are not in it have rank 0. Tensors that are
- * `fortran` have to be copied with tensor_copy_row_major before use. */
+/* The operands of a request, as views onto the body, which the caller owns. An absent operand has
+ * rank 0. If an operand is `fortran`, the caller has to copy the operand with tensor_copy_row_major
+ * before use. */
 struct attention_operands {
     union {
         struct {
@@ -65,21 +75,26 @@ extern const struct operand_table attention_operand_table;
 /* The table of the parameters (parameter.h). */
 extern const struct parameter_table attention_parameter_table;
 
+/* Sets every parameter to the default. */
 void attention_request_init(struct attention_request *request);
 
-/* As gemm_request_set. */
+/* Parses and stores one name=value pair, already percent-decoded. GEMMD_ERR_MALFORMED, with the
+ * name in fault->field, if the name is unknown or repeated, or the value is invalid. */
 enum gemmd_error attention_request_set(struct attention_request *request, const char *name,
                                        const char *value, struct fault *fault);
 
-/* Before attention_request_check: what the resident K and V are (NULL: not resident). Takes dtype
- * and sizes from their shapes; the rest of the request goes on as if these had been given. */
+/* Derives dtype, batch, kv_heads, skv, d and dv from the resident operands, before
+ * attention_request_check. `k` and `v` are the resident tensors; NULL if the operand is not
+ * resident. dtype then counts as given. GEMMD_ERR_MALFORMED if the tensors contradict each other or
+ * the parameters; GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type. */
 enum gemmd_error attention_request_settle_residents(struct attention_request *request,
                                                     const struct tensor *k, const struct tensor *v,
                                                     struct fault *fault);
 
-/* To be called once all parameters are set. For a raw body, whose heads, sq and d must be known,
- * fills in the defaults of all sizes. GEMMD_ERR_MALFORMED if the parameters contradict each other,
- * GEMMD_ERR_UNSUPPORTED if the type is not offered. */
+/* Checks the parameters of a request with a raw body, when all parameters are set, and fills in the
+ * defaults of the sizes. Does nothing for the other formats, whose arrays give the sizes.
+ * GEMMD_ERR_MALFORMED if heads, sq or d is not known, or heads is not a multiple of kv_heads;
+ * GEMMD_ERR_UNSUPPORTED if d or dv is greater than ATTENTION_WIDTH_MAX. */
 enum gemmd_error attention_request_check(struct attention_request *request, enum format format,
                                          struct fault *fault);
 
@@ -90,56 +105,68 @@ bool attention_request_operands(const struct attention_request *request,
 /* Computes where a raw body holds the operands. False on overflow. */
 bool attention_request_layout(const struct attention_request *request,
                               struct operand_layout *layout);
-/* Sets `*out` to the exact length of a raw body in bytes, in which operands that are resident or
- * elsewhere count as 0. False on overflow. */
+/* Sets `*out` to the exact length of a raw body in bytes. The body does not hold the operands that
+ * are resident or in request->elsewhere. False on overflow. */
 bool attention_request_raw_bytes(const struct attention_request *request, uint64_t *out);
-/* Checks the length of a raw body. GEMMD_ERR_MALFORMED, with both lengths, if the body of `bytes`
- * bytes is not as long as its operands; GEMMD_ERR_TOO_LARGE on overflow. */
+/* Checks the length of a raw body. GEMMD_ERR_MALFORMED, with both lengths in the message, if
+ * `bytes` is not the sum of the lengths of the body's operands; GEMMD_ERR_TOO_LARGE if the sum
+ * overflows. */
 enum gemmd_error attention_request_check_raw_bytes(const struct attention_request *request,
                                                    uint64_t bytes, struct fault *fault);
 
-/* Finds the operands in a complete body in which operands that are elsewhere have no
- * data. If the body has types and shapes, derives dtype and sizes from the operands. Checks that
- * all agree, the values of the lengths too: GEMMD_ERR_MALFORMED if not. */
+/* Finds the operands in a complete body of `bytes` bytes, and sets `operands` to views onto the
+ * body. In a raw body, an operand in request->elsewhere has a shape but no data. A .npy or
+ * safetensors body has types and shapes, from which the function derives dtype and the sizes, and,
+ * for safetensors, the parameter `lens`. GEMMD_ERR_MALFORMED if the body is too short, is too long
+ * or contradicts the parameters, or a length exceeds the length of the sequence.
+ * GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type or the head size. GEMMD_ERR_TOO_LARGE if
+ * the size of a raw operand overflows. GEMMD_ERR_OUT_OF_MEMORY if a safetensors header cannot be
+ * parsed for lack of memory. */
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,
                                         const void *body, uint64_t bytes,
                                         struct attention_operands *operands, struct fault *fault);
 
-/* As attention_request_bind, for a body of which only the front has been received. The front has to
- * tell where all operands lie: GEMMD_ERR_CONFLICT if more bytes are needed. The values of the
- * lengths are not checked. */
+/* As attention_request_bind, for a body of which only the front has been received (body_front.h).
+ * The front must hold the headers that give the locations of all operands. GEMMD_ERR_CONFLICT if
+ * the front is too short; front->wanted is then the number of bytes that the next call needs. The
+ * values in lens_q and lens_kv are not checked. */
 enum gemmd_error attention_request_bind_front(struct attention_request *request, enum format format,
                                               struct body_front *front,
                                               struct attention_operands *operands,
                                               struct fault *fault);
 
-/* As attention_request_bind, for arrays that are not in one body: takes the tensors
- * that are set in `operands` (rank 0: absent). The request's `lens` becomes whether there are
- * lengths, whose values are not looked at. */
+/* As attention_request_bind, for tensors that the caller has already found. The caller sets the
+ * tensors in `operands`, with rank 0 for an absent operand. The function sets request->lens to
+ * whether `operands` has lens_q or lens_kv. The values in lens_q and lens_kv are not checked. */
 enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
                                                 struct attention_operands *operands,
                                                 struct fault *fault);
 
-/* Checks the values of the lengths, once they have been received. GEMMD_ERR_MALFORMED if a length
- * exceeds its sequence. */
+/* Checks the values in lens_q and lens_kv, whose data must have been received. GEMMD_ERR_MALFORMED
+ * if a value in lens_q is not from 0 to sq, or a value in lens_kv is not from 0 to skv. */
 enum gemmd_error attention_request_check_lens(const struct attention_request *request,
                                               const struct attention_operands *operands,
                                               struct fault *fault);
 
-/* O in the request's layout and lse as [batch, heads, sq], without data. False on overflow. All
- * sizes must be known. */
+/* Sets `o` to the type and shape of O in the request's layout, and `lse` to f32 and [batch, heads,
+ * sq], both without data. All sizes must be known. O has the rank request->rank, and lse one
+ * dimension less: leading dimensions are omitted. False on overflow. */
 bool attention_request_result(const struct attention_request *request, struct tensor *o,
                               struct tensor *lse);
 
-/* A tensor of this request, [batch, heads, length, width] in the request's layout and rank 4. */
+/* Sets `tensor` to the request's dtype and the shape [batch, heads, length, width], permuted for
+ * the request's layout, without data. False on overflow. */
 bool attention_request_tensor(const struct attention_request *request, uint64_t heads,
                               uint64_t length, uint64_t width, struct tensor *tensor);
 
 /* Returns whether the parameter of that name was given, or has been marked as given. */
 bool attention_request_given(const struct attention_request *request, const char *name);
 void attention_request_mark_given(struct attention_request *request, const char *name);
-/* Fills in the sizes that have a default and holds all against what is offered. Called by
- * attention_request_check and attention_request_bind. */
+/* Fills in the defaults of the sizes that are not known: batch is 1, kv_heads is heads, skv is sq,
+ * and dv is d. heads, sq and d must be known. GEMMD_ERR_MALFORMED if heads is not a multiple of
+ * kv_heads; GEMMD_ERR_UNSUPPORTED if d or dv is greater than ATTENTION_WIDTH_MAX.
+ * attention_request_check calls the function for a raw body, and attention_request_bind calls the
+ * function for the other formats. */
 enum gemmd_error attention_request_settle_sizes(struct attention_request *request,
                                                 struct fault *fault);
 

@@ -1,4 +1,5 @@
-/* Finding the operands of a product in a body: the second half of gemm_request.h. */
+/* Finds the operands of a product in a body: the functions of gemm_request.h that bind, and the
+ * functions about the length of a raw body. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static bool is_there(const struct tensor *tensor)
     return operand_is_there(tensor);
 }
 
-/* ---- raw: everything is known, only the length has to be right ---- */
+/* ---- raw bodies: the parameters give all types and shapes, and only the length is checked ---- */
 
 bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands)
 {
@@ -99,9 +100,10 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
                             : code;
 }
 
-/* ---- arrays with shapes and types of their own ---- */
+/* ---- formats whose arrays have types and shapes ---- */
 
-/* Settles the operands' type: what `dtype` said, else what the arrays say. */
+/* Sets request->dtype to the type of A and B, and checks that the type is the parameter `dtype` if
+ * the parameter was given. */
 static enum gemmd_error settle_dtype(struct gemm_request *request, const struct tensor *a,
                                      const struct tensor *b, struct fault *fault)
 {
@@ -125,7 +127,8 @@ static enum gemmd_error settle_dtype(struct gemm_request *request, const struct 
     return gemm_request_settle_types(request, fault);
 }
 
-/* Writes what `name`, a dimension, was known by before an array said it. */
+/* Writes the source of the known value of the dimension `name`, for the message that an array
+ * contradicts the value: the parameter, a resident tensor or A. */
 static void name_source(const struct gemm_request *request, const char *name, char *text,
                         size_t capacity)
 {
@@ -142,7 +145,8 @@ static void name_source(const struct gemm_request *request, const char *name, ch
         snprintf(text, capacity, "that of %s", request->a_title);
 }
 
-/* One dimension, as an array's shape says it, against what is known of it so far. */
+/* Sets a dimension to `value`, which the shape of `array` gives, or compares `value` with the
+ * dimension if the dimension is already known. */
 static enum gemmd_error settle_dim(const struct gemm_request *request, const char *name,
                                    uint64_t *dim, uint64_t value, const char *array,
                                    struct fault *fault)
@@ -162,7 +166,7 @@ static void flip_matrix(struct tensor *tensor)
     tensor->fortran = false;
 }
 
-/* A or B, and what its shape says: rows and columns of op(A) or op(B). */
+/* A or B, with the dimensions of the request that are the rows and columns of op(A) or op(B). */
 struct matrix {
     const char *name;
     struct tensor *tensor;
@@ -171,8 +175,9 @@ struct matrix {
     uint64_t *dims[2];
 };
 
-/* Takes batch, rows and columns from the shape. A column-major matrix is the row-major one of its
- * transpose, which is free; only batches of several keep the flag. */
+/* Derives or checks batch, rows and columns from the shape of A or B. A column-major matrix has the
+ * bytes of the row-major transposed matrix, so that inverting `transposed` avoids a copy. A
+ * column-major batch of several matrices is not such a transposed matrix, and keeps `fortran`. */
 static enum gemmd_error settle_matrix(const struct gemm_request *request,
                                       const struct matrix *matrix, uint64_t *batch,
                                       struct fault *fault)
@@ -211,7 +216,7 @@ static enum gemmd_error settle_bias(const struct gemm_request *request, struct t
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
                          "bias must be one vector of length n=%" PRIu64 ", of shape (n,) or (1, n)",
                          request->n);
-    /* Both shapes, in either order, are the same bytes. */
+    /* A vector has the same bytes in the shapes (n,) and (1, n), row-major or column-major. */
     bias->rank = 1;
     bias->dims[0] = request->n;
     bias->fortran = false;
@@ -243,7 +248,7 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
 {
     const struct tensor *a = &operands->a, *b = &operands->b;
     uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0, of_one_b = 0;
-    if (request->b[0] != '\0' && is_there(b)) /* who asks knows what it is */
+    if (request->b[0] != '\0' && is_there(b)) /* `operands` holds the resident B too */
         request->one_b = b->rank == 2;
     if (is_there(a) && is_there(b) && a->rank != b->rank && !request->one_b)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -294,19 +299,19 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
     if (code != GEMMD_OK)
         return code;
     gemm_request_mark_given(request, "dtype");
-    if (batch > 0) { /* else A in the body says it */
+    if (batch > 0) { /* otherwise A in the body determines the batch */
         request->batch = batch;
         gemm_request_mark_given(request, "batch");
     }
     return GEMMD_OK;
 }
 
-/* ---- npy: arrays one after another ---- */
+/* ---- npy bodies: arrays in the order of a raw body ---- */
 
 struct npy_body {
     struct body_front *front;
-    uint64_t at; /* where the next array begins */
-    uint32_t taken, expected;
+    uint64_t at;              /* offset of the next array in the body */
+    uint32_t taken, expected; /* number of arrays read so far, and in the whole body */
 };
 
 static enum gemmd_error next_array(struct npy_body *body, uint32_t operand,
@@ -324,7 +329,8 @@ static enum gemmd_error next_array(struct npy_body *body, uint32_t operand,
     return code;
 }
 
-/* The bias behind everything else is not there yet; what it has to be is known all the same. */
+/* Finishes the binding before the header of the bias, the last array of the body, has been
+ * received. The other operands determine the type and shape of the bias, which gets no data. */
 static enum gemmd_error expect_bias(struct gemm_request *request, struct gemm_operands *operands,
                                     struct fault *fault)
 {
@@ -366,7 +372,7 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
     return code;
 }
 
-/* ---- safetensors: arrays by name ---- */
+/* ---- safetensors bodies: arrays by name ---- */
 
 static enum gemmd_error bind_safetensors(struct gemm_request *request, struct body_front *front,
                                          struct gemm_operands *operands, struct fault *fault)

@@ -13,7 +13,7 @@ static const char *const act_names[] = {"none", "relu", "gelu", "gelu_tanh", "si
 static const char *const precision_names[] = {"full", "tf32", NULL};
 static const char *const verify_names[] = {"none", "freivalds", NULL};
 
-/* Readers for parameters that only a product has. */
+/* The parsers of parameters that only a product has. */
 
 static bool read_dtype(const char *value, void *out)
 {
@@ -167,7 +167,7 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
                          "verify=freivalds is offered with act=none, not with act=%s",
                          gemm_act_name(request->act));
-    /* Otherwise the types are settled when the arrays have said theirs. */
+    /* If dtype is not known yet, gemm_request_bind checks the types with the arrays' type. */
     if (format == FORMAT_RAW || gemm_request_given(request, "dtype"))
         return gemm_request_settle_types(request, fault);
     return GEMMD_OK;

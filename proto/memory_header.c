@@ -15,7 +15,7 @@ static enum gemmd_error malformed(struct fault *fault)
                      MEMORY_LOCATIONS_MAX);
 }
 
-/* "a=4096", `length` long. */
+/* Parses one location of `length` bytes, such as "a=4096". */
 static bool read_location(const char *text, size_t length, struct memory_location *location)
 {
     char number[24];
@@ -58,7 +58,8 @@ enum gemmd_error memory_header_read(const char *text, struct memory_locations *l
 
 void memory_header_write(const struct memory_locations *locations, char out[MEMORY_HEADER_MAX])
 {
-    /* A location takes 7 + 1 + 20 + 2 characters at most. */
+    /* A location is at most 7 + 1 + 20 + 2 characters long: name, equals sign, offset, separator.
+     * MEMORY_LOCATIONS_MAX locations fit in `out`. */
     int length = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < locations->count; i++)

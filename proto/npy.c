@@ -7,7 +7,8 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-/* The text of a header: a Python dict literal that is read, never evaluated. */
+/* The text of a header that has not been scanned yet. The text is a Python dict literal, which the
+ * scanner parses and never evaluates. */
 struct scanner {
     const char *at, *end;
 };
@@ -23,7 +24,7 @@ static void skip_space(struct scanner *scanner)
         scanner->at++;
 }
 
-/* Takes `token` if it comes next, after space. */
+/* Skips space, then consumes `token` if the text continues with `token`. */
 static bool take_token(struct scanner *scanner, char token)
 {
     skip_space(scanner);
@@ -49,7 +50,8 @@ static bool take_word(struct scanner *scanner, const char *word)
     return true;
 }
 
-/* A quoted string of printable characters without escapes that fits in `out`. */
+/* Consumes a quoted string. False if the string has an escape or an unprintable character, or does
+ * not fit in `out`. */
 static bool take_string(struct scanner *scanner, char *out, uint32_t capacity)
 {
     uint32_t length = 0;
@@ -80,7 +82,7 @@ static bool take_u64(struct scanner *scanner, uint64_t *out)
     return scanner->at > start;
 }
 
-/* A tuple of whole numbers: "()", "(3,)", "(3, 4)". */
+/* Consumes a tuple of whole numbers, the shape: "()", "(3,)" or "(3, 4)". */
 static bool take_shape(struct scanner *scanner, struct tensor *tensor)
 {
     bool comma = true;
@@ -96,14 +98,15 @@ static bool take_shape(struct scanner *scanner, struct tensor *tensor)
     return take_token(scanner, ')');
 }
 
-/* What the one- and two-byte types that NumPy has no name for may be carried by. */
+/* Returns whether `descr` is the integer type that may carry the elements of `carrier`, a type
+ * without a NumPy name. */
 static bool is_carrier(const char *descr, enum gemmd_dtype carrier)
 {
     return (carrier == GEMMD_BF16 && strcmp(descr, "<u2") == 0) ||
            (carrier == GEMMD_F8_E4M3 && strcmp(descr, "|u1") == 0);
 }
 
-/* The type that a descr ("<f4") stands for. */
+/* Finds the type that a descr such as "<f4" names. */
 static enum gemmd_error read_descr(const char *descr, enum gemmd_dtype carrier,
                                    enum gemmd_dtype *dtype, struct fault *fault)
 {
@@ -112,7 +115,8 @@ static enum gemmd_error read_descr(const char *descr, enum gemmd_dtype carrier,
                          "the .npy header's descr '%s' is not a type; one looks like '<f4'", descr);
     for (unsigned i = 0; i < GEMMD_DTYPE_COUNT; i++) {
         const char *known = dtype_npy((enum gemmd_dtype)i);
-        /* Single bytes have no order, and writers disagree on that of raw ones. */
+        /* A type of one byte has no byte order, and writers disagree on the byte order of a raw
+         * type. */
         bool any_order = dtype_size((enum gemmd_dtype)i) == 1;
         bool raw = known[1] == 'V' && descr[0] == '|';
         if (strcmp(descr + 1, known + 1) == 0 && (descr[0] == known[0] || any_order || raw)) {
@@ -139,7 +143,8 @@ static enum gemmd_error not_a_header(struct fault *fault)
                      TENSOR_MAX_RANK);
 }
 
-/* The dict: its three keys in any order, each once, and nothing but space behind it. */
+/* Parses the whole header: a dict that has each of the three keys once, in any order. Only space
+ * may follow the dict. */
 static enum gemmd_error read_dict(struct scanner *scanner, enum gemmd_dtype carrier,
                                   struct tensor *tensor, struct fault *fault)
 {
@@ -186,7 +191,7 @@ enum gemmd_error npy_decode_header(const void *bytes, uint64_t length, enum gemm
 {
     const unsigned char *at = bytes;
     struct tensor read = {0};
-    uint64_t front = 10; /* magic, version, length of the dict */
+    uint64_t front = 10; /* bytes of magic, version and length of the dict */
     uint64_t dict = 0;
 
     if (length > 0 && memcmp(at, magic, length < sizeof magic ? length : sizeof magic) != 0)
@@ -243,7 +248,7 @@ enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum g
         front->wanted = *at + header_bytes;
         return code;
     }
-    if (code == GEMMD_ERR_CONFLICT) { /* nothing more is coming */
+    if (code == GEMMD_ERR_CONFLICT) { /* the whole body has been received */
         if (fault != NULL)
             fault->code = GEMMD_ERR_MALFORMED;
         return GEMMD_ERR_MALFORMED;
@@ -280,7 +285,8 @@ uint32_t npy_header(const struct tensor *tensor, char out[NPY_HEADER_MAX])
         snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s%s), }",
                  dtype_npy(tensor->dtype), tensor->fortran ? "True" : "False", shape,
                  tensor->rank == 1 ? "," : "");
-    /* 10 bytes before the dict, a line end behind it, spaces between up to a multiple of 64. */
+    /* The header is 10 bytes, the dict, spaces that pad the header to a multiple of 64, and a line
+     * end. */
     uint32_t length = (10 + (uint32_t)dict + 1 + 63) / 64 * 64;
     memcpy(out, magic, sizeof magic);
     out[6] = 1;

@@ -23,7 +23,8 @@ bool operand_shapes(const struct operand_table *table, const void *request, stru
     return true;
 }
 
-/* False on overflow. */
+/* Computes the offsets of the operands that the body holds, and the length of the body. False if
+ * the length overflows. */
 static bool assign_offsets(struct operand_layout *layout)
 {
     layout->bytes = 0;
@@ -60,7 +61,7 @@ enum gemmd_error operand_layout_settle(struct operand_layout *layout,
 void operand_layout_leave_out(struct operand_layout *layout, uint32_t operand)
 {
     layout->elsewhere |= 1u << operand;
-    (void)assign_offsets(layout); /* no overflow: the sum becomes smaller */
+    (void)assign_offsets(layout); /* cannot overflow: the length becomes smaller */
 }
 
 enum gemmd_error operand_layout_check(const struct operand_layout *layout,

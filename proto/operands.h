@@ -1,10 +1,15 @@
 /*
- * operands.h - the operands of an operation, described as data, and where they lie in a body.
+ * operands.h - the table of an operation's operands, and the location of each operand in a body.
  *
- * An operation (a product, an attention) has one table of its operands: what they are called, which
- * of them a request's body holds, and which type and shape the request gives each. The layout of a
- * raw body follows from the table, as does finding the arrays of the other formats. `request` is
- * the operation's own struct. Any thread.
+ * An operation (a product, an attention) has one table of operands. The table gives the names of
+ * the operands, decides which operands the body of a request has to hold, and gives the type and
+ * shape of each operand. The layout of a raw body is computed from the table; the readers of .npy
+ * and safetensors bodies use the names of the table.
+ *
+ * `request` is always a pointer to the operation's own struct, such as struct gemm_request. An
+ * operand is identified by its index in the table; in a bit set, operand i is bit 1 << i. Operands
+ * that are bound are views onto the caller's body. The functions keep no state and may be called
+ * from any thread.
  */
 #ifndef PROTO_OPERANDS_H
 #define PROTO_OPERANDS_H
@@ -21,73 +26,86 @@ enum { OPERAND_TABLE_MAX = 5 };
 
 struct operand_table {
     const char *path;         /* "/gemm" */
-    const char *names;        /* of all operands, for sentences */
-    const char *npy_scalar;   /* the end of the sentence about an .npy array that is a scalar, */
-    const char *named_scalar; /* ... and about a tensor of a safetensors body */
+    const char *names;        /* names of all operands, for messages */
+    const char *npy_scalar;   /* end of the message about a scalar in a .npy body */
+    const char *named_scalar; /* end of the message about a scalar in a safetensors body */
     uint32_t count;
     struct {
-        const char *name;          /* in a safetensors body: "c" */
-        const char *title;         /* in sentences: "C0" */
-        const char *memory_name;   /* in Gemmd-Memory: "c0"; NULL: it comes in the body only */
-    } operands[OPERAND_TABLE_MAX]; /* in the order of a raw body */
-    /* Whether a body has to hold the operand. */
+        const char *name;          /* name in a safetensors body: "c" */
+        const char *title;         /* name in messages: "C0" */
+        const char *memory_name;   /* name in Gemmd-Memory: "c0"; NULL: never in shared memory */
+    } operands[OPERAND_TABLE_MAX]; /* in the order in which a raw body holds the operands */
+    /* Returns whether the body of the request has to hold the operand. */
     bool (*is_wanted)(const void *request, uint32_t operand);
-    /* The operand's type and shape as the request has them, without data. False on overflow. */
+    /* Sets `tensor` to the type and shape that the request gives the operand, without data. False
+     * if the operand's size in bytes overflows. */
     bool (*shape)(const void *request, uint32_t operand, struct tensor *tensor);
-    /* Writes the sizes that the operands follow from, for sentences: "m=2 n=3 k=4 in f32". */
+    /* Writes the sizes of the request, for messages: "m=2 n=3 k=4 in f32". `room` is the size of
+     * `out` in bytes. */
     void (*describe)(const void *request, char *out, size_t room);
 };
 
-/* Whether a tensor is an operand that is there: no operand is a scalar. */
+/* Returns whether `tensor` holds an operand. No operand is a scalar, so that rank 0 marks an absent
+ * operand. */
 bool operand_is_there(const struct tensor *tensor);
 
-/* Fills in table->count tensors without data: what a raw body would hold if nothing were elsewhere
- * (rank 0: not there). False on overflow. */
+/* Sets table->count tensors to the types and shapes of the operands of a raw body, as if the body
+ * held every operand that table->is_wanted names. No tensor has data; an operand that is not wanted
+ * has rank 0. False if the size of an operand overflows. */
 bool operand_shapes(const struct operand_table *table, const void *request, struct tensor *tensors);
 
-/* Where the operands lie in a raw body. A layout is computed once a request is settled. */
+/* The location of each operand in a raw body. A layout is computed when all types and sizes of the
+ * request are known. */
 struct operand_layout {
-    struct tensor tensors[OPERAND_TABLE_MAX]; /* as operand_shapes has them */
-    uint64_t offsets[OPERAND_TABLE_MAX];      /* of those that the body holds */
-    uint32_t count;
-    uint32_t elsewhere; /* bit set of the operands that the body leaves out */
-    uint32_t in_body;   /* bit set of the operands that the body holds */
-    uint64_t bytes;     /* of the body */
+    struct tensor tensors[OPERAND_TABLE_MAX]; /* types and shapes, from operand_shapes */
+    uint64_t offsets[OPERAND_TABLE_MAX];      /* bytes from the start of the body */
+    uint32_t count;                           /* number of operands in the table */
+    uint32_t elsewhere;                       /* bit set of the operands that the body leaves out */
+    uint32_t in_body;                         /* bit set of the operands that the body holds */
+    uint64_t bytes;                           /* length of the body */
 };
 
-/* `elsewhere`: as in the layout. False on overflow: of an operand's size, or of all together. */
+/* Computes the layout of a raw body that leaves out the operands in the bit set `elsewhere`. False
+ * if the size of an operand, or the sum of the sizes, overflows. */
 bool operand_layout_compute(struct operand_layout *layout, const struct operand_table *table,
                             const void *request, uint32_t elsewhere);
-/* The same, with GEMMD_ERR_TOO_LARGE on overflow. */
+/* As operand_layout_compute, but returns GEMMD_ERR_TOO_LARGE on overflow. */
 enum gemmd_error operand_layout_settle(struct operand_layout *layout,
                                        const struct operand_table *table, const void *request,
                                        uint32_t elsewhere, struct fault *fault);
-/* Leaves one more operand out of the body; those behind it move forward. */
+/* Leaves one more operand out of the body. The offsets of the operands after that operand, and the
+ * length of the body, become smaller. */
 void operand_layout_leave_out(struct operand_layout *layout, uint32_t operand);
-/* GEMMD_ERR_MALFORMED, with both lengths, if a body of `bytes` is not as long as the layout. */
+/* Checks the length of a body. GEMMD_ERR_MALFORMED, with both lengths in the message, if `bytes` is
+ * not the length that the layout gives. */
 enum gemmd_error operand_layout_check(const struct operand_layout *layout,
                                       const struct operand_table *table, const void *request,
                                       uint64_t bytes, struct fault *fault);
-/* Checks the length, and fills in layout->count tensors: views onto the body. Those elsewhere have
- * no data. */
+/* Checks the length of a body as operand_layout_check, and sets layout->count tensors to views onto
+ * the body. The tensor of an operand that the body leaves out has no data. */
 enum gemmd_error operand_layout_bind(const struct operand_layout *layout,
                                      const struct operand_table *table, const void *request,
                                      const void *body, uint64_t bytes, struct tensor *tensors,
                                      struct fault *fault);
 
-/* Reads the .npy array at `*at` as that operand, and moves past the array. `carrier`: npy.h. An
- * error's sentence names the operand. GEMMD_ERR_CONFLICT: there is too little of the body yet. */
+/* Reads the .npy array at offset `*at` of the body as the given operand, and sets `*at` to the end
+ * of the array. npy.h describes `carrier`. An error's message names the operand.
+ * GEMMD_ERR_CONFLICT if the array's header has not been received completely. */
 enum gemmd_error operand_read_npy(const struct operand_table *table, uint32_t operand,
                                   struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
                                   struct tensor *tensor, struct fault *fault);
-/* Reads the tensors of a safetensors body into those of the table that have their names; the others
- * stay as they are. */
+/* Reads a safetensors body. Each tensor of the body is stored in `tensors` at the index of the
+ * operand with the tensor's name; the other elements of `tensors` are not changed.
+ * GEMMD_ERR_MALFORMED if no operand has the name of a tensor. GEMMD_ERR_CONFLICT if the body's
+ * header has not been received completely. */
 enum gemmd_error operand_read_safetensors(const struct operand_table *table,
                                           struct body_front *front, struct tensor *tensors,
                                           struct fault *fault);
 
-/* One size of a request, as the shape of the array `title` says it: takes it if it is not known (0)
- * and holds it against what is. `source`: what said it before, for the sentence. */
+/* Compares a size of the request with `value`, the same size in the shape of the array `title`.
+ * If `*size` is not known yet (0), `*size` becomes `value`. GEMMD_ERR_MALFORMED if the two differ
+ * or `value` is not from 1 to GEMM_DIM_MAX. `name` is the name of the size; `source` says in the
+ * message where the known size came from. */
 enum gemmd_error operand_settle_size(const char *name, uint64_t *size, uint64_t value,
                                      const char *title, const char *source, struct fault *fault);
 

@@ -38,7 +38,8 @@ bool parameter_read_flag(const char *value, void *out)
     return number_flag(value, out);
 }
 
-/* An enum that counts choices from 0 is stored as the integer that it is. */
+/* read_choice stores the index of a choice in a field of any enum type, which has to be as large as
+ * a uint32_t. */
 enum choice { CHOICE_FIRST };
 _Static_assert(sizeof(enum choice) == sizeof(uint32_t), "an enum is an integer of 32 bits");
 
@@ -53,7 +54,8 @@ static bool read_choice(const char *value, const char *const *choices, void *out
     return false;
 }
 
-/* Copies a name of 1 ... `max` of the characters in `set`. */
+/* Copies a name of 1 to `max` characters to `out`. False if the name has a character that is not in
+ * `set`. */
 static bool read_name(const char *value, const char *set, size_t max, char *out)
 {
     size_t length = strlen(value);
@@ -73,7 +75,8 @@ bool parameter_read_kernel(const char *value, void *out)
     return read_name(value, LOWER DIGITS "_", GEMM_KERNEL_NAME_MAX, out);
 }
 
-/* The index of a parameter; the table's count if there is none of that name. */
+/* Returns the index of the parameter of that name, or table->count if the table has no parameter of
+ * that name. */
 static uint32_t find_parameter(const struct parameter_table *table, const char *name)
 {
     uint32_t index = 0;

@@ -1,9 +1,12 @@
 /*
- * parameter.h - the parameters of a query string, as a table: how each is read, where its value
- * goes, and what is said of a bad one.
+ * parameter.h - parsing the parameters of a query string, from a table of parameters.
  *
- * Each endpoint has a table of its own; unknown, repeated and bad parameters are refused in the
- * same words for all. Pure functions, any thread.
+ * An endpoint has one table. The table gives for each parameter the function that parses the value,
+ * the field of the endpoint's request struct in which the value is stored, and the text that an
+ * error message gives for the allowed values. All endpoints refuse an unknown parameter, a repeated
+ * parameter and an invalid value with the same messages.
+ *
+ * The tables are constant. The functions keep no state and may be called from any thread.
  */
 #ifndef PROTO_PARAMETER_H
 #define PROTO_PARAMETER_H
@@ -23,31 +26,35 @@
 
 struct parameter {
     const char *name;
-    /* Reads the value into its place; false if it is none that `allowed` speaks of. NULL: the value
-     * is one of `choices`, and its place has the type of an enum that counts them from 0. */
+    /* Parses `value` and stores the result in the field at `out`; false if the value is not
+     * allowed. NULL: the value is one of `choices`, and the field is an enum whose values are the
+     * indices of `choices`. */
     bool (*read)(const char *value, void *out);
-    size_t offset; /* of its place in the request */
-    const char *allowed;
-    const char *const *choices; /* ends with NULL */
+    size_t offset;              /* of the field in the request struct, in bytes */
+    const char *allowed;        /* the allowed values, for messages */
+    const char *const *choices; /* ends with NULL; unused if `read` is set */
 };
 
 struct parameter_table {
     const char *path; /* "/gemm" */
     const struct parameter *entries;
-    uint32_t count; /* at most 32: `given` has a bit for each */
-    size_t
-        given_offset; /* of the request's uint32_t, a bit set of the parameters that were given */
+    uint32_t count; /* at most 32: the bit set of given parameters has 32 bits */
+    /* Offset in the request struct of a uint32_t, the bit set of the parameters that were given. */
+    size_t given_offset;
 };
 
-/* Takes one name=value pair, already percent-decoded, into `request` and marks it as given.
- * Unknown and repeated names and bad values are GEMMD_ERR_MALFORMED with the name in `field`. */
+/* Parses one name=value pair, already percent-decoded, stores the value in `request`, and marks the
+ * parameter as given. A NULL `value` is invalid. GEMMD_ERR_MALFORMED, with the name in
+ * fault->field, if the name is unknown or repeated, or the value is invalid. */
 enum gemmd_error parameter_set(const struct parameter_table *table, void *request, const char *name,
                                const char *value, struct fault *fault);
-/* Whether the parameter of that name was given, or has been marked so. */
+/* Returns whether the parameter of that name was given, or has been marked as given. False if the
+ * table has no parameter of that name. */
 bool parameter_given(const struct parameter_table *table, const void *request, const char *name);
 void parameter_mark_given(const struct parameter_table *table, void *request, const char *name);
 
-/* Readers for what several endpoints have. */
+/* The parsers of parameters that several endpoints have. The comment at each parser gives the type
+ * of the field at `out`, and the range. */
 bool parameter_read_dim(const char *value, void *out);      /* uint64_t, 1 ... GEMM_DIM_MAX */
 bool parameter_read_number(const char *value, void *out);   /* double, finite */
 bool parameter_read_flag(const char *value, void *out);     /* bool */

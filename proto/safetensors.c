@@ -10,10 +10,14 @@
 #include "proto/json_text.h"
 #include "proto/size.h"
 
-enum { LENGTH_BYTES = 8, DEPTH_MAX = 3 }; /* file, tensor, its shape */
+enum {
+    LENGTH_BYTES = 8,
+    DEPTH_MAX = 3
+}; /* levels of JSON: the file, a tensor, the tensor's shape */
 
-/* How deep the text nests, found without recursion, so that the parser never has to go deeper. It
- * need not be JSON: brackets are counted outside of strings. */
+/* Returns whether the text nests deeper than `limit` levels. The check counts the brackets outside
+ * of strings, without recursion, and runs before the JSON parser, which recurses once a level. The
+ * text need not be valid JSON. */
 static bool nests_deeper_than(const char *text, uint64_t length, uint32_t limit)
 {
     uint32_t depth = 0;
@@ -45,7 +49,8 @@ static bool get_u64(const json_t *value, uint64_t *out)
     return true;
 }
 
-/* The header's own strings, which say nothing about the tensors. */
+/* Returns whether `object` is a JSON object whose values are all strings, as "__metadata__" has to
+ * be. */
 static bool is_string_map(json_t *object)
 {
     const char *key;
@@ -56,7 +61,8 @@ static bool is_string_map(json_t *object)
     return true;
 }
 
-/* One tensor's description; `data` is the file's data, `data_bytes` long. */
+/* Reads the description of one tensor. `data` is the location of the file's data, which are
+ * `data_bytes` long. */
 static enum gemmd_error read_tensor(const char *name, const json_t *object, const void *data,
                                     uint64_t data_bytes, struct tensor *tensor, struct fault *fault)
 {
@@ -108,10 +114,11 @@ static int by_place(const void *left, const void *right)
     const struct tensor *b = &((const struct safetensors_entry *)right)->tensor;
     if (a->data != b->data)
         return (const char *)a->data < (const char *)b->data ? -1 : 1;
-    return a->bytes < b->bytes ? -1 : a->bytes > b->bytes; /* empty ones first */
+    return a->bytes < b->bytes ? -1 : a->bytes > b->bytes; /* an empty tensor sorts first */
 }
 
-/* Every byte of the data belongs to exactly one tensor. Puts the entries into the data's order. */
+/* Sorts the entries by the locations of their data, and checks that every byte of the file's data
+ * belongs to exactly one tensor. */
 static enum gemmd_error check_places(struct safetensors_entry *entries, uint32_t count,
                                      const void *data, uint64_t data_bytes, struct fault *fault)
 {
@@ -206,7 +213,8 @@ enum gemmd_error safetensors_decode_front(struct body_front *front,
 
     errno = 0;
     json_t *root = json_loadb(header, header_bytes, JSON_REJECT_DUPLICATES, &error);
-    /* Memory that runs out in the middle of a token is a syntax error to jansson; malloc tells. */
+    /* jansson reports a syntax error if memory runs out in the middle of a token. errno, which
+     * malloc sets, distinguishes the two. */
     if (root == NULL && errno == ENOMEM)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory to read a safetensors header of %" PRIu64 " bytes",

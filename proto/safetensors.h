@@ -1,10 +1,13 @@
 /*
- * safetensors.h - the safetensors format: 8 bytes of length, a JSON header, the data.
+ * safetensors.h - the safetensors format: the header's length in 8 bytes, a JSON header, the data.
  *
- * Reading makes views onto the bytes. Refused with a sentence: headers that are too long,
- * too deep or not JSON, offsets that overlap, leave holes, run backwards or past the end,
- * sizes that do not match the shape, duplicate names (all GEMMD_ERR_MALFORMED), types that are not
- * offered (GEMMD_ERR_UNSUPPORTED). "__metadata__" is checked and ignored.
+ * The readers make tensors that are views onto the caller's bytes, and copy no data. A reader
+ * returns GEMMD_ERR_MALFORMED if the header is too long, nests too deeply, is not JSON or names a
+ * tensor twice; if the data offsets of tensors overlap, leave a hole, run backwards or run past the
+ * end of the file; or if the size of a tensor's data does not match the tensor's shape. A reader
+ * returns GEMMD_ERR_UNSUPPORTED if a tensor has a type that gemmd does not offer. A reader checks
+ * that "__metadata__" is a map of strings, and otherwise ignores "__metadata__". All functions may
+ * be called from any thread.
  */
 #ifndef PROTO_SAFETENSORS_H
 #define PROTO_SAFETENSORS_H
@@ -16,9 +19,9 @@
 #include "proto/tensor.h"
 
 enum {
-    SAFETENSORS_NAME_MAX = 64,
-    SAFETENSORS_HEADER_LIMIT = 64 * 1024, /* longest header that is read */
-    SAFETENSORS_HEADER_MAX = 2048         /* longest header that is written */
+    SAFETENSORS_NAME_MAX = 64,            /* size of a name in bytes, with the terminator */
+    SAFETENSORS_HEADER_LIMIT = 64 * 1024, /* longest JSON header that a reader takes, in bytes */
+    SAFETENSORS_HEADER_MAX = 2048         /* size in bytes of safetensors_header's buffer */
 };
 
 struct safetensors_entry {
@@ -26,17 +29,24 @@ struct safetensors_entry {
     struct tensor tensor;
 };
 
-/* Reads a whole file of at most `capacity` tensors; `*count` says how many there are. They are in
- * the order of their data. Allocates while it parses: GEMMD_ERR_OUT_OF_MEMORY. */
+/* Reads a whole file of `length` bytes. `entries` has room for `capacity` tensors; a file of more
+ * tensors is GEMMD_ERR_MALFORMED. `*count` becomes the number of tensors. The entries are in the
+ * order of the tensors' data in the file. The reader allocates memory for the parsed header and
+ * frees the memory before returning; GEMMD_ERR_OUT_OF_MEMORY if the allocation fails. */
 enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
                                     struct safetensors_entry *entries, uint32_t capacity,
                                     uint32_t *count, struct fault *fault);
-/* As safetensors_decode, of a file that may still be on its way: as soon as its header is there. */
+/* As safetensors_decode, for a file of which only the front may have been received (body_front.h).
+ * The header must have been received, but not the data. GEMMD_ERR_CONFLICT if the header has not
+ * been received completely; front->wanted is then the number of bytes of the file that the next
+ * call needs. */
 enum gemmd_error safetensors_decode_front(struct body_front *front,
                                           struct safetensors_entry *entries, uint32_t capacity,
                                           uint32_t *count, struct fault *fault);
-/* Writes length and header for `count` row-major tensors whose bytes follow in this order; returns
- * the length (a multiple of 64, padded with spaces), or 0 if it does not fit in `out`. */
+/* Writes the front of a file, up to the data: the header's length and the header. The file's data
+ * are the bytes of `count` row-major tensors, in the order of `entries`. The header is padded with
+ * spaces. Returns the length of the front in bytes, a multiple of 64, or 0 if the front does not
+ * fit in `out` or the size of the data overflows. */
 uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t count,
                             char out[SAFETENSORS_HEADER_MAX]);
 

@@ -48,12 +48,13 @@ bool tensor_init(struct tensor *tensor, enum gemmd_dtype dtype, const uint64_t *
     struct tensor view = {.dtype = dtype, .rank = rank, .data = data, .bytes = bytes};
     for (uint32_t i = 0; i < rank; i++)
         view.dims[i] = dims[i];
-    *tensor = view; /* last: dims may be the tensor's own */
+    *tensor = view; /* assigned last, because `dims` may be tensor->dims */
     return true;
 }
 
-/* One plane of a column-major tensor: element (i, j) lies at i + j * source_step and goes to
- * i * out_step + j. Square tiles keep both sides in the cache. */
+/* Transposes one plane of a column-major tensor: element (i, j) is at i + j * source_step in the
+ * source and at i * out_step + j in the result, counted in elements of `size` bytes. The plane is
+ * transposed in square tiles, so that the source and the result of one tile stay in the cache. */
 static inline void transpose_plane(const unsigned char *source, unsigned char *out, uint64_t rows,
                                    uint64_t cols, uint64_t source_step, uint64_t out_step,
                                    size_t size)
@@ -79,8 +80,9 @@ void tensor_copy_row_major(const struct tensor *tensor, void *out)
         memcpy(out, tensor->data, tensor->bytes);
         return;
     }
-    /* The first index is contiguous in the source and the last one in the result: their planes are
-     * transposed, one for each value of the indices between them. */
+    /* The first index is contiguous in the source, and the last index is contiguous in the result.
+     * For each value of the indices between the two, the plane of the first and the last index is
+     * transposed. */
     const uint32_t last = tensor->rank - 1;
     const size_t size = dtype_size(tensor->dtype);
     const uint64_t rows = tensor->dims[0], cols = tensor->dims[last];
@@ -88,7 +90,7 @@ void tensor_copy_row_major(const struct tensor *tensor, void *out)
     const uint64_t source_step = elements / cols, out_step = elements / rows;
     const uint64_t planes = elements / rows / cols;
     for (uint64_t plane = 0; plane < planes; plane++) {
-        /* `plane` counts the middle indices in the source's order. */
+        /* `plane` numbers the values of the middle indices in the order of the source. */
         uint64_t out_at = 0, left = plane, stride = out_step;
         for (uint32_t d = 1; d < last; d++) {
             stride /= tensor->dims[d];
@@ -97,7 +99,7 @@ void tensor_copy_row_major(const struct tensor *tensor, void *out)
         }
         const unsigned char *source = (const unsigned char *)tensor->data + plane * rows * size;
         unsigned char *target = (unsigned char *)out + out_at * size;
-        switch (size) { /* a constant size each, so that memcpy becomes one move */
+        switch (size) { /* in each case the size is a constant, so that memcpy becomes one move */
         case 1:
             transpose_plane(source, target, rows, cols, source_step, out_step, 1);
             break;

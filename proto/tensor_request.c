@@ -22,7 +22,7 @@ void tensor_request_init(struct tensor_request *request)
     *request = (struct tensor_request){.dtype = GEMMD_F32};
 }
 
-/* "512,512" */
+/* Parses a shape such as "512,512". */
 static bool read_shape(const char *value, struct tensor_request *request)
 {
     char dim[24];
@@ -139,7 +139,8 @@ static enum gemmd_error find_npy(const struct tensor_request *request, const voi
     return GEMMD_OK;
 }
 
-/* The header says how long it is in its first 8 bytes. */
+/* Returns whether the first `length` bytes of a safetensors file hold the whole header, or enough
+ * of the header to refuse the file. The first 8 bytes of the file are the length of the header. */
 static bool has_header(const unsigned char *body, uint64_t length)
 {
     uint64_t header_bytes = 0;
@@ -167,7 +168,7 @@ static enum gemmd_error find_safetensors(const void *body, uint64_t length, uint
     return GEMMD_OK;
 }
 
-/* What an array says of itself, against the parameters. */
+/* Checks the type and shape of the body's array, and compares both with the parameters. */
 static enum gemmd_error check_array(const struct tensor_request *request,
                                     const struct tensor *tensor, struct fault *fault)
 {

@@ -1,10 +1,11 @@
 /*
- * tensor_request.h - what PUT /tensors/{name} asks for: which type and shape, kept how.
+ * tensor_request.h - the parameters of PUT /tensors/{name}, and the tensor in the request's body.
  *
- * The way of a request: tensor_request_init, tensor_request_set for each parameter,
- * tensor_request_check once all are in, then tensor_request_find, which may be asked while the body
- * still arrives. Nothing here does I/O, and nothing allocates but the reading of a safetensors
- * header; a request is used by one thread at a time.
+ * A caller calls tensor_request_init, then tensor_request_set for each parameter, then
+ * tensor_request_check when all parameters are set, then tensor_request_find, which may be called
+ * repeatedly while the body is being received. No function does I/O. Only the reader of a
+ * safetensors header allocates memory, which the reader frees before returning. Different requests
+ * may be used by different threads; one request is used by one thread at a time.
  */
 #ifndef PROTO_TENSOR_REQUEST_H
 #define PROTO_TENSOR_REQUEST_H
@@ -17,34 +18,39 @@
 #include "proto/tensor.h"
 
 struct tensor_request {
-    enum gemmd_dtype dtype; /* f32 by default; arrays say it themselves */
-    uint32_t rank;          /* 0 until `shape` is given; arrays say it themselves */
+    enum gemmd_dtype dtype; /* parameter `dtype`; f32 by default; a raw body's type */
+    uint32_t rank;          /* of the parameter `shape`; 0: not given */
     uint64_t dims[TENSOR_MAX_RANK];
-    bool evictable;
-    bool has_dtype, has_evictable; /* given */
+    bool evictable;                /* the tensor may be evicted for other tensors */
+    bool has_dtype, has_evictable; /* the parameter of that name was given */
 };
 
+/* Sets every parameter to the default. */
 void tensor_request_init(struct tensor_request *request);
-/* Takes one name=value pair, already percent-decoded. Unknown and repeated names and bad values are
- * GEMMD_ERR_MALFORMED with the name in `field`. */
+/* Parses and stores one name=value pair, already percent-decoded. GEMMD_ERR_MALFORMED, with the
+ * name in fault->field, if the name is unknown or repeated, or the value is invalid. */
 enum gemmd_error tensor_request_set(struct tensor_request *request, const char *name,
                                     const char *value, struct fault *fault);
-/* Once all parameters are in: raw bodies need a shape. */
+/* Checks the parameters, when all are set. GEMMD_ERR_MALFORMED if the body is raw and the parameter
+ * `shape` is missing. */
 enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,
                                       struct fault *fault);
 
-/* Exact length in bytes of a raw body. False on overflow. */
+/* Sets `*out` to the exact length of a raw body in bytes. False if the length overflows. */
 bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *out);
 
-/* Finds the tensor in a body of `total` bytes, the first `length` of which are there; checks that
- * it is the only thing in it and what the parameters say it is. `tensor->data` points into `body`,
- * to where the data is or will be. GEMMD_ERR_CONFLICT: too little is there to tell; never if all
- * is. */
+/* Finds the tensor in a body of `total` bytes, of which the first `length` bytes have been
+ * received. `body` is the memory of the whole body; tensor->data points into `body`, to the
+ * location of the tensor's data, which may not have been received yet. GEMMD_ERR_MALFORMED if the
+ * body holds anything besides one tensor, or the tensor's type or shape contradicts the parameters.
+ * GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type of the body's array. GEMMD_ERR_TOO_LARGE
+ * if the size of a raw tensor overflows. GEMMD_ERR_CONFLICT if the tensor's header has not been
+ * received completely, which cannot happen if `length` is `total`. */
 enum gemmd_error tensor_request_find(const struct tensor_request *request, enum format format,
                                      const void *body, uint64_t length, uint64_t total,
                                      struct tensor *tensor, struct fault *fault);
 
-/* Whether a name can be a tensor's: 1 to 128 of A-Z a-z 0-9 . _ - */
+/* Returns whether `name` is a valid tensor name: 1 to 128 of the characters A-Z a-z 0-9 . _ - */
 bool tensor_name_valid(const char *name);
 
 #endif
