@@ -275,7 +275,7 @@ static bool value_text(const struct oip_value *value, char out[OIP_PARAMETER_MAX
         return true;
     }
     if (value->kind == OIP_REAL) {
-        snprintf(out, OIP_PARAMETER_MAX + 1, "%.17g", strtod(value->text, NULL));
+        snprintf(out, OIP_PARAMETER_MAX + 1, "%.17g", oip_json_real(value->text, value->bytes));
         return true;
     }
     if (!is_text || value->bytes > OIP_PARAMETER_MAX)

@@ -129,6 +129,14 @@ static bool at_character(const struct reader *reader, char c)
     return reader->at < reader->end && *reader->at == c;
 }
 
+double oip_json_real(const char *text, size_t bytes)
+{
+    char number[OIP_JSON_BYTES + 1];
+    memcpy(number, text, bytes);
+    number[bytes] = '\0';
+    return strtod(number, NULL);
+}
+
 static bool read_number(struct reader *reader)
 {
     const char *from = reader->at;
@@ -158,10 +166,10 @@ static bool read_number(struct reader *reader)
             return false;
     }
     /* A number is inside an object or an array. A text that ends right behind a number is therefore
-     * incomplete, and strtod could read past the end of this text. */
+     * incomplete. */
     if (reader->at == reader->end || reader->at - from > OIP_JSON_BYTES)
         return false;
-    if (real && isinf(strtod(from, NULL)))
+    if (real && isinf(oip_json_real(from, (size_t)(reader->at - from))))
         return false;
     value->kind = real ? OIP_REAL : OIP_INTEGER;
     value->text = from;

@@ -16,6 +16,7 @@
 #define PROTO_OIP_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -78,6 +79,9 @@ const struct oip_value *oip_json_member(const struct oip_value *object, const ch
 const struct oip_value *oip_json_next(const struct oip_value *value);
 /* Returns whether the string `string` is equal to `text`. */
 bool oip_json_is(const struct oip_value *string, const char *text);
+/* Returns the value of the number that stands in the `bytes` characters at `text`, at most
+ * OIP_JSON_BYTES of them. The text is copied because strtod requires a terminated string. */
+double oip_json_real(const char *text, size_t bytes);
 
 /* Returns the offset in `json` behind the closing bracket of the array whose opening bracket is at
  * offset `at`; 0 if the array has no closing bracket. `json` is a text of `bytes` bytes. */
