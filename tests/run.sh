@@ -106,6 +106,8 @@ fi
 if wanted integration || wanted asan || wanted tsan; then
     want_command python3 python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+fi
+if wanted unit || wanted integration || wanted asan || wanted tsan; then
     want_command prometheus prometheus
     want_command promtool prometheus
 fi
