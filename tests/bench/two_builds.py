@@ -161,19 +161,7 @@ def measure(name, row, connections, seconds, turns):
           f"| {old[1]:.0f}, {new[1]:.0f} | {old[2]:.0f}, {new[2]:.0f} |", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old")
-    parser.add_argument("new")
-    parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--cases", type=int, default=200, help="random products that are compared")
-    parser.add_argument("--seconds", type=int, default=2, help="of each turn")
-    parser.add_argument("--turns", type=int, default=5)
-    options = parser.parse_args()
-    daemons = [start(program, port, options.backend)
-               for program, port in zip((options.old, options.new), PORTS)]
-    compare(options.cases)
+def load(options):
     with tempfile.TemporaryDirectory() as folder:
         operands = bodies.operands("f32", 2 * 64 * 64)
         text, headers = inference(64, 64, 64, True)
@@ -185,10 +173,31 @@ def main():
         for name, connections in (("/gemm", 128), ("infer", 128), ("/gemm", 1), ("infer", 1),
                                   ("/gemm", 32)):
             measure(name, rows[name], connections, options.seconds, options.turns)
-    for daemon in daemons:
-        daemon.terminate()
-    if any(daemon.wait(60) != 0 for daemon in daemons):
-        raise SystemExit("a daemon did not end with status 0")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--cases", type=int, default=200, help="random products that are compared")
+    parser.add_argument("--seconds", type=int, default=2, help="of each turn")
+    parser.add_argument("--turns", type=int, default=5)
+    options = parser.parse_args()
+    daemons = []
+    try:
+        for program, port in zip((options.old, options.new), PORTS):
+            daemons.append(start(program, port, options.backend))
+        compare(options.cases)
+        load(options)
+        for daemon in daemons:
+            daemon.terminate()
+        if any(daemon.wait(60) != 0 for daemon in daemons):
+            raise SystemExit("a daemon did not end with status 0")
+    finally:
+        for daemon in daemons:
+            daemon.kill()
 
 
 if __name__ == "__main__":
