@@ -27,6 +27,9 @@ static void usage(FILE *to)
         "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
         "  --dtype LIST      of bf16, f16, i8, tf32, tf32t (B stored [n, k]), f32 (default bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
+        "  --list FILE       shapes, a line \"m n k\" each, instead of the built-in list; the "
+        "table\n"
+        "                    of every kernel is left out\n"
         "  --variants TEXT   only kernels with TEXT in their name\n"
         "  --seconds S       stop after S seconds (default 280)\n"
         "  --quick           fewer shapes and rounds\n"
@@ -42,6 +45,7 @@ int main(int argc, char **argv)
     enum {
         DTYPE = 1,
         SHAPES,
+        LIST,
         VARIANTS,
         SECONDS,
         QUICK,
@@ -55,6 +59,7 @@ int main(int argc, char **argv)
     };
     static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
                                             {"shapes", required_argument, NULL, SHAPES},
+                                            {"list", required_argument, NULL, LIST},
                                             {"variants", required_argument, NULL, VARIANTS},
                                             {"seconds", required_argument, NULL, SECONDS},
                                             {"quick", no_argument, NULL, QUICK},
@@ -75,6 +80,9 @@ int main(int argc, char **argv)
             break;
         case SHAPES:
             options.shapes = optarg;
+            break;
+        case LIST:
+            options.list = optarg;
             break;
         case VARIANTS:
             options.variants = optarg;

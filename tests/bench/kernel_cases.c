@@ -1,6 +1,7 @@
 /* What is checked and what is timed. */
 #include "tests/bench/kernels.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,34 @@ static int parse_shapes(const char *text, struct bench_shape *shapes)
     return count;
 }
 
+/* Reads lines "m n k"; lines that start with # are comments. */
+static int read_list(const char *path, struct bench_shape *shapes)
+{
+    char line[128];
+    int count = 0;
+    FILE *from = fopen(path, "r");
+    if (from == NULL) {
+        perror(path);
+        return 0;
+    }
+    while (fgets(line, sizeof line, from) != NULL) {
+        unsigned long long m, n, k;
+        char more;
+        if (line[0] == '#') {
+            continue;
+        }
+        if (sscanf(line, "%llu %llu %llu %c", &m, &n, &k, &more) != 3 || m == 0 || n == 0 ||
+            k == 0 || count == SHAPES_MAX) {
+            fprintf(stderr, "%s: not \"m n k\", or one shape too many: %s", path, line);
+            count = 0;
+            break;
+        }
+        shapes[count++] = (struct bench_shape){m, n, k, (n | k) % 8 != 0};
+    }
+    fclose(from);
+    return count;
+}
+
 int bench_shapes(const struct bench_options *options, struct bench_shape *shapes)
 {
     static const uint64_t ROWS[] = {1, 16, 64, 256, 1024, 4096};
@@ -44,6 +73,9 @@ int bench_shapes(const struct bench_options *options, struct bench_shape *shapes
         {1, 4096, 4096, false},    {16, 14336, 4096, false},   {64, 4096, 14336, false},
         {256, 4096, 4096, false},  {1024, 14336, 4096, false}, {4096, 4096, 14336, false},
         {1001, 1001, 1001, true}};
+    if (options->list) {
+        return read_list(options->list, shapes);
+    }
     if (options->shapes) {
         return parse_shapes(options->shapes, shapes);
     }

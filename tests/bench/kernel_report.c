@@ -14,19 +14,6 @@ static double tera(const struct bench_shape *shape, float milliseconds)
     return milliseconds > 0 ? operations / ((double)milliseconds * 1e9) : 0;
 }
 
-/* The fastest variant that is right; -1 if there is none. */
-static int best_variant(const struct bench_state *state, const struct bench_shape_result *result)
-{
-    int best = -1;
-    for (int v = 0; v < state->variants; v++) {
-        if (result->milliseconds[v] > 0 && !state->wrong[v] &&
-            (best < 0 || result->milliseconds[v] < result->milliseconds[best])) {
-            best = v;
-        }
-    }
-    return best;
-}
-
 /* A kernel's name without its type. */
 static const char *short_name(const char *name)
 {
@@ -78,8 +65,8 @@ static void report_checks(const struct bench_run *run, const struct sm90_kernel 
 static void report_best(const struct bench_run *run, const struct sm90_kernel *kernels, FILE *to)
 {
     const struct bench_state *state = run->state;
-    double log_sum = 0, chosen_sum = 0, lowest = INFINITY, odd_sum = 0;
-    int count = 0, odd = 0;
+    double odd_sum = 0;
+    int odd = 0;
     fprintf(to, "\n| m×n×k | cuBLASLt best (of) | first | own best | kernel | ratio | own GB/s |"
                 " chosen | ratio | cuBLASLt, not padded | ratio | MHz | W |\n"
                 "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -89,7 +76,7 @@ static void report_best(const struct bench_run *run, const struct sm90_kernel *k
         if (!r->done) {
             continue;
         }
-        const int best = best_variant(state, r);
+        const int best = bench_best_variant(state, r);
         const float own = best >= 0 ? r->milliseconds[best] : 0;
         const double ratio = own > 0 ? (double)(r->lt_milliseconds / own) : 0;
         const double bytes = (double)(s->m * s->k + s->k * s->n) * dtype_size(run->dtype) +
@@ -110,24 +97,14 @@ static void report_best(const struct bench_run *run, const struct sm90_kernel *k
             odd++;
         } else {
             fprintf(to, " | |");
-            log_sum += log(fmax(ratio, 1e-9));
-            chosen_sum += log(fmax(chosen_ratio, 1e-9));
-            lowest = fmin(lowest, ratio);
-            count++;
         }
         fprintf(to, " %u | %u |\n", r->clock_mhz, r->power_watts);
     }
-    if (count) {
-        fprintf(to,
-                "\nGeometric mean of own/cuBLASLt: %.3f over %d shapes, lowest %.3f; of what is "
-                "chosen: %.3f.",
-                exp(log_sum / count), count, lowest, exp(chosen_sum / count));
-    }
+    bench_summarize(run, to);
     if (odd) {
-        fprintf(to, " Odd sizes against cuBLASLt not padded: %.2f over %d.", exp(odd_sum / odd),
+        fprintf(to, "\nOdd sizes against cuBLASLt not padded: %.2f over %d.\n", exp(odd_sum / odd),
                 odd);
     }
-    fprintf(to, "\n");
 }
 
 static void report_variants(const struct bench_run *run, const struct sm90_kernel *kernels,

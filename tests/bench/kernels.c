@@ -149,6 +149,10 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
         }
     }
     state->shapes = bench_shapes(options, state->shape);
+    if (state->shapes == 0) {
+        fprintf(stderr, "gemmd-bench: no shapes to time\n");
+        return false;
+    }
     state->cases = bench_cases(run, state->cases_list);
     state->phase = options->no_check ? PHASE_TIME : PHASE_CHECK;
     return true;

@@ -15,13 +15,14 @@
 
 #include "kernels/gemm.h"
 
-enum { VARIANTS_MAX = 32, SHAPES_MAX = 64, CASES_MAX = 64, WHY_MAX = 320 };
+enum { VARIANTS_MAX = 32, SHAPES_MAX = 512, CASES_MAX = 64, WHY_MAX = 320 };
 
 struct bench_options {
     double seconds;       /* in all; what is not reached by then is left out */
     bool quick;           /* fewer shapes, fewer rounds */
     const char *dtypes;   /* "bf16,f16"; "tf32t": tf32 with B stored [n, k] */
     const char *shapes;   /* "4096x4096x4096,..." or NULL for the list */
+    const char *list;     /* a file of shapes, a line "m n k" each, instead; or NULL */
     const char *variants; /* part of a kernel's name, or NULL for all */
     const char *out;      /* file for the tables, or NULL */
     bool check_only, no_check;
@@ -89,7 +90,7 @@ struct bench_run {
 double bench_now(void);
 void bench_beat(struct bench_state *state, int unit, int variant);
 
-/* kernel_cases.c */
+/* kernel_cases.c. The number of shapes; 0: the options name no shape or one that cannot be read. */
 int bench_shapes(const struct bench_options *options, struct bench_shape *shapes);
 int bench_cases(const struct bench_run *run, struct bench_case *cases);
 uint64_t bench_leading(uint64_t width, enum gemmd_dtype dtype); /* as the kernels like it best */
@@ -98,6 +99,11 @@ uint64_t bench_leading(uint64_t width, enum gemmd_dtype dtype); /* as the kernel
  * state->unit. */
 bool bench_check(const struct bench_run *run);
 bool bench_time(const struct bench_run *run);
+
+/* kernel_summary.c: how the shapes of a run spread, of what is chosen and of the best kernel. */
+void bench_summarize(const struct bench_run *run, FILE *to);
+/* The fastest kernel that is right, or -1. */
+int bench_best_variant(const struct bench_state *state, const struct bench_shape_result *result);
 
 /* kernel_report.c */
 void bench_report(const struct bench_run *run, FILE *to);

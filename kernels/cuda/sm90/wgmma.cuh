@@ -164,6 +164,7 @@ WGMMA_WIDTH(32, 16, 16, 17, 18)
 WGMMA_WIDTH(64, 32, 32, 33, 34)
 WGMMA_WIDTH(80, 40, 40, 41, 42)
 WGMMA_WIDTH(128, 64, 64, 65, 66)
+WGMMA_WIDTH(192, 96, 96, 97, 98)
 WGMMA_WIDTH(256, 128, 128, 129, 130)
 
 /* The same with 64 x 16 of X in registers: x[2*h2 + h1] of lane l of warp w hold the elements of

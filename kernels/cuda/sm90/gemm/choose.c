@@ -5,31 +5,103 @@
 
 #include <math.h>
 
+/* The constants of the model. All times are in microseconds. */
+struct rates {
+    double launch_us;
+    double cluster_us; /* besides, if the blocks run in clusters */
+    /* For a tile of 128 x 256, from its last product until it is in memory: store_us to store it,
+     * store_32_us more if results have 32 bits, and finish_us for an epilogue of more than alpha.
+     */
+    double store_us, store_32_us, finish_us;
+    double tile_us; /* besides, until the next tile's first product */
+    double tile_pingpong_us;
+    double finish_shows; /* of all that while the other consumer multiplies */
+    /* 128 bytes of k in a tile of 128 x 256: at full clock, and what is added when all
+     * multiprocessors multiply and the card's power pulls the clock down. */
+    double multiply_us, multiply_loaded_us;
+    /* One warpgroup issues its products with gaps: the part of the time that they add, for any tile
+     * and for a tile of 64 columns. Wider instructions have fewer gaps. */
+    double gaps, gaps_64;
+    double pingpong_alone; /* the factor for ping-pong blocks that have one tile only */
+    double multiply_shows; /* though another is the longest */
+    double read_shows;
+    double shared_bytes_per_us;                       /* read by products, written by copies */
+    double block_bytes_per_us;                        /* into one multiprocessor */
+    double l2_bytes_per_us;                           /* into all of them */
+    double dram_bytes_per_us, dram_once_bytes_per_us; /* B read once */
+    double shorter_shows; /* of computing and of reading device memory */
+    /* The share of the results that is not written to device memory within the launch if B is
+     * evicted from the L2 first. */
+    double results_stay;
+    /* The factors by which reading A, reading B and storing C take longer if rows do not start at
+     * multiples of 128 bytes. */
+    double unaligned_a, unaligned_b, unaligned_c;
+};
+
+/* Fitted to what ten configurations took in bf16 on an H100 SXM: 200 layers of models and random
+ * shapes, and the shapes that gemmd-bench has built in (kernels/experiments/tiles.md). */
+static const struct rates RATES_16_BIT = {
+    .launch_us = 1.952,
+    .cluster_us = 1.315,
+    .store_us = 1.961,
+    .store_32_us = 1.43,
+    .finish_us = 0.999,
+    .tile_us = 0.5643,
+    .tile_pingpong_us = 0.8268,
+    .finish_shows = 0.19,
+    .multiply_us = 0.5113,
+    .multiply_loaded_us = 0.1534,
+    .gaps = -0.0598,
+    .gaps_64 = 0.7941,
+    .pingpong_alone = 1.057,
+    .multiply_shows = 0.02513,
+    .read_shows = 0.1687,
+    .shared_bytes_per_us = 333.6e3,
+    .block_bytes_per_us = 194.2e3,
+    .l2_bytes_per_us = 16.36e6,
+    .dram_bytes_per_us = 3.065e6,
+    .dram_once_bytes_per_us = 3.241e6,
+    .shorter_shows = 0.06397,
+    .results_stay = 0.2199,
+    .unaligned_a = 1.555,
+    .unaligned_b = 2.617,
+    .unaligned_c = 1.15,
+};
+
 /* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
- * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. Of the 151 shapes
- * measured at c078e92 (kernels-2026-11-22-0633-* and -0653-* in tests/bench/results) what it
- * chooses is 0.3 % behind the best in the mean, and more than 2.1 % at seven. */
-static const double LAUNCH_US = 1.42;
-/* For a tile of 128 x 256, from its last product until it is in memory: STORE_US to store it,
- * STORE_32_US more if results have 32 bits, and FINISH_US for an epilogue of more than alpha. */
-static const double STORE_US = 2.92, STORE_32_US = 1.43, FINISH_US = 0.999;
-static const double TILE_US = 0.194; /* besides, until the next tile's first product */
-static const double TILE_PINGPONG_US = 0.0624;
-static const double FINISH_SHOWS = 0.254; /* of all that while the other consumer multiplies */
-/* 128 bytes of k in a tile of 128 x 256: at full clock, and what is added when all multiprocessors
- * multiply and the card's power pulls the clock down. */
-static const double MULTIPLY_US = 0.554, MULTIPLY_LOADED_US = 0.0823;
-static const double MULTIPLY_ALONE = 1.5;    /* one warpgroup issues its products with gaps */
-static const double MULTIPLY_SHOWS = 0.0684; /* though another is the longest */
-static const double READ_SHOWS = 0.0321;
-static const double SHARED_BYTES_PER_US = 267e3; /* read by products, written by copies */
-static const double BLOCK_BYTES_PER_US = 95e3;   /* into one multiprocessor */
-static const double L2_BYTES_PER_US = 11.9e6;    /* into all of them */
-static const double DRAM_BYTES_PER_US = 2.78e6, DRAM_ONCE_BYTES_PER_US = 2.88e6; /* B read once */
-static const double SHORTER_SHOWS = 0.0006; /* of computing and of reading device memory */
-/* The share of the results that is not written to device memory within the launch if B is evicted
- * from the L2 first. Measured for 100x30000x513 in bf16. */
-static const double RESULTS_STAY = 0.62;
+ * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. */
+static const struct rates RATES_OTHERS = {
+    .launch_us = 1.42,
+    .store_us = 2.92,
+    .store_32_us = 1.43,
+    .finish_us = 0.999,
+    .tile_us = 0.194,
+    .tile_pingpong_us = 0.0624,
+    .finish_shows = 0.254,
+    .multiply_us = 0.554,
+    .multiply_loaded_us = 0.0823,
+    .gaps = 0.5,
+    .pingpong_alone = 1,
+    .multiply_shows = 0.0684,
+    .read_shows = 0.0321,
+    .shared_bytes_per_us = 267e3,
+    .block_bytes_per_us = 95e3,
+    .l2_bytes_per_us = 11.9e6,
+    .dram_bytes_per_us = 2.78e6,
+    .dram_once_bytes_per_us = 2.88e6,
+    .shorter_shows = 0.0006,
+    .results_stay = 0.62, /* measured for 100x30000x513 in bf16 */
+    .unaligned_a = 1,
+    .unaligned_b = 1,
+    .unaligned_c = 1,
+};
+
+/* Products of 16-bit types with results of 16 bits. The kernels with sums of 32 bits promote them,
+ * which RATES_16_BIT knows nothing of. */
+static const struct rates *rates_for(const struct gemm_problem *p)
+{
+    return dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2 ? &RATES_16_BIT : &RATES_OTHERS;
+}
 
 /* The rate at which parts of f32 operands are made, in bytes read and written. Measured at a813962.
  */
@@ -50,6 +122,12 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
+/* `factor` if rows do not start at multiples of 128 bytes, else 1. */
+static double if_unaligned(uint64_t ld, enum gemmd_dtype dtype, double factor)
+{
+    return ld * dtype_size(dtype) % 128 != 0 ? factor : 1;
+}
+
 /* The lines of an operand that a tile copies: those that exist, rounded up to a multiple of eight.
  */
 static double lines(uint32_t tile, uint64_t extent)
@@ -65,29 +143,43 @@ static bool in_parts(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
+/* The factor by which products take longer than the tensor core needs. `one_tile`: no block has
+ * more than one tile. */
+static double issue_factor(const struct sm90_kernel *kernel, const struct rates *r, bool one_tile)
+{
+    if (kernel->consumers == 1) {
+        return 1 + r->gaps + r->gaps_64 * 64 / kernel->tile_n;
+    }
+    return kernel->pingpong && one_tile ? r->pingpong_alone : 1;
+}
+
 /* The time of one step of k in `blocks` blocks at once. `load` is the share of the time in which
  * that many blocks run. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p, double blocks,
-                      double multiprocessors, double load)
+                      double multiprocessors, double load, bool one_tile)
 {
+    const struct rates *r = rates_for(p);
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
-    const double x = parts * 128 * lines(kernel->tile_m, p->m);
-    const double y = parts * 128 * lines(kernel->tile_n, p->n);
-    const double clock = MULTIPLY_US + MULTIPLY_LOADED_US * load * blocks / multiprocessors;
+    const double x =
+        parts * 128 * lines(kernel->tile_m, p->m) * if_unaligned(p->lda, p->dtype, r->unaligned_a);
+    const double y =
+        parts * 128 * lines(kernel->tile_n, p->n) * if_unaligned(p->ldb, p->dtype, r->unaligned_b);
+    const double clock = r->multiply_us + r->multiply_loaded_us * load * blocks / multiprocessors;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
-                            (kernel->consumers == 1 ? MULTIPLY_ALONE : 1);
+                            issue_factor(kernel, r, one_tile);
     /* Each instruction reads 32 bytes of k of 64 lines of the left operand and of all lines of the
      * right one. */
     const uint32_t left = kernel->swapped ? kernel->tile_n : kernel->tile_m;
     const uint32_t right = kernel->swapped ? kernel->tile_m : kernel->tile_n;
     const double instructions = products * left / 64 * 4;
     const double shared =
-        (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / SHARED_BYTES_PER_US;
-    const double receive = (x + y) / BLOCK_BYTES_PER_US;
+        (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / r->shared_bytes_per_us;
+    const double receive = (x + y) / r->block_bytes_per_us;
     /* Data that a cluster shares is read once. */
-    const double read = blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / L2_BYTES_PER_US;
-    return fmax(fmax(multiply, shared), fmax(receive, read)) + MULTIPLY_SHOWS * multiply +
-           READ_SHOWS * read;
+    const double read =
+        blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / r->l2_bytes_per_us;
+    return fmax(fmax(multiply, shared), fmax(receive, read)) + r->multiply_shows * multiply +
+           r->read_shows * read;
 }
 
 /* Whether B is evicted from the L2 first, as config.SAYS_ONCE of gemm.cuh. `rows` is the number of
@@ -103,7 +195,7 @@ static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_pro
 static double fused_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
 {
     const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
-    double us = bytes / DRAM_BYTES_PER_US;
+    double us = bytes / RATES_OTHERS.dram_bytes_per_us;
     for (size_t i = 0; i < sizeof FUSED_STEPS / sizeof *FUSED_STEPS; i++) {
         if (FUSED_STEPS[i].tile_m == kernel->tile_m && FUSED_STEPS[i].tile_n == kernel->tile_n) {
             us = fmax(
@@ -122,7 +214,8 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
     const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
-    double us = LAUNCH_US + (double)waves * steps * fused_step_us(kernel, rows, multiprocessors);
+    double us = RATES_OTHERS.launch_us +
+                (double)waves * steps * fused_step_us(kernel, rows, multiprocessors);
     if (rest > 0) {
         us += steps * fused_step_us(kernel, rows, (double)rest);
     }
@@ -133,6 +226,7 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
                         uint32_t multiprocessors)
 {
     const struct gemm_problem *p = problem;
+    const struct rates *r = rates_for(p);
     if (kernel->fused) {
         return fused_us(kernel, p, multiprocessors);
     }
@@ -142,28 +236,33 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
         rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
     const uint64_t blocks = multiprocessors / cluster * cluster;
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
+    const bool one_tile = tiles <= blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);
     const double steps = (double)ceil_div(p->k, kernel->tile_k);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
-    const double finish_us =
-        (STORE_US + (dtype_size(p->out) == 4 ? STORE_32_US : 0) + (plain ? 0 : FINISH_US)) *
-        kernel->tile_m * kernel->tile_n / (128.0 * 256);
-    const double between_us =
-        kernel->pingpong ? TILE_PINGPONG_US + FINISH_SHOWS * finish_us : TILE_US + finish_us;
-    double busy = (double)(waves - (rest == 0)) * between_us +
-                  (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load);
+    const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
+    const double finish_us = unaligned_c *
+                             (r->store_us + (dtype_size(p->out) == 4 ? r->store_32_us : 0) +
+                              (plain ? 0 : r->finish_us)) *
+                             kernel->tile_m * kernel->tile_n / (128.0 * 256);
+    const double between_us = kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
+                                               : r->tile_us + finish_us;
+    double busy =
+        (double)(waves - (rest == 0)) * between_us +
+        (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load, one_tile);
     if (rest > 0) {
-        busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load);
+        busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load, one_tile);
     }
     const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
     const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
-    const double results = (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out);
+    const double results =
+        (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
     const bool once = reads_b_once(kernel, p, rows);
-    const double reading = (operands * element + (once ? 1 - RESULTS_STAY : 1) * results) /
-                           (once ? DRAM_ONCE_BYTES_PER_US : DRAM_BYTES_PER_US);
+    const double reading = (operands * element + (once ? 1 - r->results_stay : 1) * results) /
+                           (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us);
     const double parts_us = in_parts(p) ? operands * (4 + 6) / PARTS_BYTES_PER_US : 0;
-    return parts_us + LAUNCH_US + finish_us + fmax(busy, reading) +
-           SHORTER_SHOWS * fmin(busy, reading);
+    return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +
+           fmax(busy, reading) + r->shorter_shows * fmin(busy, reading);
 }
 
 static const struct sm90_kernel *choose(const struct gemm_problem *problem,

@@ -8,10 +8,11 @@
  * (persistent grid). The producer runs ahead across tiles, so that the ring is full when a tile
  * begins.
  *
- * The consumers share one tile, each with a part of its rows. With PINGPONG each consumer has tiles
- * of its own in turn, so that one stores its tile while the other multiplies. A consumer waits for
- * its turn: the parity of a barrier distinguishes a use of a stage only from the next and the
- * previous use, so no consumer may wait for a stage whose previous use the ring has not reached.
+ * The consumers, one to three, share one tile, each with a part of its rows. With PINGPONG each
+ * consumer has tiles of its own in turn, so that one stores its tile while the other multiplies. A
+ * consumer waits for its turn: the parity of a barrier distinguishes a use of a stage only from
+ * the next and the previous use, so no consumer may wait for a stage whose previous use the ring
+ * has not reached.
  *
  * Clusters of CLUSTER_M x CLUSTER_N blocks compute neighbouring tiles. Data that two of them need
  * is loaded once, half by each, into both (multicast). A stage is then empty when the readers in
@@ -587,7 +588,9 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
     ptx::later_kernels_allow();
 
     if (warpgroup == 0) {
-        if constexpr (C::CONSUMERS == 2) {
+        if constexpr (C::CONSUMERS == 3) {
+            ptx::registers_give<32>();
+        } else if constexpr (C::CONSUMERS == 2) {
             ptx::registers_give<40>();
         }
         if (threadIdx.x == 0) {
@@ -598,7 +601,9 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
         }
         __syncwarp();
     } else {
-        if constexpr (C::CONSUMERS == 2) {
+        if constexpr (C::CONSUMERS == 3) {
+            ptx::registers_take<160>();
+        } else if constexpr (C::CONSUMERS == 2) {
             ptx::registers_take<232>();
         }
         ptx::argument_fetch(p.k_tiles);
