@@ -63,11 +63,13 @@ def serves(daemon, tenant):
     return answer.status == 200 and answer.body == RIGHT
 
 
-def test_answers_that_nobody_reads(shared):
+def test_answers_that_nobody_reads(shared, tmp_path):
     """Three of them are the tenant's share. Another tenant is served, and a client of that tenant
-    reads a large answer slowly to its end, while the unread answers are ended."""
+    reads a large answer slowly to its end, while the unread answers are ended, over TCP and over a
+    Unix socket."""
     daemon = shared("--pinned-bytes", "64M", "--max-body", "1M", "--max-result", "20M",
-                    "--body-timeout", "60s")
+                    "--body-timeout", "60s", "--min-answer-rate", "64K",
+                    "--listen", f"unix:{tmp_path}/gemmd")
     rows, columns = 2048, 1024
     target = f"/gemm?m={rows}&n={columns}&k=1"
     operands = np.ones(rows + columns, np.float32).tobytes()
@@ -84,6 +86,8 @@ def test_answers_that_nobody_reads(shared):
         assert 1 <= int(answer.headers["retry-after"]) <= 60
         assert serves(daemon, "alice"), "a request within the share"
 
+        wires.append(Wire(f"{tmp_path}/gemmd"))
+        wires[-1].send(signed("watcher", "POST", target, body=operands))
         slow.send(signed("bob", "POST", f"/gemm?m={2 * rows}&n={columns}&k=1",
                          body=np.ones(2 * rows + columns, np.float32).tobytes()))
         begun, total = time.monotonic(), 2 * rows * columns * 4
@@ -104,6 +108,33 @@ def test_answers_that_nobody_reads(shared):
     finally:
         for wire in (*wires, slow):
             wire.socket.close()
+
+
+def test_downloads_that_nobody_reads(shared):
+    """They are held as well: a resident tensor that is sent, and the result of a deleted job."""
+    daemon = shared("--metrics-tenant", "watcher")
+    rows, columns = 4096, 1024
+    tensor = np.zeros((rows, columns), np.float32)
+    answer = exchange(daemon.address, signed(
+        "alice", "PUT", f"/tensors/w?shape={rows},{columns}", [("Content-Length", tensor.nbytes)],
+        tensor.tobytes()))
+    assert answer.status == 201
+    with Wire(daemon.address) as wire:
+        wire.send(signed("alice", "GET", "/tensors/w"))
+        eventually(lambda: value(scrape(daemon), 'gemmd_tenant_bytes{tenant="alice"}')
+                   == tensor.nbytes, "the download does not count as held")
+    eventually(lambda: value(scrape(daemon), "gemmd_queue_bytes") == 0, "it is held for ever")
+
+    job = exchange(daemon.address, signed(
+        "alice", "POST", f"/gemm?m={rows}&n={columns}&k=1", [("Prefer", "respond-async")],
+        np.ones(rows + columns, np.float32).tobytes())).headers["location"]
+    with Wire(daemon.address) as wire:
+        wire.send(signed("alice", "GET", f"{job}/result?wait_ms=60000"))
+        assert b" 200 " in wire.socket.recv(100)
+        assert exchange(daemon.address, signed("alice", "DELETE", job)).status == 200
+        assert value(scrape(daemon), 'gemmd_tenant_jobs{tenant="alice"}') == 0
+        assert value(scrape(daemon), 'gemmd_tenant_job_bytes{tenant="alice"}') == tensor.nbytes
+    eventually(lambda: value(scrape(daemon), "gemmd_job_bytes") == 0, "it is kept for ever")
 
 
 def test_announced_bodies_that_hardly_arrive(shared):
