@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/api/routes.h"
 #include "server/base/clock.h"
@@ -50,6 +51,43 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
         log_event(daemon->log, CONFIG_LOG_WARNING,
                   "every user of this host can read %s; chmod it to 0600", path);
     return code;
+}
+
+/* The part of a limit that one tenant may hold by --tenant-share, at least 1; 0: there is only one
+ * tenant, or no such limit. */
+static uint64_t share_of(const struct daemon *daemon, uint64_t limit)
+{
+    const uint32_t percent = daemon->config.tenant_share;
+    if (daemon->tokens == NULL || tokens_tenants(daemon->tokens) < 2 || percent == 100)
+        return 0;
+    const uint64_t share = limit / 100 * percent + limit % 100 * percent / 100;
+    return share > 0 || limit == 0 ? share : 1;
+}
+
+/* Sets the limits of each tenant that are not given as options. */
+static void divide_among_tenants(struct daemon *daemon)
+{
+    struct config *config = &daemon->config;
+    if (config->shares_requests)
+        config->tenant_requests = (uint32_t)share_of(daemon, config->queue_requests);
+    if (config->shares_tensors)
+        config->tenant_tensor_bytes = share_of(daemon, config->tensor_bytes);
+}
+
+/* Checks that the token file names each tenant of --metrics-tenant, and lets them see all. */
+static enum gemmd_error load_metrics_tenants(struct daemon *daemon, struct fault *fault)
+{
+    const char *names = daemon->config.metrics_tenants;
+    while (names != NULL && *names != '\0') {
+        const size_t length = strcspn(names, ",");
+        if (daemon->tokens == NULL || !tokens_show_all(daemon->tokens, names, length))
+            return fault_set(fault, GEMMD_ERR_USAGE, "metrics-tenant",
+                             "--metrics-tenant names '%.*s', and the token file has no such tenant",
+                             length < 64 ? (int)length : 64, names);
+        names += length;
+        names += *names == ',';
+    }
+    return GEMMD_OK;
 }
 
 /* ---- the device and its memory ---- */
@@ -148,7 +186,12 @@ static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
     const struct shm_limits limits = {config->shm_bytes, config->shm_regions};
     services->shm_store = shm_store_create(&limits, services->device);
-    services->regions = regions_create(config->shm_regions);
+    const struct region_limits names = {
+        .regions = config->shm_regions,
+        .tenant_regions = (uint32_t)share_of(daemon, config->shm_regions),
+        .tenant_bytes = share_of(daemon, config->shm_bytes),
+    };
+    services->regions = regions_create(&names);
     if (services->shm_store == NULL || services->regions == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for clients' memory");
     return GEMMD_OK;
@@ -164,6 +207,7 @@ static enum gemmd_error open_queue(struct daemon *daemon, struct fault *fault)
         .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
         .tenant_requests = config->tenant_requests,
         .tenant_bytes = config->tenant_bytes,
+        .tenant_share_bytes = config->shares_bytes ? share_of(daemon, config->queue_bytes) : 0,
     };
     services->queue = queue_create(&limits);
     if (services->queue == NULL)
@@ -246,6 +290,9 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
         .max_jobs = daemon->config.max_jobs,
         .max_bytes = daemon->config.job_bytes,
         .ttl_ns = daemon->config.job_ttl_ms * UINT64_C(1000000),
+        .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
+        .tenant_jobs = (uint32_t)share_of(daemon, daemon->config.max_jobs),
+        .tenant_bytes = share_of(daemon, daemon->config.job_bytes),
     };
     services->jobs = jobs_create(&limits);
     if (services->jobs == NULL)
@@ -281,6 +328,10 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     enum gemmd_error code = load_tokens(daemon, fault);
     if (code != GEMMD_OK)
         return code;
+    code = load_metrics_tenants(daemon, fault);
+    if (code != GEMMD_OK)
+        return code;
+    divide_among_tenants(daemon);
     prepare_http_server(daemon);
     code = http_server_open(&daemon->http, fault);
     /* The listening sockets are opened before the device, so that a second daemon on the same

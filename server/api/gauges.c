@@ -5,24 +5,32 @@
 #include "server/jobs/jobs.h"
 #include "server/shm/shm_store.h"
 
-static void add_tenants(struct services *services, struct metrics_gauges *gauges)
+/* Adds the tenants that the tenant with the number `viewer` may see: itself, or all. */
+static void add_tenants(struct services *services, uint32_t viewer, struct metrics_gauges *gauges)
 {
     const struct tokens *tokens = services->http->tokens;
     uint32_t tenants = tokens == NULL ? 0 : tokens_tenants(tokens);
+    const bool sees_all = tenants > 0 && tokens_sees_all(tokens, viewer);
     for (uint32_t i = 0; i < tenants; i++) {
+        if (!sees_all && i != viewer)
+            continue;
         struct admission_held held = admission_held_by(services->admission, i);
-        bool named = i < METRICS_TENANTS_MAX;
-        uint32_t at = named ? i : METRICS_TENANTS_MAX;
+        const uint32_t next = sees_all ? i : 0;
+        bool named = next < METRICS_TENANTS_MAX;
+        uint32_t at = named ? next : METRICS_TENANTS_MAX;
         gauges->tenants[at].name = named ? tokens_tenant_name(tokens, i) : "(others)";
         gauges->tenants[at].requests += held.requests;
         gauges->tenants[at].bytes += held.bytes;
         gauges->tenants[at].tensor_bytes +=
             tensor_store_used_by(services->tensors, tokens_tenant_name(tokens, i));
+        const struct jobs_held jobs = jobs_held_by(services->jobs, i);
+        gauges->tenants[at].jobs += jobs.jobs;
+        gauges->tenants[at].job_bytes += jobs.bytes;
         gauges->tenant_count = at + 1;
     }
 }
 
-struct metrics_gauges gauges_read(struct services *services)
+struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
 {
     struct queue_state queue = queue_state(services->queue);
     struct admission *admission = services->admission;
@@ -76,11 +84,13 @@ struct metrics_gauges gauges_read(struct services *services)
         .tensor_misses = tensors.misses,
         .tensor_evictions = tensors.evictions,
     };
-    _Static_assert((int)ADMISSION_LIMIT_COUNT <= (int)METRICS_LIMITS_MAX, "all limits fit");
+    _Static_assert((int)ADMISSION_LIMIT_COUNT < (int)METRICS_LIMITS_MAX, "all limits fit");
     for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++)
         gauges.limits[gauges.limit_count++] =
             (struct metrics_limit){admission_limit_name((enum admission_limit)limit),
                                    admission_refused(admission, (enum admission_limit)limit)};
-    add_tenants(services, &gauges);
+    gauges.limits[gauges.limit_count++] =
+        (struct metrics_limit){"tenant-jobs", jobs.refused_tenants};
+    add_tenants(services, viewer, &gauges);
     return gauges;
 }

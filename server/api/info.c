@@ -13,7 +13,7 @@
 
 static void metrics_begin(struct request *request)
 {
-    struct metrics_gauges gauges = gauges_read(services_of(request));
+    struct metrics_gauges gauges = gauges_read(services_of(request), request->tenant_number);
     enum metrics_format format = metrics_negotiate(request_header(request, "Accept"));
     char *text;
     uint64_t length;

@@ -6,13 +6,15 @@ struct sent_block {
     struct pool_cache *memory;
     void *block;
     uint64_t bytes;
+    struct admission_place place;
 };
 
-struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes)
+struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes,
+                                     const struct admission_place *place)
 {
     struct sent_block *sent = malloc(sizeof *sent);
     if (sent != NULL)
-        *sent = (struct sent_block){memory, block, bytes};
+        *sent = (struct sent_block){memory, block, bytes, *place};
     return sent;
 }
 
@@ -20,5 +22,6 @@ void sent_block_end(void *sent_block)
 {
     struct sent_block *sent = sent_block;
     pool_free(sent->memory, sent->block, sent->bytes);
+    admission_place_end(&sent->place);
     free(sent);
 }

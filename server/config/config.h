@@ -47,34 +47,40 @@ struct config {
     uint64_t max_json_bytes;      /* of the JSON of an inference request, and of its answer */
     uint32_t queue_requests;      /* accepted requests in total */
     uint64_t queue_bytes;         /* bodies and results of accepted requests in total */
+    uint32_t tenant_share;        /* percentage of the shared limits that one tenant may hold */
     uint32_t tenant_requests;     /* accepted requests of one tenant; 0: no limit of its own */
     uint64_t tenant_bytes;        /* bodies and results of one tenant; 0: no limit of its own */
     uint64_t tenant_tensor_bytes; /* resident tensors of one tenant; 0: no limit of its own */
-    uint32_t max_jobs;            /* unfinished and kept jobs; 0: requests never become jobs */
-    uint64_t job_bytes;           /* results of all jobs */
-    uint64_t pinned_bytes;        /* host memory for bodies and results */
-    uint64_t device_bytes;        /* device memory for requests; 0: half of the GPU's free memory, a
-                                     quarter of the host's memory on the CPU backend */
-    uint64_t tensor_bytes;        /* device memory for resident tensors; 0: no tensor can be kept */
-    char *without_kernels;        /* names of kernels to leave out, "a,b"; NULL: none */
-    bool shm_memfd;               /* clients may share memfds over Unix sockets */
-    bool shm_system;              /* clients may register POSIX shared memory */
-    bool shm_cuda;                /* clients may register GPU memory */
-    uint64_t shm_bytes;           /* shared memory that may be mapped, of all clients and kinds */
-    uint32_t shm_regions;         /* mappings of shared memory, and likewise registered names */
-    uint64_t default_timeout_ms;  /* deadline of a request that names none; 0: none */
-    uint64_t max_timeout_ms;      /* 0: any; see config_longest_timeout_ms */
-    uint32_t header_timeout_ms;   /* from accept, or from a request's first byte, to the last of its
-                                     headers */
-    uint32_t idle_timeout_ms;     /* for a connection between two requests */
-    uint32_t body_timeout_ms;     /* for receiving a body, and for sending an answer */
-    uint64_t min_body_rate;       /* average bytes a second, after the first 5 seconds; 0: none */
-    uint64_t job_ttl_ms;          /* how long the result of a job is kept */
-    uint64_t max_wait_ms;         /* longest wait of a request for a job's result */
-    uint32_t drain_delay_ms;      /* after SIGTERM: not ready, still accepting */
-    uint32_t drain_timeout_ms;    /* after drain_delay_ms: for accepted requests to finish */
-    char *token_file;             /* bearer tokens, one a line: "tenant:token" or "token"; NULL: no
-                                     token is needed */
+    /* tenant_share decides, because the option --tenant-requests, --tenant-bytes or
+     * --tenant-tensor-bytes is not given. */
+    bool shares_requests, shares_bytes, shares_tensors;
+    uint32_t max_jobs;           /* unfinished and kept jobs; 0: requests never become jobs */
+    uint64_t job_bytes;          /* results of all jobs */
+    uint64_t pinned_bytes;       /* host memory for bodies and results */
+    uint64_t device_bytes;       /* device memory for requests; 0: half of the GPU's free memory, a
+                                    quarter of the host's memory on the CPU backend */
+    uint64_t tensor_bytes;       /* device memory for resident tensors; 0: no tensor can be kept */
+    char *without_kernels;       /* names of kernels to leave out, "a,b"; NULL: none */
+    bool shm_memfd;              /* clients may share memfds over Unix sockets */
+    bool shm_system;             /* clients may register POSIX shared memory */
+    bool shm_cuda;               /* clients may register GPU memory */
+    uint64_t shm_bytes;          /* shared memory that may be mapped, of all clients and kinds */
+    uint32_t shm_regions;        /* mappings of shared memory, and likewise registered names */
+    uint64_t default_timeout_ms; /* deadline of a request that names none; 0: none */
+    uint64_t max_timeout_ms;     /* 0: any; see config_longest_timeout_ms */
+    uint32_t header_timeout_ms;  /* from accept, or from a request's first byte, to the last of its
+                                    headers */
+    uint32_t idle_timeout_ms;    /* for a connection between two requests */
+    uint32_t body_timeout_ms;    /* for receiving a body, and for sending an answer */
+    uint64_t min_body_rate;      /* average bytes a second, after the first 5 seconds; 0: none */
+    uint64_t min_answer_rate;    /* the same for sending an answer */
+    uint64_t job_ttl_ms;         /* how long the result of a job is kept */
+    uint64_t max_wait_ms;        /* longest wait of a request for a job's result */
+    uint32_t drain_delay_ms;     /* after SIGTERM: not ready, still accepting */
+    uint32_t drain_timeout_ms;   /* after drain_delay_ms: for accepted requests to finish */
+    char *metrics_tenants; /* names of the tenants that see the metrics of all, "a,b"; NULL: none */
+    char *token_file;      /* bearer tokens, one a line: "tenant:token" or "token"; NULL: no
+                              token is needed */
     enum config_log_level log_level;
     enum config_log_format log_format;
     bool access_log; /* log a line for each request */

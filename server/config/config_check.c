@@ -40,6 +40,11 @@ static void derive(struct config_load *load)
     uint64_t half = least(config->pinned_bytes, config->queue_bytes) / 2;
     if (config->tenant_bytes > 0)
         half = least(half, config->tenant_bytes / 2);
+    config->shares_requests = !is_set(load, "tenant-requests");
+    config->shares_bytes = !is_set(load, "tenant-bytes");
+    config->shares_tensors = !is_set(load, "tenant-tensor-bytes");
+    if (!is_set(load, "max-connections-per-address"))
+        config->max_connections_per_address = config->max_connections - config->max_connections / 8;
     if (!is_set(load, "max-body"))
         config->max_body_bytes = least(gib, half);
     if (!is_set(load, "max-result"))

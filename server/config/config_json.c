@@ -1,4 +1,6 @@
 /* config_json.c - writes the options in force as a JSON object. */
+#include <string.h>
+
 #include "server/config/config_option.h"
 
 static json_t *value_to_json(const struct config *config, const struct config_option *option)
@@ -28,6 +30,15 @@ static json_t *value_to_json(const struct config *config, const struct config_op
     }
 }
 
+/* Whether an option that limits a tenant is not given, so that --tenant-share decides. The option
+ * is then null, which a --config file may have for an option that is not given. */
+static bool is_shared(const struct config *config, const struct config_option *option)
+{
+    return (config->shares_requests && strcmp(option->name, "tenant-requests") == 0) ||
+           (config->shares_bytes && strcmp(option->name, "tenant-bytes") == 0) ||
+           (config->shares_tensors && strcmp(option->name, "tenant-tensor-bytes") == 0);
+}
+
 static json_t *to_json(const struct config *config, bool with_private)
 {
     json_t *object = json_object();
@@ -35,7 +46,9 @@ static json_t *to_json(const struct config *config, bool with_private)
         const struct config_option *option = &config_options[i];
         if (!(option->sources & CONFIG_SOURCE_FILE) || (option->private && !with_private))
             continue;
-        if (json_object_set_new(object, option->name, value_to_json(config, option)) != 0) {
+        json_t *value =
+            with_private && is_shared(config, option) ? json_null() : value_to_json(config, option);
+        if (json_object_set_new(object, option->name, value) != 0) {
             json_decref(object);
             return NULL;
         }

@@ -46,10 +46,11 @@ const struct config_option config_options[] = {
              "connection is answered with 429 and closed. The daemon lowers this limit, and logs a "
              "warning, if the system allows it too few open files."},
     {SETTING("max-connections-per-address", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
-     FIELD(max_connections_per_address), .max = 1000000, .standard = "0", .placeholder = "N",
+     FIELD(max_connections_per_address), .max = 1000000, .placeholder = "N",
      .help = "Connections that may be open at a time from one IP address. A further connection "
              "from that address is answered with 429 and closed. Connections over Unix sockets are "
-             "not counted. 0: only --max-connections limits."},
+             "not counted. 0: only --max-connections limits. Default: 7/8 of --max-connections, "
+             "which leaves nearly all to a proxy and some for other addresses."},
     {SETTING("connection-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING),
      FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "48K",
      .placeholder = "SIZE",
@@ -79,6 +80,11 @@ const struct config_option config_options[] = {
              "alone for the tenant named default. A request without an accepted token is refused "
              "with 401; liveness, readiness and the dashboard page need no token. Without this "
              "option every request is accepted, and all requests are one tenant's."},
+    {SETTING("metrics-tenant", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(metrics_tenants),
+     .placeholder = "NAME,...", .private = true,
+     .help = "Tenants of the --token-file whose tokens see the metrics of every tenant, such as "
+             "that of a Prometheus server. A token of another tenant sees the metrics of its own "
+             "tenant and those of the whole daemon. Without tokens everyone sees all metrics."},
 
     {SETTING("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
      .choices = backend_names, .standard = "auto", .placeholder = "NAME",
@@ -179,30 +185,38 @@ const struct config_option config_options[] = {
              "limit is refused with 413. 0: only --max-body limits."},
     {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
-     .help = "Requests that may be accepted at a time. A request counts from the check of its "
-             "headers until the device has computed it. A further request is refused with 429."},
+     .help =
+         "Requests that may be accepted at a time. A request counts from the check of its "
+         "headers until the device has computed it, and until its answer has left if the answer "
+         "is longer than 64 KiB. A further request is refused with 429."},
     {SETTING("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes), .min = 1,
      .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of the bodies and results of all accepted requests together. Resident tensors "
              "and shared memory are not counted. A request that does not fit now is refused with "
              "429, one that could never fit with 413. Default: --pinned-bytes."},
+    {SETTING("tenant-share", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(tenant_share),
+     .min = 1, .max = 100, .standard = "50", .placeholder = "PERCENT",
+     .help = "Percentage of --queue-requests, --queue-bytes, --max-jobs, --job-bytes, "
+             "--shm-regions, --shm-bytes (registered names) and --tensor-bytes that one tenant may "
+             "hold, if the --token-file names more than one. A single request or job that needs "
+             "more bytes is accepted if its tenant has no other. 100: no such limit."},
     {SETTING("tenant-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(tenant_requests),
-     .max = 1000000, .standard = "0", .placeholder = "N",
+     .max = 1000000, .placeholder = "N",
      .help = "Requests of one tenant that may be accepted at a time; the --token-file names the "
              "tenants. A further request of that tenant is refused with 429. 0: only "
-             "--queue-requests limits."},
+             "--queue-requests limits. Default: --tenant-share of --queue-requests."},
     {SETTING("tenant-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(tenant_bytes),
-     .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
+     .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of the bodies and results of one tenant's accepted requests; the --token-file "
              "names the tenants. Resident tensors and shared memory are not counted. A request of "
              "that tenant that does not fit now is refused with 429, one that could never fit with "
-             "413. 0: only --queue-bytes limits."},
+             "413. 0: only --queue-bytes limits. Default: --tenant-share of --queue-bytes."},
     {SETTING("tenant-tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS),
-     FIELD(tenant_tensor_bytes), .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
+     FIELD(tenant_tensor_bytes), .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of device memory that the resident tensors of one tenant may take; the "
              "--token-file names the tenants. A tensor beyond the limit is refused with 507, "
              "unless evictable tensors of the same tenant make room. 0: only --tensor-bytes "
-             "limits."},
+             "limits. Default: --tenant-share of --tensor-bytes."},
     {SETTING("max-jobs", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_jobs), .max = 1000000,
      .standard = "1024", .placeholder = "N",
      .help = "Jobs (requests with Prefer: respond-async) that are unfinished or whose result is "
@@ -240,7 +254,16 @@ const struct config_option config_options[] = {
     {SETTING("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
      .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
      .help = "Bytes a second at which a request body must arrive on average, checked from 5 "
-             "seconds after its start. A slower body is answered with 408. 0: no minimum."},
+             "seconds after its start. A slower body is answered with 408, and so is a body of "
+             "known length that would miss its deadline or --body-timeout even at twice its "
+             "average rate. 0: neither is checked."},
+    {SETTING("min-answer-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_answer_rate),
+     .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
+     .help = "Bytes a second at which a client must receive an answer on average, checked from 5 "
+             "seconds after its start. The connection of a slower client is closed, and so is the "
+             "connection of a client whose answer would miss --body-timeout even at twice its "
+             "average rate. Over a Unix socket, a client is too slow if it receives nothing in the "
+             "time that 64 KiB may take. 0: neither is checked."},
     {SETTING("job-ttl", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(job_ttl_ms), .min = 1,
      .max = TIME_MAX, .standard = "10m", .placeholder = "TIME",
      .help = "How long the result of a finished job is kept, unless the client deletes it before. "

@@ -6,12 +6,14 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
+#include "server/base/pace.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/net/peer_user.h"
 
-/* --min-body-rate applies only after a body has been received for this long. */
+/* --min-body-rate and --min-answer-rate apply only after a body has been received, or an answer has
+ * been sent, for this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
 
@@ -22,6 +24,7 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     connection->phase = phase;
     connection->since_ns = now_ns;
     connection->moved_bytes = 0;
+    connection->sending.begun = false;
     return true;
 }
 
@@ -90,6 +93,53 @@ void connection_abandon(struct connection *connection)
     shutdown(connection->fd, SHUT_RDWR);
 }
 
+/* When --body-timeout has passed since the phase began. */
+static uint64_t timeout_ns(const struct connection *connection, const struct config *config)
+{
+    return connection->since_ns + config->body_timeout_ms * NS_PER_MS;
+}
+
+/* Whether a body that has been received for RATE_GRACE_NS arrives so slowly that it may not go on.
+ */
+static bool is_slow_body(const struct connection *connection, const struct config *config,
+                         uint64_t now_ns, struct fault *fault)
+{
+    const uint64_t since_ns = connection->since_ns, moved = connection->moved_bytes;
+    const struct request *request = connection->request;
+    uint64_t until_ns = timeout_ns(connection, config);
+    if (pace_is_below(moved, since_ns, now_ns, config->min_body_rate)) {
+        fault_set(fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+                  "the body arrived at less than %" PRIu64 " bytes a second",
+                  config->min_body_rate);
+        return true;
+    }
+    if (connection->deadline_ns != 0 && connection->deadline_ns < until_ns)
+        until_ns = connection->deadline_ns;
+    if (config->min_body_rate == 0 || request == NULL || request->chunked ||
+        !pace_misses(request->content_length, moved, since_ns, now_ns, until_ns))
+        return false;
+    fault_set(fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+              "the body arrived so slowly that it would miss its deadline: %" PRIu64 " of %" PRIu64
+              " bytes in %" PRIu64 " ms",
+              moved, request->content_length, (now_ns - since_ns) / NS_PER_MS);
+    return true;
+}
+
+/* Whether a client receives its answer so slowly that the answer may not go on. */
+static bool is_slow_answer(struct connection *connection, const struct config *config,
+                           uint64_t now_ns)
+{
+    if (config->min_answer_rate == 0)
+        return false;
+    if (!connection->sending.begun)
+        sending_begin(&connection->sending, connection->fd, now_ns);
+    return now_ns > connection->since_ns + RATE_GRACE_NS &&
+           sending_is_slow(&connection->sending, connection->fd, connection->since_ns, now_ns,
+                           config->min_answer_rate,
+                           connection->request == NULL ? 0 : connection->request->response_bytes,
+                           timeout_ns(connection, config));
+}
+
 void connection_check(struct connection *connection, const struct http_server *server,
                       uint64_t now_ns)
 {
@@ -120,17 +170,13 @@ void connection_check(struct connection *connection, const struct http_server *s
             late = true;
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                       "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
-        } else if (config->min_body_rate != 0 && now_ns > since + RATE_GRACE_NS &&
-                   (double)connection->moved_bytes * 1e9 <
-                       (double)config->min_body_rate * (double)(now_ns - since)) {
-            late = true;
-            fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
-                      "the body arrived at less than %" PRIu64 " bytes a second",
-                      config->min_body_rate);
+        } else if (now_ns > since + RATE_GRACE_NS) {
+            late = is_slow_body(connection, config, now_ns, &fault);
         }
         break;
     case CONNECTION_SENDING:
-        late = is_over(since, config->body_timeout_ms, now_ns);
+        late = is_over(since, config->body_timeout_ms, now_ns) ||
+               is_slow_answer(connection, config, now_ns);
         if (late) /* no fault is set: the answer has begun, so no other answer can be sent */
             connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
         break;

@@ -19,6 +19,7 @@
 #include "proto/error.h"
 #include "server/base/inbox.h"
 #include "server/http/request_id.h"
+#include "server/http/sending.h"
 
 struct http_server;
 struct io_thread;
@@ -48,9 +49,10 @@ struct connection {
     socklen_t peer_length;
 
     enum connection_phase phase;
-    uint64_t since_ns;    /* when the phase began; monotonic clock */
-    uint64_t moved_bytes; /* received in this phase */
-    uint64_t deadline_ns; /* of the request; monotonic clock; 0: none */
+    uint64_t since_ns;      /* when the phase began; monotonic clock */
+    uint64_t moved_bytes;   /* received in this phase */
+    uint64_t deadline_ns;   /* of the request; monotonic clock; 0: none */
+    struct sending sending; /* of the answer, in CONNECTION_SENDING */
 
     struct request *request;   /* the request in progress; NULL: none */
     enum gemmd_error ended_by; /* why the daemon ended the connection; GEMMD_OK: it did not */

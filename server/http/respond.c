@@ -10,6 +10,9 @@
 #include "server/http/request.h"
 #include "server/http/server.h"
 
+/* An answer that is longer may take a while to send. */
+static const uint64_t LARGE_BYTES = 64 * 1024;
+
 static void add_headers(struct MHD_Response *response, const struct headers *headers)
 {
     for (uint32_t i = 0; headers != NULL && i < headers->count; i++)
@@ -38,6 +41,9 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     if (atomic_load(&request->server->stage) == HTTP_CLOSING)
         MHD_add_response_header(response, "Connection", "close");
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
+    /* The first bytes of a large answer are counted too. connection_check begins with others. */
+    if (length > LARGE_BYTES)
+        sending_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
     MHD_queue_response(request->mhd, (unsigned)status, response);
     MHD_destroy_response(response);
 }

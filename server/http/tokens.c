@@ -22,6 +22,7 @@ struct tokens {
     struct token entries[TOKENS_MAX];
     uint32_t tenants;
     char names[TOKENS_MAX][TENANT_LENGTH_MAX + 1]; /* the tenants' names */
+    bool sees_all[TOKENS_MAX];                     /* by tenant */
 };
 
 /* Whether the text is a b64token (RFC 6750), which can be sent in a header without escapes. */
@@ -170,6 +171,22 @@ uint32_t tokens_tenants(const struct tokens *tokens)
 const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant)
 {
     return tokens->names[tenant];
+}
+
+bool tokens_show_all(struct tokens *tokens, const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < tokens->tenants; i++) {
+        if (strlen(tokens->names[i]) != length || memcmp(tokens->names[i], name, length) != 0)
+            continue;
+        tokens->sees_all[i] = true;
+        return true;
+    }
+    return false;
+}
+
+bool tokens_sees_all(const struct tokens *tokens, uint32_t tenant)
+{
+    return tokens->sees_all[tenant];
 }
 
 bool tokens_check(const struct tokens *tokens, const char *authorization, uint32_t *tenant)

@@ -11,6 +11,7 @@
 #define SERVER_HTTP_TOKENS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/error.h"
@@ -38,6 +39,12 @@ bool tokens_exposed(const struct tokens *tokens);
  * Names are borrowed. */
 uint32_t tokens_tenants(const struct tokens *tokens);
 const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant);
+
+/* Lets a tenant see what belongs to all tenants (--metrics-tenant); `name` has `length` characters.
+ * Returns false if the file has no such tenant. To be called before requests are served. */
+bool tokens_show_all(struct tokens *tokens, const char *name, size_t length);
+/* Whether a tenant may see what belongs to all tenants. */
+bool tokens_sees_all(const struct tokens *tokens, uint32_t tenant);
 
 /* Whether an Authorization header has one of the tokens; `*tenant` is then the token's tenant.
  * `authorization` is NULL if the request has no such header. The time of the check depends only on

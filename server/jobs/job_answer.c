@@ -14,34 +14,58 @@ struct job_answer *job_answer_create(struct job_budget *budget)
     return answer;
 }
 
-static bool budget_take(struct job_budget *budget, uint64_t bytes, uint64_t *taken)
+static bool budget_take(struct job_budget *budget, uint64_t bytes, uint64_t most, uint64_t *taken)
 {
     *taken = atomic_load(&budget->bytes);
     do {
-        if (bytes > budget->max_bytes - *taken)
+        if (*taken > most || bytes > most - *taken) {
+            atomic_fetch_add(&budget->refused, 1);
             return false;
+        }
     } while (!atomic_compare_exchange_weak(&budget->bytes, taken, *taken + bytes));
     return true;
 }
 
+static void budget_give(struct job_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub(&budget->whole->bytes, bytes);
+    atomic_fetch_sub(&budget->bytes, bytes);
+}
+
+/* The bytes that a tenant's answers may have together with one of `bytes`. */
+static uint64_t tenant_most(const struct job_budget *budget, uint64_t bytes)
+{
+    if (budget->max_bytes == 0)
+        return UINT64_MAX;
+    return bytes > budget->max_bytes ? bytes : budget->max_bytes;
+}
+
 enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, struct fault *fault)
 {
-    struct job_budget *budget = answer->budget;
+    struct job_budget *own = answer->budget, *budget = own->whole;
     uint64_t taken;
     if (bytes > budget->max_bytes)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result is %" PRIu64 " bytes long; those of all jobs together can "
                          "have %" PRIu64,
                          bytes, budget->max_bytes);
-    if (!budget_take(budget, bytes, &taken))
+    if (!budget_take(own, bytes, tenant_most(own, bytes), &taken))
+        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "the results of this tenant's jobs take %" PRIu64 " of %" PRIu64
+                         " bytes (tenant-share), this one needs %" PRIu64
+                         "; delete jobs whose results you have fetched",
+                         taken, own->max_bytes, bytes);
+    if (!budget_take(budget, bytes, budget->max_bytes, &taken)) {
+        atomic_fetch_sub(&own->bytes, bytes);
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "the results of jobs take %" PRIu64 " of %" PRIu64
                          " bytes, this one needs %" PRIu64
                          "; delete jobs whose results you have fetched",
                          taken, budget->max_bytes, bytes);
+    }
     answer->payload = malloc(bytes > 0 ? bytes : 1);
     if (answer->payload == NULL) {
-        atomic_fetch_sub(&budget->bytes, bytes);
+        budget_give(own, bytes);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory for a result of %" PRIu64 " bytes", bytes);
     }
@@ -52,7 +76,7 @@ enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, s
 static void free_payload(struct job_answer *answer)
 {
     free(answer->payload);
-    atomic_fetch_sub(&answer->budget->bytes, answer->bytes);
+    budget_give(answer->budget, answer->bytes);
     answer->payload = NULL;
     answer->bytes = 0;
 }

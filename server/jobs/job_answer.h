@@ -16,14 +16,17 @@
 #include "proto/error.h"
 #include "server/base/headers.h"
 
-/* The bytes of all answers together. The budget outlives the answers. */
+/* The bytes of all answers together, or of one tenant's answers. The budget outlives the answers. A
+ * single answer may exceed a tenant's budget while the tenant has no other. */
 struct job_budget {
-    uint64_t max_bytes;
+    struct job_budget *whole; /* of a tenant's budget: that of all tenants; else NULL */
+    uint64_t max_bytes;       /* 0: no limit of its own */
     _Atomic uint64_t bytes;
+    _Atomic uint64_t refused; /* answers that did not fit in this budget so far */
 };
 
 struct job_answer {
-    struct job_budget *budget; /* borrowed */
+    struct job_budget *budget; /* of the answer's tenant; borrowed */
     atomic_uint references;
     /* A code other than GEMMD_OK: the answer is a problem document, and the fields below are not
      * used. */

@@ -25,6 +25,7 @@ struct job {
     struct job *next_in_bucket;
     struct job *next, *previous; /* in the job's list */
     struct job_id id;
+    uint32_t tenant_number;
     char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];
     const char *op;
     enum job_state state;

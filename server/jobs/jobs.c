@@ -16,10 +16,17 @@ enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 /* Most jobs that are counted ahead of one, so that the lock is never held for long. */
 enum { RANK_MAX = 1024 };
 
+/* What one tenant holds of the limits. */
+struct job_tenant {
+    uint32_t open;            /* under the lock of the jobs */
+    struct job_budget budget; /* part of the budget of all */
+};
+
 struct jobs {
     pthread_mutex_t lock;
     struct jobs_limits limits;
     struct job_budget budget;
+    struct job_tenant *tenants; /* [limits.tenants] */
     struct job_table table;
     uint32_t open, unfinished, remembered; /* open: jobs that count against the limit */
     uint64_t earliest_wait_ns; /* no waiter stops waiting before this; UINT64_MAX: none waits */
@@ -44,11 +51,23 @@ struct jobs *jobs_create(const struct jobs_limits *limits)
         return NULL;
     jobs->limits = *limits;
     jobs->budget.max_bytes = limits->max_bytes;
+    if (limits->tenants == 0)
+        jobs->limits.tenants = 1;
+    jobs->tenants = calloc(jobs->limits.tenants, sizeof *jobs->tenants);
+    if (jobs->tenants == NULL) {
+        free(jobs);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < jobs->limits.tenants; i++) {
+        jobs->tenants[i].budget.max_bytes = limits->tenant_bytes;
+        jobs->tenants[i].budget.whole = &jobs->budget;
+    }
     jobs->earliest_wait_ns = UINT64_MAX;
     atomic_init(&jobs->due_ns, UINT64_MAX);
     if (!job_table_open(&jobs->table, limits->max_jobs) ||
         pthread_mutex_init(&jobs->lock, NULL) != 0) {
         job_table_close(&jobs->table);
+        free(jobs->tenants);
         free(jobs);
         return NULL;
     }
@@ -81,6 +100,7 @@ static void uncount(struct job *job)
 {
     job->jobs->counts.states[job->state]--;
     job->jobs->open--;
+    job->jobs->tenants[job->tenant_number].open--;
     job->jobs->freed++;
 }
 
@@ -143,39 +163,57 @@ static void remove_waiter(struct job_waiter *waiter)
 
 /* --- Making jobs. */
 
-enum gemmd_error job_open(struct jobs *jobs, const char *tenant, const char *op,
+/* Counts a new job, unless a limit is reached. Under the lock. */
+static enum gemmd_error count_job(struct jobs *jobs, uint32_t tenant, struct fault *fault)
+{
+    const struct jobs_limits *limits = &jobs->limits;
+    struct job_tenant *own = &jobs->tenants[tenant];
+    if (limits->tenant_jobs > 0 && own->open >= limits->tenant_jobs) {
+        jobs->counts.refused_tenants++;
+        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "this tenant has %" PRIu32 " jobs, which is its share of the limit "
+                         "(tenant-share); delete jobs whose results you have fetched",
+                         own->open);
+    }
+    if (jobs->open >= limits->max_jobs)
+        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "there are %" PRIu32
+                         " jobs, which is the limit; delete jobs whose results you have fetched",
+                         limits->max_jobs);
+    own->open++;
+    jobs->open++;
+    jobs->counts.states[JOB_RECEIVING]++;
+    return GEMMD_OK;
+}
+
+enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number, const char *op,
                           const char *request_id, struct job **out, struct fault *fault)
 {
     struct job *job = calloc(1, sizeof *job);
-    if (job == NULL || (job->answer = job_answer_create(&jobs->budget)) == NULL) {
+    if (job == NULL || (job->answer = job_answer_create(&jobs->tenants[number].budget)) == NULL) {
         free(job);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
     }
     job->jobs = jobs;
+    job->tenant_number = number;
     job->op = op;
     job->state = JOB_RECEIVING;
     snprintf(job->tenant, sizeof job->tenant, "%s", tenant);
     snprintf(job->request_id, sizeof job->request_id, "%s", request_id);
 
-    bool named = job_id_random(&job->id);
-    pthread_mutex_lock(&jobs->lock);
-    bool room = jobs->open < jobs->limits.max_jobs;
-    if (named && room) {
-        jobs->open++;
-        jobs->counts.states[JOB_RECEIVING]++;
+    enum gemmd_error code = GEMMD_OK;
+    if (!job_id_random(&job->id))
+        code = fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system has no random numbers");
+    if (code == GEMMD_OK) {
+        pthread_mutex_lock(&jobs->lock);
+        code = count_job(jobs, number, fault);
+        pthread_mutex_unlock(&jobs->lock);
     }
-    pthread_mutex_unlock(&jobs->lock);
-    if (named && room) {
+    if (code == GEMMD_OK)
         *out = job;
-        return GEMMD_OK;
-    }
-    job_free(job);
-    if (!named)
-        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system has no random numbers");
-    return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                     "there are %" PRIu32
-                     " jobs, which is the limit; delete jobs whose results you have fetched",
-                     jobs->limits.max_jobs);
+    else
+        job_free(job);
+    return code;
 }
 
 struct job_answer *job_answer(struct job *job)
@@ -504,7 +542,18 @@ struct jobs_counts jobs_counts(struct jobs *jobs)
     struct jobs_counts counts = jobs->counts;
     pthread_mutex_unlock(&jobs->lock);
     counts.bytes = atomic_load(&jobs->budget.bytes);
+    for (uint32_t i = 0; i < jobs->limits.tenants; i++)
+        counts.refused_tenants += atomic_load(&jobs->tenants[i].budget.refused);
     return counts;
+}
+
+struct jobs_held jobs_held_by(struct jobs *jobs, uint32_t tenant)
+{
+    struct job_tenant *own = &jobs->tenants[tenant];
+    pthread_mutex_lock(&jobs->lock);
+    const uint64_t open = own->open;
+    pthread_mutex_unlock(&jobs->lock);
+    return (struct jobs_held){open, atomic_load(&own->budget.bytes)};
 }
 
 uint32_t jobs_unfinished(struct jobs *jobs)
@@ -528,5 +577,6 @@ void jobs_destroy(struct jobs *jobs)
     }
     pthread_mutex_destroy(&jobs->lock);
     job_table_close(&jobs->table);
+    free(jobs->tenants);
     free(jobs);
 }

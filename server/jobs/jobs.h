@@ -44,8 +44,11 @@ enum { JOB_TENANT_MAX = 63, JOB_REQUEST_ID_MAX = 128 };
 
 struct jobs_limits {
     uint32_t max_jobs;
-    uint64_t max_bytes; /* of all answers together */
-    uint64_t ttl_ns;    /* how long an answer is kept, and then how long its id is remembered */
+    uint64_t max_bytes;    /* of all answers together */
+    uint64_t ttl_ns;       /* how long an answer is kept, and then how long its id is remembered */
+    uint32_t tenants;      /* tenants have the numbers 0 ... tenants - 1; 0 counts as one tenant */
+    uint32_t tenant_jobs;  /* open and kept jobs of each tenant; 0: only max_jobs limits */
+    uint64_t tenant_bytes; /* answers of each tenant, unless it has only one; 0: only max_bytes */
 };
 
 /* NULL: out of memory. */
@@ -64,9 +67,10 @@ struct job_task {
 /* --- For the request that makes a job. The job belongs to that request until job_accept, and to
  * the store afterwards. It exists at least until job_finish. */
 
-/* Opens a job. `op` is a static string. GEMMD_ERR_QUEUE_FULL: there are as many jobs as the limit
- * allows. GEMMD_ERR_OUT_OF_MEMORY. */
-enum gemmd_error job_open(struct jobs *jobs, const char *tenant, const char *op,
+/* Opens a job of the tenant with a name and a number. `op` is a static string.
+ * GEMMD_ERR_QUEUE_FULL: there are as many jobs, of all tenants or of this one, as a limit allows.
+ * GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number, const char *op,
                           const char *request_id, struct job **job, struct fault *fault);
 /* The job's answer. It is given memory (job_answer_reserve) before job_accept, and is written
  * before job_finish. Borrowed. */
@@ -148,8 +152,14 @@ struct jobs_counts {
     uint32_t states[JOB_STATES];
     uint64_t bytes;                       /* of answers */
     uint64_t created, cancelled, expired; /* since the start */
+    uint64_t refused_tenants; /* jobs refused because of a limit of their tenant, since the start */
 };
 struct jobs_counts jobs_counts(struct jobs *jobs);
+/* What one tenant holds: jobs that count against the limit, and bytes of answers. */
+struct jobs_held {
+    uint64_t jobs, bytes;
+};
+struct jobs_held jobs_held_by(struct jobs *jobs, uint32_t tenant);
 /* Number of jobs that were accepted and not finished. */
 uint32_t jobs_unfinished(struct jobs *jobs);
 

@@ -51,11 +51,11 @@ enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* versions 0.0.4 and
 enum { METRICS_TENANTS_MAX = 64 };
 struct metrics_tenant {
     const char *name; /* borrowed */
-    uint64_t requests, bytes, tensor_bytes;
+    uint64_t requests, bytes, tensor_bytes, jobs, job_bytes;
 };
 
-/* Number of requests that were refused because of one limit of admission. */
-enum { METRICS_LIMITS_MAX = 4 };
+/* Number of requests that were refused because of one limit of admission or of jobs. */
+enum { METRICS_LIMITS_MAX = 5 };
 struct metrics_limit {
     const char *name; /* the name of the option, "queue-bytes"; borrowed */
     uint64_t refused;

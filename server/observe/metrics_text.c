@@ -314,6 +314,10 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
         {"gemmd_tenant_tensor_bytes",
          "Bytes of device memory that a tenant's resident tensors take.",
          offsetof(struct metrics_tenant, tensor_bytes)},
+        {"gemmd_tenant_jobs", "Jobs of a tenant that count against --max-jobs.",
+         offsetof(struct metrics_tenant, jobs)},
+        {"gemmd_tenant_job_bytes", "Bytes reserved or kept for the results of a tenant's jobs.",
+         offsetof(struct metrics_tenant, job_bytes)},
     };
     for (size_t family = 0; family < sizeof(gauged) / sizeof(gauged[0]) && gauges->tenant_count > 0;
          family++) {

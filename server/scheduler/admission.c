@@ -47,7 +47,8 @@ struct admission *admission_create(const struct admission_limits *limits)
     if (admission == NULL)
         return NULL;
     admission->limits = *limits;
-    if (limits->tenants > 1 || limits->tenant_requests > 0 || limits->tenant_bytes > 0) {
+    if (limits->tenants > 1 || limits->tenant_requests > 0 || limits->tenant_bytes > 0 ||
+        limits->tenant_share_bytes > 0) {
         admission->count = limits->tenants > 0 ? limits->tenants : 1;
         admission->of_tenant = alloc_lines(admission->count * sizeof *admission->of_tenant);
         if (admission->of_tenant == NULL)
@@ -133,14 +134,23 @@ static uint64_t or_none(uint64_t limit)
     return limit == 0 ? UINT64_MAX : limit;
 }
 
+/* The bytes that a tenant may hold together with one of its requests, which needs `bytes` in all. A
+ * request that is larger than the share fits while the tenant holds nothing else. */
+static uint64_t tenant_most(const struct admission_limits *limits, uint64_t bytes)
+{
+    const uint64_t most = or_none(limits->tenant_bytes),
+                   share = or_none(limits->tenant_share_bytes);
+    const uint64_t shared = bytes > share ? bytes : share;
+    return shared < most ? shared : most;
+}
+
 /* Takes `more` bytes for one request that needs `bytes` in all. `own`: the account is a tenant's.
  */
 static enum gemmd_error account_take_bytes(struct admission *admission, struct account *account,
                                            bool own, uint64_t bytes, uint64_t more,
                                            struct fault *fault)
 {
-    uint64_t most = own ? or_none(admission->limits.tenant_bytes) : admission->limits.bytes,
-             holding;
+    uint64_t most = own ? tenant_most(&admission->limits, bytes) : admission->limits.bytes, holding;
     if (tally_take(&account->bytes, more, most, &holding))
         return GEMMD_OK;
     return admission_refuse(admission, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
@@ -216,6 +226,14 @@ enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, ui
     return code;
 }
 
+static void admission_shrink(struct admission *admission, uint32_t tenant, uint64_t less)
+{
+    struct account *own = account_of(admission, tenant);
+    atomic_fetch_add(&admission->whole.bytes.given, less);
+    if (own != NULL)
+        atomic_fetch_add(&own->bytes.given, less);
+}
+
 static void account_give_back(struct account *account, uint64_t bytes)
 {
     assert(tally_held(&account->requests) > 0 && tally_held(&account->bytes) >= bytes);
@@ -229,6 +247,25 @@ void admission_release(struct admission *admission, uint32_t tenant, uint64_t by
     account_give_back(&admission->whole, bytes);
     if (own != NULL)
         account_give_back(own, bytes);
+}
+
+struct admission_place admission_keep(struct admission *admission, uint32_t tenant, uint64_t bytes,
+                                      uint64_t sent)
+{
+    if (sent <= ADMISSION_SENT_AT_ONCE_BYTES) {
+        admission_release(admission, tenant, bytes);
+        return (struct admission_place){0};
+    }
+    if (sent < bytes)
+        admission_shrink(admission, tenant, bytes - sent);
+    return (struct admission_place){admission, tenant, sent < bytes ? sent : bytes};
+}
+
+void admission_place_end(struct admission_place *place)
+{
+    if (place->admission != NULL)
+        admission_release(place->admission, place->tenant, place->bytes);
+    place->admission = NULL;
 }
 
 static void account_sample(struct account *account, uint64_t now_ns)
@@ -278,7 +315,7 @@ uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t
     uint32_t seconds = account_wait_s(&admission->whole, bytes, limits->requests, limits->bytes);
     uint32_t for_own = own == NULL ? 0
                                    : account_wait_s(own, bytes, or_none(limits->tenant_requests),
-                                                    or_none(limits->tenant_bytes));
+                                                    tenant_most(limits, bytes));
     pthread_mutex_unlock(&admission->lock);
     return for_own > seconds ? for_own : seconds;
 }

@@ -29,6 +29,8 @@ struct admission_limits {
     uint32_t tenants;  /* tenants have the numbers 0 ... tenants - 1; 0 counts as one tenant */
     uint32_t tenant_requests; /* of each tenant; 0: a tenant has no limit of its own */
     uint64_t tenant_bytes;    /* of each tenant; 0: a tenant has no limit of its own */
+    /* Of each tenant; 0: no share. A tenant without another request may exceed its share. */
+    uint64_t tenant_share_bytes;
 };
 
 struct admission_held {
@@ -51,6 +53,21 @@ enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, ui
                                 uint64_t more, struct fault *fault);
 /* Gives back a reservation that was made with the same tenant and bytes. */
 void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes);
+
+/* A reservation that is held while an answer is sent from the request's memory. */
+struct admission_place {
+    struct admission *admission; /* NULL: no reservation is held */
+    uint32_t tenant;
+    uint64_t bytes;
+};
+/* An answer of fewer bytes is taken by the socket's buffer at once, so that it holds no place. */
+enum { ADMISSION_SENT_AT_ONCE_BYTES = 64 * 1024 };
+/* Takes over a reservation of `bytes` bytes and keeps `sent` of them for the answer, or gives the
+ * reservation back if the answer is sent at once. */
+struct admission_place admission_keep(struct admission *admission, uint32_t tenant, uint64_t bytes,
+                                      uint64_t sent);
+/* Gives the reservation back, if one is held. May be called again. */
+void admission_place_end(struct admission_place *place);
 
 /* Records how many requests and bytes have ended, for Retry-After. Called by a timer several times
  * a second, always from the same thread. */

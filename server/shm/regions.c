@@ -13,16 +13,17 @@ struct entry {
 
 struct regions {
     pthread_mutex_t lock;
-    uint32_t most, count;
+    struct region_limits limits;
+    uint32_t count;
     struct entry *first; /* oldest first */
 };
 
-struct regions *regions_create(uint32_t most)
+struct regions *regions_create(const struct region_limits *limits)
 {
     struct regions *regions = calloc(1, sizeof *regions);
     if (regions == NULL)
         return NULL;
-    regions->most = most;
+    regions->limits = *limits;
     if (pthread_mutex_init(&regions->lock, NULL) != 0) {
         free(regions);
         return NULL;
@@ -72,6 +73,24 @@ static struct entry **link_of(struct regions *regions, struct region_owner owner
     return link;
 }
 
+/* Whether a tenant has room for one more region of `bytes`. Under the lock. */
+static bool tenant_has_room(const struct regions *regions, uint32_t tenant, uint64_t bytes)
+{
+    const struct region_limits *limits = &regions->limits;
+    uint64_t held = 0;
+    uint32_t count = 0;
+    for (const struct entry *entry = regions->first; entry != NULL; entry = entry->next) {
+        if (entry->owner.tenant != tenant)
+            continue;
+        held += entry->region.bytes; /* mapped bytes, whose sum does not overflow */
+        count++;
+    }
+    if (limits->tenant_regions > 0 && count >= limits->tenant_regions)
+        return false;
+    return limits->tenant_bytes == 0 || count == 0 ||
+           (held <= limits->tenant_bytes && bytes <= limits->tenant_bytes - held);
+}
+
 enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
                              const struct region *region, struct fault *fault)
 {
@@ -88,10 +107,14 @@ enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "shared memory region '%s' is registered already; unregister it first",
                          region->name);
-    else if (regions->count == regions->most)
+    else if (!tenant_has_room(regions, owner.tenant, region->bytes))
+        code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "this tenant's shared memory regions have taken its share of the limits "
+                         "(tenant-share); unregister one first");
+    else if (regions->count == regions->limits.regions)
         code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "there are %" PRIu32 " shared memory regions, which is the limit",
-                         regions->most);
+                         regions->limits.regions);
     if (code == GEMMD_OK) {
         *link = entry;
         regions->count++;

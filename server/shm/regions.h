@@ -35,16 +35,22 @@ struct region {
     struct shm_mapping *mapping;
 };
 
-/* A table for at most `most` regions. NULL: out of memory. */
-struct regions *regions_create(uint32_t most);
+struct region_limits {
+    uint32_t regions;        /* of all owners together */
+    uint32_t tenant_regions; /* of each tenant; 0: only `regions` limits */
+    uint64_t tenant_bytes;   /* of each tenant's regions, unless it has only one; 0: no limit */
+};
+
+/* NULL: out of memory. */
+struct regions *regions_create(const struct region_limits *limits);
 /* Removes all regions. NULL is allowed. */
 void regions_destroy(struct regions *regions);
 
 /* Whether a name is valid: "[A-Za-z0-9._-]{1,128}". */
 bool region_is_name(const char *name);
 /* Adds a region, and takes over the reference in region->mapping, also on failure.
- * GEMMD_ERR_MALFORMED: the owner has a region of that name. GEMMD_ERR_NO_ROOM: there are `most`
- * regions. */
+ * GEMMD_ERR_MALFORMED: the owner has a region of that name. GEMMD_ERR_NO_ROOM: a limit
+ * is reached. */
 enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
                              const struct region *region, struct fault *fault);
 /* Finds a region's mapping and adds a reference for the caller. GEMMD_ERR_MALFORMED: the owner has

@@ -297,7 +297,7 @@ def tenants(start, tmp_path):
     tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\nalice:another-of-alice\n")
     tokens.chmod(0o600)
     daemon = start("--token-file", tokens, "--tenant-requests", "2", "--tenant-bytes", "200K",
-                   "--queue-requests", "3", ready=False)
+                   "--queue-requests", "3", "--metrics-tenant", "bob", ready=False)
     daemon.wait_until_listening().wait_until_ready()
     daemon.session.headers["Authorization"] = "Bearer the-token-of-bob"
     return daemon

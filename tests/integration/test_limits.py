@@ -290,7 +290,7 @@ def wait_until(condition, what):
 
 
 def test_connection_limit(start):
-    daemon = start("--max-connections", "8")
+    daemon = start("--max-connections", "8", "--max-connections-per-address", "0")
     daemon.session.close()
     wires = []
     try:

@@ -487,7 +487,7 @@ def test_each_has_a_part(start, tmp_path, rng):
     assert refused.status_code == 507, refused.text
     assert f"{2 * PAGE} free of this tenant's {5 * PAGE}" in refused.json()["detail"]
     assert bob.put("b", pages).status_code == 201
-    text = alice.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
+    text = bob.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
     assert f'gemmd_tenant_tensor_bytes{{tenant="bob"}} {3 * PAGE}\n' in text
     assert f"gemmd_tenant_tensor_capacity_bytes {5 * PAGE}\n" in text
 

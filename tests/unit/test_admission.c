@@ -14,8 +14,11 @@ enum { THREADS = 4, EACH = 20000 };
 static struct admission *create(uint32_t requests, uint64_t bytes, uint32_t tenants,
                                 uint32_t tenant_requests, uint64_t tenant_bytes)
 {
-    const struct admission_limits limits = {requests, bytes, tenants, tenant_requests,
-                                            tenant_bytes};
+    const struct admission_limits limits = {.requests = requests,
+                                            .bytes = bytes,
+                                            .tenants = tenants,
+                                            .tenant_requests = tenant_requests,
+                                            .tenant_bytes = tenant_bytes};
     struct admission *admission = admission_create(&limits);
     ck_assert_ptr_nonnull(admission);
     return admission;
@@ -73,6 +76,43 @@ START_TEST(a_tenant_is_held_to_his_own_bytes)
     admission_release(admission, 0, 600);
     ck_assert_int_eq(admission_reserve(admission, 1, 200, NULL), GEMMD_OK);
     check_refused(admission, 1, 1, ADMISSION_LIMIT_TENANT_BYTES, "600 of 600");
+    admission_destroy(admission);
+}
+END_TEST
+
+START_TEST(a_tenant_without_another_request_may_exceed_its_share)
+{
+    const struct admission_limits limits = {
+        .requests = 10, .bytes = 1000, .tenants = 2, .tenant_share_bytes = 500};
+    struct admission *admission = admission_create(&limits);
+    ck_assert_ptr_nonnull(admission);
+    ck_assert_int_eq(admission_reserve(admission, 0, 900, NULL), GEMMD_OK);
+    check_refused(admission, 0, 1, ADMISSION_LIMIT_TENANT_BYTES, "900 of 500");
+    ck_assert_int_eq(admission_grow(admission, 0, 900, 50, NULL), GEMMD_OK);
+    admission_release(admission, 0, 950);
+    ck_assert_int_eq(admission_reserve(admission, 0, 400, NULL), GEMMD_OK);
+    check_refused(admission, 0, 600, ADMISSION_LIMIT_TENANT_BYTES, "400 of 600");
+    check_refused(admission, 0, 101, ADMISSION_LIMIT_TENANT_BYTES, "400 of 500");
+    ck_assert_int_eq(admission_reserve(admission, 1, 500, NULL), GEMMD_OK);
+    admission_destroy(admission);
+}
+END_TEST
+
+START_TEST(an_answer_that_is_sent_keeps_its_place)
+{
+    enum { SENT = ADMISSION_SENT_AT_ONCE_BYTES + 1 };
+    struct admission *admission = create(10, 1000000, 2, 0, 0);
+    ck_assert_int_eq(admission_reserve(admission, 1, 2 * SENT, NULL), GEMMD_OK);
+    struct admission_place place = admission_keep(admission, 1, 2 * SENT, SENT);
+    check_held(admission, 1, 1, SENT);
+    ck_assert_uint_eq(admission_held(admission).bytes, SENT);
+    admission_place_end(&place);
+    admission_place_end(&place);
+    check_held(admission, 1, 0, 0);
+    ck_assert_int_eq(admission_reserve(admission, 1, 2 * SENT, NULL), GEMMD_OK);
+    place = admission_keep(admission, 1, 2 * SENT, ADMISSION_SENT_AT_ONCE_BYTES);
+    check_held(admission, 1, 0, 0);
+    admission_place_end(&place);
     admission_destroy(admission);
 }
 END_TEST
@@ -233,6 +273,8 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, a_tenant_is_held_to_his_own_count);
     tcase_add_test(tests, a_tenant_is_held_to_his_own_bytes);
+    tcase_add_test(tests, a_tenant_without_another_request_may_exceed_its_share);
+    tcase_add_test(tests, an_answer_that_is_sent_keeps_its_place);
     tcase_add_test(tests, what_never_fits_a_tenant_is_too_large);
     tcase_add_test(tests, a_reservation_grows_within_all_limits);
     tcase_add_test(tests, one_tenant_without_limits_is_the_whole);

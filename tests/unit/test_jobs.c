@@ -27,7 +27,7 @@ static struct job_task task = {.cancel = count_cancel};
 static struct job *open_job(struct jobs *jobs, uint64_t bytes)
 {
     struct job *job;
-    ck_assert_int_eq(job_open(jobs, "t", "gemm", "req", &job, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "req", &job, NULL), GEMMD_OK);
     ck_assert_int_eq(job_answer_reserve(job_answer(job), bytes, NULL), GEMMD_OK);
     return job;
 }
@@ -189,14 +189,14 @@ START_TEST(the_count_is_exact)
     for (int i = 0; i < MAX_JOBS; i++)
         held[i] = open_job(jobs, 1);
     ck_assert_uint_eq(jobs_counts(jobs).states[JOB_RECEIVING], MAX_JOBS);
-    ck_assert_int_eq(job_open(jobs, "t", "gemm", "", &more, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "4 jobs"));
 
     job_discard(held[0]);
     held[0] = accept_job(jobs, 1, id);
-    ck_assert_int_eq(job_open(jobs, "t", "gemm", "", &more, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_ERR_QUEUE_FULL);
     finish_well(held[0], START); /* kept, so it counts on */
-    ck_assert_int_eq(job_open(jobs, "t", "gemm", "", &more, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_ERR_QUEUE_FULL);
     struct job_view view;
     ck_assert_int_eq(jobs_delete(jobs, id, "t", START, &view, NULL), GEMMD_OK);
     held[0] = open_job(jobs, 1);
@@ -212,7 +212,7 @@ START_TEST(the_bytes_are_exact)
 {
     struct jobs *jobs = jobs_create(&limits);
     struct job *large = open_job(jobs, 60), *small = open_job(jobs, 40), *more;
-    ck_assert_int_eq(job_open(jobs, "t", "gemm", "", &more, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_OK);
     struct fault fault;
     ck_assert_int_eq(job_answer_reserve(job_answer(more), 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "100 of 100"));
@@ -550,7 +550,7 @@ static void use_one(struct client *client)
     struct job_answer *answer = NULL;
     struct busy_job *work = malloc(sizeof *work);
     work->task.cancel = busy_cancel;
-    if (job_open(client->jobs, "t", "gemm", "", &work->job, NULL) != GEMMD_OK) {
+    if (job_open(client->jobs, "t", 0, "gemm", "", &work->job, NULL) != GEMMD_OK) {
         free(work);
         return;
     }
@@ -662,6 +662,45 @@ START_TEST(threads_lose_nothing)
 }
 END_TEST
 
+START_TEST(a_tenant_is_held_to_its_share)
+{
+    const struct jobs_limits shared = {.max_jobs = 4,
+                                       .max_bytes = 100,
+                                       .ttl_ns = 1000,
+                                       .tenants = 2,
+                                       .tenant_jobs = 2,
+                                       .tenant_bytes = 50};
+    struct jobs *jobs = jobs_create(&shared);
+    struct job *first, *second, *third, *other;
+    struct fault fault;
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &first, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &second, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &third, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "this tenant has 2 jobs"));
+    ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", &other, NULL), GEMMD_OK);
+
+    ck_assert_int_eq(job_answer_reserve(job_answer(first), 60, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_answer_reserve(job_answer(second), 1, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "this tenant's jobs take 60 of 50"));
+    ck_assert_int_eq(job_answer_reserve(job_answer(other), 41, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "60 of 100"));
+    ck_assert_int_eq(job_answer_reserve(job_answer(other), 40, NULL), GEMMD_OK);
+    ck_assert_uint_eq(jobs_held_by(jobs, 0).jobs, 2);
+    ck_assert_uint_eq(jobs_held_by(jobs, 0).bytes, 60);
+    ck_assert_uint_eq(jobs_held_by(jobs, 1).bytes, 40);
+    job_discard(first);
+    ck_assert_int_eq(job_answer_reserve(job_answer(second), 50, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &third, NULL), GEMMD_OK);
+    job_discard(second);
+    job_discard(third);
+    job_discard(other);
+    ck_assert_uint_eq(jobs_held_by(jobs, 0).jobs + jobs_held_by(jobs, 0).bytes, 0);
+    ck_assert_uint_eq(jobs_counts(jobs).refused_tenants, 2);
+    assert_empty(jobs);
+    jobs_destroy(jobs);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("jobs");
@@ -672,6 +711,7 @@ int main(void)
     tcase_add_test(tcase, remembers_as_many_names_as_jobs);
     tcase_add_test(tcase, the_count_is_exact);
     tcase_add_test(tcase, the_bytes_are_exact);
+    tcase_add_test(tcase, a_tenant_is_held_to_its_share);
     tcase_add_test(tcase, an_answer_that_is_being_sent_outlives_its_job);
     tcase_add_test(tcase, another_tenants_job_is_forbidden);
     tcase_add_test(tcase, what_is_no_id_is_not_found);

@@ -40,7 +40,7 @@ static void open_store(void)
     descriptors = count_descriptors();
     sem_init(&answered, 0, 0);
     store = shm_store_create(&limits, &device);
-    regions = regions_create(3);
+    regions = regions_create(&(struct region_limits){.regions = 3});
     ck_assert_ptr_nonnull(store);
     ck_assert_ptr_nonnull(regions);
     snprintf(key, sizeof key, "/gemmd-unit-%d", (int)getpid());

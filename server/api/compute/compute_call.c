@@ -351,6 +351,15 @@ static void close_early_copy(struct compute_call *call)
     call->work.copy_in = NULL;
 }
 
+struct admission_place compute_call_keep_place(struct compute_call *call, struct services *services)
+{
+    if (!call->has_reservation || call->result == NULL || call->work.status != GEMMD_OK)
+        return (struct admission_place){0};
+    call->has_reservation = false;
+    return admission_keep(services->admission, call->work.tenant, call->queue_bytes,
+                          call->result_bytes);
+}
+
 void compute_call_finish(struct compute_call *call, struct services *services)
 {
     close_early_copy(call);

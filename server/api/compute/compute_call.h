@@ -29,6 +29,7 @@
 #include "server/api/compute/call_residents.h"
 #include "server/api/compute/client_memory.h"
 #include "server/device/work.h"
+#include "server/scheduler/admission.h"
 
 struct body_front;
 struct services;
@@ -166,6 +167,11 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
 /* Moves a call whose work is not in the queue yet. `to` takes over everything that `from` owns.
  * `from` keeps a description of the product for the log. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);
+/* Prepares to send the results: the reservation shrinks to the results' bytes, and is returned for
+ * the time that the answer takes to be sent. No reservation is returned if there is no result to
+ * send, or only a short one. To be called after the work is done and before compute_call_finish. */
+struct admission_place compute_call_keep_place(struct compute_call *call,
+                                               struct services *services);
 /* Frees everything but the results, after the work is done. May be called again. */
 void compute_call_finish(struct compute_call *call, struct services *services);
 /* Frees everything that the call still owns, and releases its references. May be called again. */

@@ -81,9 +81,10 @@ static enum gemmd_error compute_job_reserve(struct request *request)
 
 enum gemmd_error compute_job_open(struct request *request)
 {
-    enum gemmd_error code = job_open(services_of(request)->jobs, request->tenant,
-                                     state_of(request)->call.operation->name, request->id,
-                                     &state_of(request)->job, &request->fault);
+    enum gemmd_error code =
+        job_open(services_of(request)->jobs, request->tenant, request->tenant_number,
+                 state_of(request)->call.operation->name, request->id, &state_of(request)->job,
+                 &request->fault);
     if (code == GEMMD_OK && has_shapes(&state_of(request)->call))
         return compute_job_reserve(request);
     note_full(request, code);

@@ -208,14 +208,15 @@ static void compute_answer_shared(struct request *request)
 }
 
 /* Sends the result from pinned memory, without a copy. */
-static void compute_answer_result(struct request *request)
+static void compute_answer_result(struct request *request, struct admission_place *place)
 {
     struct compute_call *call = call_of(request);
     const struct compute_times times = times_of(request);
     const uint64_t length = call->header_bytes + call->result_bytes;
     struct headers headers;
-    struct sent_block *sent = sent_block_create(call->memory, call->result, length);
+    struct sent_block *sent = sent_block_create(call->memory, call->result, length, place);
     if (sent == NULL) {
+        admission_place_end(place);
         respond_out_of_memory(request);
         return;
     }
@@ -232,6 +233,7 @@ static void compute_answer_result(struct request *request)
 static void compute_answer(struct request *request)
 {
     struct compute_call *call = call_of(request);
+    struct admission_place place = compute_call_keep_place(call, services_of(request));
     compute_call_finish(call, services_of(request));
     if (call->work.status != GEMMD_OK)
         respond_fault(request, &call->work.fault);
@@ -240,7 +242,7 @@ static void compute_answer(struct request *request)
     else if (call->client_memory.result.wanted)
         compute_answer_shared(request);
     else
-        compute_answer_result(request);
+        compute_answer_result(request, &place);
 }
 
 static void compute_release(struct request *request)

@@ -103,6 +103,15 @@ bool tensor_call_withdraw(struct tensor_call *call)
     return true;
 }
 
+struct admission_place tensor_call_keep_place(struct tensor_call *call)
+{
+    if (!call->has_reservation)
+        return (struct admission_place){0};
+    call->has_reservation = false;
+    return admission_keep(services_of(call->request)->admission, call->request->tenant_number,
+                          call->queue_bytes, call->block_bytes);
+}
+
 enum gemmd_error tensor_call_copied(struct tensor_call *call)
 {
     give_back_reservation(call);

@@ -64,6 +64,8 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy);
 /* Takes the copy back. Returns false if the copy has begun. */
 bool tensor_call_withdraw(struct tensor_call *call);
+/* Takes the call's reservation for the time that the answer takes to be sent. */
+struct admission_place tensor_call_keep_place(struct tensor_call *call);
 /* Gives the reservation back after the copy is done, and returns the copy's error. */
 enum gemmd_error tensor_call_copied(struct tensor_call *call);
 

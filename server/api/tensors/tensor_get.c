@@ -51,9 +51,11 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
 static void send_block(struct tensor_call *call, const struct headers *headers)
 {
     void *block = call->block;
+    struct admission_place place = tensor_call_keep_place(call);
     struct sent_block *sent =
-        sent_block_create(services_memory(call->request), block, call->block_bytes);
+        sent_block_create(services_memory(call->request), block, call->block_bytes, &place);
     if (sent == NULL) {
+        admission_place_end(&place);
         respond_out_of_memory(call->request);
         return;
     }
@@ -170,8 +172,8 @@ void tensor_get_answer(struct request *request)
 {
     struct tensor_call *call = request->call;
     const struct tensor *tensor = resident_tensor(call->resident);
-    if (call->has_reservation && tensor_call_copied(call) != GEMMD_OK) {
-        respond_fault(request, &request->fault);
+    if (call->work.status != GEMMD_OK) {
+        respond_fault(request, &call->work.fault);
         return;
     }
     if (resident_etag(call->resident) == NULL) {

@@ -17,6 +17,7 @@ struct sent_answer {
     struct pool_cache *memory;
     void *result, *text; /* `compute.result` and `text` of struct infer_call */
     uint64_t result_bytes, text_bytes;
+    struct admission_place place;
 };
 
 static void answer_sent(void *cls)
@@ -24,6 +25,7 @@ static void answer_sent(void *cls)
     struct sent_answer *sent = cls;
     pool_free(sent->memory, sent->result, sent->result_bytes);
     pool_free(sent->memory, sent->text, sent->text_bytes);
+    admission_place_end(&sent->place);
     free(sent);
 }
 
@@ -114,7 +116,7 @@ static void add_part(struct payload *payload, const struct tensor *output)
         payload->parts[payload->count++] = (struct MHD_IoVec){output->data, (size_t)output->bytes};
 }
 
-static void infer_respond(struct request *request)
+static void infer_respond(struct request *request, struct admission_place *place)
 {
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
@@ -126,10 +128,12 @@ static void infer_respond(struct request *request)
     struct headers headers;
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
+        admission_place_end(place);
         infer_fail_out_of_memory(request);
         return;
     }
     if (!infer_write_json(request, json, room, &json_length)) {
+        admission_place_end(place);
         free(sent);
         return;
     }
@@ -142,6 +146,7 @@ static void infer_respond(struct request *request)
     for (uint32_t i = 0; i < call->output_count; i++)
         if (call->outputs[i].binary)
             add_part(&payload, infer_result(request, &call->outputs[i]));
+    sent->place = *place;
     sent->memory = compute->memory;
     sent->result = compute->result;
     sent->result_bytes = compute->header_bytes + compute->result_bytes;
@@ -157,12 +162,13 @@ static void infer_respond(struct request *request)
 
 void infer_answer(struct request *request)
 {
-    const struct compute_call *compute = &infer_of(request)->compute;
+    struct compute_call *compute = &infer_of(request)->compute;
+    struct admission_place place = compute_call_keep_place(compute, services_of(request));
     infer_end(request);
     if (compute->work.status != GEMMD_OK) {
         request->fault = compute->work.fault;
         infer_fail(request);
     } else {
-        infer_respond(request);
+        infer_respond(request, &place);
     }
 }

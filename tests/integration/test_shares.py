@@ -1,0 +1,307 @@
+"""What one tenant or one slow client can hold: others must be served all the same."""
+
+import json
+import re
+import time
+from multiprocessing import shared_memory
+
+import numpy as np
+import pytest
+
+from problem import assert_problem
+from wire import Wire, exchange, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+SMALL = "/gemm?m=2&n=2&k=2"
+BODY = np.arange(8, dtype=np.float32).tobytes()
+RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
+TOKENS = {name: f"the-token-of-{name}" for name in ("alice", "bob", "watcher")}
+# The daemon judges rates from 5 seconds on.
+GRACE_S = 5
+
+
+def signed(tenant, method, target, headers=(), body=b"", announced=None):
+    """A request of a tenant; `announced` is the Content-Length of a body that is sent later."""
+    length = len(body) if announced is None else announced
+    if method == "POST":
+        headers = [*headers, ("Content-Length", length)]
+    return request(method, target,
+                   [("Authorization", f"Bearer {TOKENS[tenant]}"), OCTETS, *headers], body)
+
+
+@pytest.fixture
+def shared(start, tmp_path):
+    """Starts a daemon that three tenants share."""
+    def start_shared(*arguments):
+        tokens = tmp_path / "tokens"
+        tokens.write_text("".join(f"{name}:{token}\n" for name, token in TOKENS.items()))
+        tokens.chmod(0o600)
+        daemon = start("--token-file", tokens, *arguments, ready=False)
+        daemon.wait_until_listening().wait_until_ready()
+        daemon.session.headers["Authorization"] = f"Bearer {TOKENS['watcher']}"
+        return daemon
+    return start_shared
+
+
+def scrape(daemon, tenant="watcher"):
+    return exchange(daemon.address, signed(tenant, "GET", "/metrics")).body.decode()
+
+
+def value(text, name):
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)[1])
+
+
+def eventually(condition, what):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def serves(daemon, tenant):
+    answer = exchange(daemon.address, signed(tenant, "POST", SMALL, body=BODY))
+    return answer.status == 200 and answer.body == RIGHT
+
+
+def test_answers_that_nobody_reads(shared, tmp_path):
+    """Three of them are the tenant's share. Another tenant is served, and a client of that tenant
+    reads a large answer slowly to its end, while the unread answers are ended, over TCP and over a
+    Unix socket."""
+    daemon = shared("--pinned-bytes", "64M", "--max-body", "1M", "--max-result", "20M",
+                    "--body-timeout", "60s", "--min-answer-rate", "64K",
+                    "--listen", f"unix:{tmp_path}/gemmd")
+    rows, columns = 2048, 1024
+    target = f"/gemm?m={rows}&n={columns}&k=1"
+    operands = np.ones(rows + columns, np.float32).tobytes()
+    ask = signed("alice", "POST", target, body=operands)
+    wires = [Wire(daemon.address) for _ in range(3)]
+    slow = Wire(daemon.address)
+    try:
+        for wire in wires:
+            wire.send(ask)
+        eventually(lambda: value(scrape(daemon), "gemmd_queue_bytes") == 3 * rows * columns * 4,
+                   "the answers that are being sent do not count as held")
+        answer = exchange(daemon.address, ask)
+        assert_problem(answer, 429, "this tenant's part of the queue.*tenant-bytes")
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        assert serves(daemon, "alice"), "a request within the share"
+
+        wires.append(Wire(f"{tmp_path}/gemmd"))
+        wires[-1].send(signed("watcher", "POST", target, body=operands))
+        slow.send(signed("bob", "POST", f"/gemm?m={2 * rows}&n={columns}&k=1",
+                         body=np.ones(2 * rows + columns, np.float32).tobytes()))
+        begun, total = time.monotonic(), 2 * rows * columns * 4
+        while len(slow.buffer) < total:
+            due = total * (time.monotonic() - begun) / (GRACE_S + 1.5)
+            if len(slow.buffer) < due:
+                slow.buffer += slow.socket.recv(256 * 1024)
+            else:
+                time.sleep(0.05)
+        answer = slow.receive()
+        assert answer.status == 200
+        assert np.all(np.frombuffer(answer.body, np.float32) == 1)
+        eventually(lambda: value(scrape(daemon), "gemmd_queue_bytes") == 0,
+                   "the unread answers keep their places")
+        eventually(lambda: value(scrape(daemon), "gemmd_pinned_memory_used_bytes") < rows * columns,
+                   "the unread answers keep their memory")
+        assert exchange(daemon.address, ask).status == 200
+    finally:
+        for wire in (*wires, slow):
+            wire.socket.close()
+
+
+def test_downloads_that_nobody_reads(shared):
+    """They are held as well: a resident tensor that is sent, and the result of a deleted job."""
+    daemon = shared("--metrics-tenant", "watcher")
+    rows, columns = 4096, 1024
+    tensor = np.zeros((rows, columns), np.float32)
+    answer = exchange(daemon.address, signed(
+        "alice", "PUT", f"/tensors/w?shape={rows},{columns}", [("Content-Length", tensor.nbytes)],
+        tensor.tobytes()))
+    assert answer.status == 201
+    with Wire(daemon.address) as wire:
+        wire.send(signed("alice", "GET", "/tensors/w"))
+        eventually(lambda: value(scrape(daemon), 'gemmd_tenant_bytes{tenant="alice"}')
+                   == tensor.nbytes, "the download does not count as held")
+    eventually(lambda: value(scrape(daemon), "gemmd_queue_bytes") == 0, "it is held for ever")
+
+    job = exchange(daemon.address, signed(
+        "alice", "POST", f"/gemm?m={rows}&n={columns}&k=1", [("Prefer", "respond-async")],
+        np.ones(rows + columns, np.float32).tobytes())).headers["location"]
+    with Wire(daemon.address) as wire:
+        wire.send(signed("alice", "GET", f"{job}/result?wait_ms=60000"))
+        assert b" 200 " in wire.socket.recv(100)
+        assert exchange(daemon.address, signed("alice", "DELETE", job)).status == 200
+        assert value(scrape(daemon), 'gemmd_tenant_jobs{tenant="alice"}') == 0
+        assert value(scrape(daemon), 'gemmd_tenant_job_bytes{tenant="alice"}') == tensor.nbytes
+    eventually(lambda: value(scrape(daemon), "gemmd_job_bytes") == 0, "it is kept for ever")
+
+
+def test_announced_bodies_that_hardly_arrive(shared):
+    """Their reservations are the tenant's share at most, and end when the bodies cannot be complete
+    in time. A slow body that can be complete in time is received."""
+    daemon = shared("--pinned-bytes", "64M", "--max-body", "24M", "--max-result", "8M")
+    side = 2048
+    head = signed("alice", "POST", f"/gemm?m={side}&n=1&k={side}", [("Expect", "100-continue")],
+                  announced=4 * (side * side + side))  # more than 16 of 32 MiB
+    honest_side = 256
+    honest_body = np.ones((honest_side + 1) * honest_side, np.float32).tobytes()
+    wire = Wire(daemon.address)
+    honest = Wire(daemon.address)
+    try:
+        wire.send(head)
+        assert wire.receive().status == 100
+        refused = exchange(daemon.address, head)
+        assert_problem(refused, 429, "tenant-bytes")
+        assert serves(daemon, "bob"), "another tenant"
+
+        honest.send(signed("bob", "POST", f"/gemm?m={honest_side}&n=1&k={honest_side}",
+                           announced=len(honest_body)))
+        begun, sent = time.monotonic(), 0
+        while sent < len(honest_body):
+            due = int(len(honest_body) * (time.monotonic() - begun) / (GRACE_S + 1.5))
+            honest.send(honest_body[sent:due])
+            sent = max(sent, min(due, len(honest_body)))
+            wire.try_to_send(b"\0" * 550)
+            time.sleep(0.25)
+        answer = honest.receive()
+        assert answer.status == 200
+        assert np.all(np.frombuffer(answer.body, np.float32) == honest_side)
+        try:
+            assert_problem(wire.receive(), 408, "would miss its deadline")
+        except ConnectionResetError:
+            pass  # the answer to a client that still sends may be lost
+        eventually(lambda: value(scrape(daemon), "gemmd_queue_requests") <= 1,
+                   "a body that cannot be complete in time keeps its place")
+        assert value(scrape(daemon), 'gemmd_queue_refused_total{limit="tenant-bytes"}') >= 1
+    finally:
+        wire.socket.close()
+        honest.socket.close()
+
+
+def test_a_request_larger_than_the_share(shared):
+    """A tenant that holds nothing else may use all of the limits for one request."""
+    daemon = shared("--pinned-bytes", "64M", "--max-body", "60M", "--max-result", "4M")
+    rows = 12 * 1024
+    body = np.ones(rows * 1024 + 1024, np.float32).tobytes()
+    answer = exchange(daemon.address,
+                      signed("alice", "POST", f"/gemm?m={rows}&n=1&k=1024", body=body))
+    assert answer.status == 200
+    assert np.all(np.frombuffer(answer.body, np.float32) == 1024)
+
+
+def test_requests_of_one_tenant(shared):
+    daemon = shared("--queue-requests", "4")
+    limits = daemon.session.get(f"{daemon.url}/info").json()["limits"]
+    assert (limits["tenant-share"], limits["tenant-requests"]) == (50, 2)
+    head = [signed(tenant, "POST", SMALL, [("Expect", "100-continue")], announced=32)
+            for tenant in ("alice", "bob")]
+    with Wire(daemon.address) as one, Wire(daemon.address) as two, Wire(daemon.address) as other:
+        for wire in (one, two):
+            wire.send(head[0])
+            assert wire.receive().status == 100
+        assert_problem(exchange(daemon.address, head[0]), 429, "tenant-requests")
+        other.send(head[1])
+        assert other.receive().status == 100
+
+
+def test_given_limits_of_a_tenant_are_kept(shared):
+    """0 means what it meant before there was a share."""
+    daemon = shared("--queue-requests", "2", "--tenant-requests", "0", "--tenant-bytes", "0")
+    head = signed("alice", "POST", SMALL, [("Expect", "100-continue")], announced=32)
+    with Wire(daemon.address) as one, Wire(daemon.address) as two:
+        for wire in (one, two):
+            wire.send(head)
+            assert wire.receive().status == 100
+
+
+def as_job(tenant, side=2):
+    return signed(tenant, "POST", f"/gemm?m={side}&n={side}&k=1", [("Prefer", "respond-async")],
+                  body=np.ones(2 * side, np.float32).tobytes())
+
+
+def test_jobs_of_one_tenant(shared):
+    daemon = shared("--max-jobs", "8", "--metrics-tenant", "watcher")
+    for _ in range(4):
+        assert exchange(daemon.address, as_job("alice")).status == 202
+    answer = exchange(daemon.address, as_job("alice"))
+    assert_problem(answer, 429, "this tenant has 4 jobs")
+    assert 1 <= int(answer.headers["retry-after"]) <= 60
+    for _ in range(4):
+        answer = exchange(daemon.address, as_job("bob"))
+        assert answer.status == 202
+    seen = scrape(daemon)
+    assert value(seen, 'gemmd_tenant_jobs{tenant="alice"}') == 4
+    assert value(seen, 'gemmd_queue_refused_total{limit="tenant-jobs"}') == 1
+    job = answer.headers["location"]
+    assert exchange(daemon.address, signed("bob", "DELETE", job)).status == 200
+    eventually(lambda: exchange(daemon.address, as_job("bob")).status == 202,
+               "a deleted job keeps its place")
+
+
+def test_bytes_of_jobs_of_one_tenant(shared):
+    daemon = shared("--job-bytes", "64K", "--metrics-tenant", "watcher")
+    for _ in range(2):
+        assert exchange(daemon.address, as_job("alice", 64)).status == 202
+    assert_problem(exchange(daemon.address, as_job("alice", 64)), 429,
+                   "results of this tenant's jobs take 32768 of 32768 bytes")
+    assert exchange(daemon.address, as_job("bob", 100)).status == 429, "no room is left for this"
+    assert exchange(daemon.address, as_job("bob", 64)).status == 202
+    assert value(scrape(daemon), 'gemmd_tenant_job_bytes{tenant="alice"}') == 2 * 64 * 64 * 4
+
+
+def test_tensors_of_one_tenant(shared):
+    daemon = shared("--tensor-bytes", "64K")
+
+    def put(tenant, name):
+        data = signed(tenant, "PUT", f"/tensors/{name}?shape=64,64",
+                      [("Content-Length", 16384)], bytes(16384))
+        return exchange(daemon.address, data)
+
+    assert put("alice", "a1").status == 201
+    assert put("alice", "a2").status == 201
+    assert_problem(put("alice", "a3"), 507)
+    assert put("bob", "b1").status == 201
+
+
+def test_regions_of_one_tenant(shared):
+    daemon = shared("--shm-system", "--shm-regions", "4")
+    memory = shared_memory.SharedMemory(create=True, size=4096)
+    try:
+        def register(tenant, name):
+            body = json.dumps({"key": f"/{memory.name.lstrip('/')}", "byte_size": 4096}).encode()
+            return exchange(daemon.address, signed(
+                tenant, "POST", f"/v2/systemsharedmemory/region/{name}/register", body=body))
+
+        for tenant in ("alice", "bob"):
+            assert register(tenant, "one").status == 200
+            assert register(tenant, "two").status == 200
+            if tenant == "alice":
+                assert_problem(register(tenant, "three"), 507, "this tenant's shared memory")
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+def test_metrics_name_no_other_tenant(shared):
+    daemon = shared("--metrics-tenant", "watcher")
+    for tenant in ("alice", "bob"):
+        seen = scrape(daemon, tenant)
+        assert set(re.findall(r'tenant="([^"]*)"', seen)) == {tenant}
+        assert value(seen, "gemmd_queue_requests") == 0, "the totals of the daemon"
+    assert set(re.findall(r'tenant="([^"]*)"', scrape(daemon))) == set(TOKENS)
+
+
+def test_metrics_tenant_that_is_unknown(start, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, "--metrics-tenant", "alice,nobody", ready=False)
+    assert daemon.wait() == 1
+    assert "nobody" in daemon.stderr() + "".join(daemon.messages())
+
+
+def test_an_address_leaves_connections_to_others(start):
+    daemon = start("--max-connections", "16")
+    assert daemon.session.get(f"{daemon.url}/info").json()["limits"][
+        "max-connections-per-address"] == 14
