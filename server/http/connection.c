@@ -14,6 +14,8 @@
 /* --min-body-rate applies only after a body has been received for this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
+/* How often connection_check looks whether the client of an idle connection has disconnected. */
+static const uint64_t IDLE_LOOK_NS = 1000000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
@@ -22,6 +24,7 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     connection->phase = phase;
     connection->since_ns = now_ns;
     connection->moved_bytes = 0;
+    connection->next_look_ns = 0;
     return true;
 }
 
@@ -60,19 +63,31 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
     return request->id;
 }
 
-bool connection_has_ended(const struct connection *connection)
+/* Whether the client has ended its side of the connection, and everything it sent has been read. */
+static bool connection_has_ended(const struct connection *connection)
 {
     char byte;
     ssize_t got = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Whether the client has disconnected before its request was complete. libmicrohttpd has processed
- * all bytes that were read, so no complete request is pending. */
-static bool has_disconnected(const struct connection *connection)
+/* Whether to look for the end of the connection. An idle connection is looked at when it has become
+ * idle, and then once a second, so that many idle connections cost few system calls. */
+static bool is_to_be_looked_at(struct connection *connection, uint64_t now_ns)
 {
-    return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
-           connection_has_ended(connection);
+    if (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY)
+        return true;
+    if (connection->phase != CONNECTION_IDLE || now_ns < connection->next_look_ns)
+        return false;
+    connection->next_look_ns = now_ns + IDLE_LOOK_NS;
+    return true;
+}
+
+/* Whether the client has disconnected before its request was complete, or between requests.
+ * libmicrohttpd has processed all bytes that were read, so no complete request is pending. */
+static bool has_disconnected(struct connection *connection, uint64_t now_ns)
+{
+    return is_to_be_looked_at(connection, now_ns) && connection_has_ended(connection);
 }
 
 bool connection_user(struct connection *connection, uid_t *user)
@@ -139,7 +154,7 @@ void connection_check(struct connection *connection, const struct http_server *s
     case CONNECTION_GONE:
         break;
     }
-    if (has_disconnected(connection)) {
+    if (has_disconnected(connection, now_ns)) {
         connection_abandon(connection);
         return;
     }

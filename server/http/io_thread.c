@@ -64,7 +64,8 @@ static void io_thread_iterate(struct io_thread *thread)
         thread->moved_ns = now_ns;
     thread->busy = thread->moved || polls_on(thread, now_ns);
     thread->moved = false;
-    MHD_run(thread->mhd);
+    /* MHD_run fails only if the daemon was stopped or has threads of its own. */
+    (void)MHD_run(thread->mhd);
     arrival_end_untaken(thread);
 }
 
@@ -99,6 +100,9 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
 {
     const struct config *config = thread->server->config;
     bool bulk = thread->index >= thread->server->bulk_thread_first;
+    /* A lenient parser closes a connection without an answer if the request line breaks a rule that
+     * it checks at all. guard.h checks the same rules, and the client gets an answer. */
+    const int strict = thread->server->lenient_parser ? 0 : 1;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
@@ -106,7 +110,7 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
         arrival_on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, strict, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
 }
 
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,
