@@ -163,16 +163,22 @@ static bool starts_with_empty_line(const char *head, ssize_t length)
     return length >= 2 && head[0] == '\r' && head[1] == '\n';
 }
 
+/* Closes a connection that libmicrohttpd has not been given. */
+static void arrival_close(struct connection *connection)
+{
+    const int fd = connection->fd;
+    arrival_end_connection(connection);
+    close(fd);
+}
+
 /* Refuses a connection that does not begin with an HTTP request. The connection lingers, so that a
  * client that is still sending does not lose the answer to a TCP reset. */
 static void arrival_refuse(struct connection *connection, char first)
 {
-    const int fd = connection->fd;
     refusal_not_http(connection, first);
-    shutdown(fd, SHUT_WR);
-    lingering_add(connection->thread->server->lingering, fd);
-    arrival_end_connection(connection);
-    close(fd);
+    shutdown(connection->fd, SHUT_WR);
+    lingering_add(connection->thread->server->lingering, connection->fd);
+    arrival_close(connection);
 }
 
 static void arrival_continue_mapped(struct inbox_message *message);
@@ -184,8 +190,13 @@ static void arrival_decide(struct connection *connection)
     ssize_t got = peek_head(connection, head);
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
         connection->arrival.act = arrival_continue_mapped;
-        if (connection_memory_take(connection))
+        const enum connection_memory_taken taken = connection_memory_take(connection);
+        if (taken == CONNECTION_MEMORY_AWAITED)
             return; /* arrival_continue_mapped continues when the memory is mapped */
+        if (taken == CONNECTION_MEMORY_FAILED) {
+            arrival_close(connection);
+            return;
+        }
         got = peek_head(connection, head);
     }
     if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))
