@@ -68,7 +68,7 @@ bool respond(struct request *request, int status, const struct headers *headers,
         return false;
     }
     queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
-    return true;
+    return request->state == REQUEST_ANSWERED;
 }
 
 /* The content of an answer without a body. libmicrohttpd uses only the length of the response, and
@@ -176,16 +176,16 @@ void respond_static(struct request *request, int status, const char *content_typ
     respond_typed(request, status, content_type, &payload);
 }
 
-void respond_copy(struct request *request, int status, const struct headers *headers,
+bool respond_copy(struct request *request, int status, const struct headers *headers,
                   const char *text, uint64_t length)
 {
     char *copy = malloc(length);
     if (copy == NULL) {
         respond_out_of_memory(request);
-        return;
+        return false;
     }
     memcpy(copy, text, length);
     const struct payload payload = {
         .parts = {{copy, (size_t)length}}, .count = 1, .sent = free, .context = copy};
-    respond(request, status, headers, &payload);
+    return respond(request, status, headers, &payload);
 }

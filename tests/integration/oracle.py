@@ -36,7 +36,7 @@ def _cpu_share(daemon):
     return (_cpu_s(daemon) - before) / (time.monotonic() - since)
 
 
-def _wait_until(passes, describe):
+def wait_until(passes, describe):
     deadline = time.monotonic() + PATIENCE_S
     while not passes():
         assert time.monotonic() < deadline, describe()
@@ -74,8 +74,8 @@ class Oracle:
             now.update(gauges(self.daemon, self.names))
             return now == self.before
 
-        _wait_until(is_as_before, lambda: f"left behind: {now}; before: {self.before}")
-        _wait_until(lambda: _cpu_share(self.daemon) < IDLE_SHARE,
+        wait_until(is_as_before, lambda: f"left behind: {now}; before: {self.before}")
+        wait_until(lambda: _cpu_share(self.daemon) < IDLE_SHARE,
                     lambda: "a thread of the daemon stays busy")
 
     def check_exit(self):

@@ -3,6 +3,7 @@ then answered with an error or its connection is closed, and everything that it 
 
 import json
 import mmap
+import re
 import socket
 import struct
 import uuid
@@ -13,8 +14,8 @@ import pytest
 
 from memory import Memory
 from oip import MODEL
-from oracle import GAUGES, LONG_DRAIN, Oracle, answers
-from wire import Wire, request
+from oracle import GAUGES, LONG_DRAIN, Oracle, answers, wait_until
+from wire import Wire, exchange, request
 
 OCTETS, CLOSE = ("Content-Type", "application/octet-stream"), ("Connection", "close")
 BODY = np.arange(8, dtype=np.float32).tobytes()
@@ -130,23 +131,47 @@ def fail_each(plan, send, right, errors=("500", "503")):
 
 @pytest.mark.parametrize("part", range(3))
 def test_no_memory_for_a_request(part, daemon, plan):
-    def exchange(data):
+    def send(data):
         with Wire(daemon.address) as wire:
             wire.try_to_send(data)
-            try:
-                return answers(wire)
-            except ConnectionResetError:
-                return wire.buffer
+            return answers(wire)
 
     for data in (REQUESTS["upload"], REQUESTS["stored product"], REQUESTS["tensor"]):
-        exchange(data)  # the tensors exist, and their tags are known
+        send(data)  # the tensors exist, and their tags are known
     oracle = Oracle(daemon)
     for name in list(REQUESTS)[part::3]:
-        right = exchange(REQUESTS[name])
+        right = send(REQUESTS[name])
         assert right, name
         # jansson does not tell a lack of memory from a text that is not JSON.
         errors = ("400", "500", "503") if name == "region that is not there" else ("500", "503")
-        fail_each(plan, lambda data=REQUESTS[name]: exchange(data), right, errors)
+        fail_each(plan, lambda data=REQUESTS[name]: send(data), right, errors)
+    oracle.check()
+    oracle.check_exit()
+
+
+def test_no_job_without_its_id(daemon, plan):
+    """A job whose 202 could not be sent is not computed and kept for nobody."""
+    oracle = Oracle(daemon, ("gemmd_pinned_memory_used_bytes",))
+    named = 0
+    for left in range(40):
+        with Wire(daemon.address) as wire:
+            wire.send(REQUESTS["livez"].replace(b"Connection: close\r\n", b""))
+            assert wire.receive().status == 200
+            plan.arm(left, 1)
+            wire.send(REQUESTS["job"])
+            received = answers(wire)
+            plan.disarm()
+        accepted = received.startswith(b"HTTP/1.1 202 ")
+        assert accepted == (b"\r\nLocation: /jobs/" in received), received
+        named += accepted
+    assert named > 0
+
+    def kept():
+        states = exchange(daemon.address, http("GET", "/metrics")).body.decode()
+        return {state: int(re.search(rf'^gemmd_jobs{{state="{state}"}} (\d+)$', states, re.M)[1])
+                for state in ("receiving", "queued", "running", "done", "failed")}
+
+    wait_until(lambda: kept()["done"] == sum(kept().values()) == named, lambda: f"{named}: {kept()}")
     oracle.check()
     oracle.check_exit()
 
@@ -159,7 +184,7 @@ def test_no_memory_for_a_request_with_shared_memory(daemon, plan):
     with Memory(1 << 16) as memory:
         memory.put(0, np.arange(8, dtype=np.float32))
 
-        def exchange():
+        def send():
             with Wire(name.removeprefix("unix:").replace("@", "\0", 1)) as wire:
                 try:
                     socket.send_fds(wire.socket, [b"\r\n"], [memory.fd])
@@ -168,9 +193,9 @@ def test_no_memory_for_a_request_with_shared_memory(daemon, plan):
                 wire.try_to_send(data)
                 return answers(wire)
 
-        right = exchange()
+        right = send()
         assert b" 200 " in right, right
-        fail_each(plan, exchange, right)
+        fail_each(plan, send, right)
         assert all("shared_mem" not in gauge or oracle.before[gauge] == 0 for gauge in GAUGES)
         oracle.check()
     oracle.check_exit()
