@@ -10,6 +10,7 @@
 #include "server/http/connection_memory.h"
 #include "server/http/io_thread.h"
 #include "server/http/refusal.h"
+#include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -79,6 +80,20 @@ static bool is_reading_request(const struct connection *connection)
     return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
 }
 
+/* Ends a request that libmicrohttpd 0.9 has forgotten: if it meets a second error in a request, or
+ * cannot watch the socket, it closes the connection without its callback for the request's end. A
+ * second error in the headers means that neither the query nor the headers fitted in the buffer. */
+static void arrival_complete_request(struct connection *connection, struct MHD_Connection *mhd)
+{
+    void *request = connection->request;
+    if (connection->request->state == REQUEST_HEADERS && connection->ended_by == GEMMD_OK) {
+        connection_refuse_parameters(connection);
+        connection->linger = true;
+    }
+    shutdown(connection->fd, SHUT_WR);
+    request_completed(connection->thread, mhd, &request, MHD_REQUEST_TERMINATED_WITH_ERROR);
+}
+
 void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                            enum MHD_ConnectionNotificationCode code)
 {
@@ -89,6 +104,8 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
         return;
     }
     struct connection *connection = *context;
+    if (connection->request != NULL)
+        arrival_complete_request(connection, mhd);
     if (connection->linger || is_reading_request(connection))
         lingering_add(thread->server->lingering, connection->fd);
     arrival_end_connection(connection);

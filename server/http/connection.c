@@ -14,6 +14,8 @@
 /* --min-body-rate applies only after a body has been received for this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
+/* How long an answer of libmicrohttpd to an incomplete request may take. */
+static const uint64_t STUCK_MS = 100;
 /* How often connection_check looks whether the client of an idle connection has disconnected. */
 static const uint64_t IDLE_LOOK_NS = 1000000000u;
 
@@ -105,6 +107,29 @@ void connection_abandon(struct connection *connection)
     shutdown(connection->fd, SHUT_RDWR);
 }
 
+/* Whether libmicrohttpd has answered the request before its headers were complete. libmicrohttpd
+ * then closes the connection at once, except that version 0.9 waits for headers that it has dropped
+ * if the parameters of the query did not fit in the connection's buffer. */
+static bool is_stuck(const struct connection *connection)
+{
+    return connection->request != NULL &&
+           MHD_get_connection_info(connection->request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) !=
+               NULL;
+}
+
+void connection_refuse_parameters(struct connection *connection)
+{
+    struct request *request = connection->request;
+    struct fault fault;
+    /* libmicrohttpd has dropped the headers, so the client's X-Request-Id is not known. */
+    if (request->id[0] == '\0')
+        request_id_choose(request->id, NULL, &connection->thread->id_state);
+    fault_set(&fault, GEMMD_ERR_HEADERS_TOO_LARGE, NULL,
+              "the parameters do not fit in the connection's buffer");
+    connection->ended_by = fault.code;
+    connection_send_fault(connection->fd, &fault, request->id);
+}
+
 void connection_check(struct connection *connection, const struct http_server *server,
                       uint64_t now_ns)
 {
@@ -120,6 +145,11 @@ void connection_check(struct connection *connection, const struct http_server *s
                        now_ns);
         break;
     case CONNECTION_HEADERS:
+        late = is_stuck(connection) && is_over(since, STUCK_MS, now_ns);
+        if (late) {
+            connection_refuse_parameters(connection);
+            break;
+        }
         late = is_over(since, config->header_timeout_ms, now_ns);
         if (late)
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,

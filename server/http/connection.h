@@ -86,6 +86,10 @@ bool connection_user(struct connection *connection, uid_t *user);
  * the connection. */
 void connection_abandon(struct connection *connection);
 
+/* Answers with 431 because the parameters of the query do not fit in libmicrohttpd's buffer. The
+ * caller must end the connection afterwards. */
+void connection_refuse_parameters(struct connection *connection);
+
 /* Ends a connection whose phase has lasted too long, or whose client has disconnected in the middle
  * of a request or between requests. A request that is late gets 408 or 504 first. The socket is
  * shut down; libmicrohttpd then closes the connection. */

@@ -15,6 +15,9 @@
 
 /* Iterations of the loop after the thread was stopped, which send answers that are still due. */
 enum { LAST_ITERATIONS = 4 };
+/* Iterations in which no request advances before the thread pauses although libmicrohttpd wants to
+ * run again, and the length of a pause. */
+enum { STILL_ITERATIONS = 64, STILL_PAUSE_MS = 10 };
 
 static void io_thread_on_check(struct inbox_message *message)
 {
@@ -42,7 +45,8 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < thread->server->config->busy_poll_us * UINT64_C(1000);
 }
 
-static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
+/* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */
+static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], int limit_ms)
 {
     uint64_t now_ns = clock_now_ns();
     int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
@@ -53,6 +57,8 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
     int waiters_ms = waiters_due_ms(&thread->waiters, now_ns);
     if (waiters_ms >= 0 && (due_ms < 0 || waiters_ms < due_ms))
         due_ms = waiters_ms;
+    if (limit_ms >= 0 && (due_ms < 0 || limit_ms < due_ms))
+        due_ms = limit_ms;
     if (!polls_on(thread, now_ns))
         inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
@@ -67,6 +73,7 @@ static void io_thread_iterate(struct io_thread *thread)
     /* MHD_run fails only if the daemon was stopped or has threads of its own. */
     (void)MHD_run(thread->mhd);
     arrival_end_untaken(thread);
+    thread->still_iterations = thread->moved ? 0 : thread->still_iterations + 1;
 }
 
 static void *io_thread_run(void *argument)
@@ -83,7 +90,9 @@ static void *io_thread_run(void *argument)
 
     while (!thread->stopping) {
         if (!has_more_to_do(thread->mhd))
-            wait_for_work(thread, fds);
+            wait_for_work(thread, fds, -1);
+        else if (thread->still_iterations >= STILL_ITERATIONS)
+            wait_for_work(thread, fds, STILL_PAUSE_MS);
         inbox_act(&thread->inbox);
         arrival_take_ready(thread);
         if (thread->waiters.first != NULL)

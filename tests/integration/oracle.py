@@ -75,8 +75,11 @@ class Oracle:
             return now == self.before
 
         wait_until(is_as_before, lambda: f"left behind: {now}; before: {self.before}")
+        self.check_idle()
+
+    def check_idle(self):
         wait_until(lambda: _cpu_share(self.daemon) < IDLE_SHARE,
-                    lambda: "a thread of the daemon stays busy")
+                   lambda: "a thread of the daemon stays busy")
 
     def check_exit(self):
         """The daemon exits when it is told to. The test starts it with `LONG_DRAIN`, so that a

@@ -8,7 +8,7 @@ import pytest
 
 from oip import MODEL
 from oracle import LONG_DRAIN, Oracle, answers
-from wire import Wire, request
+from wire import Wire, exchange, request
 
 OCTETS = ("Content-Type", "application/octet-stream")
 EXPECT = ("Expect", "100-continue")
@@ -116,6 +116,36 @@ def test_random_pieces(ends, start, request):
                     answers(wire)
                 except AssertionError as error:
                     raise AssertionError(f"{error}; sent: {data[:1000]!r}") from None
+    oracle.check()
+    oracle.check_exit()
+
+
+@pytest.mark.parametrize("chunks", [b"20;" + bytes(100_000), b"0" * 100_000, b"20;" + b"x" * 49_000],
+                         ids=["extension", "size", "hardly"])
+def test_size_line_that_does_not_fit_in_the_buffer(chunks, start):
+    """libmicrohttpd waits for the end of the line and cannot read it. The thread sleeps meanwhile and
+    serves others, and the limits of the body end the connection."""
+    daemon = start("--io-threads", "1", "--body-timeout", "1s", *LONG_DRAIN)
+    oracle = Oracle(daemon)
+    with Wire(daemon.address) as wire:
+        wire.try_to_send(request("POST", GEMM, [OCTETS, ("Transfer-Encoding", "chunked")], chunks))
+        oracle.check_idle()
+        assert exchange(daemon.address, request("GET", "/livez")).status == 200
+        assert statuses(answers(wire))[:1] in ([408], [])
+    oracle.check()
+    oracle.check_exit()
+
+
+@pytest.mark.parametrize("rest", [b"", b"Host: x\r\n\r\n", b"Host: x\r\nContent-Length: 32\r\n\r\n" + BODY,
+                                  b"X: y\r\n" * 9000], ids=["no headers", "headers", "body", "more"])
+def test_parameters_that_do_not_fit_in_the_buffer(rest, start):
+    """libmicrohttpd drops the headers then, and waits for them. The client gets an answer at once."""
+    daemon = start("--io-threads", "1", *LONG_LIMITS, *LONG_DRAIN)
+    oracle = Oracle(daemon)
+    for method in ("GET", "POST"):
+        with Wire(daemon.address) as wire:
+            wire.try_to_send(f"{method} /livez?{'a&' * 15000} HTTP/1.1\r\n".encode() + rest)
+            assert statuses(answers(wire)) == [431]
     oracle.check()
     oracle.check_exit()
 
