@@ -10,6 +10,7 @@
 #include "server/http/connection_memory.h"
 #include "server/http/io_thread.h"
 #include "server/http/refusal.h"
+#include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -79,6 +80,20 @@ static bool is_reading_request(const struct connection *connection)
     return connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY;
 }
 
+/* Ends a request that libmicrohttpd 0.9 has forgotten: if it meets a second error in a request, or
+ * cannot watch the socket, it closes the connection without its callback for the request's end. A
+ * second error in the headers means that neither the query nor the headers fitted in the buffer. */
+static void arrival_complete_request(struct connection *connection, struct MHD_Connection *mhd)
+{
+    void *request = connection->request;
+    if (connection->request->state == REQUEST_HEADERS && connection->ended_by == GEMMD_OK) {
+        connection_refuse_parameters(connection);
+        connection->linger = true;
+    }
+    shutdown(connection->fd, SHUT_WR);
+    request_completed(connection->thread, mhd, &request, MHD_REQUEST_TERMINATED_WITH_ERROR);
+}
+
 void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                            enum MHD_ConnectionNotificationCode code)
 {
@@ -89,6 +104,8 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
         return;
     }
     struct connection *connection = *context;
+    if (connection->request != NULL)
+        arrival_complete_request(connection, mhd);
     if (connection->linger || is_reading_request(connection))
         lingering_add(thread->server->lingering, connection->fd);
     arrival_end_connection(connection);
@@ -163,16 +180,22 @@ static bool starts_with_empty_line(const char *head, ssize_t length)
     return length >= 2 && head[0] == '\r' && head[1] == '\n';
 }
 
+/* Closes a connection that libmicrohttpd has not been given. */
+static void arrival_close(struct connection *connection)
+{
+    const int fd = connection->fd;
+    arrival_end_connection(connection);
+    close(fd);
+}
+
 /* Refuses a connection that does not begin with an HTTP request. The connection lingers, so that a
  * client that is still sending does not lose the answer to a TCP reset. */
 static void arrival_refuse(struct connection *connection, char first)
 {
-    const int fd = connection->fd;
     refusal_not_http(connection, first);
-    shutdown(fd, SHUT_WR);
-    lingering_add(connection->thread->server->lingering, fd);
-    arrival_end_connection(connection);
-    close(fd);
+    shutdown(connection->fd, SHUT_WR);
+    lingering_add(connection->thread->server->lingering, connection->fd);
+    arrival_close(connection);
 }
 
 static void arrival_continue_mapped(struct inbox_message *message);
@@ -184,8 +207,13 @@ static void arrival_decide(struct connection *connection)
     ssize_t got = peek_head(connection, head);
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
         connection->arrival.act = arrival_continue_mapped;
-        if (connection_memory_take(connection))
+        const enum connection_memory_taken taken = connection_memory_take(connection);
+        if (taken == CONNECTION_MEMORY_AWAITED)
             return; /* arrival_continue_mapped continues when the memory is mapped */
+        if (taken == CONNECTION_MEMORY_FAILED) {
+            arrival_close(connection);
+            return;
+        }
         got = peek_head(connection, head);
     }
     if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))

@@ -16,6 +16,10 @@
  * been sent, for this long. */
 static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
+/* How long an answer of libmicrohttpd to an incomplete request may take. */
+static const uint64_t STUCK_MS = 100;
+/* How often connection_check looks whether the client of an idle connection has disconnected. */
+static const uint64_t IDLE_LOOK_NS = 1000000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
@@ -25,6 +29,7 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     connection->since_ns = now_ns;
     connection->moved_bytes = 0;
     connection->sending.begun = false;
+    connection->next_look_ns = 0;
     return true;
 }
 
@@ -63,19 +68,31 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
     return request->id;
 }
 
-bool connection_has_ended(const struct connection *connection)
+/* Whether the client has ended its side of the connection, and everything it sent has been read. */
+static bool connection_has_ended(const struct connection *connection)
 {
     char byte;
     ssize_t got = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Whether the client has disconnected before its request was complete. libmicrohttpd has processed
- * all bytes that were read, so no complete request is pending. */
-static bool has_disconnected(const struct connection *connection)
+/* Whether to look for the end of the connection. An idle connection is looked at when it has become
+ * idle, and then once a second, so that many idle connections cost few system calls. */
+static bool is_to_be_looked_at(struct connection *connection, uint64_t now_ns)
 {
-    return (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY) &&
-           connection_has_ended(connection);
+    if (connection->phase == CONNECTION_HEADERS || connection->phase == CONNECTION_BODY)
+        return true;
+    if (connection->phase != CONNECTION_IDLE || now_ns < connection->next_look_ns)
+        return false;
+    connection->next_look_ns = now_ns + IDLE_LOOK_NS;
+    return true;
+}
+
+/* Whether the client has disconnected before its request was complete, or between requests.
+ * libmicrohttpd has processed all bytes that were read, so no complete request is pending. */
+static bool has_disconnected(struct connection *connection, uint64_t now_ns)
+{
+    return is_to_be_looked_at(connection, now_ns) && connection_has_ended(connection);
 }
 
 bool connection_user(struct connection *connection, uid_t *user)
@@ -140,6 +157,29 @@ static bool is_slow_answer(struct connection *connection, const struct config *c
                            timeout_ns(connection, config));
 }
 
+/* Whether libmicrohttpd has answered the request before its headers were complete. libmicrohttpd
+ * then closes the connection at once, except that version 0.9 waits for headers that it has dropped
+ * if the parameters of the query did not fit in the connection's buffer. */
+static bool is_stuck(const struct connection *connection)
+{
+    return connection->request != NULL &&
+           MHD_get_connection_info(connection->request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) !=
+               NULL;
+}
+
+void connection_refuse_parameters(struct connection *connection)
+{
+    struct request *request = connection->request;
+    struct fault fault;
+    /* libmicrohttpd has dropped the headers, so the client's X-Request-Id is not known. */
+    if (request->id[0] == '\0')
+        request_id_choose(request->id, NULL, &connection->thread->id_state);
+    fault_set(&fault, GEMMD_ERR_HEADERS_TOO_LARGE, NULL,
+              "the parameters do not fit in the connection's buffer");
+    connection->ended_by = fault.code;
+    connection_send_fault(connection->fd, &fault, request->id);
+}
+
 void connection_check(struct connection *connection, const struct http_server *server,
                       uint64_t now_ns)
 {
@@ -155,6 +195,11 @@ void connection_check(struct connection *connection, const struct http_server *s
                        now_ns);
         break;
     case CONNECTION_HEADERS:
+        late = is_stuck(connection) && is_over(since, STUCK_MS, now_ns);
+        if (late) {
+            connection_refuse_parameters(connection);
+            break;
+        }
         late = is_over(since, config->header_timeout_ms, now_ns);
         if (late)
             fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
@@ -185,7 +230,7 @@ void connection_check(struct connection *connection, const struct http_server *s
     case CONNECTION_GONE:
         break;
     }
-    if (has_disconnected(connection)) {
+    if (has_disconnected(connection, now_ns)) {
         connection_abandon(connection);
         return;
     }

@@ -53,6 +53,7 @@ struct connection {
     uint64_t moved_bytes;   /* received in this phase */
     uint64_t deadline_ns;   /* of the request; monotonic clock; 0: none */
     struct sending sending; /* of the answer, in CONNECTION_SENDING */
+    uint64_t next_look_ns;  /* idle: when to look whether the client has disconnected */
 
     struct request *request;   /* the request in progress; NULL: none */
     enum gemmd_error ended_by; /* why the daemon ended the connection; GEMMD_OK: it did not */
@@ -83,16 +84,17 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
  * connection. Returns false if the peer's user is not known, for example on another host. */
 bool connection_user(struct connection *connection, uid_t *user);
 
-/* Whether the client has ended its side of the connection, and everything it sent has been read. */
-bool connection_has_ended(const struct connection *connection);
-
 /* Ends a connection whose client has disconnected: shuts down the socket. libmicrohttpd then closes
  * the connection. */
 void connection_abandon(struct connection *connection);
 
+/* Answers with 431 because the parameters of the query do not fit in libmicrohttpd's buffer. The
+ * caller must end the connection afterwards. */
+void connection_refuse_parameters(struct connection *connection);
+
 /* Ends a connection whose phase has lasted too long, or whose client has disconnected in the middle
- * of a request. A request that is late gets 408 or 504 first. The socket is shut down;
- * libmicrohttpd then closes the connection. */
+ * of a request or between requests. A request that is late gets 408 or 504 first. The socket is
+ * shut down; libmicrohttpd then closes the connection. */
 void connection_check(struct connection *connection, const struct http_server *server,
                       uint64_t now_ns);
 

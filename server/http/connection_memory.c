@@ -1,5 +1,6 @@
 #include "server/http/connection_memory.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -60,13 +61,13 @@ static void memory_mapped(struct shm_offer *offer)
     inbox_post(&connection->thread->inbox, &connection->arrival);
 }
 
-bool connection_memory_take(struct connection *connection)
+enum connection_memory_taken connection_memory_take(struct connection *connection)
 {
     struct http_server *server = connection->thread->server;
     struct received received = {.count = 0};
     if (connection->memory != NULL || !receive_descriptors(connection->fd, &received) ||
         received.count == 0)
-        return false;
+        return CONNECTION_MEMORY_NONE;
     struct shm_offer *offer = server->config->shm_memfd ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
@@ -75,14 +76,15 @@ bool connection_memory_take(struct connection *connection)
         offer->done = memory_mapped;
         offer->user_data = connection;
         shm_store_map(server->shm_store, offer);
-        return true;
+        return CONNECTION_MEMORY_AWAITED;
     }
     for (uint32_t i = 0; i < received.count; i++)
         close(received.fds[i]);
     if (offer != NULL)
         fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
                   "more than one descriptor came with the connection's first line");
-    return false;
+    return offer == NULL && server->config->shm_memfd ? CONNECTION_MEMORY_FAILED
+                                                      : CONNECTION_MEMORY_NONE;
 }
 
 void connection_memory_close(struct connection *connection)

@@ -9,8 +9,9 @@
 #include "server/http/server.h"
 
 struct framing {
-    uint32_t hosts, lengths, encodings, bad_names;
+    uint32_t hosts, lengths, encodings, bad_names, bad_lines;
     const char *length, *encoding;
+    const char *next; /* where the next header line has to begin in libmicrohttpd's buffer */
     struct coding_list codings;
 };
 
@@ -25,24 +26,38 @@ static bool is_token(const char *text)
     return p > text && *p == '\0';
 }
 
-/* Whether a header name is a framing header's name with more characters. libmicrohttpd 0.9.75
- * reads "Content-Length:" that continues on the next line with " 32" as a header Content-Length32.
- */
-static bool continues_framing(const char *name)
+bool guard_parser_is_lenient(void)
 {
-    static const char length[] = "Content-Length", encoding[] = "Transfer-Encoding";
-    return (strncasecmp(name, length, sizeof length - 1) == 0 && name[sizeof length - 1] != '\0') ||
-           (strncasecmp(name, encoding, sizeof encoding - 1) == 0 &&
-            name[sizeof encoding - 1] != '\0');
+    static const char lenient[] = "0.9.";
+    return strncmp(MHD_get_version(), lenient, sizeof lenient - 1) == 0;
+}
+
+/* Whether a header line is sound and begins where the line before it ended.
+ *
+ * libmicrohttpd 0.9 leaves a request's head where it was received, and replaces the colon, and each
+ * of the bytes that end a line, with a zero byte. A value ends at the first zero byte. So if the
+ * value contains a zero byte, or its line ends with LF alone, or continues on the next line, the
+ * next line does not begin two bytes behind the value. */
+static bool is_sound_line(const struct framing *framing, const char *name, const char *value,
+                          size_t value_bytes)
+{
+    return name == framing->next && value != NULL && value[value_bytes + 1] == '\0' &&
+           memchr(value, '\r', value_bytes) == NULL;
 }
 
 static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, const char *name,
-                                           const char *value)
+                                           size_t name_bytes, const char *value, size_t value_bytes)
 {
     struct framing *framing = cls;
     (void)kind;
-    if (!is_token(name) || continues_framing(name))
+    (void)name_bytes;
+    if (!is_token(name))
         framing->bad_names++;
+    if (framing->next != NULL) {
+        if (!is_sound_line(framing, name, value, value_bytes))
+            framing->bad_lines++;
+        framing->next = value == NULL ? name : value + value_bytes + 2;
+    }
     if (strcasecmp(name, "Host") == 0)
         framing->hosts++;
     if (strcasecmp(name, "Content-Length") == 0) {
@@ -63,6 +78,52 @@ static bool is_digits(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
 }
 
+bool guard_target(const char *target, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)target[i] <= ' ' || target[i] == 0x7f)
+            return false;
+    return bytes > 0;
+}
+
+/* Whether the parts of the request line follow each other with one byte between, which was a space.
+ * Libmicrohttpd 0.9 skips further spaces and cuts the target at a zero byte. */
+static bool is_sound_request_line(const struct request *request, const struct request_line *line)
+{
+    return is_token(line->method) && request->target == line->method + strlen(line->method) + 1 &&
+           line->version == request->target + request->target_bytes + 1;
+}
+
+/* Reads all headers, and checks where the lines begin and end if the parser is lenient. */
+static enum gemmd_error read_head(struct request *request, const struct request_line *line,
+                                  struct framing *framing)
+{
+    const bool lenient = request->server->lenient_parser;
+    struct fault *fault = &request->fault;
+    if (!request->target_is_sound || (lenient && !is_sound_request_line(request, line)))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the request line is malformed; it is a method, a path and HTTP/1.1, with "
+                         "one space between each");
+    if (lenient)
+        framing->next = line->version + strlen(line->version) + 2;
+    (void)MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, read_framing_header, framing);
+    if (lenient) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+        /* The empty line ends the head. */
+        if (info == NULL || framing->next + 2 != line->method + info->header_size)
+            framing->bad_lines++;
+    }
+    if (framing->bad_lines > 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "a header line is malformed; it ends with CR LF, holds no other CR and no "
+                         "zero byte, and does not continue on the next line");
+    if (framing->bad_names > 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "a header's name is malformed; the colon follows it at once");
+    return GEMMD_OK;
+}
+
 /* Sets the coding and the known length of the body. The coding of an empty body is ignored. */
 static enum gemmd_error set_coding(struct request *request, const struct coding_list *codings)
 {
@@ -80,22 +141,26 @@ static enum gemmd_error set_coding(struct request *request, const struct coding_
     return GEMMD_OK;
 }
 
-enum gemmd_error guard_headers(struct request *request)
+enum gemmd_error guard_headers(struct request *request, const struct request_line *line)
 {
     struct framing framing = {0};
     struct fault *fault = &request->fault;
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_framing_header, &framing);
+    const bool version_1_0 = strcmp(line->version, "HTTP/1.0") == 0;
 
     /* If the length of the body is in doubt, the request counts as chunked, so that request_refuse
      * answers without reading the body and the connection is closed. */
-    request->chunked = framing.encodings > 0 || framing.lengths > 1 || framing.bad_names > 0;
-    if (framing.bad_names > 0)
-        return fault_set(
-            fault, GEMMD_ERR_MALFORMED, NULL,
-            "a header's name is malformed; the colon follows it at once, and the value "
-            "is on the same line");
+    request->chunked = true;
+    if (read_head(request, line, &framing) != GEMMD_OK)
+        return fault->code;
+    request->chunked = framing.encodings > 0 || framing.lengths > 1;
+    request->unverified_framing = request->chunked && request->server->lenient_parser;
+    if (framing.hosts == 0 && !version_1_0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "there is no Host header");
     if (framing.hosts > 1)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "there is more than one Host header");
+    if (framing.encodings > 0 && version_1_0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "HTTP/1.0 has no Transfer-Encoding; chunks need HTTP/1.1");
     if (framing.lengths > 1)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "there is more than one Content-Length header");

@@ -5,16 +5,34 @@
 #ifndef SERVER_HTTP_GUARD_H
 #define SERVER_HTTP_GUARD_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "proto/error.h"
 
 struct request;
 
+/* The request line, as libmicrohttpd gives it to its handler. Borrowed. */
+struct request_line {
+    const char *url, *method, *version;
+};
+
+/* Whether libmicrohttpd accepts lines and chunks that RFC 9112 forbids, so that the guard has to
+ * check the lines of each head: versions before 1.0. Later versions refuse such requests. */
+bool guard_parser_is_lenient(void);
+
+/* Whether the target of a request line has at least one byte, no space and no control character. To
+ * be called before libmicrohttpd decodes the target in place. Pure. */
+bool guard_target(const char *target, size_t bytes);
+
 /* Checks the framing of a request, and fills in the fields of `request` that describe its body.
- * Requires that header names are tokens and that no header continues on a second line; allows at
- * most one Host and one Content-Length, which must be digits; allows Transfer-Encoding only as a
- * single "chunked" and without Content-Length; allows at most one Content-Encoding, of a supported
- * coding. A violation sets request->fault and returns its code: GEMMD_ERR_MALFORMED,
+ * Requires that the request line is a method, a target and a version with one space between each,
+ * that each line ends with CR LF, holds no other CR and no zero byte and does not continue on the
+ * next line, and that header names are tokens. Requires exactly one Host (HTTP/1.0: at most one);
+ * allows at most one Content-Length, which must be digits; allows Transfer-Encoding only in
+ * HTTP/1.1, as a single "chunked" and without Content-Length; allows at most one Content-Encoding,
+ * of a supported coding. A violation sets request->fault and returns its code: GEMMD_ERR_MALFORMED,
  * GEMMD_ERR_TOO_LARGE for a Content-Length over 64 bits, or GEMMD_ERR_MEDIA_TYPE for the coding. */
-enum gemmd_error guard_headers(struct request *request);
+enum gemmd_error guard_headers(struct request *request, const struct request_line *line);
 
 #endif

@@ -15,6 +15,9 @@
 
 /* Iterations of the loop after the thread was stopped, which send answers that are still due. */
 enum { LAST_ITERATIONS = 4 };
+/* Iterations in which no request advances before the thread pauses although libmicrohttpd wants to
+ * run again, and the length of a pause. */
+enum { STILL_ITERATIONS = 64, STILL_PAUSE_MS = 10 };
 
 static void io_thread_on_check(struct inbox_message *message)
 {
@@ -42,7 +45,8 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < thread->server->config->busy_poll_us * UINT64_C(1000);
 }
 
-static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX])
+/* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */
+static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], int limit_ms)
 {
     uint64_t now_ns = clock_now_ns();
     int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
@@ -53,6 +57,8 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
     int waiters_ms = waiters_due_ms(&thread->waiters, now_ns);
     if (waiters_ms >= 0 && (due_ms < 0 || waiters_ms < due_ms))
         due_ms = waiters_ms;
+    if (limit_ms >= 0 && (due_ms < 0 || limit_ms < due_ms))
+        due_ms = limit_ms;
     if (!polls_on(thread, now_ns))
         inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
@@ -64,8 +70,10 @@ static void io_thread_iterate(struct io_thread *thread)
         thread->moved_ns = now_ns;
     thread->busy = thread->moved || polls_on(thread, now_ns);
     thread->moved = false;
-    MHD_run(thread->mhd);
+    /* MHD_run fails only if the daemon was stopped or has threads of its own. */
+    (void)MHD_run(thread->mhd);
     arrival_end_untaken(thread);
+    thread->still_iterations = thread->moved ? 0 : thread->still_iterations + 1;
 }
 
 static void *io_thread_run(void *argument)
@@ -82,7 +90,9 @@ static void *io_thread_run(void *argument)
 
     while (!thread->stopping) {
         if (!has_more_to_do(thread->mhd))
-            wait_for_work(thread, fds);
+            wait_for_work(thread, fds, -1);
+        else if (thread->still_iterations >= STILL_ITERATIONS)
+            wait_for_work(thread, fds, STILL_PAUSE_MS);
         inbox_act(&thread->inbox);
         arrival_take_ready(thread);
         if (thread->waiters.first != NULL)
@@ -99,6 +109,9 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
 {
     const struct config *config = thread->server->config;
     bool bulk = thread->index >= thread->server->bulk_thread_first;
+    /* A lenient parser closes a connection without an answer if the request line breaks a rule that
+     * it checks at all. guard.h checks the same rules, and the client gets an answer. */
+    const int strict = thread->server->lenient_parser ? 0 : 1;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
@@ -106,7 +119,7 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread)
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
         arrival_on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, strict, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
 }
 
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,

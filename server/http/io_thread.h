@@ -52,6 +52,11 @@ struct io_thread {
     uint64_t moved_ns;             /* when `moved` was last true; monotonic clock */
     struct connection *arriving;   /* given to libmicrohttpd, not yet announced by it */
     bool moved;                    /* a request advanced in this iteration of the loop */
+    /* Iterations in which no request has advanced. libmicrohttpd 0.9 wants to run again at once as
+     * long as a connection can neither be read nor written, for example because the size line of a
+     * chunk does not fit in the buffer. The thread pauses then, until the connection's time limit
+     * ends it. */
+    uint32_t still_iterations;
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* lines of the access log */

@@ -77,7 +77,7 @@ static ssize_t deflation_read(void *cls, uint64_t position, char *out, size_t ro
     return (ssize_t)(given - stream->avail_out);
 }
 
-void payload_sent(const struct payload *payload)
+static void payload_sent(const struct payload *payload)
 {
     if (payload->sent != NULL)
         payload->sent(payload->context);
@@ -112,7 +112,6 @@ static struct MHD_Response *deflation_response(struct request *request,
         free(deflation);
         return NULL;
     }
-    MHD_add_response_header(response, "Content-Encoding", coding_name(coding));
     return response;
 }
 
@@ -133,6 +132,15 @@ static struct MHD_Response *plain_response(const struct payload *payload)
         payload->parts[0].iov_len, memory.out, payload->sent, payload->context);
 }
 
+/* Returns false if memory ran out. */
+static bool add_coding_headers(struct MHD_Response *response, bool eligible, enum coding coding)
+{
+    if (coding != CODING_IDENTITY &&
+        MHD_add_response_header(response, "Content-Encoding", coding_name(coding)) != MHD_YES)
+        return false;
+    return !eligible || MHD_add_response_header(response, "Vary", "Accept-Encoding") == MHD_YES;
+}
+
 struct MHD_Response *payload_response(struct request *request, const struct payload *payload)
 {
     const bool eligible = request->server->config->compress_answers && !payload->as_it_is &&
@@ -142,7 +150,13 @@ struct MHD_Response *payload_response(struct request *request, const struct payl
     struct MHD_Response *response = coding == CODING_IDENTITY
                                         ? plain_response(payload)
                                         : deflation_response(request, payload, coding);
-    if (response != NULL && eligible)
-        MHD_add_response_header(response, "Vary", "Accept-Encoding");
+    if (response == NULL) {
+        payload_sent(payload);
+        return NULL;
+    }
+    if (!add_coding_headers(response, eligible, coding)) {
+        MHD_destroy_response(response); /* calls payload->sent */
+        return NULL;
+    }
     return response;
 }

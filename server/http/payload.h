@@ -29,14 +29,11 @@ struct payload {
 };
 
 /* The length of all parts together. */
-
 uint64_t payload_bytes(const struct payload *payload);
-/* Calls payload->sent, unless payload->sent is NULL. */
-void payload_sent(const struct payload *payload);
 
 /* Creates a response to `request` that sends the payload, with the headers that describe its coding
  * (Content-Encoding, Vary). The caller owns the response. Returns NULL if memory ran out; `sent`
- * is not called then. */
+ * has been called then. */
 struct MHD_Response *payload_response(struct request *request, const struct payload *payload);
 
 #endif

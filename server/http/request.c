@@ -86,6 +86,9 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->mhd = mhd;
     request->started_ns = clock_now_ns();
     copy_cut(request->path, sizeof request->path, route_path(uri));
+    request->target = uri;
+    request->target_bytes = strlen(uri);
+    request->target_is_sound = guard_target(uri, request->target_bytes);
     find_escapes(request, route_path(uri));
     connection->request = request;
     count_active(thread, 1);
@@ -226,24 +229,50 @@ static bool request_ask_for_answer(struct request *request)
     return true;
 }
 
-static void request_begin(struct request *request, const char *url, const char *method)
+static void request_begin(struct request *request, const struct request_line *line)
 {
-    if (route_find(request, url, method) != GEMMD_OK || create_call(request) != GEMMD_OK)
+    if (route_find(request, line->url, line->method) != GEMMD_OK ||
+        create_call(request) != GEMMD_OK)
         request_refuse(request);
     else
         request->endpoint->begin(request);
 }
 
-static void request_take_headers(struct request *request, const char *url, const char *method)
+static void request_take_headers(struct request *request, const struct request_line *line)
 {
-    copy_cut(request->method, sizeof request->method, method);
+    copy_cut(request->method, sizeof request->method, line->method);
     request_choose_id(request);
-    if (guard_headers(request) != GEMMD_OK)
+    if (guard_headers(request, line) != GEMMD_OK)
         request_refuse(request);
     else if (request_has_body(request))
-        request_begin(request, url, method);
+        request_begin(request, line);
     else
         request->state = REQUEST_BODILESS;
+}
+
+/* Returns false if the connection must be closed. `body` holds the next bytes of the body; an empty
+ * `body` means that the request is complete, or that its answer is asked for. */
+static bool request_advance(struct request *request, const struct request_line *line,
+                            struct MHD_IoVec body)
+{
+    switch (request->state) {
+    case REQUEST_HEADERS:
+        request_take_headers(request, line);
+        return true;
+    case REQUEST_BODILESS:
+        request_begin(request, line);
+        return request->state != REQUEST_RECEIVING || request_body_end(request);
+    case REQUEST_RECEIVING:
+    case REQUEST_DISCARDING:
+        return body.iov_len > 0 ? request_body_take(request, body.iov_base, body.iov_len)
+                                : request_body_end(request);
+    case REQUEST_WORKING:
+        return request_ask_for_answer(request);
+    case REQUEST_ANSWERED: /* libmicrohttpd does not ask again once it has the answer */
+    case REQUEST_FAILED:
+        return false;
+    }
+    return false;
 }
 
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -251,49 +280,35 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
                                size_t *upload_data_size, void **context)
 {
     struct request *request = *context;
+    const struct request_line line = {.url = url, .method = method, .version = version};
+    const struct MHD_IoVec body = {upload_data, *upload_data_size};
     (void)cls;
     (void)mhd;
-    (void)version;
     if (request == NULL)
         return MHD_NO;
-
-    switch (request->state) {
-    case REQUEST_HEADERS:
-        request_take_headers(request, url, method);
+    /* After 100 Continue to a request without a body, libmicrohttpd announces a piece of no bytes
+     * if it has read bytes of the next request. Such a call is not the end of the request. */
+    if (upload_data != NULL && *upload_data_size == 0)
         return MHD_YES;
-    case REQUEST_BODILESS:
-        request_begin(request, url, method);
-        return request->state != REQUEST_RECEIVING || request_body_end(request) ? MHD_YES : MHD_NO;
-    case REQUEST_RECEIVING:
-    case REQUEST_DISCARDING:
-        if (*upload_data_size > 0) {
-            bool keep = request_body_take(request, upload_data, *upload_data_size);
-            *upload_data_size = 0;
-            return keep ? MHD_YES : MHD_NO;
-        }
-        return request_body_end(request) ? MHD_YES : MHD_NO;
-    case REQUEST_WORKING:
-        return request_ask_for_answer(request) ? MHD_YES : MHD_NO;
-    case REQUEST_ANSWERED:
-        return MHD_YES;
-    }
-    return MHD_NO;
+    *upload_data_size = 0;
+    return request_advance(request, &line, body) && request->state != REQUEST_FAILED ? MHD_YES
+                                                                                     : MHD_NO;
 }
 
-/* Whether libmicrohttpd itself has answered the request, because it could not parse the request.
- * libmicrohttpd uses the same code for a request whose client has disconnected. */
-static bool was_malformed(const struct request *request, enum MHD_RequestTerminationCode code)
+/* Whether libmicrohttpd itself has answered the request, because it could not parse the request. A
+ * request in these states that ends without any answer has lost its client. */
+static bool was_malformed(const struct request *request)
 {
-    return code == MHD_REQUEST_TERMINATED_WITH_ERROR && request->fault.code == GEMMD_OK &&
+    return request->fault.code == GEMMD_OK &&
            (request->state == REQUEST_HEADERS || request->state == REQUEST_RECEIVING) &&
-           !connection_has_ended(request->connection);
+           MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) != NULL;
 }
 
 /* Records why the connection ended before the whole answer was sent. */
-static void request_note_end(struct request *request, enum MHD_RequestTerminationCode code)
+static void request_note_end(struct request *request)
 {
     enum gemmd_error ended_by = request->connection->ended_by;
-    if (ended_by == GEMMD_OK && was_malformed(request, code))
+    if (ended_by == GEMMD_OK && was_malformed(request))
         ended_by = GEMMD_ERR_MALFORMED;
     if (ended_by != GEMMD_OK) {
         request->fault.code = ended_by;
@@ -318,7 +333,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        request_note_end(request, code);
+        request_note_end(request);
     /* While the thread is busy, libmicrohttpd may notice before `waiters` that the client has
      * disconnected, so the work may still be queued. */
     (void)request_withdraw(request);

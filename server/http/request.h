@@ -49,7 +49,9 @@ enum request_state {
      * connections of unfinished requests first; a busy thread saves the system calls of that. */
     REQUEST_WORKING,
     /* libmicrohttpd has the answer. */
-    REQUEST_ANSWERED
+    REQUEST_ANSWERED,
+    /* libmicrohttpd could not be given an answer. The connection is closed without one. */
+    REQUEST_FAILED
 };
 
 /* The progress of a request's work, shared by its I/O thread and the thread that ends the work. */
@@ -83,10 +85,18 @@ struct request {
     bool given_up;               /* to be answered with `fault` before the work is done */
     bool abandoned;              /* the connection ended before the work: only `release` is left */
 
+    /* The target of the request line as it was received, up to a zero byte. Valid until the
+     * headers have been checked. Borrowed. */
+    const char *target;
+    size_t target_bytes;
+    bool target_is_sound;             /* the target has no space and no control character */
     bool escapes_zero, escapes_slash; /* the path has %00 or %2F in it */
     bool chunked;                     /* the length on the wire is not known */
-    bool expects_continue;            /* the client waits for 100 Continue */
-    bool refuses_coding;              /* the body's Content-Encoding is not accepted */
+    /* libmicrohttpd accepts chunks that a proxy may frame differently, so the connection is closed
+     * after the answer. */
+    bool unverified_framing;
+    bool expects_continue;     /* the client waits for 100 Continue */
+    bool refuses_coding;       /* the body's Content-Encoding is not accepted */
     bool sized;                /* the length of the decompressed body is known at the headers */
     enum coding coding;        /* of the body on the wire */
     uint64_t content_length;   /* on the wire; 0 if chunked */

@@ -13,14 +13,33 @@
 /* An answer that is longer may take a while to send. */
 static const uint64_t LARGE_BYTES = 64 * 1024;
 
-static void add_headers(struct MHD_Response *response, const struct headers *headers)
+/* Returns false if memory ran out. */
+static bool add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    return MHD_add_response_header(response, name, value) == MHD_YES;
+}
+
+static bool add_headers(struct MHD_Response *response, const struct headers *headers)
 {
     for (uint32_t i = 0; headers != NULL && i < headers->count; i++)
-        MHD_add_response_header(response, headers->entries[i].name, headers_value(headers, i));
+        if (!add_header(response, headers->entries[i].name, headers_value(headers, i)))
+            return false;
+    return true;
+}
+
+/* Adds the headers that every answer has. */
+static bool add_common_headers(const struct request *request, struct MHD_Response *response)
+{
+    if (!add_header(response, "X-Request-Id", request->id))
+        return false;
+    if (!request->unverified_framing && atomic_load(&request->server->stage) != HTTP_CLOSING)
+        return true;
+    return add_header(response, "Connection", "close");
 }
 
 /* Gives the response to libmicrohttpd, and takes over the caller's reference to it. If the response
- * is NULL, memory has run out even for an error, so the connection is closed without an answer. */
+ * is NULL, memory has run out even for an error. A request whose answer cannot be queued fails:
+ * request_handle then has libmicrohttpd close the connection. */
 static void queue_response(struct request *request, int status, struct MHD_Response *response,
                            uint64_t length)
 {
@@ -32,34 +51,30 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     if (request->state == REQUEST_HEADERS)
         request->connection->linger = true;
     request->state = REQUEST_ANSWERED;
-    if (response == NULL) {
-        connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
-        shutdown(request->connection->fd, SHUT_RDWR);
-        return;
-    }
-    MHD_add_response_header(response, "X-Request-Id", request->id);
-    if (atomic_load(&request->server->stage) == HTTP_CLOSING)
-        MHD_add_response_header(response, "Connection", "close");
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
     /* The first bytes of a large answer are counted too. connection_check begins with others. */
     if (length > LARGE_BYTES)
         sending_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
-    MHD_queue_response(request->mhd, (unsigned)status, response);
-    MHD_destroy_response(response);
+    if (response == NULL || !add_common_headers(request, response) ||
+        MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
+        request->state = REQUEST_FAILED;
+        request->response_bytes = 0;
+        request->connection->ended_by = GEMMD_ERR_OUT_OF_MEMORY;
+    }
+    MHD_destroy_response(response); /* NULL is allowed */
 }
 
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload)
 {
     struct MHD_Response *response = payload_response(request, payload);
-    if (response == NULL) {
-        payload_sent(payload);
+    if (response == NULL || !add_headers(response, headers)) {
+        MHD_destroy_response(response); /* calls payload->sent */
         respond_out_of_memory(request);
         return false;
     }
-    add_headers(response, headers);
     queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
-    return true;
+    return request->state == REQUEST_ANSWERED;
 }
 
 /* The content of an answer without a body. libmicrohttpd uses only the length of the response, and
@@ -79,11 +94,11 @@ void respond_empty(struct request *request, int status, const struct headers *he
     struct MHD_Response *response =
         length == 0 ? MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)
                     : MHD_create_response_from_callback(length, 1, no_body, NULL, NULL);
-    if (response == NULL) {
+    if (response == NULL || !add_headers(response, headers)) {
+        MHD_destroy_response(response);
         respond_out_of_memory(request);
         return;
     }
-    add_headers(response, headers);
     queue_response(request, status, response, 0);
 }
 
@@ -96,26 +111,37 @@ static uint32_t retry_after_s(const struct request *request, enum gemmd_error co
     return request->endpoint->retry_after_s(request, code);
 }
 
+/* Adds the headers that the fault's code demands. Returns false if memory ran out. */
+static bool add_fault_headers(const struct request *request, const struct fault *fault,
+                              struct MHD_Response *response)
+{
+    if (!add_header(response, "Content-Type", "application/problem+json"))
+        return false;
+    if (error_retriable(fault->code) &&
+        (error_status(fault->code) >= 429 || fault->code == GEMMD_ERR_CONFLICT)) {
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%" PRIu32, retry_after_s(request, fault->code));
+        if (!add_header(response, "Retry-After", seconds))
+            return false;
+    }
+    if (fault->code == GEMMD_ERR_UNAUTHORIZED)
+        return add_header(response, "WWW-Authenticate", "Bearer");
+    if (fault->code == GEMMD_ERR_MEDIA_TYPE && request->refuses_coding)
+        return add_header(response, "Accept-Encoding", CODING_NAMES);
+    if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)
+        return add_header(response, "Allow", request->endpoint->allow);
+    return true;
+}
+
 void respond_fault(struct request *request, const struct fault *fault)
 {
     char text[2048];
     uint64_t length = fault_to_json(fault, text, sizeof text);
     struct MHD_Response *response =
         MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
-    if (response != NULL) {
-        MHD_add_response_header(response, "Content-Type", "application/problem+json");
-        if (error_retriable(fault->code) &&
-            (error_status(fault->code) >= 429 || fault->code == GEMMD_ERR_CONFLICT)) {
-            char seconds[16];
-            snprintf(seconds, sizeof seconds, "%" PRIu32, retry_after_s(request, fault->code));
-            MHD_add_response_header(response, "Retry-After", seconds);
-        }
-        if (fault->code == GEMMD_ERR_UNAUTHORIZED)
-            MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-        if (fault->code == GEMMD_ERR_MEDIA_TYPE && request->refuses_coding)
-            MHD_add_response_header(response, "Accept-Encoding", CODING_NAMES);
-        if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)
-            MHD_add_response_header(response, "Allow", request->endpoint->allow);
+    if (response != NULL && !add_fault_headers(request, fault, response)) {
+        MHD_destroy_response(response);
+        response = NULL;
     }
     if (fault != &request->fault)
         request->fault = *fault;
@@ -156,16 +182,16 @@ void respond_static(struct request *request, int status, const char *content_typ
     respond_typed(request, status, content_type, &payload);
 }
 
-void respond_copy(struct request *request, int status, const struct headers *headers,
+bool respond_copy(struct request *request, int status, const struct headers *headers,
                   const char *text, uint64_t length)
 {
     char *copy = malloc(length);
     if (copy == NULL) {
         respond_out_of_memory(request);
-        return;
+        return false;
     }
     memcpy(copy, text, length);
     const struct payload payload = {
         .parts = {{copy, (size_t)length}}, .count = 1, .sent = free, .context = copy};
-    respond(request, status, headers, &payload);
+    return respond(request, status, headers, &payload);
 }

@@ -19,7 +19,7 @@ struct request;
 
 /* Sends a payload. payload->sent is called after the last byte was sent, or when none will be sent.
  * `headers` may be NULL. Returns false if memory ran out; the request has then been answered with
- * an error. */
+ * an error, or its connection is closed. */
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload);
 /* Sends an answer without a body. Content-Length is `length`: for an answer to HEAD and for 304 the
@@ -38,8 +38,8 @@ void respond_text(struct request *request, int status, const char *content_type,
 /* Sends `length` bytes of text that stays valid until the daemon exits. */
 void respond_static(struct request *request, int status, const char *content_type, const char *text,
                     uint64_t length);
-/* Sends a copy of `length` bytes of text. */
-void respond_copy(struct request *request, int status, const struct headers *headers,
+/* Sends a copy of `length` bytes of text. Returns false as `respond` does. */
+bool respond_copy(struct request *request, int status, const struct headers *headers,
                   const char *text, uint64_t length);
 
 #endif

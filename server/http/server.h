@@ -53,6 +53,7 @@ struct http_server {
     void (*thread_services_destroy)(void *thread_services);
 
     /* Only the server changes these fields, except `stage`, which the main loop sets. */
+    bool lenient_parser; /* guard_parser_is_lenient */
     uint32_t thread_count;
     uint32_t bulk_thread_first; /* threads from here on serve connections with large bodies */
     struct io_thread **threads;

@@ -153,10 +153,101 @@ def test_chunked(sizes, address):
         rest = rest[size:]
     headers = [OCTETS, ("Transfer-Encoding", "chunked")]
     with Wire(address) as wire:
-        for _ in range(2):  # and the connection is kept
-            wire.send(request("POST", TARGET, headers, chunked(*pieces)))
-            answer = wire.receive()
-            assert (answer.status, answer.body) == (200, RIGHT)
+        wire.send(request("POST", TARGET, headers, chunked(*pieces)))
+        answer = wire.receive()
+        assert (answer.status, answer.body) == (200, RIGHT)
+
+
+@pytest.mark.parametrize("body", [
+    chunked(BODY), b"20\n" + BODY + b"\r\n0\r\n\r\n", b"20\r\n" + BODY + b"\n0\r\n\r\n",
+    b"20\r\n" + BODY + b"\r\n0\n\r\n", b"20\r\n" + BODY + b"\r\n0\r\n\n",
+    b"20;\n\r\n" + BODY + b"\r\n0\r\n\r\n", b"20;x=\0\r\n" + BODY + b"\r\n0\r\n\r\n",
+], ids=["good", "size line", "behind the data", "last chunk", "end", "extension", "zero byte"])
+def test_nothing_is_read_behind_chunks_that_were_not_verified(body, session, url, address):
+    """libmicrohttpd before 1.0 takes LF alone for the end of a line between chunks. What follows such
+    a request on its connection is never taken for a request."""
+    verified = not session.get(f"{url}/info").json()["build"]["libmicrohttpd"].startswith("0.")
+    with Wire(address) as wire:
+        wire.try_to_send(request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked")], body)
+                         + good())
+        answer = wire.receive()
+        assert (answer.status, answer.body == RIGHT) in ((200, True), (400, False))
+        if verified and answer.status == 200:
+            return
+        assert answer.headers.get("connection") == "close", answer.headers
+        assert wire.closed()
+
+
+@pytest.mark.parametrize("keeps", [(), (("Connection", "keep-alive"),)], ids=["plain", "kept"])
+def test_chunks_in_http_1_0(keeps, refused):
+    data = request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked"), *keeps], chunked(BODY))
+    refused(data.replace(b"HTTP/1.1", b"HTTP/1.0") + good(), 400, "Transfer-Encoding")
+
+
+@pytest.mark.parametrize("header", [
+    b"Content-Length: 8\x009", b"Content-Length: \x0032", b"Content-Length: 32\0",
+    b"Content-Length: 32\0\0", b"X: a\0b", b"X:\0", b"\0X: a", b"\0", b"X\0: a", b"X: a\rb", b"X: a\r",
+    b"X:\r", b"X: \r\r", b"Transfer-Encoding: chunked\0x", b"Transfer-Encoding: x\r\nX: \rchunked",
+    b"X: a\nContent-Length: 32", b"X: a\n", b"X: a\n\nGET /livez HTTP/1.1", b"X: a\r\n b",
+    b"X: a\r\n\tb", b"X: a\r\n \r\nY: b",
+], ids=repr)
+@pytest.mark.parametrize("last", [b"Y: b\r\n", b""], ids=["in the middle", "at the end"])
+def test_header_line_that_others_may_read_differently(header, last, address):
+    """A zero byte, a bare CR, a bare LF and a continued line are refused wherever they are. What
+    follows is never taken for a request."""
+    with Wire(address) as wire:
+        wire.send(good())
+        assert wire.receive().body == RIGHT
+        wire.try_to_send(b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n"
+                         + last + b"\r\n" + request("GET", "/livez"))
+        answer = wire.receive()
+        assert answer.status == 400, answer
+        assert b" 200 " not in wire.rest()
+
+
+@pytest.mark.parametrize("line", [
+    b"GET  /livez HTTP/1.1", b"GET   /livez HTTP/1.1", b"GET /li vez HTTP/1.1",
+    b"GET /livez  HTTP/1.1", b"GET /livez?a b HTTP/1.1", b"GET /livez HTTP/1.1 HTTP/1.1",
+    b"GET /livez\0 HTTP/1.1", b"GET /livez\0x HTTP/1.1", b"GET /\0 /livez HTTP/1.1",
+    b"GET /livez\r HTTP/1.1", b"GET /livez\x7f HTTP/1.1", b"GET /livez\t HTTP/1.1",
+    b"GET\t /livez HTTP/1.1", b"G\0ET /livez HTTP/1.1", b"G(T /livez HTTP/1.1",
+], ids=repr)
+def test_bad_request_line_on_a_kept_connection(line, address):
+    """The client gets an answer, and what follows is never taken for a request."""
+    with Wire(address) as wire:
+        wire.send(good())
+        assert wire.receive().body == RIGHT
+        wire.try_to_send(line + b"\r\nHost: x\r\n\r\n" + request("GET", "/livez"))
+        assert_problem(wire.receive(), 400, "request line is malformed")
+        assert b" 200 " not in wire.rest()
+
+
+def test_request_line_that_ends_with_lf_alone(refused):
+    refused(b"GET /livez HTTP/1.1\nHost: x\r\n\r\n" + good(), 400, "header line is malformed")
+
+
+def test_missing_host(refused):
+    refused(b"GET /livez HTTP/1.1\r\nX: y\r\n\r\n", 400, "no Host header")
+
+
+def test_http_1_0_needs_no_host(address):
+    assert exchange(address, b"GET /livez HTTP/1.0\r\n\r\n").status == 200
+
+
+@pytest.mark.parametrize("value", [b"", b" ", b"  32", b"\t32", b"a\tb", b"\xff\x80", b"a:b", b"x" * 9000],
+                         ids=["empty", "space", "spaces", "tab", "tab inside", "not ASCII", "colon",
+                              "long"])
+@pytest.mark.parametrize("step", [1 << 20, 1000, 50])
+def test_sound_header_lines(value, step, address):
+    """... are taken, however the head is cut, on a new connection and on a kept one."""
+    headers = b"X:" + value + b"\r\nCookie: a=b; c=d\r\nX-2:" + value + b"\r\n"
+    data = (b"POST " + TARGET.encode() + b"&alpha=%31 HTTP/1.1\r\n" + headers + b"Host: x\r\n"
+            b"Content-Length: 32\r\n\r\n" + BODY)
+    with Wire(address) as wire:
+        for _ in range(2):
+            for i in range(0, len(data), step):
+                wire.send(data[i:i + step])
+            assert wire.receive().body == RIGHT
 
 
 @pytest.mark.parametrize("body", [BODY[:31], BODY + b"\0", b""], ids=["short", "long", "empty"])

@@ -150,8 +150,11 @@ def test_queue_counts_results_of_bodies_that_tell_their_shapes(media_type, chunk
         assert int(answer.headers["retry-after"]) >= 1
         first.send(bytes(2 * 220 * 220 * 4))
         assert first.receive().status == 200
-        second.send(large)  # on the same connection
-        assert second.receive().status == 200, "it fits when it is alone"
+        if chunked:  # the connection may have been closed
+            assert exchange(daemon.address, large).status == 200, "it fits when it is alone"
+        else:
+            second.send(large)  # on the same connection
+            assert second.receive().status == 200, "it fits when it is alone"
     assert_problem(exchange(daemon.address, outer(600, media_type, chunked)), 413, "the result")
     assert "gemmd_queue_bytes 0\n" in daemon.session.get(f"{daemon.url}/metrics").text
 

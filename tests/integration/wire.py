@@ -42,6 +42,13 @@ class Wire:
         except (BrokenPipeError, ConnectionResetError):
             pass
 
+    def half_close(self):
+        """Ends the client's side. The daemon may have closed the connection already."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
     def _more(self):
         data = self.socket.recv(1 << 20)
         if not data:

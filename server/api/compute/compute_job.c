@@ -152,8 +152,12 @@ static void compute_job_cancel(struct job_task *task)
     compute_job_work_done(work);
 }
 
+/* Names the job to the client. A job that its client never learns of is cancelled. */
 static void answer_accepted(struct request *request, const struct job_view *view)
 {
+    struct jobs *jobs = services_of(request)->jobs;
+    struct job_view after;
+    struct fault fault;
     char text[JOB_VIEW_TEXT_MAX], location[sizeof "/jobs/" + JOB_ID_TEXT];
     const uint64_t length = job_view_json(view, text);
     struct headers headers;
@@ -162,7 +166,8 @@ static void answer_accepted(struct request *request, const struct job_view *view
     headers_add(&headers, "Content-Type", "application/json");
     headers_add(&headers, "Location", location);
     headers_add(&headers, "Preference-Applied", "respond-async");
-    respond_copy(request, 202, &headers, text, length);
+    if (!respond_copy(request, 202, &headers, text, length))
+        (void)jobs_delete(jobs, view->id, request->tenant, clock_now_ns(), &after, &fault);
 }
 
 void compute_job_submit(struct request *request)
