@@ -53,7 +53,7 @@ void work_set_stopped(struct work *work)
                                  "the request was withdrawn while the result was computed");
     else
         work->status = fault_set(&work->fault, GEMMD_ERR_DEADLINE, NULL,
-                                 "the deadline passed while the result was computed");
+                                 "the deadline passed while the device worked on the request");
 }
 
 void work_end(struct work *work)
