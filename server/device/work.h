@@ -2,8 +2,9 @@
  * work.h - one product, one attention or one copy of a tensor, which a device is given to do.
  *
  * A work is part of the request that made it, and belongs to that request. From queue_push until
- * `done` is called, the work belongs to the queue and the dispatch thread, and no other thread
- * touches it.
+ * `done` is called, the work belongs to the queue and the dispatch thread. No other thread touches
+ * it, except that queue_cancel sets `stop`, and that the threads of a CPU backend read `stop` and
+ * the deadline while they compute.
  */
 #ifndef SERVER_DEVICE_WORK_H
 #define SERVER_DEVICE_WORK_H
