@@ -39,10 +39,13 @@ LONG = {
 @pytest.fixture(scope="module")
 def daemon(gemmd):
     with_two = Daemon(gemmd, "--cpu-threads", "2", "--timeout", "600s")
-    with_two.wait_until_listening()
-    with_two.wait_until_ready()
-    yield with_two
-    with_two.stop()
+    try:
+        with_two.wait_until_listening()
+        with_two.wait_until_ready()
+        yield with_two
+        with_two.stop()
+    finally:
+        with_two.close()
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -87,10 +90,13 @@ def test_an_early_end_is_no_error_of_the_device(daemon):
 @pytest.fixture(scope="module")
 def limited(gemmd):
     one = Daemon(gemmd, "--max-work", "1000000")
-    one.wait_until_listening()
-    one.wait_until_ready()
-    yield one
-    one.stop()
+    try:
+        one.wait_until_listening()
+        one.wait_until_ready()
+        yield one
+        one.stop()
+    finally:
+        one.close()
 
 
 @pytest.mark.parametrize("within, beyond, operations", [
