@@ -253,6 +253,7 @@ static enum gemmd_error start_dispatch(struct daemon *daemon, enum gemm_backend 
                        daemon->config.max_batch, daemon->config.busy_poll_us);
     if (services->dispatch == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
+    dispatch_set_stall_limit(services->dispatch, daemon->config.stall_ms * UINT64_C(1000000));
     enum gemmd_error code = warm_up(services->device, services->queue, services->pool, fault);
     if (code != GEMMD_OK)
         return code;

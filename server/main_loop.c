@@ -122,6 +122,7 @@ static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
     struct services *services = loop->services;
     admission_sample(services->admission, now_ns);
     jobs_sample(services->jobs, now_ns);
+    dispatch_look(services->dispatch, now_ns);
     if (stage_of(loop) != HTTP_CLOSING)
         acceptor_start(loop->acceptor);
 }

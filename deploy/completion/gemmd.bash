@@ -18,11 +18,11 @@ _gemmd() {
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
-        --tensor-bytes | --without-kernels | --metrics-tenant | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | \
+        --tensor-bytes | --without-kernels | --metrics-tenant | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | --max-work | \
         --queue-requests | --queue-bytes | --tenant-share | --tenant-requests | --tenant-bytes | \
         --tenant-tensor-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
-        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --drain-delay | --drain-timeout)
+        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout)
         COMPREPLY=()
         ;;
     *)
@@ -32,10 +32,10 @@ _gemmd() {
             --no-compress-answers --token-file --metrics-tenant --backend --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
             --device-bytes --tensor-bytes --without-kernels --shm-memfd --no-shm-memfd --shm-system
             --no-shm-system --shm-cuda --no-shm-cuda --shm-bytes --shm-regions --max-body --max-result --max-json
-            --max-inflation --queue-requests --queue-bytes --tenant-share --tenant-requests --tenant-bytes
+            --max-inflation --max-work --queue-requests --queue-bytes --tenant-share --tenant-requests --tenant-bytes
             --tenant-tensor-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
-            --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --drain-delay
+            --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
             --drain-timeout --log-level --log-format --access-log --no-access-log --config
             --check-config --help --version' -- "$current")
         ;;

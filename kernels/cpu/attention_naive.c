@@ -104,8 +104,9 @@ static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base,
 {
     struct naive_job job = {.problem = problem, .scores = workspace};
     const uint64_t rows = problem->batch * problem->heads * problem->sq;
-    for (; job.first < rows; job.first += ROWS)
-        team_run(cpu_context_of(base)->team, cpu_attention_naive_compute_row, &job,
+    struct team *team = cpu_context_of(base)->team;
+    for (; job.first < rows && !team_has_stopped(team); job.first += ROWS)
+        team_run(team, cpu_attention_naive_compute_row, &job,
                  rows - job.first < ROWS ? rows - job.first : ROWS);
     return GEMMD_OK;
 }

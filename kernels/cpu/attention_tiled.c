@@ -313,6 +313,8 @@ static void compute_tile(void *argument, uint64_t part, uint32_t thread)
     const struct attention_span all = load_queries(&tile);
     for (uint64_t key = all.first / KEYS * KEYS; key < all.end; key += KEYS) {
         const uint64_t keys = all.end - key < KEYS ? all.end - key : KEYS;
+        if (key > all.first && team_stops(job->context->team))
+            return;
         load_keys(&tile, key, keys);
         const bool finite = load_values(&tile, key, keys);
         multiply_keys(&tile, keys);

@@ -64,7 +64,10 @@ static uint32_t sum_i8(const struct chain *chain)
     return sum;
 }
 
-enum { CHUNK = 128 };
+enum {
+    CHUNK = 128,
+    STEPS = 1 << 20, /* of chains between two calls of team_stops */
+};
 
 union chunk {
     double f64[CHUNK];
@@ -98,9 +101,18 @@ static void cpu_naive_sum(enum gemmd_dtype dtype, const struct chain *chain, uni
 }
 
 struct naive_job {
+    struct team *team;
     const struct gemm_problem *problem;
     uint64_t index;
 };
+
+/* So many that they take some milliseconds. One chain takes no longer than its operands take to
+ * arrive, because it reads each of their elements once. */
+static uint64_t columns_at_a_time(uint64_t k)
+{
+    const uint64_t columns = k == 0 ? CHUNK : STEPS / k;
+    return columns > CHUNK ? CHUNK : columns < 1 ? 1 : columns;
+}
 
 static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
 {
@@ -116,9 +128,12 @@ static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
         .b_step = p->transb ? 1 : p->ldb,
         .k = p->k,
     };
+    const uint64_t most = columns_at_a_time(p->k);
     union chunk sums;
-    for (uint64_t column = 0; column < p->n; column += CHUNK) {
-        uint64_t count = p->n - column < CHUNK ? p->n - column : CHUNK;
+    for (uint64_t column = 0; column < p->n; column += most) {
+        const uint64_t count = p->n - column < most ? p->n - column : most;
+        if (column > 0 && team_stops(job->team))
+            return;
         for (uint64_t j = 0; j < count; j++) {
             chain.b = b + (column + j) * (p->transb ? p->ldb : 1) * size;
             cpu_naive_sum(p->dtype, &chain, &sums, j);
@@ -132,8 +147,10 @@ static enum gemmd_error cpu_naive_run(struct gemm_context *base, const struct ge
 {
     (void)workspace;
     struct team *team = cpu_context_of(base)->team;
-    struct naive_job job = {.problem = problem};
+    struct naive_job job = {.team = team, .problem = problem};
     for (; job.index < problem->batch; job.index++) {
+        if (job.index > 0 && team_stops(team))
+            break;
         if (cpu_is_small(problem->m, problem->n, problem->k))
             for (uint64_t row = 0; row < problem->m; row++)
                 cpu_naive_compute_row(&job, row, 0);

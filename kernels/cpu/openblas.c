@@ -4,6 +4,9 @@
  * Types narrower than f32 are first widened into the workspace: all of B, and a block of rows of A
  * and of the sums at a time, so that tall problems need no more memory than square ones. The kernel
  * does not take i8, because f32 sums of its products are exact only below 2^24.
+ *
+ * A computation can stop between two calls of BLAS. A call is not cut further: on many cores the
+ * bits of an element depend on how far the element is from the edge of its call.
  */
 #include <cblas.h>
 #include <string.h>
@@ -17,6 +20,7 @@
 enum {
     BLOCK_ROWS = 1024, /* of A widened at a time; many enough to keep every core of sgemm busy */
     PART_LINES = 16,   /* what a thread widens or finishes at a time */
+    STEPS = 1 << 20,   /* multiplications between two calls of team_stops, or one call of BLAS */
 };
 
 /* The workspace of a problem. A size is 0 if the operand, or C, is used in place. */
@@ -191,10 +195,17 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const struct gem
         return GEMMD_ERR_INTERNAL;
     char *wide_b = workspace, *wide_a = wide_b + plan.b_bytes, *kept = wide_a + plan.a_bytes;
 
+    double steps = 0; /* since the last call of team_stops */
     for (uint64_t index = 0; index < p->batch; index++) {
         const struct blas_operand b = whole_b(team, p, index, wide_b);
         for (uint64_t first = 0; first < p->m; first += plan.rows) {
             const uint64_t rows = p->m - first < plan.rows ? p->m - first : plan.rows;
+            if (steps >= STEPS) {
+                steps = 0;
+                if (team_stops(team))
+                    return GEMMD_OK;
+            }
+            steps += (double)rows * (double)p->n * (double)p->k;
             const struct blas_operand a = rows_of_a(team, p, index, first, rows, wide_a);
             char *sums = kept;
             uint64_t ld = p->n;

@@ -24,15 +24,41 @@ struct team {
     uint64_t parts;
     _Atomic uint64_t next;
 
+    bool (*stops)(void *argument); /* of team_watch */
+    void *stops_argument;
+    atomic_bool stopped;
+
     uint32_t size;
     struct member members[]; /* size - 1; the caller needs none */
 };
+
+void team_watch(struct team *team, bool (*stops)(void *argument), void *argument)
+{
+    team->stops = stops;
+    team->stops_argument = argument;
+    atomic_store_explicit(&team->stopped, false, memory_order_relaxed);
+}
+
+bool team_has_stopped(const struct team *team)
+{
+    return atomic_load_explicit(&team->stopped, memory_order_relaxed);
+}
+
+bool team_stops(struct team *team)
+{
+    if (team->stops == NULL || team_has_stopped(team))
+        return team->stops != NULL;
+    if (!team->stops(team->stops_argument))
+        return false;
+    atomic_store_explicit(&team->stopped, true, memory_order_relaxed);
+    return true;
+}
 
 static void work(struct team *team, uint32_t number)
 {
     for (;;) {
         uint64_t part = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
-        if (part >= team->parts)
+        if (part >= team->parts || team_stops(team))
             return;
         team->task(team->argument, part, number);
     }
@@ -119,7 +145,7 @@ void team_destroy(struct team *team)
 void team_run(struct team *team, team_task *task, void *argument, uint64_t parts)
 {
     if (team->size == 1 || parts == 1) {
-        for (uint64_t part = 0; part < parts; part++)
+        for (uint64_t part = 0; part < parts && !team_stops(team); part++)
             task(argument, part, 0);
         return;
     }

@@ -7,6 +7,7 @@
 #ifndef KERNELS_CPU_TEAM_H
 #define KERNELS_CPU_TEAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/error.h"
@@ -21,7 +22,19 @@ typedef void team_task(void *argument, uint64_t part, uint32_t member);
 enum gemmd_error team_create(uint32_t size, struct team **team, struct fault *fault);
 void team_destroy(struct team *team); /* NULL is fine */
 
-/* Computes parts 0 to parts - 1, each once, in any order. Returns when all parts are computed. */
+/* Lets `stops` say when the following computations of the team have to stop, until the next call of
+ * team_watch. Members call `stops` from their threads, between parts and inside of long parts, and
+ * never again after a call that returned true. NULL: computations never stop. */
+void team_watch(struct team *team, bool (*stops)(void *argument), void *argument);
+/* Whether the computation has to stop. A task with long parts calls team_stops every few
+ * milliseconds and returns early if the result is true; a kernel calls team_stops between two calls
+ * of team_run. Any member. */
+bool team_stops(struct team *team);
+/* Whether team_stops has returned true since team_watch. Results are then incomplete. */
+bool team_has_stopped(const struct team *team);
+
+/* Computes parts 0 to parts - 1, each once, in any order. Returns when all parts are computed, or,
+ * with parts left out, once team_stops has returned true. */
 void team_run(struct team *team, team_task *task, void *argument, uint64_t parts);
 
 #endif

@@ -134,6 +134,8 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     memset(scratch.sums, 0, BLOCK_M * BLOCK_N * size);
     for (uint64_t first_k = 0; first_k < p->k; first_k += BLOCK_K) {
         const uint64_t depth = at_most(p->k - first_k, BLOCK_K);
+        if (first_k > 0 && team_stops(job->context->team))
+            return;
         pack(&a, row, rows, first_k, depth, micro->rows, scratch.a);
         pack(&b, column, columns, first_k, depth, micro->columns, scratch.b);
         for (uint64_t j = 0; j < columns; j += micro->columns)

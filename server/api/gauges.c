@@ -45,7 +45,9 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .requests_running = device_in_flight(services->device),
         .connections = atomic_load(&services->http->connections),
         .connections_capacity = services->config->max_connections,
-        .ready = stage == HTTP_SERVING && !device_lost(services->device),
+        .ready = stage == HTTP_SERVING && !device_lost(services->device) &&
+                 dispatch_stalled_ns(services->dispatch) == 0,
+        .device_stalled = dispatch_stalled_ns(services->dispatch) > 0,
         .draining = stage != HTTP_SERVING,
         .queue_requests = queue.reserved,
         .queue_bytes = queue.reserved_bytes,

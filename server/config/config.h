@@ -45,6 +45,7 @@ struct config {
     uint32_t max_inflation;       /* decompressed bytes for each compressed byte; 0: no limit */
     uint64_t max_result_bytes;    /* of a result that is sent */
     uint64_t max_json_bytes;      /* of the JSON of an inference request, and of its answer */
+    uint64_t max_work;            /* floating-point operations of a request; 0: no limit */
     uint32_t queue_requests;      /* accepted requests in total */
     uint64_t queue_bytes;         /* bodies and results of accepted requests in total */
     uint32_t tenant_share;        /* percentage of the shared limits that one tenant may hold */
@@ -76,6 +77,7 @@ struct config {
     uint64_t min_answer_rate;    /* the same for sending an answer */
     uint64_t job_ttl_ms;         /* how long the result of a job is kept */
     uint64_t max_wait_ms;        /* longest wait of a request for a job's result */
+    uint32_t stall_ms;           /* a busy device finishes nothing: not ready; 0: never */
     uint32_t drain_delay_ms;     /* after SIGTERM: not ready, still accepting */
     uint32_t drain_timeout_ms;   /* after drain_delay_ms: for accepted requests to finish */
     char *metrics_tenants; /* names of the tenants that see the metrics of all, "a,b"; NULL: none */

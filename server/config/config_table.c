@@ -183,6 +183,13 @@ const struct config_option config_options[] = {
      .help = "How many times as long as its compressed form a request body may become. The ratio "
              "is checked once the decompressed body is longer than 1 MiB, and a body beyond the "
              "limit is refused with 413. 0: only --max-body limits."},
+    {SETTING("max-work", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_work),
+     .max = UINT64_C(1000000000000000000), .standard = "1000000000000000", .placeholder = "N",
+     .help =
+         "Floating-point operations that one request may take: 2 m n k for each product of a "
+         "batch, and for an attention those of its two products without masked scores. A "
+         "request that takes more is refused with 413. A fast GPU computes the default in about "
+         "20 seconds in f32, a CPU of 16 cores in about 20 minutes. 0: no limit."},
     {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help =
@@ -274,6 +281,13 @@ const struct config_option config_options[] = {
      .help = "Longest time that a request for a job's result may wait for the job to finish. A "
              "request that asks to wait longer waits as long as this. 0: such a request is "
              "answered at once."},
+    {SETTING("stall-time", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(stall_ms), .max = TIME_MAX,
+     .standard = "120s", .placeholder = "TIME",
+     .help = "How long the device may have work and finish no part of it before /readyz answers "
+             "503; /readyz answers 200 again once the device goes on. A time shorter than the "
+             "longest launch makes a healthy daemon appear stalled: a GPU finishes a product or an "
+             "attention in one part, and the CPU's kernel openblas a matrix in f32 or f64. 0: "
+             "/readyz does not look for a stall."},
     {SETTING("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
      .max = TIME_MAX, .standard = "0", .placeholder = "TIME",
      .help = "How long after SIGTERM the daemon still accepts requests while /readyz answers 503, "

@@ -70,6 +70,16 @@ uint32_t device_in_flight(const struct device *device)
     return atomic_load_explicit(&device->in_flight, memory_order_relaxed);
 }
 
+uint64_t device_progress(const struct device *device)
+{
+    return atomic_load_explicit(&device->progress, memory_order_relaxed);
+}
+
+void device_note_progress(struct device *device)
+{
+    atomic_fetch_add_explicit(&device->progress, 1, memory_order_relaxed);
+}
+
 bool device_has_room(const struct device *device)
 {
     uint32_t probes = device->running[device->slots] != NULL;
@@ -97,6 +107,8 @@ static uint32_t count_works(const struct work *works)
 static void device_start(struct device *device, uint32_t slot, struct work *works, uint32_t count)
 {
     uint64_t now_ns = clock_now_ns();
+    if (slot != device->slots)
+        device_note_progress(device);
     assert(device->running[slot] == NULL);
     device->running[slot] = works;
     device->order[device->busy++] = (uint8_t)slot;
@@ -155,6 +167,8 @@ struct work *device_poll(struct device *device)
             continue;
         struct work *works = device->running[slot];
         device->running[slot] = NULL;
+        if (slot != device->slots)
+            device_note_progress(device);
         device->busy--;
         device->busy_shared_slots -= is_shared_slot(device, slot);
         for (uint32_t j = i; j < device->busy; j++)

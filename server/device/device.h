@@ -133,6 +133,9 @@ void device_enter(struct device *device);
 /* Whether a stream is free: for a launch of its own, and for a shared launch. */
 bool device_has_room(const struct device *device);
 bool device_has_shared_room(const struct device *device);
+/* A number that grows whenever the device finishes a launch, or a part of one that the backend can
+ * tell apart, and whenever a launch starts. Probes do not count. Any thread. */
+uint64_t device_progress(const struct device *device);
 /* Number of works that were submitted and not yet returned by device_poll, without the probe. Any
  * thread. */
 uint32_t device_in_flight(const struct device *device);

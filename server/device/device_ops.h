@@ -75,6 +75,7 @@ struct device {
     uint8_t order[DEVICE_SLOTS_MAX];        /* the busy slots, oldest launch first */
     uint32_t busy;                          /* number of busy slots, the probe's included */
     uint32_t busy_shared_slots;
+    atomic_uint_fast64_t progress;          /* device_progress */
     atomic_uint in_flight;                  /* works, without the probe's */
     bool copy_streams[DEVICE_COPY_STREAMS]; /* in use (device_copy.h) */
 
@@ -89,6 +90,8 @@ struct device {
 /* Initializes a struct device. `streams` is limited to 1 ... DEVICE_STREAMS_MAX. The device has
  * DEVICE_SHARED_SLOTS more slots if the backend has shared launches. */
 void device_init(struct device *device, const struct device_ops *ops, uint32_t streams);
+/* Counts a part of a launch that the device has finished. Any thread. */
+void device_note_progress(struct device *device);
 /* Records that the device is lost. The reason of the first call stays. */
 void device_set_lost(struct device *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

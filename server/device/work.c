@@ -40,6 +40,22 @@ double work_flops(const struct work *work)
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
 
+bool work_is_useless(const struct work *work, uint64_t now_ns)
+{
+    return (work->deadline_ns != 0 && work->deadline_ns <= now_ns) ||
+           atomic_load_explicit(&work->stop, memory_order_relaxed);
+}
+
+void work_set_stopped(struct work *work)
+{
+    if (atomic_load_explicit(&work->stop, memory_order_relaxed))
+        work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL,
+                                 "the request was withdrawn while the result was computed");
+    else
+        work->status = fault_set(&work->fault, GEMMD_ERR_DEADLINE, NULL,
+                                 "the deadline passed while the device worked on the request");
+}
+
 void work_end(struct work *work)
 {
     if (work->status == GEMMD_OK && work->deadline_ns != 0 && work->done_ns > work->deadline_ns)

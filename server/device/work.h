@@ -2,12 +2,14 @@
  * work.h - one product, one attention or one copy of a tensor, which a device is given to do.
  *
  * A work is part of the request that made it, and belongs to that request. From queue_push until
- * `done` is called, the work belongs to the queue and the dispatch thread, and no other thread
- * touches it.
+ * `done` is called, the work belongs to the queue and the dispatch thread. No other thread touches
+ * it, except that queue_cancel sets `stop`, and that the threads of a CPU backend read `stop` and
+ * the deadline while they compute.
  */
 #ifndef SERVER_DEVICE_WORK_H
 #define SERVER_DEVICE_WORK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -76,8 +78,15 @@ struct work {
     /* Bytes of operands and results that are resident or in the client's shared memory. They count
      * for the tenant's fair share besides `bytes`. */
     uint64_t outside_bytes;
+    /* work_flops when the kernel was chosen. The operations count for the tenant's fair share
+     * besides the bytes. */
+    double flops;
     uint64_t device_offset, device_bytes; /* the work's range of device memory; 0 bytes: none */
     uint64_t deadline_ns;                 /* on the monotonic clock; 0: no deadline */
+
+    /* The request has gone: nobody waits for the result any more. Set by queue_cancel for a work
+     * that has begun; the device then ends the work as soon as it can. Any thread. */
+    atomic_bool stop;
 
     /* Set before `done` is called. */
     enum gemmd_error status; /* GEMMD_OK, or why there is no result */
@@ -108,6 +117,12 @@ uint32_t work_stack_rows(const struct work *work);
 const char *work_kernel_name(const struct work *work);
 /* Number of multiplications and additions that the result takes, for metrics. */
 double work_flops(const struct work *work);
+
+/* Whether the result of a work that has begun is of no use any more, because `stop` is set or the
+ * deadline has passed. Any thread. */
+bool work_is_useless(const struct work *work, uint64_t now_ns);
+/* Sets the status of a work whose computation was ended early because work_is_useless. */
+void work_set_stopped(struct work *work);
 
 /* Ends a work whose done_ns is set: calls `done`. If the result comes after the deadline, the work
  * fails with GEMMD_ERR_DEADLINE. */

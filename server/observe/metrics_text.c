@@ -274,8 +274,12 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_connections_capacity", "Limit of open connections (--max-connections).",
          gauges->connections_capacity},
         {"gemmd_ready",
-         "1 while the daemon is not shutting down and its device is not lost, else 0.",
+         "1 while the daemon is not shutting down and its device is neither lost nor stalled, else "
+         "0.",
          gauges->ready},
+        {"gemmd_device_stalled",
+         "1 while the device has work and has finished no part of it for --stall-time, else 0.",
+         gauges->device_stalled},
         {"gemmd_draining", "1 while the daemon is shutting down, else 0.", gauges->draining},
     };
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {

@@ -1,5 +1,6 @@
 #include "server/scheduler/dispatch.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <time.h>
 
 #include "server/base/clock.h"
+#include "server/scheduler/stall_watch.h"
 #include "server/scheduler/verifier.h"
 
 /* How the thread notices that a work has ended. For as long as a small product takes, the thread
@@ -28,7 +30,7 @@ static const uint64_t CROWD_NS = 20000;
  * that a work waits no longer than that for the others of its launch. */
 static const uint64_t SHARED_LAUNCH_BYTES = 4 << 20;
 
-enum { STOP_STEP_NS = 1000000 };
+enum { STOP_STEP_NS = 1000000, NS_PER_S = 1000000000 };
 
 struct dispatch {
     struct device *device;         /* borrowed */
@@ -39,6 +41,7 @@ struct dispatch {
     uint64_t busy_poll_ns;
     struct verifier *verifier;
     struct probe *probe;
+    struct stall_watch stall_watch;
     pthread_t thread;
     atomic_bool stopping, stopped;
     bool lost; /* the queue has been told that the device is lost */
@@ -99,7 +102,9 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
     struct metrics_shard *shard = dispatch->shard;
     double flops = 0;
     if (works->status != GEMMD_OK) {
-        if (works->status != GEMMD_ERR_DEVICE_LOST) /* the loss is counted once */
+        /* The loss is counted once, and a computation that was ended early is no error. */
+        if (works->status != GEMMD_ERR_DEVICE_LOST && works->status != GEMMD_ERR_DEADLINE &&
+            works->status != GEMMD_ERR_CANCELLED)
             metrics_device_error(shard);
         return;
     }
@@ -280,6 +285,23 @@ void dispatch_leave(struct dispatch *dispatch)
     (void)pthread_detach(dispatch->thread);
 }
 
+void dispatch_set_stall_limit(struct dispatch *dispatch, uint64_t limit_ns)
+{
+    dispatch->stall_watch.limit_ns = limit_ns;
+}
+
+void dispatch_look(struct dispatch *dispatch, uint64_t now_ns)
+{
+    const bool busy =
+        device_in_flight(dispatch->device) > 0 || queue_state(dispatch->queue).waiting > 0;
+    stall_watch_look(&dispatch->stall_watch, busy, device_progress(dispatch->device), now_ns);
+}
+
+uint64_t dispatch_stalled_ns(const struct dispatch *dispatch)
+{
+    return stall_watch_ns(&dispatch->stall_watch);
+}
+
 /* The CPU computes in the dispatch thread, where a probe cannot overtake a long product. The CPU is
  * then known to compute without a probe. */
 static bool is_known_to_compute(const struct dispatch *dispatch)
@@ -294,6 +316,13 @@ bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t
     if (!wait->right)
         snprintf(wait->reason, sizeof wait->reason, "the device is lost: %s",
                  device_lost_reason(dispatch->device));
+    const uint64_t stalled_ns = dispatch_stalled_ns(dispatch);
+    if (wait->right && stalled_ns > 0) {
+        wait->right = false;
+        snprintf(wait->reason, sizeof wait->reason,
+                 "the device has work and has finished nothing for %" PRIu64 " seconds",
+                 stalled_ns / NS_PER_S);
+    }
     return !wait->right || is_known_to_compute(dispatch) ||
            probe_ask(dispatch->probe, wait, timeout_ms, dispatch_wake, dispatch->queue);
 }

@@ -43,9 +43,18 @@ void dispatch_leave(struct dispatch *dispatch);
 /* Asks whether the device computed a product with a known answer lately. A probe is run if the last
  * success is older than a second. True: `wait` has the answer already. False: wait->done will be
  * called with the answer from another thread, within about `timeout_ms`. A probe is subject to no
- * limit of the queue and does not wait behind works. A CPU that is computing counts as ready. Any
- * thread except the dispatch thread. */
+ * limit of the queue and does not wait behind works. A CPU that is computing counts as ready, and a
+ * device that has stalled does not. Any thread except the dispatch thread. */
 bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms);
+/* Sets how long the device may finish nothing, although works run or wait, before dispatch_probe
+ * answers that the device is not ready. 0, as at the start: for ever. To be called before
+ * dispatch_look. */
+void dispatch_set_stall_limit(struct dispatch *dispatch, uint64_t limit_ns);
+/* Looks whether the device has stalled (stall_watch.h). Called by a timer, several times a second.
+ */
+void dispatch_look(struct dispatch *dispatch, uint64_t now_ns);
+/* For how long the device has been stalled; 0: the device is not stalled. Any thread. */
+uint64_t dispatch_stalled_ns(const struct dispatch *dispatch);
 /* Answers the callers of dispatch_probe whose time is over. Called by a timer. */
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);
 

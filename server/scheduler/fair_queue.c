@@ -6,6 +6,10 @@
 
 /* Every work costs this many bytes besides its own, so that small works are not free. */
 static const uint64_t WORK_BYTES = 4096;
+static const double FLOPS_PER_BYTE = 64;
+/* No work costs more: tags, which are sums of costs, then do not overflow in the life of a daemon.
+ */
+static const double COST_MAX = 1e15;
 
 _Static_assert(sizeof(struct flow) == CACHE_LINE_BYTES, "a flow is one cache line");
 
@@ -135,6 +139,12 @@ void fair_queue_drop(struct fair_queue *queue, struct work *work)
     flow_deactivate(queue, &at);
 }
 
+uint64_t work_cost(const struct work *work, uint64_t bytes)
+{
+    const double operations = work->flops / FLOPS_PER_BYTE;
+    return bytes + WORK_BYTES + (uint64_t)(operations < COST_MAX ? operations : COST_MAX);
+}
+
 /* The level's time advances to the tag of a flow that is served in its turn. A flow whose work is
  * served out of turn, because the work belongs to the stack of another, only pays. */
 void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes)
@@ -144,7 +154,7 @@ void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t byte
     if (at.level->flows == &at.flow->node)
         at.level->now = at.flow->start;
     heap_remove(&at.level->flows, &at.flow->node, flow_node_before);
-    at.flow->start += bytes + WORK_BYTES;
+    at.flow->start += work_cost(work, bytes);
     if (at.flow->start > at.level->last_start)
         at.level->last_start = at.flow->start;
     if (edf_queue_first(&at.flow->edf) != NULL)

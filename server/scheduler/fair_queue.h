@@ -5,7 +5,7 @@
  * A flow is what waits of one tenant, lane and priority, earliest deadline first (edf_queue.h). A
  * level is all flows of one lane and priority. Within a level the flows share fairly by start-time
  * fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996): each flow
- * has a tag that grows by the bytes of the works that ran for it, and the flow with the lowest tag
+ * has a tag that grows by the cost of the works that ran for it, and the flow with the lowest tag
  * is next. Two tenants that wait all the time are never further apart than the largest work of
  * each. Deficit round robin would give the same fair shares, but its quantum would have to be as
  * large as the largest work, here a gigabyte, or the scheduler would go round many times before a
@@ -47,7 +47,7 @@ void work_list_append(struct work_list *list, struct work *work);
 struct flow {
     _Alignas(CACHE_LINE_BYTES) struct edf_queue edf;
     struct heap_node node; /* in the flow's level, while the flow has works */
-    uint64_t start;        /* the flow's tag, in bytes of work */
+    uint64_t start;        /* the flow's tag: the cost of its works */
 };
 
 /* The flows of one lane and priority. */
@@ -81,7 +81,12 @@ void fair_queue_close(struct fair_queue *queue);
 void fair_queue_add(struct fair_queue *queue, struct work *work);
 /* Removes a work that will not run. Its tenant's fair share stays as it was. */
 void fair_queue_drop(struct fair_queue *queue, struct work *work);
-/* Removes a work that will run, and charges `bytes` to its flow. */
+/* What a work costs its flow, of whose operands and results the device moves `bytes` bytes: the
+ * bytes and, for every 64 floating-point operations, one byte more. A device that moves a byte in
+ * the time of 64 operations is as long at work for one as for the other; where the true ratio is
+ * another, a tenant's share of the device's time is off by at most the quotient of the two. */
+uint64_t work_cost(const struct work *work, uint64_t bytes);
+/* Removes a work that will run, and charges the cost of the work and of `bytes` to its flow. */
 void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);
 
 /* The next work of a lane, which stays in the queue; NULL if the lane is empty. Works whose

@@ -207,6 +207,8 @@ bool queue_cancel(struct queue *queue, struct work *work)
     if (waiting) {
         fair_queue_drop(&queue->works, work);
         work->started_ns = work->done_ns = clock_now_ns();
+    } else {
+        atomic_store_explicit(&work->stop, true, memory_order_relaxed);
     }
     pthread_mutex_unlock(&queue->lock);
     return waiting;

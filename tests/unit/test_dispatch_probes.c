@@ -125,6 +125,58 @@ START_TEST(many_may_ask_at_once)
 }
 END_TEST
 
+static void look_after(uint64_t *now_ns, uint64_t step_ns)
+{
+    *now_ns += step_ns;
+    dispatch_look(stage.dispatch, *now_ns);
+}
+
+/* The probe has a stream of its own, and says nothing about the streams of requests. */
+START_TEST(a_device_that_finishes_nothing_is_not_ready_until_it_does)
+{
+    const uint64_t limit_ns = UINT64_C(10000000000);
+    char reason[PROBE_REASON_MAX];
+    uint64_t now_ns = 1;
+    start(1, ITEMS_MAX);
+    dispatch_set_stall_limit(stage.dispatch, limit_ns);
+    look_after(&now_ns, 0);
+    look_after(&now_ns, 10 * limit_ns); /* without work it may rest */
+    ck_assert_uint_eq(dispatch_stalled_ns(stage.dispatch), 0);
+    struct item *item = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(1);
+    look_after(&now_ns, 0);
+    look_after(&now_ns, limit_ns);
+    ck_assert(probe(PROBE_MS, NULL));
+    look_after(&now_ns, limit_ns / 2);
+    ck_assert_uint_eq(dispatch_stalled_ns(stage.dispatch), limit_ns + limit_ns / 2);
+    ck_assert(!probe(PROBE_MS, reason));
+    ck_assert_str_eq(reason, "the device has work and has finished nothing for 15 seconds");
+    device_note_progress(&stage.device->base);
+    look_after(&now_ns, 0);
+    ck_assert(probe(PROBE_MS, NULL));
+    look_after(&now_ns, 2 * limit_ns);
+    ck_assert(!probe(PROBE_MS, NULL));
+    end_with(item, SIMULATED_DONE);
+    look_after(&now_ns, 0);
+    ck_assert(probe(PROBE_MS, NULL));
+    stop();
+}
+END_TEST
+
+START_TEST(no_limit_is_no_stall)
+{
+    uint64_t now_ns = 1;
+    start(1, ITEMS_MAX);
+    struct item *item = add_and_push(SIMULATED_RUNNING);
+    wait_until_submitted(1);
+    look_after(&now_ns, 0);
+    look_after(&now_ns, UINT64_MAX / 2);
+    ck_assert(probe(PROBE_MS, NULL));
+    end_with(item, SIMULATED_DONE);
+    stop();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("dispatch_probes");
@@ -137,6 +189,8 @@ int main(void)
     tcase_add_test(tests, an_asker_keeps_its_time);
     tcase_add_test(tests, a_device_that_is_computing_is_ready);
     tcase_add_test(tests, many_may_ask_at_once);
+    tcase_add_test(tests, a_device_that_finishes_nothing_is_not_ready_until_it_does);
+    tcase_add_test(tests, no_limit_is_no_stall);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -106,6 +106,26 @@ START_TEST(what_is_outside_counts_as_well)
 }
 END_TEST
 
+/* 64 operations cost as much as a byte. A work of the first tenant costs as much as ten of the
+ * second. */
+START_TEST(operations_count_as_well)
+{
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < 2; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work = (struct work){.tenant = tenant, .priority = 4, .bytes = 4096};
+            work->flops = tenant == 0 ? 8192 * 9 * 64 : 0;
+            queue_push(rivals->queue, work);
+        }
+    for (uint32_t i = 0; i < 3 * 11; i++)
+        count_popped(rivals, pop_any(rivals));
+    ck_assert_uint_eq(rivals->popped[0], 3);
+    ck_assert_uint_eq(rivals->popped[1], 30);
+    rivals_destroy(rivals);
+}
+END_TEST
+
 START_TEST(tenants_share_a_launch_list)
 {
     struct rivals *rivals = rivals_create();
@@ -200,6 +220,7 @@ int main(void)
     TCase *tests = tcase_create("queue_fairness");
     tcase_add_test(tests, tenants_share_by_bytes);
     tcase_add_test(tests, what_is_outside_counts_as_well);
+    tcase_add_test(tests, operations_count_as_well);
     tcase_add_test(tests, tenants_share_a_launch_list);
     tcase_add_test(tests, who_was_away_has_saved_up_nothing);
     tcase_add_test(tests, what_one_had_is_remembered_while_others_wait);

@@ -58,11 +58,53 @@ START_TEST(no_team_is_destroyed_quietly)
 }
 END_TEST
 
+/* Stops once `left` parts have been asked about. */
+struct stopper {
+    atomic_int left;
+    atomic_uint parts;
+};
+
+static bool stopper_stops(void *argument)
+{
+    return atomic_fetch_sub(&((struct stopper *)argument)->left, 1) <= 0;
+}
+
+static void count_stopped_part(void *argument, uint64_t part, uint32_t member)
+{
+    (void)part;
+    (void)member;
+    atomic_fetch_add(&((struct stopper *)argument)->parts, 1);
+}
+
+START_TEST(a_team_stops_between_parts)
+{
+    struct fault fault;
+    for (uint32_t size = 1; size <= MEMBERS; size++) {
+        struct team *team = NULL;
+        struct stopper stopper;
+        atomic_init(&stopper.left, 10);
+        atomic_init(&stopper.parts, 0);
+        ck_assert_int_eq(team_create(size, &team, &fault), GEMMD_OK);
+        team_watch(team, stopper_stops, &stopper);
+        ck_assert(!team_has_stopped(team));
+        team_run(team, count_stopped_part, &stopper, PARTS_MAX);
+        ck_assert(team_has_stopped(team));
+        ck_assert_uint_eq(atomic_load(&stopper.parts), 10);
+        team_run(team, count_stopped_part, &stopper, PARTS_MAX);
+        ck_assert_uint_eq(atomic_load(&stopper.parts), 10);
+        team_watch(team, NULL, NULL);
+        check_counts(team, size, PARTS_MAX);
+        team_destroy(team);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("team");
     TCase *tests = tcase_create("team");
     tcase_add_test(tests, every_part_once);
+    tcase_add_test(tests, a_team_stops_between_parts);
     tcase_add_test(tests, no_team_is_destroyed_quietly);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

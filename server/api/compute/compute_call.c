@@ -76,6 +76,20 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
     return GEMMD_OK;
 }
 
+/* Counts the operations of the work, and refuses a work that has too many. */
+static enum gemmd_error count_work(struct compute_call *call, const struct services *services,
+                                   struct fault *fault)
+{
+    const uint64_t limit = services->config->max_work;
+    call->work.flops = work_flops(&call->work);
+    if (limit == 0 || call->work.flops <= (double)limit)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                     "the request takes %.0f floating-point operations; the limit is %" PRIu64
+                     " (max-work)",
+                     call->work.flops, limit);
+}
+
 static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
                                      struct fault *fault)
 {
@@ -93,6 +107,8 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
         code = complete_reservation(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
+    if (code == GEMMD_OK)
+        code = count_work(call, services, fault);
     if (code == GEMMD_OK && call->sends_result)
         code = take_result(call, services, fault);
     if (code != GEMMD_OK)

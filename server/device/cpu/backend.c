@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 
 #include "kernels/attention_grouped.h"
+#include "kernels/cpu/watch.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -77,14 +78,37 @@ static enum gemmd_error cpu_run(const struct cpu_device *cpu, const struct work 
     return works->kernel->run(cpu->context, &works->problem, workspace);
 }
 
+/* What the threads of a computation look at between its parts. */
+struct cpu_launch {
+    struct device *device;
+    const struct work *works;
+};
+
+/* A launch goes on for as long as one of its works is of use. */
+static bool cpu_launch_stops(void *argument)
+{
+    const struct cpu_launch *launch = argument;
+    const uint64_t now_ns = clock_now_ns();
+    device_note_progress(launch->device);
+    for (const struct work *work = launch->works; work != NULL; work = work->next)
+        if (!work_is_useless(work, now_ns))
+            return false;
+    return true;
+}
+
 static void cpu_compute(struct cpu_device *cpu, struct work *works)
 {
+    struct cpu_launch launch = {&cpu->base, works};
+    cpu_watch_begin(cpu->context, cpu_launch_stops, &launch);
     const enum gemmd_error code = cpu_run(cpu, works);
+    const bool stopped = cpu_watch_end(cpu->context);
     const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
     for (struct work *work = works; work != NULL; work = work->next) {
         work->kernel_ns = kernel_ns;
         work->status = code;
-        if (code != GEMMD_OK)
+        if (code == GEMMD_OK && stopped)
+            work_set_stopped(work);
+        else if (code != GEMMD_OK)
             fault_set(&work->fault, code, NULL, "the kernel %s failed on the CPU",
                       work_kernel_name(work));
     }

@@ -1,0 +1,172 @@
+"""Requests with few bytes and many operations: the limit on them, their share of the device, and the
+device that goes on at once when nobody waits for their results any more."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from daemon import Daemon
+from test_leaving import wait_for, wait_until_idle
+from wire import Wire, exchange, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+GOOD = request("POST", "/gemm?m=2&n=2&k=2", [OCTETS, ("Content-Length", 32)],
+               np.arange(8, dtype=np.float32).tobytes())
+RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
+
+
+def gemm(m, n, k, query="", headers=(), batch=1):
+    length = 2 * batch * (m * k + k * n)
+    return request("POST", f"/gemm?m={m}&n={n}&k={k}&batch={batch}&dtype=bf16{query}",
+                   [OCTETS, ("Content-Length", length), *headers], bytes(length))
+
+
+def attention(positions, width, query="", headers=()):
+    length = 2 * 3 * positions * width
+    return request("POST", f"/attention?heads=1&sq={positions}&d={width}&dtype=f16{query}",
+                   [OCTETS, ("Content-Length", length), *headers], bytes(length))
+
+
+# Each takes minutes on the two threads of the daemon, more than PATIENCE_S.
+LONG = {
+    "attention": lambda query: attention(400_000, 1, query),
+    "attention_naive": lambda query: attention(400_000, 1, query + "&kernel=naive"),
+    "gemm_naive": lambda query: gemm(16384, 16384, 320, query + "&kernel=naive"),
+    "gemm_tiled": lambda query: gemm(16384, 16384, 1600, query + "&kernel=tiled"),
+}
+
+
+@pytest.fixture(scope="module")
+def daemon(gemmd):
+    with_two = Daemon(gemmd, "--cpu-threads", "2", "--timeout", "600s")
+    try:
+        with_two.wait_until_listening()
+        with_two.wait_until_ready()
+        yield with_two
+        with_two.stop()
+    finally:
+        with_two.close()
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_device_goes_on_after_a_deadline(daemon, name):
+    answer = exchange(daemon.address, LONG[name]("&timeout_ms=1000"))
+    assert answer.status == 504
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    wait_until_idle(daemon)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_device_goes_on_after_a_client_has_left(daemon, name):
+    with Wire(daemon.address) as wire:
+        wire.send(LONG[name](""))
+        wait_for(daemon, requests_running=1)
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    wait_until_idle(daemon)
+
+
+def test_the_device_goes_on_after_a_job_was_cancelled(daemon):
+    job = attention(400_000, 1, headers=[("Prefer", "respond-async")])
+    path = exchange(daemon.address, job).headers["location"]
+    wait_for(daemon, requests_running=1)
+    assert daemon.session.delete(daemon.url + path).json()["state"] == "cancelled"
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    wait_until_idle(daemon)
+
+
+def test_a_batch_stops_between_its_products(daemon):
+    """Each product is small enough to be computed by one thread."""
+    answer = exchange(daemon.address,
+                      gemm(1, 1, 1, "&kernel=naive&timeout_ms=1", batch=1_000_000))
+    assert answer.status == 504
+    assert exchange(daemon.address, GOOD).body == RIGHT
+    wait_until_idle(daemon)
+
+
+def test_an_early_end_is_no_error_of_the_device(daemon):
+    assert wait_for(daemon, device_errors_total=0)
+
+
+@pytest.fixture(scope="module")
+def limited(gemmd):
+    one = Daemon(gemmd, "--max-work", "1000000")
+    try:
+        one.wait_until_listening()
+        one.wait_until_ready()
+        yield one
+        one.stop()
+    finally:
+        one.close()
+
+
+@pytest.mark.parametrize("within, beyond, operations", [
+    (gemm(100, 100, 50), lambda h: gemm(100, 100, 51, headers=h), 1020000),
+    (gemm(10, 10, 50, batch=100), lambda h: gemm(10, 10, 50, batch=101, headers=h), 1010000),
+    (attention(100, 25), lambda h: attention(100, 26, headers=h), 1040000),
+    (attention(100, 49, "&causal=1"), lambda h: attention(100, 50, "&causal=1", h), 1010000),
+], ids=["gemm", "batch", "attention", "causal"])
+def test_a_request_with_too_many_operations_is_refused(limited, within, beyond, operations):
+    """At its headers, and with both numbers."""
+    assert exchange(limited.address, within).status == 200
+    head = beyond([("Expect", "100-continue")]).split(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    answer = exchange(limited.address, head)
+    assert answer.status == 413
+    assert f"takes {operations} floating-point operations; the limit is 1000000".encode() \
+        in answer.body
+    wait_until_idle(limited)
+
+
+def test_shapes_in_the_body_are_limited_too(limited):
+    for k, status in ((50, 200), (51, 413)):
+        body = save({"a": np.zeros((100, k), np.float32), "b": np.zeros((k, 100), np.float32)})
+        answer = exchange(limited.address, request(
+            "POST", "/gemm", [("Content-Type", "application/vnd.safetensors"),
+                              ("Content-Length", len(body))], body))
+        assert answer.status == status, answer.body
+    wait_until_idle(limited)
+
+
+def test_no_limit(start):
+    daemon = start("--max-work", "0")
+    assert exchange(daemon.address, gemm(100, 100, 51)).status == 200
+
+
+def test_many_operations_take_a_tenant_no_more_than_its_share(start, tmp_path):
+    """One tenant sends attentions, another products with as many bytes and far fewer
+    operations. The products, which cost less together than one attention, do not wait for more
+    than two attentions."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("heavy:the-token-of-heavy\nlight:the-token-of-light\nblocker:blocker-token\n")
+    daemon = start("--token-file", tokens, "--cpu-threads", "1", "--io-threads", "1",
+                   "--timeout", "600s")
+    daemon.session.headers["Authorization"] = "Bearer blocker-token"
+
+    def of(name):
+        return [("Authorization", f"Bearer {name}")]
+    wires = []
+    blocker = Wire(daemon.address)
+    try:
+        blocker.send(attention(400_000, 1, headers=of("blocker-token")))
+        wait_for(daemon, requests_running=1)
+        for token, data, count in (
+                ("the-token-of-heavy", attention(2048, 2, "&kernel=naive",
+                                                 of("the-token-of-heavy")), 5),
+                ("the-token-of-light", gemm(64, 64, 64, "&kernel=naive",
+                                            of("the-token-of-light")), 10)):
+            for _ in range(count):
+                wires.append(Wire(daemon.address))
+                wires[-1].send(data)
+        wait_for(daemon, requests_waiting=15)
+        blocker.socket.close()
+        for wire in wires:
+            assert wire.receive().status == 200
+    finally:
+        for wire in (blocker, *wires):
+            wire.socket.close()
+    daemon.stop()
+    lines = sorted((line for line in daemon.lines if line.get("status") == 200 and "op" in line),
+                   key=lambda line: line["time"])
+    order = [line["op"] for line in lines if line["op"] in ("attention", "gemm")]
+    assert len(order) == len(wires)
+    last = max(i for i, op in enumerate(order) if op == "gemm")
+    assert order[:last].count("attention") <= 2, order
