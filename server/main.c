@@ -55,8 +55,10 @@ static int serve(struct daemon *daemon)
     struct fault fault = {.code = GEMMD_OK};
     int status = EXIT_SUCCESS;
     daemon->log = log_create(daemon->config.log_level, daemon->config.log_format);
-    if (daemon->log == NULL)
+    if (daemon->log == NULL) {
+        fputs("gemmd: no memory for the log\n", stderr);
         return EXIT_FAILURE;
+    }
     log_event(daemon->log, CONFIG_LOG_INFO, "gemmd " GEMMD_VERSION " (" GEMMD_REVISION "), pid %d",
               (int)getpid());
     if (daemon_start(daemon, &fault) == GEMMD_OK) {
@@ -67,8 +69,10 @@ static int serve(struct daemon *daemon)
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         status = EXIT_FAILURE;
     }
-    if (!daemon_stop(daemon))
+    if (!daemon_stop(daemon)) {
+        log_sync(daemon->log);
         _exit(status); /* the device still computes: its memory must not be freed */
+    }
     log_destroy(daemon->log);
     return status;
 }
