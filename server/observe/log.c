@@ -4,6 +4,7 @@
  */
 #include "server/observe/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,15 +28,19 @@ struct log *log_create(enum config_log_level level, enum config_log_format forma
     struct log *log = calloc(1, sizeof(*log));
     if (!log)
         return NULL;
+    const int output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (output < 0 && errno != EBADF)
+        goto failed;
     log->level = level;
     log->format = format;
-    log->writer =
-        log_writer_start(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), level, format);
-    if (!log->writer) {
-        free(log);
-        return NULL;
-    }
+    log->writer = log_writer_start(output, level, format);
+    if (!log->writer)
+        goto failed;
     return log;
+
+failed:
+    free(log);
+    return NULL;
 }
 
 void log_sync(struct log *log)

@@ -20,7 +20,7 @@
 #include "server/config/config.h"
 
 struct log;
-/* NULL: out of memory, or the writing thread did not start. */
+/* NULL: there is no memory, thread or descriptor for the log. */
 struct log *log_create(enum config_log_level level, enum config_log_format format);
 /* Waits until the lines so far are written, but LOG_FLUSH_MS at most. */
 void log_sync(struct log *log);
