@@ -55,8 +55,10 @@ static int serve(struct daemon *daemon)
     struct fault fault = {.code = GEMMD_OK};
     int status = EXIT_SUCCESS;
     daemon->log = log_create(daemon->config.log_level, daemon->config.log_format);
-    if (daemon->log == NULL)
+    if (daemon->log == NULL) {
+        fputs("gemmd: there is no memory, no thread or no file descriptor for the log\n", stderr);
         return EXIT_FAILURE;
+    }
     log_event(daemon->log, CONFIG_LOG_INFO, "gemmd " GEMMD_VERSION " (" GEMMD_REVISION "), pid %d",
               (int)getpid());
     if (daemon_start(daemon, &fault) == GEMMD_OK) {
@@ -67,10 +69,21 @@ static int serve(struct daemon *daemon)
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         status = EXIT_FAILURE;
     }
-    if (!daemon_stop(daemon))
+    if (!daemon_stop(daemon)) {
+        log_sync(daemon->log);
         _exit(status); /* the device still computes: its memory must not be freed */
+    }
     log_destroy(daemon->log);
     return status;
+}
+
+/* Ends the process without the destructors of libraries if it has failed. The destructor of
+ * OpenBLAS waits for OpenBLAS's threads, and a thread that gets no memory for its buffer tries for
+ * ever. */
+static void end_if_failed(int status)
+{
+    if (status != EXIT_SUCCESS)
+        _exit(status);
 }
 
 int main(int argc, char *argv[])
@@ -82,14 +95,16 @@ int main(int argc, char *argv[])
     /* May execute the program again, so it must run before anything is read: a configuration file
      * may be a pipe, which can be read only once. */
     openblas_core_set(argv);
-    if (!fill_standard_descriptors())
-        return EXIT_FAILURE;
+    if (!fill_standard_descriptors()) {
+        fputs("gemmd: /dev/null cannot be opened\n", stderr);
+        end_if_failed(EXIT_FAILURE);
+    }
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log file at its size limit must not end the daemon */
     if (config_load(&daemon.config, argc, argv, environ, &fault) != GEMMD_OK) {
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         config_free(&daemon.config);
-        return 2;
+        end_if_failed(2);
     }
     switch (daemon.config.action) {
     case CONFIG_HELP:
@@ -106,5 +121,8 @@ int main(int argc, char *argv[])
         break;
     }
     config_free(&daemon.config);
-    return daemon.config.action == CONFIG_RUN ? status : finish_output(status);
+    if (daemon.config.action != CONFIG_RUN)
+        status = finish_output(status);
+    end_if_failed(status);
+    return status;
 }

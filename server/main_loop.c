@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "server/api/services.h"
@@ -14,6 +16,8 @@
 #include "server/net/notify.h"
 
 enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 3 };
+/* What libuv's loop needs at most: descriptors, and bytes for the table of what it watches. */
+enum { LOOP_FILES = 8, LOOP_BYTES = 64 * 1024 };
 
 static const struct {
     int number;
@@ -100,18 +104,22 @@ static void on_signal(uv_signal_t *handle, int signal_number)
     begin_drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
 }
 
-static void watch_signals(struct main_loop *loop)
+static int watch_signals(struct main_loop *loop)
 {
     struct sigaction present;
-    for (int i = 0; i < SIGNAL_COUNT; i++) {
-        uv_signal_init(&loop->uv, &loop->signals[i]);
+    int error = 0;
+    for (int i = 0; i < SIGNAL_COUNT && error == 0; i++) {
+        error = uv_signal_init(&loop->uv, &loop->signals[i]);
+        if (error != 0)
+            break;
         loop->signals[i].data = loop;
         /* nohup(1) makes a process ignore the hang-up of its terminal. */
         if (signals[i].number == SIGHUP && sigaction(SIGHUP, NULL, &present) == 0 &&
             present.sa_handler == SIG_IGN)
             continue;
-        uv_signal_start(&loop->signals[i], on_signal, signals[i].number);
+        error = uv_signal_start(&loop->signals[i], on_signal, signals[i].number);
     }
+    return error;
 }
 
 /* ---- the timer ---- */
@@ -159,7 +167,14 @@ static void close_handle(uv_handle_t *handle, void *unused)
         uv_close(handle, NULL);
 }
 
-/* Creates the parts that have handles in libuv's loop. */
+static int start_tick(struct main_loop *loop)
+{
+    const int error = uv_timer_init(&loop->uv, &loop->tick);
+    loop->tick.data = loop;
+    return error != 0 ? error : uv_timer_start(&loop->tick, on_tick, TICK_MS, TICK_MS);
+}
+
+/* Creates the parts that have handles in libuv's loop. The timer does not run before the loop. */
 static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
 {
     struct services *services = loop->services;
@@ -171,10 +186,26 @@ static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
     services->http->lingering = lingering_create(&loop->uv, config->max_body_bytes);
     if (services->http->lingering == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
-    uv_timer_init(&loop->uv, &loop->tick);
-    loop->tick.data = loop;
-    watch_signals(loop);
-    return GEMMD_OK;
+    int error = start_tick(loop);
+    if (error == 0)
+        error = watch_signals(loop);
+    return error == 0 ? GEMMD_OK
+                      : fault_set(fault, GEMMD_ERR_INTERNAL, NULL,
+                                  "the main loop cannot watch signals: %s", uv_strerror(error));
+}
+
+/* libuv calls abort if uv_loop_init lacks memory or descriptors, so both are tried before. */
+static bool has_room_for_loop(void)
+{
+    int fds[LOOP_FILES];
+    int count = 0;
+    while (count < LOOP_FILES && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    void *memory = malloc(LOOP_BYTES);
+    free(memory);
+    return count == LOOP_FILES && memory != NULL;
 }
 
 enum gemmd_error main_loop_create(struct services *services, struct main_loop **out,
@@ -184,9 +215,11 @@ enum gemmd_error main_loop_create(struct services *services, struct main_loop **
     if (loop == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the main loop");
     loop->services = services;
-    if (uv_loop_init(&loop->uv) != 0) {
+    if (!has_room_for_loop() || uv_loop_init(&loop->uv) != 0) {
         free(loop);
-        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "libuv's loop did not start");
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "there are too few file descriptors or too little memory for the main "
+                         "loop");
     }
     const enum gemmd_error code = open_parts(loop, fault);
     if (code == GEMMD_OK)
@@ -198,7 +231,6 @@ enum gemmd_error main_loop_create(struct services *services, struct main_loop **
 
 void main_loop_run(struct main_loop *loop)
 {
-    uv_timer_start(&loop->tick, on_tick, TICK_MS, TICK_MS);
     acceptor_start(loop->acceptor);
     acceptor_announce(loop->acceptor, loop->services->http->tokens == NULL);
     notify_send("READY=1\nSTATUS=serving");

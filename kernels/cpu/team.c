@@ -94,9 +94,12 @@ enum gemmd_error team_create(uint32_t size, struct team **out, struct fault *fau
     if (team == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a team of %u threads",
                          size);
-    pthread_mutex_init(&team->lock, NULL);
-    pthread_cond_init(&team->start, NULL);
-    pthread_cond_init(&team->end, NULL);
+    if (pthread_mutex_init(&team->lock, NULL) != 0)
+        goto no_lock;
+    if (pthread_cond_init(&team->start, NULL) != 0)
+        goto no_start;
+    if (pthread_cond_init(&team->end, NULL) != 0)
+        goto no_end;
     team->size = 1;
 
     /* Block all signals except those that a thread raises by its own instructions: if such a signal
@@ -124,6 +127,15 @@ enum gemmd_error team_create(uint32_t size, struct team **out, struct fault *fau
     }
     *out = team;
     return GEMMD_OK;
+
+no_end:
+    pthread_cond_destroy(&team->start);
+no_start:
+    pthread_mutex_destroy(&team->lock);
+no_lock:
+    free(team);
+    return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a team of %u threads",
+                     size);
 }
 
 void team_destroy(struct team *team)

@@ -1,4 +1,4 @@
-/* config_flags.c - options from the command line and from GEMMD_... variables. */
+/* config_flags.c - options from the command line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,52 +70,6 @@ enum gemmd_error config_read_flags(struct config_load *load, int argc, char *con
         /* --help and --version work even if later flags are wrong. */
         if (load->config->action == CONFIG_HELP || load->config->action == CONFIG_VERSION)
             return GEMMD_OK;
-    }
-    return GEMMD_OK;
-}
-
-static const char *variable_value(char *const environment[], const char *name)
-{
-    size_t length = strlen(name);
-    for (char *const *entry = environment; *entry; entry++) {
-        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
-            return *entry + length + 1;
-    }
-    return NULL;
-}
-
-static enum gemmd_error read_addresses(struct config_load *load, const struct config_option *option,
-                                       const char *text)
-{
-    char *list = strdup(text), *rest = list;
-    if (!list)
-        return fault_set(load->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "out of memory while the options were read");
-    enum gemmd_error error = GEMMD_OK;
-    while (rest && error == GEMMD_OK)
-        error = config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, strsep(&rest, ","));
-    free(list);
-    return error;
-}
-
-/* Unknown GEMMD_ variables are no error: the client library reads GEMMD_ variables of its own, and
- * Kubernetes sets variables such as GEMMD_PORT for a service called gemmd. */
-enum gemmd_error config_read_environment(struct config_load *load, char *const environment[])
-{
-    for (uint32_t i = 0; i < config_option_count; i++) {
-        const struct config_option *option = &config_options[i];
-        if (!(option->sources & CONFIG_SOURCE_ENVIRONMENT))
-            continue;
-        char name[CONFIG_TEXT_MAX];
-        config_option_variable(option, name);
-        const char *value = variable_value(environment, name);
-        if (!value || value[0] == '\0')
-            continue;
-        enum gemmd_error error = option->kind == CONFIG_KIND_ADDRESSES
-                                     ? read_addresses(load, option, value)
-                                     : config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, value);
-        if (error != GEMMD_OK)
-            return error;
     }
     return GEMMD_OK;
 }

@@ -60,8 +60,12 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 
 void acceptor_start(struct acceptor *acceptor)
 {
-    for (uint32_t i = 0; !acceptor->polling && i < acceptor->listener_count; i++)
-        uv_poll_start(&acceptor->polls[i], UV_READABLE, on_listener);
+    for (uint32_t i = 0; !acceptor->polling && i < acceptor->listener_count; i++) {
+        const int error = uv_poll_start(&acceptor->polls[i], UV_READABLE, on_listener);
+        if (error != 0)
+            log_event(acceptor->log, CONFIG_LOG_ERROR, "cannot watch %s: %s",
+                      acceptor->listeners[i].address, uv_strerror(error));
+    }
     acceptor->polling = true;
 }
 

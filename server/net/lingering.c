@@ -76,9 +76,10 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct entry *entry = (struct entry *)poll;
     (void)events;
+    /* MSG_TRUNC makes TCP discard the bytes without copying them. A Unix socket copies them. */
     ssize_t got = status < 0 ? 0
                              : recv(entry->fd, entry->lingering->scratch,
-                                    sizeof entry->lingering->scratch, MSG_DONTWAIT);
+                                    sizeof entry->lingering->scratch, MSG_DONTWAIT | MSG_TRUNC);
     if (got > 0)
         entry->bytes += (uint64_t)got;
     else if (got == 0 || (errno != EAGAIN && errno != EINTR))
@@ -121,7 +122,8 @@ static void on_wake(uv_async_t *wake)
         entry->next = lingering->entries;
         lingering->entries = entry;
         lingering->open_handles++;
-        uv_poll_start(&entry->poll, UV_READABLE, on_readable);
+        if (uv_poll_start(&entry->poll, UV_READABLE, on_readable) != 0)
+            entry_end(entry);
     }
 }
 
@@ -132,18 +134,23 @@ struct lingering *lingering_create(uv_loop_t *loop, uint64_t max_bytes)
         return NULL;
     lingering->loop = loop;
     lingering->max_bytes = max_bytes;
-    pthread_mutex_init(&lingering->lock, NULL);
     lingering->wake.data = lingering;
     lingering->timer.data = lingering;
     lingering->open_handles = 2;
-    if (uv_async_init(loop, &lingering->wake, on_wake) != 0) {
-        pthread_mutex_destroy(&lingering->lock);
-        free(lingering);
-        return NULL;
-    }
-    uv_timer_init(loop, &lingering->timer);
-    uv_timer_start(&lingering->timer, on_timer, LINGER_CHECK_MS, LINGER_CHECK_MS);
+    if (pthread_mutex_init(&lingering->lock, NULL) != 0)
+        goto no_lock;
+    if (uv_async_init(loop, &lingering->wake, on_wake) != 0)
+        goto no_wake;
+    /* A timer with a callback cannot fail. */
+    (void)uv_timer_init(loop, &lingering->timer);
+    (void)uv_timer_start(&lingering->timer, on_timer, LINGER_CHECK_MS, LINGER_CHECK_MS);
     return lingering;
+
+no_wake:
+    pthread_mutex_destroy(&lingering->lock);
+no_lock:
+    free(lingering);
+    return NULL;
 }
 
 void lingering_destroy(struct lingering *lingering)

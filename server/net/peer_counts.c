@@ -26,13 +26,13 @@ struct peer_counts *peer_counts_create(uint32_t limit, uint32_t capacity)
     if (counts == NULL)
         return NULL;
     counts->slots = calloc(limit == 0 ? 1 : size, sizeof *counts->slots);
-    if (counts->slots == NULL) {
+    if (counts->slots == NULL || pthread_mutex_init(&counts->lock, NULL) != 0) {
+        free(counts->slots);
         free(counts);
         return NULL;
     }
     counts->limit = limit;
     counts->mask = size - 1;
-    pthread_mutex_init(&counts->lock, NULL);
     return counts;
 }
 

@@ -1,14 +1,16 @@
 /*
  * log.h - the log: one line for each event on standard output, as JSON or text.
  *
- * Lines are written whole. The level and the format are set once, before threads start. Standard
- * output that is full or closed never blocks the daemon and never stops it: lines are dropped and
- * counted. SIGPIPE must be ignored. Any thread.
+ * Lines are written whole. The level and the format are set once, before threads start. A thread of
+ * the log's own writes the lines (log_writer.h), so that standard output that is full, closed or
+ * not read never blocks another thread and never stops the daemon: lines are lost and counted, and
+ * a later line of the log says how many. SIGPIPE must be ignored. Any thread.
  *
  * Every request has a line. So that a line costs no system call and no lock, each thread that logs
- * requests collects its lines in a buffer. The buffer is written when it is full, when it holds a
- * line of level warning or higher, or when it is due. Lines of different threads may therefore be
- * out of order by LOG_DELAY_MS. The time in a line is the time of the event.
+ * requests collects its lines in a buffer. The buffer is handed to the writing thread when it is
+ * full, when it holds a line of level warning or higher, or when it is due. Lines of different
+ * threads may therefore be out of order by LOG_DELAY_MS. The time in a line is the time of the
+ * event.
  */
 #ifndef SERVER_OBSERVE_LOG_H
 #define SERVER_OBSERVE_LOG_H
@@ -18,8 +20,11 @@
 #include "server/config/config.h"
 
 struct log;
-/* NULL: out of memory. */
+/* NULL: there is no memory, thread or descriptor for the log. */
 struct log *log_create(enum config_log_level level, enum config_log_format format);
+/* Waits until the lines so far are written, but LOG_FLUSH_MS at most. */
+void log_sync(struct log *log);
+/* Writes the lines so far as log_sync does, and frees the log. NULL is allowed. */
 void log_destroy(struct log *log);
 
 /* Writes a line: {"time":"...Z","level":"info","message":"..."}. Quotes, control characters and
@@ -41,9 +46,9 @@ struct log_access {
 };
 
 /* A pipe takes 4096 bytes (PIPE_BUF) whole. */
-enum { LOG_BUFFER_BYTES = 4096, LOG_DELAY_MS = 50 };
+enum { LOG_BUFFER_BYTES = 4096, LOG_DELAY_MS = 50, LOG_FLUSH_MS = 1000 };
 
-/* The lines of one thread that are not written yet. Zeroed: empty. The owner flushes the buffer
+/* The lines of one thread that are not handed over yet. Zeroed: empty. The owner flushes the buffer
  * when it is due and before the thread ends. */
 struct log_buffer {
     uint32_t length, lines;
@@ -57,7 +62,7 @@ void log_access(struct log *log, struct log_buffer *buffer, const struct log_acc
 int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns);
 void log_flush(struct log *log, struct log_buffer *buffer);
 
-/* Number of lines that could not be written. */
+/* Number of lines that were lost. */
 uint64_t log_dropped(const struct log *log);
 
 #endif

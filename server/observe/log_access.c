@@ -120,4 +120,5 @@ void log_line_access(struct log_line *line, enum config_log_format format,
         add_json(line, entry);
     else
         add_text(line, entry);
+    log_line_end(line);
 }

@@ -7,6 +7,9 @@
 
 #include "proto/decimal.h"
 
+/* Most bytes of an event's message that are logged. */
+enum { MESSAGE_BUDGET = 3500 };
+
 static void add_bytes(struct log_line *line, const char *bytes, size_t length)
 {
     if (length > LOG_LINE_MAX - line->length)
@@ -126,4 +129,23 @@ void log_line_begin(struct log_line *line, enum config_log_format format,
     log_line_add(line, "\",\"level\":\"");
     log_line_add(line, names[level]);
     log_line_add(line, "\",");
+}
+
+void log_line_end(struct log_line *line)
+{
+    if (line->length == LOG_LINE_MAX)
+        line->length--;
+    line->text[line->length++] = '\n';
+}
+
+void log_line_event(struct log_line *line, enum config_log_format format,
+                    enum config_log_level level, const char *message)
+{
+    log_line_begin(line, format, level);
+    if (format == CONFIG_LOG_JSON)
+        log_line_add(line, "\"message\":\"");
+    log_line_escape(line, message, MESSAGE_BUDGET);
+    if (format == CONFIG_LOG_JSON)
+        log_line_add(line, "\"}");
+    log_line_end(line);
 }

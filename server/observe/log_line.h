@@ -37,7 +37,13 @@ void log_line_begin(struct log_line *line, enum config_log_format format,
 /* Adds a duration in milliseconds with three decimals. */
 void log_line_milliseconds(struct log_line *line, uint64_t ns);
 
-/* Writes a whole line about one request, without the newline. */
+/* Ends the line with a newline. */
+void log_line_end(struct log_line *line);
+
+/* Writes a whole line about an event. */
+void log_line_event(struct log_line *line, enum config_log_format format,
+                    enum config_log_level level, const char *message);
+/* Writes a whole line about one request. */
 void log_line_access(struct log_line *line, enum config_log_format format,
                      enum config_log_level level, const struct log_access *entry);
 

@@ -183,8 +183,7 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         {"gemmd_jobs_cancelled", "Jobs deleted before they had finished.", gauges->jobs_cancelled},
         {"gemmd_jobs_expired", "Jobs whose result expired before it was deleted (--job-ttl).",
          gauges->jobs_expired},
-        {"gemmd_log_dropped_lines",
-         "Log lines dropped because standard output did not take them at once.",
+        {"gemmd_log_dropped_lines", "Log lines dropped because standard output did not take them.",
          gauges->log_dropped_lines},
     };
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {

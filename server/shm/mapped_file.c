@@ -110,6 +110,22 @@ bool mapped_file_is_sealed(int fd)
     return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
+bool mapped_file_is_writable(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) == O_RDWR;
+}
+
+/* Whether mmap failed because of the file or the place in it, and not for lack of memory. EPERM:
+ * the file is sealed against writing. EACCES: the descriptor is not open for writing. ENODEV: the
+ * file system maps no files. EINVAL: the offset does not suit the file system, as with large pages.
+ */
+static bool is_client_error(int error)
+{
+    return error == EPERM || error == EACCES || error == ENODEV || error == EINVAL ||
+           error == EOVERFLOW || error == ETXTBSY;
+}
+
 enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t offset,
                                   uint64_t bytes, struct fault *fault)
 {
@@ -144,13 +160,18 @@ enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t o
     *mapped = made;
     return GEMMD_OK;
 
-failed:
-    fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-              "%" PRIu64 " bytes of shared memory could not be mapped: %s", bytes, strerror(errno));
+failed:;
+    const int error = errno;
     if (made.fd >= 0)
         close(made.fd);
     span_free(made.slot);
-    return GEMMD_ERR_OUT_OF_MEMORY;
+    if (is_client_error(error))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the shared memory cannot be mapped to be read and written: %s",
+                         strerror(error));
+    return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                     "%" PRIu64 " bytes of shared memory could not be mapped: %s", bytes,
+                     strerror(error));
 }
 
 void mapped_file_close(struct mapped_file *mapped)

@@ -30,8 +30,8 @@ struct mapped_file {
 
 /* Maps `bytes` of a file at `offset`, to read and write. The mapped file keeps a duplicate of the
  * descriptor unless the file is sealed against shrinking. GEMMD_ERR_MALFORMED: the file is too
- * short. GEMMD_ERR_OUT_OF_MEMORY: MAPPED_FILE_MAX files are mapped, or the system refuses. Any
- * thread. */
+ * short, or cannot be written. GEMMD_ERR_OUT_OF_MEMORY: MAPPED_FILE_MAX files are mapped, or the
+ * system has no memory or descriptor left. Any thread. */
 enum gemmd_error mapped_file_open(struct mapped_file *mapped, int fd, uint64_t offset,
                                   uint64_t bytes, struct fault *fault);
 /* Unmaps the memory, which no thread may use any more. */
@@ -41,5 +41,7 @@ void mapped_file_close(struct mapped_file *mapped);
 bool mapped_file_is_whole(const struct mapped_file *mapped);
 /* Whether a descriptor is that of a memfd sealed against shrinking. */
 bool mapped_file_is_sealed(int fd);
+/* Whether a descriptor is open for reading and writing. */
+bool mapped_file_is_writable(int fd);
 
 #endif

@@ -188,6 +188,12 @@ static struct shm_mapping *map_memfd(struct shm_offer *offer)
                   "the descriptor is not that of a memfd sealed against shrinking");
         return NULL;
     }
+    /* The client may share a mapping that another client's descriptor was good for. */
+    if (!mapped_file_is_writable(offer->fd)) {
+        fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "the descriptor of the memfd is not open for reading and writing");
+        return NULL;
+    }
     struct shm_mapping *mapping = find_memfd(offer->store, &file);
     if (mapping != NULL)
         return mapping;

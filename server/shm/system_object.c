@@ -1,5 +1,6 @@
 #include "server/shm/system_object.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,13 +22,18 @@ enum gemmd_error system_object_open(const char *key, uid_t user, int *out, struc
 {
     struct stat file;
     /* glibc adds O_NOFOLLOW, so that no symbolic link leads elsewhere, O_CLOEXEC and O_NONBLOCK. */
-    const int fd = system_object_is_key(key) ? shm_open(key, O_RDWR, 0) : -1;
+    const bool key_is_valid = system_object_is_key(key);
+    const int fd = key_is_valid ? shm_open(key, O_RDWR, 0) : -1;
+    const int error = errno;
     if (fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == user) {
         *out = fd;
         return GEMMD_OK;
     }
     if (fd >= 0)
         close(fd);
+    else if (key_is_valid && (error == EMFILE || error == ENFILE || error == ENOMEM))
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "key",
+                         "the shared memory object could not be opened: %s", strerror(error));
     return fault_set(
         fault, GEMMD_ERR_NOT_FOUND, "key",
         "there is no shared memory object with that key that belongs to this client's user");

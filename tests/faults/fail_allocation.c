@@ -2,7 +2,7 @@
  * fail_allocation.c - a library to be preloaded into a program (LD_PRELOAD), which makes chosen
  * allocations of the program fail.
  *
- * The environment variable GEMMD_FAIL_ALLOCATION names a file of sizeof(struct plan) bytes. The
+ * The environment variable FAIL_ALLOCATION names a file of sizeof(struct plan) bytes. The
  * library maps the file, and a test that maps the file too changes the plan while the program runs.
  * All threads of the program count together. The library needs glibc.
  */
@@ -32,7 +32,7 @@ static _Atomic(struct plan *) the_plan; /* NULL until the file is mapped */
 
 __attribute__((constructor)) static void map_plan(void)
 {
-    const char *path = getenv("GEMMD_FAIL_ALLOCATION");
+    const char *path = getenv("FAIL_ALLOCATION");
     const int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return;

@@ -17,6 +17,8 @@ SANITIZER = re.compile(
 # How long a thing that must happen may take, on a loaded machine under a sanitizer. Nothing is
 # measured by it: a test that passes does not wait for it.
 PATIENCE_S = 60
+# Variables that set the size of tests. The daemon refuses variables that it does not know.
+OWN_VARIABLES = ("GEMMD_OVERLOAD_SECONDS", "GEMMD_SAME_BYTES_REQUESTS", "GEMMD_TINY_TENSORS")
 
 
 class DaemonFailed(Exception):
@@ -39,7 +41,8 @@ class Daemon:
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr,
             text=True, errors="replace", pass_fds=pass_fds,
-            env={**os.environ, **(environment or {})})
+            env={**{name: value for name, value in os.environ.items() if name not in OWN_VARIABLES},
+                 **(environment or {})})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.addresses = []

@@ -155,6 +155,36 @@ def test_wrong_environment(gemmd):
     assert "GEMMD_STREAMS" in result.stderr
 
 
+@pytest.mark.parametrize("variable, says", [
+    ("GEMMD_TOKENFILE", "GEMMD_TOKENFILE belongs to no option; did you mean GEMMD_TOKEN_FILE?"),
+    ("GEMMD_QUEUE_REQUEST", "did you mean GEMMD_QUEUE_REQUESTS?"),
+    ("GEMMD_PORT", "GEMMD_PORT belongs to no option"),
+    ("GEMMD_CHECK_CONFIG", "GEMMD_CHECK_CONFIG belongs to no option"),
+    ("GEMMD_", "GEMMD_ belongs to no option"),
+    ("GEMMD_" + "X" * 500, "XXX belongs to no option"),
+])
+@pytest.mark.parametrize("arguments", [(), ("--check-config",)])
+def test_unknown_variables(variable, says, arguments, gemmd):
+    """One sentence on standard error, status 2, as for an unknown flag."""
+    result = run(gemmd, *arguments, environment={variable: "8080"})
+    assert result.returncode == 2, result
+    assert result.stderr.startswith("gemmd: ") and result.stderr.count("\n") == 1
+    assert says in result.stderr
+
+
+def test_variables_of_others(gemmd):
+    """Those of clients, those that Kubernetes sets for a service called gemmd or gemmd-something,
+    and empty ones."""
+    assert config(gemmd, environment={
+        "GEMMD_URL": "http://gemmd:8080", "GEMMD_TOKEN": "secret", "GEMMD_VERSION": "0.2.0",
+        "GEMMD_SERVICE_HOST": "10.0.0.1", "GEMMD_SERVICE_PORT": "8080",
+        "GEMMD_SERVICE_PORT_HTTP": "8080", "GEMMD_PORT": "tcp://10.0.0.1:8080",
+        "GEMMD_PORT_8080_TCP": "tcp://10.0.0.1:8080", "GEMMD_PORT_8080_TCP_PROTO": "tcp",
+        "GEMMD_PORT_8080_TCP_PORT": "8080", "GEMMD_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "GEMMD_GPU_SERVICE_HOST": "10.0.0.2", "GEMMD_GPU_PORT": "tcp://10.0.0.2:8080",
+        "GEMMD_GPU_PORT_8080_TCP_ADDR": "10.0.0.2", "GEMMD_NOTHING": ""}) == config(gemmd)
+
+
 def test_checked_config_is_a_config_file(gemmd, tmp_path):
     first = run(gemmd, "--queue-requests", "77", "--check-config")
     file = tmp_path / "gemmd.json"

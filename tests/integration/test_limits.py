@@ -512,3 +512,12 @@ def test_tokens(start, tmp_path):
     daemon.wait()
     said = f"{daemon.lines}{daemon.stderr()}"
     assert "secret" not in said.replace(str(tokens), ""), "a token is in the log"
+
+
+@pytest.mark.parametrize("size", [300_000, 1 << 20])
+def test_a_refused_body_keeps_the_connection(size, address):
+    """Up to 1 MiB, which is read and dropped."""
+    with Wire(address) as wire:
+        for _ in range(3):
+            wire.send(request("POST", "/nowhere", [("Content-Length", size)], bytes(size)))
+            assert wire.receive().status == 404

@@ -1,5 +1,6 @@
 """Products on memory that a client shares with its connection (Gemmd-Memory)."""
 
+import fcntl
 import os
 import threading
 
@@ -213,6 +214,25 @@ def test_not_a_sealed_memfd(kind, daemon, tmp_path):
         assert connection.post(SQUARE, 2 * A.tobytes(),
                                Content_Type="application/octet-stream")[0] == 200
     os.close(fds[0])
+    assert settled(daemon) == before
+
+
+@pytest.mark.parametrize("kind", ["sealed against writing", "open for reading only"])
+def test_a_memfd_that_cannot_be_written(kind, daemon):
+    """400, since no repetition helps. Another client's use of the same memfd changes nothing."""
+    before = settled(daemon)
+    with Memory(4096) as memory, Connection(daemon.unix, [memory.fd]) as owner:
+        assert owner.post(SQUARE, **header({"a": 0, "b": 0}))[0] == 200
+        if kind == "open for reading only":
+            fd = os.open(f"/proc/self/fd/{memory.fd}", os.O_RDONLY)
+        else:
+            fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, 4096)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE)
+        with Connection(daemon.unix, [fd]) as connection:
+            assert_problem(Answer(connection.post(SQUARE, **header({"a": 0, "b": 0}))), 400,
+                           "writ")
+        os.close(fd)
     assert settled(daemon) == before
 
 

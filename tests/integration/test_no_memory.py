@@ -52,12 +52,12 @@ def plan(tmp_path):
 def daemon(start, gemmd, plan, tmp_path, instrumented):
     if instrumented:
         pytest.skip("a sanitizer has an allocator of its own")
-    library = gemmd.parent.parent / "tests/libfail_allocation.so"
+    library = gemmd.parent.parent / "tests/fail_allocation.so"
     assert library.exists(), f"there is no {library}; the build has to have GEMMD_TESTS"
     return start("--io-threads", "1", "--compress-answers", "--shm-system", "--no-access-log", *LONG_DRAIN,
                  listen=("127.0.0.1:0", f"unix:@gemmd-test-{uuid.uuid4().hex}"),
                  environment={"LD_PRELOAD": str(library),
-                              "GEMMD_FAIL_ALLOCATION": str(tmp_path / "plan")})
+                              "FAIL_ALLOCATION": str(tmp_path / "plan")})
 
 
 def http(method, target, *headers, body=b""):

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "server/observe/log.h"
@@ -50,6 +51,7 @@ static struct capture capture(enum config_log_level level, enum config_log_forma
 
 static char *written(struct capture *capture)
 {
+    log_sync(capture->log);
     ck_assert_uint_eq(log_dropped(capture->log), 0);
     log_destroy(capture->log);
     give_back(capture->saved);
@@ -294,37 +296,103 @@ START_TEST(long_messages_are_cut)
 }
 END_TEST
 
+/* Reads a pipe up to a line that contains `last`, and returns the lines read. */
+static char *read_up_to(int fd, const char *last)
+{
+    enum { CAPACITY = 8 << 20 };
+    char *text = malloc(CAPACITY);
+    ck_assert_ptr_nonnull(text);
+    for (size_t length = 0;;) {
+        ssize_t got = read(fd, text + length, CAPACITY - 1 - length);
+        ck_assert_int_gt(got, 0);
+        length += (size_t)got;
+        text[length] = '\0';
+        if (strstr(text, last) && text[length - 1] == '\n')
+            return text;
+    }
+}
+
 START_TEST(full_pipe_drops_lines_and_recovers)
 {
     int fds[2];
-    char drain[65536];
     ck_assert_int_eq(pipe(fds), 0);
-    ck_assert_int_ge(fcntl(fds[0], F_SETFL, O_NONBLOCK), 0);
     int saved = redirect(fds[1]);
     struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
     /* Nobody reads, and still every call returns: the test ends at all. */
     uint64_t lines = 0;
     while (log_dropped(log) < 10) {
-        log_event(log, CONFIG_LOG_INFO, "line");
+        log_event(log, CONFIG_LOG_INFO, "line %" PRIu64, lines);
         lines++;
     }
-    ck_assert_msg(lines > 100, "a pipe takes more than %" PRIu64 " lines", lines);
     ck_assert_msg(!(fcntl(STDOUT_FILENO, F_GETFL) & O_NONBLOCK),
                   "the flags of the shared output were changed");
-    while (read(fds[0], drain, sizeof(drain)) > 0)
-        continue;
+    /* The lines that were taken come out in order, then the number of lost lines. */
+    char *text = read_up_to(fds[0], "were lost"), *rest = text;
+    for (uint64_t i = 0; i < lines - 10; i++) {
+        char expected[40];
+        snprintf(expected, sizeof(expected), "line %" PRIu64, i);
+        json_t *object = json_loads(strsep(&rest, "\n"), 0, NULL);
+        ck_assert_str_eq(member(object, "message"), expected);
+        json_decref(object);
+    }
+    ck_assert_ptr_nonnull(strstr(rest, "\"10 lines of the log were lost"));
+    free(text);
     log_event(log, CONFIG_LOG_INFO, "again");
-    ck_assert_uint_eq(log_dropped(log), 10);
-    ssize_t length = read(fds[0], drain, sizeof(drain) - 1);
-    ck_assert_int_gt(length, 0);
-    drain[length] = '\0';
-    json_t *object = one_object(drain);
+    text = read_up_to(fds[0], "again");
+    json_t *object = one_object(text);
     ck_assert_str_eq(member(object, "message"), "again");
+    ck_assert_uint_eq(log_dropped(log), 10);
     json_decref(object);
+    free(text);
     log_destroy(log);
     give_back(saved);
     close(fds[0]);
     close(fds[1]);
+}
+END_TEST
+
+START_TEST(lines_after_a_refused_line_say_so)
+{
+    struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    struct rlimit before;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit limit = {.rlim_cur = 100, .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (int i = 0; i < 3; i++) {
+        log_event(c.log, CONFIG_LOG_INFO, "line %d", i);
+        log_sync(c.log);
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_uint_eq(log_dropped(c.log), 2); /* the second line is cut, the third is refused */
+    log_event(c.log, CONFIG_LOG_INFO, "line 3");
+    log_destroy(c.log);
+    c.log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    char *text = written(&c), *rest = text;
+    ck_assert_ptr_nonnull(strstr(strsep(&rest, "\n"), "line 0"));
+    (void)strsep(&rest, "\n"); /* the part of a line */
+    ck_assert_ptr_nonnull(strstr(strsep(&rest, "\n"), "\"2 lines of the log were lost"));
+    ck_assert_ptr_nonnull(strstr(strsep(&rest, "\n"), "line 3"));
+    ck_assert_str_eq(rest, "");
+    free(text);
+}
+END_TEST
+
+START_TEST(the_end_does_not_wait_for_a_reader)
+{
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    int saved = redirect(fds[1]);
+    struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    while (log_dropped(log) == 0)
+        log_event(log, CONFIG_LOG_INFO, "line");
+    log_destroy(log);
+    give_back(saved);
+    close(fds[1]);
+    char drain[65536];
+    while (read(fds[0], drain, sizeof(drain)) > 0) /* ends when the thread has closed its copy */
+        continue;
+    close(fds[0]);
 }
 END_TEST
 
@@ -337,12 +405,14 @@ START_TEST(closed_and_failing_outputs_are_counted)
     saved = redirect(fds[1]);
     struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
     log_event(log, CONFIG_LOG_INFO, "nobody reads");
+    log_sync(log);
     uint64_t broken = log_dropped(log);
     log_destroy(log);
     close(STDOUT_FILENO);
     log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
     int next = dup(STDERR_FILENO); /* as a connection would, it gets the number of the output */
     log_event(log, CONFIG_LOG_INFO, "there is no output");
+    log_sync(log);
     uint64_t closed = log_dropped(log);
     log_destroy(log);
     ck_assert_int_eq(next, STDOUT_FILENO);
@@ -350,6 +420,7 @@ START_TEST(closed_and_failing_outputs_are_counted)
     dup2(full, STDOUT_FILENO);
     log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
     log_event(log, CONFIG_LOG_INFO, "the disk is full");
+    log_sync(log);
     uint64_t disk = log_dropped(log);
     log_destroy(log);
     give_back(saved);
@@ -395,6 +466,7 @@ END_TEST
 
 static int lines_in(const struct capture *capture)
 {
+    log_sync(capture->log);
     char bytes[4 * LOG_BUFFER_BYTES];
     ssize_t got = pread(fileno(capture->file), bytes, sizeof(bytes), 0);
     ck_assert_int_lt(got, (ssize_t)sizeof(bytes));
@@ -461,6 +533,7 @@ START_TEST(lines_that_a_full_disk_refuses_are_counted)
     for (int i = 0; i < 3; i++)
         log_access(log, &buffer, &fine, 0);
     log_flush(log, &buffer);
+    log_sync(log);
     uint64_t dropped = log_dropped(log);
     log_destroy(log);
     give_back(saved);
@@ -484,6 +557,8 @@ int main(void)
     tcase_add_test(tests, no_access_line_is_too_long);
     tcase_add_test(tests, long_messages_are_cut);
     tcase_add_test(tests, full_pipe_drops_lines_and_recovers);
+    tcase_add_test(tests, lines_after_a_refused_line_say_so);
+    tcase_add_test(tests, the_end_does_not_wait_for_a_reader);
     tcase_add_test(tests, closed_and_failing_outputs_are_counted);
     tcase_add_test(tests, threads_do_not_mix_lines);
     tcase_add_test(tests, lines_wait_until_the_buffer_is_full);

@@ -1,0 +1,97 @@
+"""A start during which the system refuses something: the daemon says so and ends, or it serves."""
+
+import concurrent.futures
+import os
+import resource
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from daemon import PATIENCE_S
+
+SMALL = ("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--pinned-bytes", "16M",
+         "--device-bytes", "16M", "--tensor-bytes", "16M")
+WORKERS = 4
+STEP = 3
+
+
+def start_and_stop(gemmd, name, environment=None, limit=None):
+    """Starts a daemon, and stops one that serves. Returns its exit status, whether it served, and
+    what it wrote to standard error."""
+    command = [gemmd, *SMALL, "--listen", f"unix:@gemmd-fault-{os.getpid()}-{name}"]
+    with subprocess.Popen(command, env={**os.environ, **(environment or {})}, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          preexec_fn=limit) as process:
+        patience = threading.Timer(PATIENCE_S, process.kill)
+        patience.start()
+        served = False
+        for line in process.stdout:
+            if "listening on" in line:
+                served = True
+                process.terminate()
+        error = process.stderr.read()
+        status = process.wait()
+        patience.cancel()
+    return status, served, error
+
+
+def is_right(status, served, error):
+    if served:
+        return status == 0 and error == ""
+    return status in (1, 2) and error.startswith("gemmd: ") and error.count("\n") == 1
+
+
+def is_abort_of_libuv(status, report):
+    """libuv itself calls abort in two places that a start passes: where uv_loop_init gets no pipe
+    for signals, and where uv_run cannot watch a descriptor."""
+    return status == -signal.SIGABRT and ("uv_loop_init" in report or "uv_run" in report)
+
+
+def test_calls_of_a_start_fail(gemmd, instrumented, request, tmp_path):
+    """The library that the daemon preloads makes its n-th allocation, thread or descriptor fail. The
+    seed chooses which third of the calls a run covers."""
+    if instrumented:
+        pytest.skip("a sanitizer replaces the same functions")
+    library = gemmd.parents[1] / "tests" / "fail_calls.so"
+    assert library.exists(), "CMake builds the library with -DGEMMD_TESTS=ON"
+
+    def failed_call(number):
+        report = tmp_path / str(number)
+        outcome = start_and_stop(gemmd, number, {
+            "LD_PRELOAD": str(library), "FAIL_CALL": str(number), "FAIL_CALL_REPORT": str(report)})
+        text = report.read_text() if report.exists() else ""
+        assert is_right(*outcome) or is_abort_of_libuv(outcome[0], text), (number, outcome, text)
+        return text != ""
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as executor:
+        number, reached = 1 + request.config.option.seed % STEP, True
+        while reached:
+            numbers = range(number, number + 2 * WORKERS * STEP, STEP)
+            number, reached = numbers.stop, any(list(executor.map(failed_call, numbers)))
+    assert number > 50, "too few calls were counted"
+
+
+@pytest.mark.parametrize("files", [*range(4, 24, 2), 32, 64])
+def test_few_descriptors(files, gemmd):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    outcome = start_and_stop(gemmd, f"files-{files}", limit=limit)
+    if files == 4:  # the program's libraries need more, and the loader writes its own sentence
+        assert outcome[0] > 0 and outcome[2] != ""
+        return
+    assert is_right(*outcome), outcome
+
+
+@pytest.mark.parametrize("mebibytes", [70, 90, 110])
+def test_little_memory(mebibytes, gemmd, instrumented):
+    if instrumented:
+        pytest.skip("a sanitizer needs terabytes of addresses")
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+
+    outcome = start_and_stop(gemmd, f"memory-{mebibytes}", limit=limit)
+    assert is_right(*outcome), outcome
