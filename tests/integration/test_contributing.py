@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md names files, and functions in them, that are there."""
+"""CONTRIBUTING.md names files, and functions in them, that are there; server/THREATS.md tests."""
 
 import re
 from pathlib import Path
@@ -25,3 +25,14 @@ def test_named_functions_are_in_the_file_before_them():
              for function in re.findall(r"`(\w+)`", functions)]
     assert len(named) > 10
     assert [pair for pair in named if not is_defined(*pair)] == []
+
+
+def test_threats_are_tested():
+    text = (ROOT / "server/THREATS.md").read_text()
+    tests = ROOT / "tests/integration"
+    named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 30
+    assert [(file, function) for file, function in named
+            if not (tests / file).exists()
+            or function and f"def {function}(" not in (tests / file).read_text()] == []
+    assert [path for path in re.findall(PLACE, text) if not (ROOT / path).exists()] == []
