@@ -38,7 +38,7 @@ struct rates {
     double unaligned_a, unaligned_b, unaligned_c;
 };
 
-/* Fitted to what ten configurations took in bf16 on an H100 SXM: 200 layers of models and random
+/* Fitted to what the configurations took in bf16 on an H100 SXM: 200 layers of models and random
  * shapes, and the shapes that gemmd-bench has built in (kernels/experiments/tiles.md). */
 static const struct rates RATES_16_BIT = {
     .launch_us = 1.952,
