@@ -185,11 +185,9 @@ const struct config_option config_options[] = {
              "limit is refused with 413. 0: only --max-body limits."},
     {SETTING("max-work", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_work),
      .max = UINT64_C(1000000000000000000), .standard = "1000000000000000", .placeholder = "N",
-     .help =
-         "Floating-point operations that one request may take: 2 m n k for each product of a "
-         "batch, and for an attention those of its two products without masked scores. A "
-         "request that takes more is refused with 413. A fast GPU computes the default in about "
-         "20 seconds in f32, a CPU of 16 cores in about 20 minutes. 0: no limit."},
+     .help = "Floating-point operations that one request may take: 2 m n k for each product of a "
+             "batch, and for an attention those of its two products without masked scores. A "
+             "request that takes more is refused with 413. 0: no limit."},
     {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help =
