@@ -74,6 +74,11 @@ struct attention_member {
     void *workspace;
 };
 
+/* Some of the parts of a problem: first ... first + count - 1. */
+struct attention_range {
+    uint64_t first, count;
+};
+
 /* A kernel. The members have the meaning that they have in struct gemm_kernel. */
 struct attention_kernel {
     const char *name;
@@ -88,6 +93,17 @@ struct attention_kernel {
     bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
     enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
                             void *workspace);
+    /* The number of parts that a problem has, and `run` for some of its parts only. A part is what
+     * one thread block computes, with the same bits in whatever launch, so a long attention may be
+     * cut into several launches (launch_cut.h). Problems with parts need no workspace. NULL: the
+     * kernel computes a problem in one launch. */
+    uint64_t (*parts)(struct gemm_context *context, const struct attention_problem *problem);
+    enum gemmd_error (*run_parts)(struct gemm_context *context,
+                                  const struct attention_problem *problem,
+                                  struct attention_range parts);
+    /* The operations that one launch should have, if the kernel has parts. Heads of fewer than 64
+     * columns count as having 64. */
+    double launch_flops;
     /* Computes 1 to ATTENTION_GROUP_MAX attentions together (attention_grouped.h), each with the
      * same bits as `run`. The list of members is not read after the function returns. NULL: the
      * kernel computes one attention at a time. */

@@ -73,6 +73,11 @@ struct gemm_kernel {
     /* The bits of a result do not depend on leading dimensions and strides. A library may choose
      * other code for other leading dimensions. */
     bool any_leading;
+    /* The operations (2 * m * n * k * batch) that one launch of a product should have. A product
+     * with more may be cut into several calls of `run`, by rows or by problems of the batch
+     * (launch_cut.h), and every element has the same bits as in one call. 0: a product is computed
+     * in one call. */
+    double launch_flops;
     /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
     bool (*takes)(const struct gemm_problem *problem);
     /* Whether automatic selection may choose the kernel for a problem that it takes; false where

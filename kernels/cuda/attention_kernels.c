@@ -5,12 +5,27 @@
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
+static uint64_t attention_naive_parts(struct gemm_context *context,
+                                      const struct attention_problem *problem)
+{
+    (void)context;
+    return problem->batch * problem->heads * problem->sq;
+}
+
+static enum gemmd_error attention_run_naive_parts(struct gemm_context *context,
+                                                  const struct attention_problem *problem,
+                                                  struct attention_range parts)
+{
+    return attention_naive_launch(cuda_context_of(context)->stream, problem, parts);
+}
+
 static enum gemmd_error attention_run_naive(struct gemm_context *context,
                                             const struct attention_problem *problem,
                                             void *workspace)
 {
     (void)workspace;
-    return attention_naive_launch(cuda_context_of(context)->stream, problem);
+    const struct attention_range all = {0, attention_naive_parts(context, problem)};
+    return attention_run_naive_parts(context, problem, all);
 }
 
 static const struct attention_kernel naive = {
@@ -19,6 +34,9 @@ static const struct attention_kernel naive = {
     .takes = attention_problem_offered,
     .workspace_bytes = attention_no_workspace,
     .run = attention_run_naive,
+    .parts = attention_naive_parts,
+    .run_parts = attention_run_naive_parts,
+    .launch_flops = 1e11,
 };
 
 const struct attention_kernel *const attention_cuda_kernels[] = {

@@ -283,9 +283,9 @@ const struct config_option config_options[] = {
      .standard = "120s", .placeholder = "TIME",
      .help = "How long the device may have work and finish no part of it before /readyz answers "
              "503; /readyz answers 200 again once the device goes on. A time shorter than the "
-             "longest launch makes a healthy daemon appear stalled: a GPU finishes a product or an "
-             "attention in one part, and the CPU's kernel openblas a matrix in f32 or f64. 0: "
-             "/readyz does not look for a stall."},
+             "longest part makes a healthy daemon appear stalled: cuBLAS computes a product in "
+             "one part, and the CPU's kernel openblas a matrix in f32 or f64. 0: /readyz does not "
+             "look for a stall."},
     {SETTING("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
      .max = TIME_MAX, .standard = "0", .placeholder = "TIME",
      .help = "How long after SIGTERM the daemon still accepts requests while /readyz answers 503, "

@@ -29,6 +29,7 @@
 #include "tests/product/random.h"
 
 enum { TRIALS_MAX = 64, BATCH_MAX = 4 };
+enum { LAUNCHES = 5 }; /* of an attention that is cut */
 
 /* One kernel with one type, and how it has done. */
 struct trial {
@@ -57,18 +58,25 @@ struct wanted {
     int32_t lens_q[BATCH_MAX], lens_kv[BATCH_MAX];
 };
 
+static enum gemmd_error run_tiled(struct gemm_context *context, enum attention_tiled_rows rows,
+                                  const struct attention_problem *problem)
+{
+    const struct attention_range all = {0, attention_tiled_parts(rows, problem)};
+    return attention_tiled_launch(cuda_context_of(context)->stream, rows, problem, all);
+}
+
 static enum gemmd_error run_few(struct gemm_context *context,
                                 const struct attention_problem *problem, void *workspace)
 {
     (void)workspace;
-    return attention_tiled_launch(cuda_context_of(context)->stream, ATTENTION_TILED_FEW, problem);
+    return run_tiled(context, ATTENTION_TILED_FEW, problem);
 }
 
 static enum gemmd_error run_many(struct gemm_context *context,
                                  const struct attention_problem *problem, void *workspace)
 {
     (void)workspace;
-    return attention_tiled_launch(cuda_context_of(context)->stream, ATTENTION_TILED_MANY, problem);
+    return run_tiled(context, ATTENTION_TILED_MANY, problem);
 }
 
 /* Each tile of the kernel "tiled" as a kernel of its own, whose bits must be the same. */
@@ -137,7 +145,8 @@ static bool is_kept(const struct result *result, const struct attention_sample *
                   result->lse_bytes) == 0;
 }
 
-/* Runs one trial: on the first stream against the host, then on all for the same bytes. */
+/* Runs one trial: on the first stream against the host, then on all for the same bytes, the last
+ * time in several launches. */
 static bool run_trial(struct check *check, struct trial *trial, struct attention_sample *sample,
                       struct device_attention *device, struct result *first)
 {
@@ -146,8 +155,8 @@ static bool run_trial(struct check *check, struct trial *trial, struct attention
     for (unsigned i = 0; i < (check->quick ? 1 : TEST_STREAMS + 1) && right; i++) {
         struct test_stream *stream = &check->streams[i % TEST_STREAMS];
         device->stream = stream->stream;
-        right =
-            device_attention_run(device, sample, trial->kernel, stream->context, why, sizeof why);
+        right = device_attention_run(device, sample, trial->kernel, stream->context,
+                                     i == TEST_STREAMS ? LAUNCHES : 1, why, sizeof why);
         if (right && i == 0) {
             right = attention_sample_check(sample, &trial->worst, why, sizeof why);
             keep(first, sample);

@@ -140,7 +140,7 @@ static bool compute_alone(struct mix *mix, unsigned kind, const struct attention
             malloc(sample->buffers[ATTENTION_O].bytes + sample->buffers[ATTENTION_LSE].bytes);
         if (mix->alone[i] == NULL ||
             !device_attention_create(&mix->devices[i], sample, false, stream) ||
-            !device_attention_run(&mix->devices[i], &mix->samples[i], kernel, context, why,
+            !device_attention_run(&mix->devices[i], &mix->samples[i], kernel, context, 1, why,
                                   sizeof why)) {
             say(result, mix, i, why);
             return false;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/attention_grouped.h"
+#include "kernels/launch_cut.h"
 #include "proto/dtype.h"
 
 enum { GUARD = 256, POISON = 0xff };
@@ -149,16 +150,35 @@ static bool copy_results(struct device_attention *device, struct attention_sampl
     return true;
 }
 
+static enum gemmd_error run_launches(const struct attention_kernel *kernel,
+                                     struct gemm_context *context,
+                                     const struct attention_problem *p, void *workspace,
+                                     uint32_t launches)
+{
+    struct attention_kernel shorter = *kernel;
+    struct launch_cut cut;
+    enum gemmd_error code = GEMMD_OK;
+    if (launches == 1)
+        return kernel->run(context, p, workspace);
+    shorter.launch_flops = attention_flops(p) / launches;
+    launch_cut_attention(&shorter, context, p, &cut);
+    if (cut.launches == 1)
+        return kernel->run(context, p, workspace);
+    for (uint64_t i = 0; i < cut.launches && code == GEMMD_OK; i++)
+        code = kernel->run_parts(context, p, launch_cut_attention_parts(&cut, i));
+    return code;
+}
+
 static bool run_in(struct device_attention *device, struct attention_sample *sample,
                    const struct attention_kernel *kernel, struct gemm_context *context,
-                   char *workspace, uint64_t bytes, char *text, uint64_t size)
+                   char *workspace, uint64_t bytes, uint32_t launches, char *text, uint64_t size)
 {
     attention_sample_poison(sample);
     if (!succeeded(cudaMemsetAsync(workspace, POISON, bytes + GUARD, device->stream), "cudaMemset",
                    text, size) ||
         !copy_results(device, sample, true, text, size))
         return false;
-    enum gemmd_error code = kernel->run(context, &device->problem, workspace);
+    enum gemmd_error code = run_launches(kernel, context, &device->problem, workspace, launches);
     if (code != GEMMD_OK) {
         snprintf(text, size, "run returned %s (%s)", error_name(code),
                  cudaGetErrorName(cudaGetLastError()));
@@ -171,7 +191,7 @@ static bool run_in(struct device_attention *device, struct attention_sample *sam
 
 bool device_attention_run(struct device_attention *device, struct attention_sample *sample,
                           const struct attention_kernel *kernel, struct gemm_context *context,
-                          char *text, uint64_t size)
+                          uint32_t launches, char *text, uint64_t size)
 {
     void *workspace = NULL;
     uint64_t bytes;
@@ -182,7 +202,8 @@ bool device_attention_run(struct device_attention *device, struct attention_samp
     if (!succeeded(cudaMalloc(&workspace, bytes + GUARD), "cudaMalloc of the workspace", text,
                    size))
         return false;
-    const bool right = run_in(device, sample, kernel, context, workspace, bytes, text, size);
+    const bool right =
+        run_in(device, sample, kernel, context, workspace, bytes, launches, text, size);
     return succeeded(cudaFree(workspace), "cudaFree", text, size) && right;
 }
 

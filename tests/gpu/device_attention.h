@@ -26,11 +26,12 @@ void device_attention_destroy(struct device_attention *device);
 bool device_attention_spread(struct device_attention *device, uint64_t row);
 
 /* Poisons O and lse, runs the kernel in a poisoned workspace, and copies both and what surrounds
- * them into `sample`. False with the reason in `text` if something failed or the kernel wrote
+ * them into `sample`. The kernel runs in about `launches` launches (kernels/launch_cut.h), if it
+ * has parts. False with the reason in `text` if something failed or the kernel wrote
  * beyond its workspace. */
 bool device_attention_run(struct device_attention *device, struct attention_sample *sample,
                           const struct attention_kernel *kernel, struct gemm_context *context,
-                          char *text, uint64_t size);
+                          uint32_t launches, char *text, uint64_t size);
 
 /* The same for up to ATTENTION_GROUP_MAX of them that run as one group, on the first's stream. */
 bool device_attention_run_group(struct device_attention devices[],

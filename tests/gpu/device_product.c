@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/launch_cut.h"
+
 enum { GUARD = 256, POISON = 0xff };
 
 static bool succeeded(cudaError_t error, const char *what, char *text, uint64_t size)
@@ -69,9 +71,27 @@ static bool guard_intact(const void *guard, char *text, uint64_t size)
     return true;
 }
 
+static enum gemmd_error run_launches(const struct gemm_kernel *kernel, struct gemm_context *context,
+                                     const struct gemm_problem *p, void *workspace,
+                                     uint32_t launches)
+{
+    struct gemm_kernel shorter = *kernel;
+    struct launch_cut cut;
+    enum gemmd_error code = GEMMD_OK;
+    if (launches > 1 && kernel->launch_flops > 0)
+        shorter.launch_flops =
+            2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch / launches;
+    launch_cut_gemm(&shorter, p, &cut);
+    for (uint64_t i = 0; i < cut.launches && code == GEMMD_OK; i++) {
+        const struct gemm_problem part = launch_cut_gemm_part(&cut, p, i);
+        code = kernel->run(context, &part, workspace);
+    }
+    return code;
+}
+
 static bool run_in(struct device_product *device, struct product *product,
                    const struct gemm_kernel *kernel, struct gemm_context *context, char *workspace,
-                   uint64_t bytes, char *text, uint64_t size)
+                   uint64_t bytes, uint32_t launches, char *text, uint64_t size)
 {
     const struct product_buffer *c = &product->buffers[PRODUCT_C];
     cudaStream_t stream = device->stream;
@@ -82,7 +102,7 @@ static bool run_in(struct device_product *device, struct product *product,
                                    cudaMemcpyHostToDevice, stream),
                    "the poisoning of C", text, size))
         return false;
-    enum gemmd_error code = kernel->run(context, &device->problem, workspace);
+    enum gemmd_error code = run_launches(kernel, context, &device->problem, workspace, launches);
     if (code != GEMMD_OK) {
         snprintf(text, size, "run returned %s (%s)", error_name(code),
                  cudaGetErrorName(cudaGetLastError()));
@@ -96,8 +116,8 @@ static bool run_in(struct device_product *device, struct product *product,
 }
 
 bool device_product_run(struct device_product *device, struct product *product,
-                        const struct gemm_kernel *kernel, struct gemm_context *context, char *text,
-                        uint64_t size)
+                        const struct gemm_kernel *kernel, struct gemm_context *context,
+                        uint32_t launches, char *text, uint64_t size)
 {
     void *workspace = NULL;
     uint64_t bytes;
@@ -108,6 +128,6 @@ bool device_product_run(struct device_product *device, struct product *product,
     if (!succeeded(cudaMalloc(&workspace, bytes + GUARD), "cudaMalloc of the workspace", text,
                    size))
         return false;
-    bool right = run_in(device, product, kernel, context, workspace, bytes, text, size);
+    bool right = run_in(device, product, kernel, context, workspace, bytes, launches, text, size);
     return succeeded(cudaFree(workspace), "cudaFree", text, size) && right;
 }

@@ -19,10 +19,11 @@ bool device_product_create(struct device_product *device, const struct product *
 void device_product_destroy(struct device_product *device);
 
 /* Poisons C, runs the kernel in a poisoned workspace, and copies C and what surrounds it
- * into `product`. False with the reason in `text` if something failed or the kernel wrote beyond
- * its workspace. */
+ * into `product`. The kernel runs in about `launches` launches (kernels/launch_cut.h), if the
+ * product can be cut into so many. False with the reason in `text` if something failed or the
+ * kernel wrote beyond its workspace. */
 bool device_product_run(struct device_product *device, struct product *product,
-                        const struct gemm_kernel *kernel, struct gemm_context *context, char *text,
-                        uint64_t size);
+                        const struct gemm_kernel *kernel, struct gemm_context *context,
+                        uint32_t launches, char *text, uint64_t size);
 
 #endif

@@ -18,7 +18,8 @@ fails or hangs in one stops no other:
   devices*  the daemon's own device code, and memory that clients share
   http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
             under mixed load with those of the same requests alone
-  tensors*  resident tensors, and rows stacked on them: daemons of the tests' own
+  tensors*  resident tensors, rows stacked on them, and computations that nobody waits for any
+            more: daemons of the tests' own
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
@@ -339,6 +340,7 @@ fi
 if wanted devices; then
     check_unit test_device_cuda
     check_unit test_device_cuda_attention
+    check_unit test_device_cuda_launches
     check_unit test_device_copy
     if [[ -x $build/bin/gemmd-gpu-shared-check ]]; then
         check 120 shared tests/gpu/shared.sh "$build"
@@ -403,8 +405,8 @@ if wanted http; then correct_over_http; fi
 if wanted tensors; then
     section "tensors"
     within 400 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
-        -vv tests/integration/test_tensor_products.py \
-        tests/integration/test_stacking.py >"$logs/tensors.log" 2>&1
+        -vv tests/integration/test_tensor_products.py tests/integration/test_stacking.py \
+        tests/integration/test_long_computations.py >"$logs/tensors.log" 2>&1
     add_pytest "$logs/tensors.log" $?
 fi
 

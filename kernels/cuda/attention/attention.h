@@ -17,8 +17,10 @@
 extern "C" {
 #endif
 
+/* Enqueues rows of O, which are counted through batch, heads and queries. */
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
-                                        const struct attention_problem *problem);
+                                        const struct attention_problem *problem,
+                                        struct attention_range rows);
 
 extern const struct attention_kernel attention_cuda_decode, attention_cuda_wgmma,
     attention_cuda_flash_mma, attention_cuda_tiled;

@@ -12,11 +12,26 @@ static bool flash_mma_takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
 }
 
+static uint64_t flash_mma_parts(struct gemm_context *context,
+                                const struct attention_problem *problem)
+{
+    (void)context;
+    return attention_flash_mma_parts(problem);
+}
+
+static enum gemmd_error flash_mma_run_parts(struct gemm_context *context,
+                                            const struct attention_problem *problem,
+                                            struct attention_range parts)
+{
+    return attention_flash_mma_launch(cuda_context_of(context)->stream, problem, parts);
+}
+
 static enum gemmd_error flash_mma_run(struct gemm_context *context,
                                       const struct attention_problem *problem, void *workspace)
 {
     (void)workspace;
-    return attention_flash_mma_launch(cuda_context_of(context)->stream, problem);
+    const struct attention_range all = {0, attention_flash_mma_parts(problem)};
+    return flash_mma_run_parts(context, problem, all);
 }
 
 static enum gemmd_error flash_mma_run_group(struct gemm_context *context,
@@ -33,6 +48,9 @@ const struct attention_kernel attention_cuda_flash_mma = {
     .takes = flash_mma_takes,
     .workspace_bytes = attention_no_workspace,
     .run = flash_mma_run,
+    .parts = flash_mma_parts,
+    .run_parts = flash_mma_run_parts,
+    .launch_flops = 2e13,
     .run_group = flash_mma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,
 };

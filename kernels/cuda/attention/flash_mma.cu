@@ -211,9 +211,9 @@ static __device__ __forceinline__ void compute(const arguments &p, uint32_t inde
 /* Grid: the tiles. */
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 2)
-    flash_mma_kernel(const __grid_constant__ arguments p)
+    flash_mma_kernel(const __grid_constant__ arguments p, uint32_t first)
 {
-    compute<C>(p, blockIdx.x);
+    compute<C>(p, first + blockIdx.x);
 }
 
 /* Grid: the tiles of all problems. */
@@ -242,12 +242,18 @@ template <class C> static arguments arguments_of(const struct attention_problem 
     return p;
 }
 
-template <class C>
-static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem)
+template <class C> static uint64_t parts_of(const struct attention_problem &p)
 {
-    const arguments p = arguments_of<C>(problem);
-    return launch_with_memory(flash_mma_kernel<C>, dim3(p.tile_rows * p.a.batch * p.a.heads),
-                              dim3(C::THREADS), C::SHARED_BYTES, stream, p);
+    return (p.sq + C::TILE_M - 1) / C::TILE_M * p.batch * p.heads;
+}
+
+template <class C>
+static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem,
+                            struct attention_range parts)
+{
+    return launch_with_memory(flash_mma_kernel<C>, dim3((unsigned)parts.count), dim3(C::THREADS),
+                              C::SHARED_BYTES, stream, arguments_of<C>(problem),
+                              (uint32_t)parts.first);
 }
 
 template <class C>
@@ -257,15 +263,12 @@ static enum gemmd_error run_group(cudaStream_t stream, const struct attention_me
     if constexpr (!C::GROUPS) {
         enum gemmd_error code = GEMMD_OK;
         for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-            code = run<C>(stream, *members[i].problem);
+            code = run<C>(stream, *members[i].problem, {0, parts_of<C>(*members[i].problem)});
         return code;
     } else {
         return attention_group::launch_all<arguments>(
             members, count,
-            [](const struct attention_member &m) {
-                return (m.problem->sq + C::TILE_M - 1) / C::TILE_M * m.problem->batch *
-                       m.problem->heads;
-            },
+            [](const struct attention_member &m) { return parts_of<C>(*m.problem); },
             [](const struct attention_member &m) { return arguments_of<C>(*m.problem); },
             [=](const attention_group::list<arguments> &group) {
                 return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.parts),
@@ -296,10 +299,11 @@ template <typename Element, class Act> static auto with_config(uint64_t width, c
 }
 
 template <typename Element>
-static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem)
+static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem,
+                                     struct attention_range parts)
 {
     return with_config<Element>(max(problem.d, problem.dv), [&](auto config) {
-        return run<decltype(config)>(stream, problem);
+        return run<decltype(config)>(stream, problem, parts);
     });
 }
 
@@ -334,11 +338,19 @@ enum gemmd_error attention_flash_mma_prepare(void)
 }
 
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
-                                            const struct attention_problem *problem)
+                                            const struct attention_problem *problem,
+                                            struct attention_range parts)
 {
     using namespace attention_flash_mma;
-    return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem)
-                                       : launch_alone<__nv_bfloat16>(stream, *problem);
+    return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem, parts)
+                                       : launch_alone<__nv_bfloat16>(stream, *problem, parts);
+}
+
+uint64_t attention_flash_mma_parts(const struct attention_problem *problem)
+{
+    using namespace attention_flash_mma;
+    return with_config<__half>(max(problem->d, problem->dv),
+                               [&](auto config) { return parts_of<decltype(config)>(*problem); });
 }
 
 enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,

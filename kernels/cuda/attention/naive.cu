@@ -98,11 +98,12 @@ template <typename T> struct row {
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    attention_naive_kernel(const __grid_constant__ struct attention_problem p)
+    attention_naive_kernel(const __grid_constant__ struct attention_problem p,
+                           struct attention_range range)
 {
     __shared__ float q[ATTENTION_WIDTH_MAX], values[THREADS];
-    const uint64_t rows = p.batch * p.heads * p.sq;
-    for (uint64_t number = blockIdx.x; number < rows; number += gridDim.x) {
+    const uint64_t end = range.first + range.count;
+    for (uint64_t number = range.first + blockIdx.x; number < end; number += gridDim.x) {
         const uint64_t i = number % p.sq, head = number / p.sq % p.heads;
         const uint64_t entry = number / p.sq / p.heads, kv_head = head / (p.heads / p.kv_heads);
         const struct row<T> row = {
@@ -130,26 +131,29 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T>
-static enum gemmd_error attention_naive_run(cudaStream_t stream, const struct attention_problem &p)
+static enum gemmd_error attention_naive_run(cudaStream_t stream, const struct attention_problem &p,
+                                            struct attention_range rows)
 {
-    const uint64_t rows = p.batch * p.heads * p.sq, limit = INT32_MAX;
-    return launch(attention_naive_kernel<T>, dim3((unsigned)(rows < limit ? rows : limit)),
-                  dim3(THREADS), stream, p);
+    const uint64_t limit = INT32_MAX;
+    return launch(attention_naive_kernel<T>,
+                  dim3((unsigned)(rows.count < limit ? rows.count : limit)), dim3(THREADS), stream,
+                  p, rows);
 }
 
 } // namespace attention_naive
 
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
-                                        const struct attention_problem *problem)
+                                        const struct attention_problem *problem,
+                                        struct attention_range rows)
 {
     using namespace attention_naive;
     switch (problem->dtype) {
     case GEMMD_F32:
-        return attention_naive_run<float>(stream, *problem);
+        return attention_naive_run<float>(stream, *problem, rows);
     case GEMMD_F16:
-        return attention_naive_run<__half>(stream, *problem);
+        return attention_naive_run<__half>(stream, *problem, rows);
     case GEMMD_BF16:
-        return attention_naive_run<__nv_bfloat16>(stream, *problem);
+        return attention_naive_run<__nv_bfloat16>(stream, *problem, rows);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }

@@ -6,14 +6,19 @@
 
 static const uint32_t row_counts[ATTENTION_TILED_ROWS] = {32, 128};
 
+uint64_t attention_tiled_parts(enum attention_tiled_rows rows, const struct attention_problem *p)
+{
+    const uint64_t tile = row_counts[rows], in_head = p->heads / p->kv_heads * p->sq;
+    return (in_head + tile - 1) / tile * p->batch * p->kv_heads;
+}
+
 /* Many rows if they fit in shared memory and there is a block for every multiprocessor. */
 static enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
                                                         uint32_t multiprocessors,
                                                         uint64_t shared_bytes)
 {
-    const uint64_t tile = row_counts[ATTENTION_TILED_MANY];
     const uint64_t rows = p->heads / p->kv_heads * p->sq;
-    const uint64_t blocks = (rows + tile - 1) / tile * p->batch * p->kv_heads;
+    const uint64_t blocks = attention_tiled_parts(ATTENTION_TILED_MANY, p);
     return rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
                    attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
                ? ATTENTION_TILED_MANY
@@ -43,18 +48,40 @@ attention_tiled_choose_group(const struct attention_member members[], uint32_t c
 }
 
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
-                                        const struct attention_problem *problem)
+                                        const struct attention_problem *problem,
+                                        struct attention_range parts)
 {
     switch (problem->dtype) {
     case GEMMD_F32:
-        return attention_tiled_launch_f32(stream, rows, problem);
+        return attention_tiled_launch_f32(stream, rows, problem, parts);
     case GEMMD_F16:
-        return attention_tiled_launch_f16(stream, rows, problem);
+        return attention_tiled_launch_f16(stream, rows, problem, parts);
     case GEMMD_BF16:
-        return attention_tiled_launch_bf16(stream, rows, problem);
+        return attention_tiled_launch_bf16(stream, rows, problem, parts);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }
+}
+
+static enum attention_tiled_rows attention_tiled_rows_of(const struct cuda_context *context,
+                                                         const struct attention_problem *problem)
+{
+    return attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes);
+}
+
+static uint64_t attention_tiled_count_parts(struct gemm_context *base,
+                                            const struct attention_problem *problem)
+{
+    return attention_tiled_parts(attention_tiled_rows_of(cuda_context_of(base), problem), problem);
+}
+
+static enum gemmd_error attention_tiled_run_parts(struct gemm_context *base,
+                                                  const struct attention_problem *problem,
+                                                  struct attention_range parts)
+{
+    const struct cuda_context *context = cuda_context_of(base);
+    return attention_tiled_launch(context->stream, attention_tiled_rows_of(context, problem),
+                                  problem, parts);
 }
 
 static enum gemmd_error attention_tiled_run(struct gemm_context *base,
@@ -62,10 +89,8 @@ static enum gemmd_error attention_tiled_run(struct gemm_context *base,
                                             void *workspace)
 {
     (void)workspace;
-    const struct cuda_context *context = cuda_context_of(base);
-    const enum attention_tiled_rows rows =
-        attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes);
-    return attention_tiled_launch(context->stream, rows, problem);
+    const struct attention_range all = {0, attention_tiled_count_parts(base, problem)};
+    return attention_tiled_run_parts(base, problem, all);
 }
 
 static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
@@ -93,6 +118,9 @@ const struct attention_kernel attention_cuda_tiled = {
     .takes = attention_problem_offered,
     .workspace_bytes = attention_no_workspace,
     .run = attention_tiled_run,
+    .parts = attention_tiled_count_parts,
+    .run_parts = attention_tiled_run_parts,
+    .launch_flops = 2e12,
     .run_group = attention_tiled_run_group,
     .group_units = ATTENTION_GROUP_UNITS_PLAIN,
 };

@@ -81,7 +81,6 @@ template <class S> struct memory {
 struct arguments {
     struct attention_problem problem;
     uint64_t tiles;                      // of Q, for each head of K and V
-    uint64_t parts;                      // tiles of all heads of all entries
     bool wide_q, wide_k, wide_v, wide_o; // rows are whole quads of elements, aligned as such
 };
 
@@ -472,13 +471,14 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
 
 template <class S, typename T>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
-    attention_tiled_kernel(const __grid_constant__ struct arguments a)
+    attention_tiled_kernel(const __grid_constant__ struct arguments a, struct attention_range range)
 {
     extern __shared__ __align__(16) float4 shared[];
     const unsigned steps = ((unsigned)a.problem.d + 3) / 4;
     const struct memory<S> memory(shared, steps);
+    const uint64_t end = range.first + range.count;
 #pragma unroll 1
-    for (uint64_t number = blockIdx.x; number < a.parts; number += gridDim.x) {
+    for (uint64_t number = range.first + blockIdx.x; number < end; number += gridDim.x) {
         compute<S, T>(a, part<S>(a, number), memory, steps);
         __syncthreads(); /* the spans have been read */
     }

@@ -28,7 +28,6 @@ static struct arguments arguments_of(const struct attention_problem &p)
     struct arguments a;
     a.problem = p;
     a.tiles = (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE;
-    a.parts = parts_of<S>(p);
     a.wide_q = is_wide<T>(p.q, p.q_strides, p.d);
     a.wide_k = is_wide<T>(p.k, p.k_strides, p.d);
     a.wide_v = is_wide<T>(p.v, p.v_strides, p.dv);
@@ -38,12 +37,12 @@ static struct arguments arguments_of(const struct attention_problem &p)
 
 template <class S, typename T>
 static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
-                            const struct attention_problem &p)
+                            const struct attention_problem &p, struct attention_range parts)
 {
     const struct arguments a = arguments_of<S, T>(p);
-    const dim3 grid((unsigned)(a.parts < INT32_MAX ? a.parts : INT32_MAX));
+    const dim3 grid((unsigned)(parts.count < INT32_MAX ? parts.count : INT32_MAX));
     return launch_with_memory(attention_tiled_kernel<S, T>, grid, dim3(S::THREADS),
-                              attention_tiled_bytes(rows, p.d, p.dv), stream, a);
+                              attention_tiled_bytes(rows, p.d, p.dv), stream, a, parts);
 }
 
 template <class S, typename T>
@@ -85,10 +84,10 @@ static enum gemmd_error with_shape(enum attention_tiled_rows rows, uint64_t dv, 
 
 template <typename T>
 static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows rows,
-                                const struct attention_problem &p)
+                                const struct attention_problem &p, struct attention_range parts)
 {
     return with_shape(rows, p.dv,
-                      [&](auto shape) { return run<decltype(shape), T>(stream, rows, p); });
+                      [&](auto shape) { return run<decltype(shape), T>(stream, rows, p, parts); });
 }
 
 template <typename T>

@@ -346,6 +346,7 @@ const struct gemm_kernel gemm_cuda_grouped = {
     .any_leading = true,
     .takes = grouped_takes,
     .workspace_bytes = gemm_no_workspace,
+    .launch_flops = 2e12,
     .run = grouped_run,
     .run_group = grouped_run_group,
 };

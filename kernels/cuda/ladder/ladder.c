@@ -50,6 +50,7 @@ const struct gemm_kernel gemm_cuda_naive = {
     .any_leading = true,
     .takes = ladder_takes,
     .workspace_bytes = gemm_no_workspace,
+    .launch_flops = 1e11,
     .run = naive_run,
 };
 
@@ -60,6 +61,7 @@ const struct gemm_kernel gemm_cuda_tiled = {
     .any_leading = true,
     .takes = ladder_takes,
     .workspace_bytes = gemm_no_workspace,
+    .launch_flops = 5e11,
     .run = tiled_run,
 };
 
@@ -68,6 +70,7 @@ const struct gemm_kernel gemm_cuda_tiled_padded = {
     .description = "tiled without bank conflicts where B is transposed",
     .takes = ladder_takes_f32,
     .workspace_bytes = gemm_no_workspace,
+    .launch_flops = 5e11,
     .run = tiled_padded_run,
 };
 
@@ -76,5 +79,6 @@ const struct gemm_kernel gemm_cuda_double_buffered = {
     .description = "tiled_padded with the next tiles on their way by cp.async",
     .takes = ladder_takes_f32,
     .workspace_bytes = gemm_no_workspace,
+    .launch_flops = 5e11,
     .run = double_buffered_run,
 };

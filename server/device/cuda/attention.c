@@ -9,49 +9,9 @@
  * bytes, the cost of issuing the copy included. */
 static const uint64_t LARGE_BYTES = 256 << 10;
 
-static cudaError_t copy_out(const struct cuda_slot *slot, const unsigned char *range,
-                            struct device_part part, void *to)
-{
-    return part.bytes == 0 ? cudaSuccess
-                           : cudaMemcpyAsync(to, range + part.offset, part.bytes, cudaMemcpyDefault,
-                                             slot->stream);
-}
-
 static unsigned char *workspace_of(const struct attention_parts *parts, unsigned char *range)
 {
     return parts->workspace.bytes > 0 ? range + parts->workspace.offset : NULL;
-}
-
-struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
-                                           const struct cuda_early *early,
-                                           const struct attention_parts *parts, struct copy_in *all,
-                                           const struct work *work, unsigned char *range)
-{
-    const struct attention_problem *p = &work->attention;
-    const struct attention_problem problem = attention_parts_problem(parts, p, range);
-    enum gemmd_error code = GEMMD_OK;
-    cudaError_t error = cudaEventRecord(slot->begun, slot->stream);
-    if (error == cudaSuccess)
-        code = cuda_copy_in_rest(early, slot->stream, work, all);
-    if (error == cudaSuccess && code == GEMMD_OK)
-        error = cudaEventRecord(slot->copied_in, slot->stream);
-    if (error != cudaSuccess || code != GEMMD_OK)
-        return (struct cuda_failure){"the copy to the device", code,
-                                     error != cudaSuccess ? error : cudaGetLastError()};
-
-    code = work->attention_kernel->run(slot->context, &problem, workspace_of(parts, range));
-    if (code != GEMMD_OK)
-        return (struct cuda_failure){work->attention_kernel->name, code, cudaGetLastError()};
-
-    error = cudaEventRecord(slot->computed, slot->stream);
-    if (error == cudaSuccess)
-        error = copy_out(slot, range, parts->o, p->o);
-    if (error == cudaSuccess)
-        error = copy_out(slot, range, parts->lse, p->lse);
-    if (error == cudaSuccess)
-        error = cudaEventRecord(slot->ended, slot->stream);
-    return (struct cuda_failure){error != cudaSuccess ? "the copy from the device" : NULL, GEMMD_OK,
-                                 error};
 }
 
 /* Moves between host and device, gathered until one kernel launch is full of them. */

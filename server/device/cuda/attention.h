@@ -1,6 +1,5 @@
 /*
- * attention.h - runs one attention, or several that share a launch, in a slot: copies in, the
- * kernel, copies out.
+ * attention.h - runs attentions that share a launch in a slot: copies in, the kernel, copies out.
  *
  * Each attention has its own range of device memory. The small parts of attentions that share a
  * launch are moved by one kernel launch for all of them, which reads and writes pinned host memory
@@ -24,14 +23,6 @@ struct cuda_failure {
     enum gemmd_error code;
     cudaError_t error;
 };
-
-/* Enqueues a work in the range of device memory that begins at `range`, and stops at the first
- * failure. `parts` are the parts of the work's problem and kernel. `all` is the plan of the
- * complete work's copies in, some of which may have been made early, through `early`. */
-struct cuda_failure cuda_attention_enqueue(const struct cuda_slot *slot,
-                                           const struct cuda_early *early,
-                                           const struct attention_parts *parts, struct copy_in *all,
-                                           const struct work *work, unsigned char *range);
 
 /* Arrays in which a group is prepared, by one thread at a time. */
 struct cuda_attention_group {

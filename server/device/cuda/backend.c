@@ -9,6 +9,7 @@
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
 #include "server/device/cuda/host.h"
+#include "server/device/cuda/own_launch.h"
 #include "server/device/cuda/run.h"
 #include "server/device/device_stack.h"
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda_error.h"
 #include "server/base/clock.h"
+#include "server/device/cuda/own_launch.h"
 #include "server/device/device_stack.h"
 
 /* Whether the last error was sticky. Any call would tell; cudaStreamQuery does not wait. */
@@ -27,86 +28,15 @@ static void cuda_fail(struct cuda_device *cuda, struct work *works, const char *
         work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
 }
 
-bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
-                    const struct gemm_kernel *kernel, struct device_layout *layout)
+static void enqueue_own(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work,
+                        bool is_probe)
 {
-    const struct gemm_device gpu = device_gemm(device);
-    const struct gemm_problem *p = problem;
-    const struct device_leading wanted = {
-        gemm_leading(&gpu, p->dtype, p->transa ? p->m : p->k, false),
-        gemm_leading(&gpu, p->dtype, p->transb ? p->k : p->n, false),
-    };
-    return device_layout_padded(problem, kernel, wanted, device->tensors, layout);
+    const struct cuda_failure failure = cuda_own_begin(cuda, slot, work, is_probe);
+    if (failure.call != NULL)
+        cuda_fail(cuda, work, failure.call, failure.code, failure.error);
 }
 
-/* The `body` of copy_in_plan for a complete work: all operands have been received. */
-static const struct device_span received = {.start = NULL};
-
-/* Enqueues a product, and stops at the first failure. */
-static void enqueue_product(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work,
-                            bool is_probe)
-{
-    struct device_layout layout;
-    cudaError_t error;
-    const bool known =
-        is_probe ? device_layout(&work->problem, work->kernel, cuda->base.tensors, &layout)
-                 : cuda_layout_of(&cuda->base, &work->problem, work->kernel, &layout);
-    if (!known ||
-        (layout.total_bytes > work->device_bytes && (!is_probe || layout.workspace.bytes > 0))) {
-        work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
-                                 "the work's range of device memory is too small");
-        return;
-    }
-    unsigned char *range = cuda->memory + work->device_offset;
-    unsigned char *workspace = layout.workspace.bytes > 0 ? range + layout.workspace.offset : NULL;
-    /* Pinned memory has the same address on host and device (unified addressing). */
-    struct gemm_problem problem = is_probe ? work->problem : device_layout_problem(&layout, range);
-
-    /* Early copies are not part of h2d_ns, which is only the time that the request still waits. */
-    error = cudaEventRecord(slot->begun, slot->stream);
-    enum gemmd_error code = GEMMD_OK;
-    if (error == cudaSuccess && !is_probe) {
-        struct copy_in all;
-        copy_in_plan(&all, &work->problem, &layout, cuda->base.tensors, range, received);
-        code = cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
-        if (code == GEMMD_OK)
-            code = cuda_pack_matrices(slot->stream, &work->problem, &layout, cuda->base.tensors,
-                                      range);
-    }
-    if (error == cudaSuccess && code == GEMMD_OK)
-        error = cudaEventRecord(slot->copied_in, slot->stream);
-    if (error != cudaSuccess || code != GEMMD_OK) {
-        cuda_fail(cuda, work, "the copy to the device", code,
-                  error != cudaSuccess ? error : cudaGetLastError());
-        return;
-    }
-    code = work->kernel->run(slot->context, &problem, workspace);
-    if (code != GEMMD_OK) {
-        cuda_fail(cuda, work, work->kernel->name, code, cudaGetLastError());
-        return;
-    }
-    error = cudaEventRecord(slot->computed, slot->stream);
-    if (error == cudaSuccess && !is_probe)
-        error = cuda_copy_out(slot->stream, work, &layout, cuda->base.tensors, problem.c);
-    if (error == cudaSuccess)
-        error = cudaEventRecord(slot->ended, slot->stream);
-    if (error != cudaSuccess)
-        cuda_fail(cuda, work, "the copy from the device", GEMMD_OK, error);
-}
-
-/* The parts of the work are the first of cuda->attentions. */
-static struct cuda_failure enqueue_one_attention(struct cuda_device *cuda,
-                                                 const struct cuda_slot *slot,
-                                                 const struct work *work)
-{
-    const struct attention_parts *parts = cuda->attentions.parts;
-    unsigned char *range = cuda->memory + work->device_offset;
-    struct copy_in all;
-    copy_in_plan_attention(&all, &work->attention, parts, cuda->base.tensors, range, received);
-    return cuda_attention_enqueue(slot, &cuda->early, parts, &all, work, range);
-}
-
-/* Enqueues one attention, or a launch list of several. */
+/* Enqueues a launch list of several attentions. */
 static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot *slot,
                                struct work *works)
 {
@@ -121,9 +51,7 @@ static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot 
             return;
         }
     const struct cuda_failure failure =
-        works->next == NULL
-            ? enqueue_one_attention(cuda, slot, works)
-            : cuda_attention_enqueue_group(slot, &cuda->attentions, works, cuda->memory);
+        cuda_attention_enqueue_group(slot, &cuda->attentions, works, cuda->memory);
     if (failure.call != NULL)
         cuda_fail(cuda, works, failure.call, failure.code, failure.error);
 }
@@ -196,14 +124,15 @@ void cuda_submit(struct device *device, uint32_t number, struct work *works)
     struct cuda_device *cuda = (struct cuda_device *)device;
     struct cuda_slot *slot = &cuda->slots[number];
     slot->failed = false;
+    slot->own.enqueued = slot->own.cut.launches = 0;
     if (works->shared_launch)
         enqueue_shared(cuda, slot, works);
-    else if (works->attention_kernel != NULL)
+    else if (works->attention_kernel != NULL && works->next != NULL)
         enqueue_attentions(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
-        enqueue_product(cuda, slot, works, number == device->slots);
+        enqueue_own(cuda, slot, works, number == device->slots);
     if (works->status != GEMMD_OK)
         drain_slot(cuda, slot);
 }
@@ -216,23 +145,50 @@ static uint64_t elapsed_ns(cudaEvent_t from, cudaEvent_t to)
     return milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
 }
 
+/* Records a failure of works that have begun, and waits until their memory is not used any more. */
+static void cuda_fail_running(struct cuda_device *cuda, struct cuda_slot *slot, struct work *works,
+                              struct cuda_failure failure)
+{
+    cuda_fail(cuda, works, failure.call, failure.code, failure.error);
+    if (!device_lost(&cuda->base))
+        drain_slot(cuda, slot);
+}
+
+/* Enqueues the launches of a work that are left. Returns true if the work has ended before its last
+ * launch. */
+static bool ends_early(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work)
+{
+    struct cuda_failure failure;
+    if (cuda_own_continue(cuda, slot, work, &failure) != CUDA_OWN_STOPPED)
+        return false;
+    if (failure.call != NULL)
+        cuda_fail_running(cuda, slot, work, failure);
+    else
+        work_set_stopped(work);
+    work->kernel_ns = clock_now_ns() - work->started_ns;
+    return true;
+}
+
 bool cuda_poll(struct device *device, uint32_t number, struct work *works)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     struct cuda_slot *slot = &cuda->slots[number];
     if (slot->failed)
         return true;
+    if (slot->own.enqueued < slot->own.cut.launches) {
+        if (ends_early(cuda, slot, works))
+            return true;
+        if (slot->own.enqueued < slot->own.cut.launches)
+            return false;
+    }
     cudaError_t error = cudaEventQuery(slot->ended);
     if (error == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* otherwise the next launch would seem to have failed */
         return false;
     }
     if (error != cudaSuccess) {
-        cuda_fail(cuda, works,
-                  work_is_copy(works) ? "the copy of a tensor" : work_kernel_name(works), GEMMD_OK,
-                  error);
-        if (!device_lost(device))
-            drain_slot(cuda, slot);
+        const char *what = work_is_copy(works) ? "the copy of a tensor" : work_kernel_name(works);
+        cuda_fail_running(cuda, slot, works, (struct cuda_failure){what, GEMMD_OK, error});
         return true;
     }
     if (works->shared_launch) {

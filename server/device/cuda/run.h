@@ -1,10 +1,10 @@
 /*
  * run.h - runs works in the slots of an NVIDIA GPU.
  *
- * A work is copied in, computed and copied out in the stream of its slot, except for early copies,
- * which have a stream of their own (copy.h). The slots run side by side, so that the copies in,
- * kernels and copies out of different works overlap. Attentions of one kind go through a slot
- * together (attention.h).
+ * A work that has a slot to itself is copied in, computed and copied out in the stream of the slot
+ * (own_launch.h), except for early copies, which have a stream of their own (copy.h). The slots run
+ * side by side, so that the copies in, kernels and copies out of different works overlap.
+ * Attentions of one kind go through a slot together (attention.h).
  *
  * Small works share one launch in a slot for shared launches, without copies: the kernel reads
  * operands from and writes results to pinned host memory. The streams of these slots have a higher
@@ -25,30 +25,11 @@
 #ifndef SERVER_DEVICE_CUDA_RUN_H
 #define SERVER_DEVICE_CUDA_RUN_H
 
-#include "server/device/cuda/attention.h"
-#include "server/device/cuda/copy.h"
-#include "server/device/cuda/slot.h"
-#include "server/device/device_layout.h"
-#include "server/device/device_ops.h"
-
-struct cuda_device {
-    struct device base;
-    unsigned char *memory; /* the arena's span, in device memory */
-    void *tensors;         /* tensor memory */
-    struct cuda_slot slots[DEVICE_SLOTS_MAX];
-    struct cuda_early early;
-    const struct gemm_problem *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit */
-    struct cuda_attention_group attentions;                    /* used during a submit */
-};
+#include "server/device/cuda/cuda_device.h"
 
 /* `submit` and `poll` of struct device_ops. */
 void cuda_submit(struct device *device, uint32_t number, struct work *works);
 bool cuda_poll(struct device *device, uint32_t number, struct work *works);
-
-/* Computes the layout of a product that has a slot to itself. False: the size overflows. Any
- * thread. */
-bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
-                    const struct gemm_kernel *kernel, struct device_layout *layout);
 
 /* Waits until everything that was enqueued on a stream has ended. If that fails, the device is
  * lost. */

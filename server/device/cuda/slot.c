@@ -11,6 +11,8 @@ enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed
     for (uint32_t i = 0; i < 4 && error == cudaSuccess; i++)
         error =
             cudaEventCreateWithFlags(events[i], timed ? cudaEventDefault : cudaEventDisableTiming);
+    for (uint32_t i = 0; i < 2 && error == cudaSuccess; i++)
+        error = cudaEventCreateWithFlags(&slot->launch_ended[i], cudaEventDisableTiming);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "creating a stream", error);
     return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
@@ -20,8 +22,9 @@ void cuda_slot_close(struct cuda_slot *slot)
 {
     if (slot->context != NULL)
         gemm_context_destroy(slot->context);
-    cudaEvent_t events[] = {slot->begun, slot->copied_in, slot->computed, slot->ended};
-    for (uint32_t i = 0; i < 4; i++)
+    cudaEvent_t events[] = {slot->begun, slot->copied_in,       slot->computed,
+                            slot->ended, slot->launch_ended[0], slot->launch_ended[1]};
+    for (uint32_t i = 0; i < 6; i++)
         if (events[i] != NULL)
             (void)cudaEventDestroy(events[i]);
     if (slot->stream != NULL)

@@ -11,11 +11,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/gemm.h"
+#include "kernels/launch_cut.h"
+#include "server/device/attention_parts.h"
+#include "server/device/device_layout.h"
+
+/* The work that has the slot to itself (own_launch.h): what it computes in device memory, and how
+ * far it has got. */
+struct cuda_own {
+    unsigned char *range; /* the work's range of device memory */
+    bool is_probe;
+    struct device_layout layout; /* of a product; with `product` in device memory */
+    struct gemm_problem product;
+    struct attention_parts parts; /* of an attention; with `attention` in device memory */
+    struct attention_problem attention;
+    void *workspace; /* the kernel's; NULL: it needs none */
+    struct launch_cut cut;
+    uint64_t enqueued, ended; /* launches; `ended` is kept only while launches are to be enqueued */
+    bool stops;               /* no further launch is enqueued, because the work is of no use */
+};
 
 struct cuda_slot {
     cudaStream_t stream;
     cudaEvent_t begun, copied_in, computed, ended;
+    cudaEvent_t launch_ended[2]; /* of launches with even and with odd numbers */
+    struct cuda_own own;
     uint64_t launched_ns; /* when a shared launch was started, by the monotonic clock */
     struct gemm_context *context;
     void *stack; /* the workspace of stacks, borrowed; NULL: the slot runs no stacks */

@@ -8,16 +8,31 @@ static bool flash_wgmma_takes(const struct attention_problem *problem)
     return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
 }
 
+static uint64_t flash_wgmma_parts(struct gemm_context *base,
+                                  const struct attention_problem *problem)
+{
+    (void)base;
+    return attention_wgmma_parts(attention_wgmma_choose(problem), problem);
+}
+
+static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base,
+                                              const struct attention_problem *problem,
+                                              struct attention_range parts)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    if (context->sm90.encode == NULL)
+        return GEMMD_ERR_INTERNAL;
+    return cuda_error_code(
+        (int)attention_wgmma_enqueue(&context->sm90, attention_wgmma_choose(problem), problem,
+                                     parts, context->attention_next, context->stream));
+}
+
 static enum gemmd_error flash_wgmma_run(struct gemm_context *base,
                                         const struct attention_problem *problem, void *workspace)
 {
-    struct cuda_context *context = cuda_context_of(base);
     (void)workspace;
-    if (context->sm90.encode == NULL)
-        return GEMMD_ERR_INTERNAL;
-    return cuda_error_code((int)attention_wgmma_enqueue(&context->sm90,
-                                                        attention_wgmma_choose(problem), problem,
-                                                        context->attention_next, context->stream));
+    const struct attention_range all = {0, flash_wgmma_parts(base, problem)};
+    return flash_wgmma_run_parts(base, problem, all);
 }
 
 /* One kernel for all members, that of the longest member. All kernels for the same width give the
@@ -43,6 +58,9 @@ const struct attention_kernel attention_cuda_wgmma = {
     .takes = flash_wgmma_takes,
     .workspace_bytes = attention_no_workspace,
     .run = flash_wgmma_run,
+    .parts = flash_wgmma_parts,
+    .run_parts = flash_wgmma_run_parts,
+    .launch_flops = 5e13,
     .run_group = flash_wgmma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,
 };

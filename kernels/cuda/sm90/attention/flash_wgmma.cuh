@@ -232,7 +232,7 @@ template <class C>
 __device__ __forceinline__ attention_tile tile_of(const attention_wgmma_arguments &p,
                                                   const attention_ticket &ticket)
 {
-    return attention_tile_at<C>(p, ticket.index);
+    return attention_tile_at<C>(p, p.first_tile + ticket.index);
 }
 template <class C>
 __device__ __forceinline__ attention_tile tile_of(const attention_wgmma_group &group,

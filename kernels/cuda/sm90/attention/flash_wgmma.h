@@ -26,7 +26,8 @@ struct attention_wgmma_arguments {
     CUtensorMap q, k, v;
     struct attention_arguments a;
     uint32_t tile_rows;     /* tiles of one head */
-    uint32_t tiles;         /* tiles of all heads of all entries */
+    uint32_t first_tile;    /* the first tile of the launch; 0 for a member of a group */
+    uint32_t tiles;         /* the number of tiles of the launch or of the member */
     uint32_t heads_at_once; /* the number of heads whose K and V should be in the L2 at once */
     uint32_t *next; /* a counter, zero before and after the launch, from which blocks take their
                        next tile. NULL: tiles are assigned statically */
@@ -78,12 +79,18 @@ attention_wgmma_choose(const struct attention_problem *problem);
 /* Prepares the kernels for the current device. Called before the first launch. */
 cudaError_t attention_wgmma_prepare(void);
 
-/* Enqueues the problem with a kernel that is wide enough. `next` is a counter in device memory,
- * zero before and after every launch; each stream has its own. Fails if a pointer is not aligned.
+/* The number of tiles that a problem has with a kernel. Each tile is a part. */
+uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
+                               const struct attention_problem *problem);
+
+/* Enqueues parts of the problem with a kernel that is wide enough. `next` is a counter in device
+ * memory, zero before and after every launch; each stream has its own. Fails if a pointer is not
+ * aligned.
  */
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *problem, uint32_t *next,
+                                    const struct attention_problem *problem,
+                                    struct attention_range parts, uint32_t *next,
                                     cudaStream_t stream);
 
 /* The same for a group of problems for which the kernel is wide enough. The tiles of the members

@@ -175,13 +175,21 @@ static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *k
     return cudaLaunchKernelExC(&config, function, parameters);
 }
 
+uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
+                               const struct attention_problem *p)
+{
+    return ceil_div(p->sq, kernel->tile_m) * p->batch * p->heads;
+}
+
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *p, uint32_t *next,
-                                    cudaStream_t stream)
+                                    const struct attention_problem *p, struct attention_range parts,
+                                    uint32_t *next, cudaStream_t stream)
 {
     struct attention_wgmma_arguments arguments;
     cudaError_t error = attention_wgmma_fill(device, kernel, p, &arguments);
+    arguments.first_tile = (uint32_t)parts.first;
+    arguments.tiles = (uint32_t)parts.count;
     const uint32_t blocks = blocks_for(device, arguments.tiles);
     if (is_uneven(p) && arguments.tiles > blocks)
         arguments.next = next;

@@ -277,5 +277,6 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .takes = wgmma_takes,
     .preferred = wgmma_preferred,
     .workspace_bytes = wgmma_workspace_bytes,
+    .launch_flops = 2e13,
     .run = wgmma_run,
 };

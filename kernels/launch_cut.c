@@ -1,0 +1,131 @@
+#include "kernels/launch_cut.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+
+static uint64_t ceil_div(uint64_t value, uint64_t by)
+{
+    return value / by + (value % by != 0);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* The smallest power of two so that so many strides are a multiple of 256 bytes. */
+static uint64_t aligned_problems(uint64_t stride, size_t element_bytes)
+{
+    uint64_t count = 1;
+    while (count * stride * element_bytes % 256 != 0)
+        count *= 2;
+    return count;
+}
+
+static uint64_t most_of(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+/* The fewest problems that a launch of some problems of the batch can have. */
+static uint64_t fewest_problems(const struct gemm_problem *p)
+{
+    const size_t in = dtype_size(p->dtype), out = dtype_size(p->out);
+    uint64_t count = most_of(aligned_problems(p->stride_a, in), aligned_problems(p->stride_b, in));
+    count = most_of(count, aligned_problems(p->stride_c, out));
+    if (p->c0 != NULL)
+        count = most_of(count, aligned_problems(p->stride_c0, out));
+    return at_most(count, p->batch);
+}
+
+/* Divides `all` into equal launches of at most `most`, each but the last a multiple of `step`. */
+static uint64_t each_of(uint64_t all, double most, uint64_t step)
+{
+    const double steps = floor(most / (double)step);
+    const uint64_t longest = steps < 1                             ? step
+                             : steps * (double)step >= (double)all ? all
+                                                                   : (uint64_t)steps * step;
+    const uint64_t each = ceil_div(all, ceil_div(all, longest));
+    return at_most(ceil_div(each, step) * step, all);
+}
+
+static bool launch_fits(const struct gemm_kernel *kernel, const struct gemm_problem *whole,
+                        const struct gemm_problem *part)
+{
+    uint64_t room, needed;
+    return kernel->takes(part) && kernel->workspace_bytes(whole, &room) &&
+           kernel->workspace_bytes(part, &needed) && needed <= room;
+}
+
+void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+                     struct launch_cut *cut)
+{
+    const struct gemm_problem *p = problem;
+    const struct launch_cut whole = {.launches = 1, .rows = p->m, .problems = p->batch};
+    const double row = 2.0 * (double)p->n * (double)p->k, one = row * (double)p->m;
+    *cut = whole;
+    if (kernel->launch_flops <= 0 || one * (double)p->batch <= kernel->launch_flops)
+        return;
+    const uint64_t fewest = fewest_problems(p);
+    cut->problems = each_of(p->batch, kernel->launch_flops / one, fewest);
+    if (one * (double)cut->problems > kernel->launch_flops)
+        cut->rows =
+            each_of(p->m, kernel->launch_flops / (row * (double)cut->problems), LAUNCH_CUT_ROWS);
+    cut->launches = ceil_div(p->batch, cut->problems) * ceil_div(p->m, cut->rows);
+    const struct gemm_problem first = launch_cut_gemm_part(cut, p, 0);
+    const struct gemm_problem last = launch_cut_gemm_part(cut, p, cut->launches - 1);
+    if (!launch_fits(kernel, p, &first) || !launch_fits(kernel, p, &last))
+        *cut = whole;
+}
+
+static const void *moved(const void *pointer, uint64_t elements, enum gemmd_dtype dtype)
+{
+    return pointer != NULL ? (const char *)pointer + elements * dtype_size(dtype) : NULL;
+}
+
+struct gemm_problem launch_cut_gemm_part(const struct launch_cut *cut,
+                                         const struct gemm_problem *problem, uint64_t index)
+{
+    struct gemm_problem part = *problem;
+    const uint64_t row_launches = ceil_div(problem->m, cut->rows);
+    const uint64_t first = index / row_launches * cut->problems;
+    const uint64_t row = index % row_launches * cut->rows;
+    part.batch = at_most(cut->problems, problem->batch - first);
+    part.m = at_most(cut->rows, problem->m - row);
+    part.a = moved(part.a, first * part.stride_a + row * (part.transa ? 1 : part.lda), part.dtype);
+    part.b = moved(part.b, first * part.stride_b, part.dtype);
+    part.c0 = moved(part.c0, first * part.stride_c0 + row * part.ldc0, part.out);
+    if (part.c != NULL)
+        part.c = (char *)part.c + (first * part.stride_c + row * part.ldc) * dtype_size(part.out);
+    return part;
+}
+
+/* The operations of an attention as the kernels compute it: the products of narrow heads take as
+ * long as those of heads with 64 columns. */
+static double attention_operations(const struct attention_problem *p)
+{
+    const double d = (double)p->d, dv = (double)p->dv, least = 64;
+    return attention_flops(p) * (fmax(d, least) + fmax(dv, least)) / (d + dv);
+}
+
+void launch_cut_attention(const struct attention_kernel *kernel, struct gemm_context *context,
+                          const struct attention_problem *problem, struct launch_cut *cut)
+{
+    *cut = (struct launch_cut){.launches = 1};
+    if (kernel->parts == NULL)
+        return;
+    const uint64_t parts = kernel->parts(context, problem);
+    const double launches =
+        fmin(ceil(attention_operations(problem) / kernel->launch_flops), (double)parts);
+    cut->parts_all = parts;
+    cut->parts = launches > 1 ? ceil_div(parts, (uint64_t)launches) : parts;
+    cut->launches = parts > 0 ? ceil_div(parts, cut->parts) : 1;
+}
+
+struct attention_range launch_cut_attention_parts(const struct launch_cut *cut, uint64_t index)
+{
+    const uint64_t first = index * cut->parts;
+    return (struct attention_range){first, at_most(cut->parts, cut->parts_all - first)};
+}

@@ -1,0 +1,22 @@
+/*
+ * cuda_device.h - an NVIDIA GPU as a struct device: what run.c, own_launch.c and backend.c share.
+ */
+#ifndef SERVER_DEVICE_CUDA_CUDA_DEVICE_H
+#define SERVER_DEVICE_CUDA_CUDA_DEVICE_H
+
+#include "server/device/cuda/attention.h"
+#include "server/device/cuda/copy.h"
+#include "server/device/cuda/slot.h"
+#include "server/device/device_ops.h"
+
+struct cuda_device {
+    struct device base;
+    unsigned char *memory; /* the arena's span, in device memory */
+    void *tensors;         /* tensor memory */
+    struct cuda_slot slots[DEVICE_SLOTS_MAX];
+    struct cuda_early early;
+    const struct gemm_problem *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit */
+    struct cuda_attention_group attentions;                    /* used during a submit */
+};
+
+#endif

@@ -1,0 +1,199 @@
+#include "server/device/cuda/own_launch.h"
+
+#include "server/base/clock.h"
+
+bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
+                    const struct gemm_kernel *kernel, struct device_layout *layout)
+{
+    const struct gemm_device gpu = device_gemm(device);
+    const struct gemm_problem *p = problem;
+    const struct device_leading wanted = {
+        gemm_leading(&gpu, p->dtype, p->transa ? p->m : p->k, false),
+        gemm_leading(&gpu, p->dtype, p->transb ? p->k : p->n, false),
+    };
+    return device_layout_padded(problem, kernel, wanted, device->tensors, layout);
+}
+
+/* The `body` of copy_in_plan for a complete work: all operands have been received. */
+static const struct device_span received = {.start = NULL};
+static const struct cuda_failure nothing_failed = {.call = NULL};
+
+static struct cuda_failure failed(const char *call, enum gemmd_error code, cudaError_t error)
+{
+    return (struct cuda_failure){call, code, error != cudaSuccess ? error : cudaGetLastError()};
+}
+
+/* ---- before the first launch ---- */
+
+static enum gemmd_error own_too_small(struct work *work)
+{
+    return work->status = fault_set(&work->fault, GEMMD_ERR_INTERNAL, NULL,
+                                    "the work's range of device memory is too small");
+}
+
+static enum gemmd_error own_place_product(struct cuda_device *cuda, struct cuda_own *own,
+                                          struct work *work, bool is_probe)
+{
+    struct device_layout *layout = &own->layout;
+    const bool known = is_probe
+                           ? device_layout(&work->problem, work->kernel, cuda->base.tensors, layout)
+                           : cuda_layout_of(&cuda->base, &work->problem, work->kernel, layout);
+    if (!known ||
+        (layout->total_bytes > work->device_bytes && (!is_probe || layout->workspace.bytes > 0)))
+        return own_too_small(work);
+    /* Pinned memory has the same address on host and device (unified addressing). */
+    own->product = is_probe ? work->problem : device_layout_problem(layout, own->range);
+    own->workspace = layout->workspace.bytes > 0 ? own->range + layout->workspace.offset : NULL;
+    own->cut =
+        (struct launch_cut){.launches = 1, .rows = own->product.m, .problems = own->product.batch};
+    if (!is_probe)
+        launch_cut_gemm(work->kernel, &own->product, &own->cut);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error own_place_attention(struct cuda_device *cuda, struct cuda_slot *slot,
+                                            struct work *work)
+{
+    struct cuda_own *own = &slot->own;
+    if (!attention_parts_place(&work->attention, work->attention_kernel, cuda->base.tensors,
+                               &own->parts) ||
+        own->parts.total_bytes > work->device_bytes)
+        return own_too_small(work);
+    own->attention = attention_parts_problem(&own->parts, &work->attention, own->range);
+    own->workspace =
+        own->parts.workspace.bytes > 0 ? own->range + own->parts.workspace.offset : NULL;
+    launch_cut_attention(work->attention_kernel, slot->context, &own->attention, &own->cut);
+    return GEMMD_OK;
+}
+
+static enum gemmd_error own_copy_in(struct cuda_device *cuda, const struct cuda_slot *slot,
+                                    const struct work *work)
+{
+    const struct cuda_own *own = &slot->own;
+    const struct device_span tensors = cuda->base.tensors;
+    struct copy_in all;
+    if (work->attention_kernel != NULL) {
+        copy_in_plan_attention(&all, &work->attention, &own->parts, tensors, own->range, received);
+        return cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
+    }
+    copy_in_plan(&all, &work->problem, &own->layout, tensors, own->range, received);
+    const enum gemmd_error code = cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
+    return code != GEMMD_OK ? code
+                            : cuda_pack_matrices(slot->stream, &work->problem, &own->layout,
+                                                 tensors, own->range);
+}
+
+/* ---- the launches ---- */
+
+static enum gemmd_error own_launch(const struct cuda_slot *slot, const struct work *work)
+{
+    const struct cuda_own *own = &slot->own;
+    if (work->kernel != NULL) {
+        const struct gemm_problem part =
+            launch_cut_gemm_part(&own->cut, &own->product, own->enqueued);
+        return work->kernel->run(slot->context, &part, own->workspace);
+    }
+    return own->cut.launches == 1
+               ? work->attention_kernel->run(slot->context, &own->attention, own->workspace)
+               : work->attention_kernel->run_parts(
+                     slot->context, &own->attention,
+                     launch_cut_attention_parts(&own->cut, own->enqueued));
+}
+
+static cudaError_t own_copy_part_out(const struct cuda_slot *slot, struct device_part part,
+                                     void *to)
+{
+    return part.bytes == 0 ? cudaSuccess
+                           : cudaMemcpyAsync(to, slot->own.range + part.offset, part.bytes,
+                                             cudaMemcpyDefault, slot->stream);
+}
+
+static cudaError_t own_copy_out(struct cuda_device *cuda, const struct cuda_slot *slot,
+                                const struct work *work)
+{
+    const struct cuda_own *own = &slot->own;
+    if (work->attention_kernel == NULL)
+        return cuda_copy_out(slot->stream, work, &own->layout, cuda->base.tensors, own->product.c);
+    const cudaError_t error = own_copy_part_out(slot, own->parts.o, work->attention.o);
+    return error != cudaSuccess ? error
+                                : own_copy_part_out(slot, own->parts.lse, work->attention.lse);
+}
+
+/* Enqueues the next launch, and the copies out behind the last one. */
+static struct cuda_failure own_advance(struct cuda_device *cuda, struct cuda_slot *slot,
+                                       struct work *work)
+{
+    struct cuda_own *own = &slot->own;
+    const enum gemmd_error code = own_launch(slot, work);
+    if (code != GEMMD_OK)
+        return failed(work_kernel_name(work), code, cudaSuccess);
+    const uint64_t number = own->enqueued++;
+    if (own->enqueued < own->cut.launches) {
+        const cudaError_t error = cudaEventRecord(slot->launch_ended[number % 2], slot->stream);
+        return error == cudaSuccess ? nothing_failed : failed("a launch", GEMMD_OK, error);
+    }
+    cudaError_t error = cudaEventRecord(slot->computed, slot->stream);
+    if (error == cudaSuccess && !own->is_probe)
+        error = own_copy_out(cuda, slot, work);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(slot->ended, slot->stream);
+    return error == cudaSuccess ? nothing_failed
+                                : failed("the copy from the device", GEMMD_OK, error);
+}
+
+struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *slot,
+                                   struct work *work, bool is_probe)
+{
+    struct cuda_own *own = &slot->own;
+    own->range = cuda->memory + work->device_offset;
+    own->is_probe = is_probe;
+    own->enqueued = own->ended = 0;
+    own->stops = false;
+    const enum gemmd_error placed = work->attention_kernel != NULL
+                                        ? own_place_attention(cuda, slot, work)
+                                        : own_place_product(cuda, own, work, is_probe);
+    if (placed != GEMMD_OK)
+        return nothing_failed;
+
+    /* Early copies are not part of h2d_ns, which is only the time that the request still waits. */
+    enum gemmd_error code = GEMMD_OK;
+    cudaError_t error = cudaEventRecord(slot->begun, slot->stream);
+    if (error == cudaSuccess && !is_probe)
+        code = own_copy_in(cuda, slot, work);
+    if (error == cudaSuccess && code == GEMMD_OK)
+        error = cudaEventRecord(slot->copied_in, slot->stream);
+    if (error != cudaSuccess || code != GEMMD_OK)
+        return failed("the copy to the device", code, error);
+    struct cuda_failure failure = own_advance(cuda, slot, work);
+    if (failure.call == NULL && own->enqueued < own->cut.launches)
+        failure = own_advance(cuda, slot, work);
+    return failure;
+}
+
+enum cuda_own_state cuda_own_continue(struct cuda_device *cuda, struct cuda_slot *slot,
+                                      struct work *work, struct cuda_failure *failure)
+{
+    struct cuda_own *own = &slot->own;
+    *failure = nothing_failed;
+    while (own->enqueued < own->cut.launches) {
+        const cudaError_t error = cudaEventQuery(slot->launch_ended[own->ended % 2]);
+        if (error == cudaErrorNotReady) {
+            (void)cudaGetLastError(); /* otherwise the next launch would seem to have failed */
+            return CUDA_OWN_LAUNCHING;
+        }
+        if (error != cudaSuccess) {
+            *failure = failed(work_kernel_name(work), GEMMD_OK, error);
+            return CUDA_OWN_STOPPED;
+        }
+        own->ended++;
+        device_note_progress(&cuda->base);
+        own->stops = own->stops || work_is_useless(work, clock_now_ns());
+        if (own->stops && own->ended == own->enqueued)
+            return CUDA_OWN_STOPPED;
+        if (!own->stops)
+            *failure = own_advance(cuda, slot, work);
+        if (failure->call != NULL)
+            return CUDA_OWN_STOPPED;
+    }
+    return CUDA_OWN_ENDING;
+}
