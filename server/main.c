@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/openblas_core.h"
 #include "server/daemon.h"
+#include "server/net/handover.h"
 #include "server/observe/log.h"
 
 extern char **environ;
@@ -67,6 +68,7 @@ static int serve(struct daemon *daemon)
     } else {
         log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s", fault.detail);
         fprintf(stderr, "gemmd: %s\n", fault.detail);
+        handover_tell_failure(fault.detail);
         status = EXIT_FAILURE;
     }
     if (!daemon_stop(daemon)) {
@@ -99,10 +101,13 @@ int main(int argc, char *argv[])
         fputs("gemmd: /dev/null cannot be opened\n", stderr);
         end_if_failed(EXIT_FAILURE);
     }
+    daemon.argc = argc;
+    daemon.argv = argv;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log file at its size limit must not end the daemon */
     if (config_load(&daemon.config, argc, argv, environ, &fault) != GEMMD_OK) {
         fprintf(stderr, "gemmd: %s\n", fault.detail);
+        handover_tell_failure(fault.detail);
         config_free(&daemon.config);
         end_if_failed(2);
     }

@@ -80,6 +80,7 @@ struct config {
     uint32_t stall_ms;           /* a busy device finishes nothing: not ready; 0: never */
     uint32_t drain_delay_ms;     /* after SIGTERM: not ready, still accepting */
     uint32_t drain_timeout_ms;   /* after drain_delay_ms: for accepted requests to finish */
+    uint32_t takeover_timeout_ms; /* after SIGUSR2: for the new process to be ready */
     char *metrics_tenants; /* names of the tenants that see the metrics of all, "a,b"; NULL: none */
     char *token_file;      /* bearer tokens, one a line: "tenant:token" or "token"; NULL: no
                               token is needed */
@@ -95,6 +96,35 @@ struct config {
 enum gemmd_error config_load(struct config *config, int argc, char *const argv[],
                              char *const environment[], struct fault *fault);
 void config_free(struct config *config);
+
+/* The options whose value a reload finds changed. `applied`: the new value is in force from now on;
+ * if not, the option can only be set at the start. Numbers are written in bytes and milliseconds. */
+enum { CONFIG_CHANGES_MAX = 64, CONFIG_VALUE_MAX = 128 };
+struct config_change {
+    const char *name;
+    char old_value[CONFIG_VALUE_MAX], new_value[CONFIG_VALUE_MAX];
+    bool applied;
+};
+struct config_changes {
+    struct config_change list[CONFIG_CHANGES_MAX + 1]; /* the last one is never counted */
+    uint32_t count;
+};
+/* Reads the options again while a daemon runs. `given` are the options as the start has read them,
+ * and `running` are those in force. All pointers are borrowed. */
+struct config_reload {
+    const struct config *given, *running;
+    int argc;
+    char *const *argv, *const *environment;
+};
+/* Writes to `next` a copy of `running` with the new values of the reloadable options. The strings in
+ * `next` are those of `running`, so that `next` must not be freed with config_free. After a failure
+ * `next` and `changes` are undefined. */
+enum gemmd_error config_reload(const struct config_reload *reload, struct config *next,
+                               struct config_changes *changes, struct fault *fault);
+
+/* Returns the part of a limit that one tenant may hold by --tenant-share, at least 1; 0: there is
+ * only one tenant, or no such limit. */
+uint64_t config_share(const struct config *config, uint32_t tenants, uint64_t limit);
 
 /* Returns the longest deadline that a request may name: max_timeout_ms, or INT32_MAX if that is 0.
  */

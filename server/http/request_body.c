@@ -43,7 +43,7 @@ static bool body_inflate(struct request *request, const void *bytes, uint64_t le
 {
     if (request->inflater == NULL)
         request->inflater =
-            inflater_create(request->coding, request->server->config->max_inflation);
+            inflater_create(request->coding, request->config->max_inflation);
     if (request->inflater == NULL) {
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
         return false;
