@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/openblas_core.h"
 #include "server/daemon.h"
+#include "server/memory_needs.h"
 #include "server/net/handover.h"
 #include "server/observe/log.h"
 
@@ -125,9 +126,12 @@ int main(int argc, char *argv[])
         status = serve(&daemon);
         break;
     }
-    config_free(&daemon.config);
     if (daemon.config.action != CONFIG_RUN)
         status = finish_output(status);
+    /* The JSON on standard output stays a valid --config file. */
+    if (daemon.config.action == CONFIG_CHECK && status == EXIT_SUCCESS)
+        memory_needs_print(&daemon.config, stderr);
+    config_free(&daemon.config);
     end_if_failed(status);
     return status;
 }

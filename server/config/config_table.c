@@ -320,7 +320,7 @@ const struct config_option config_options[] = {
     {OPTION("check-config", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_CHECK,
      .help = "Check the options, print those in force as JSON and exit. The JSON is a valid "
-             "--config file."},
+             "--config file. How much memory the options allow is printed to standard error."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_HELP,
      .help = "Print a description of all options and exit."},
