@@ -316,8 +316,7 @@ static void prepare_http_server(struct daemon *daemon)
 
 static enum gemmd_error open_main_loop(struct daemon *daemon, struct fault *fault)
 {
-    daemon->reload =
-        reload_create(&daemon->given, daemon->argc, daemon->argv, &daemon->services);
+    daemon->reload = reload_create(&daemon->given, daemon->argc, daemon->argv, &daemon->services);
     if (daemon->reload == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for reloads");
     const struct main_loop_signals signals = {daemon->reload, daemon->argv};

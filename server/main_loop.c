@@ -41,11 +41,11 @@ struct main_loop {
     struct handover handover;
     struct liveness *liveness;
     uint32_t ticks;
-    /* Ends of the waits of a drain: until no new connections are accepted or, after a handover, until
-     * idle connections are closed; and for unfinished requests. Monotonic clock. */
+    /* Ends of the waits of a drain: until no new connections are accepted or, after a handover,
+     * until idle connections are closed; and for unfinished requests. Monotonic clock. */
     uint64_t closing_at_ns, give_up_at_ns;
-    bool forced;                           /* a second signal skips the waits */
-    bool done;                             /* main_loop_run returns */
+    bool forced; /* a second signal skips the waits */
+    bool done;   /* main_loop_run returns */
 };
 
 static enum http_stage stage_of(const struct main_loop *loop)
@@ -291,9 +291,8 @@ static bool has_room_for_loop(void)
     return count == LOOP_FILES && memory != NULL;
 }
 
-enum gemmd_error main_loop_create(struct services *services,
-                                  const struct main_loop_signals *calls, struct main_loop **out,
-                                  struct fault *fault)
+enum gemmd_error main_loop_create(struct services *services, const struct main_loop_signals *calls,
+                                  struct main_loop **out, struct fault *fault)
 {
     struct main_loop *loop = calloc(1, sizeof *loop);
     if (loop == NULL)

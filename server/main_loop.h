@@ -7,8 +7,8 @@
  * accepted requests and jobs are finished within --drain-timeout. A second signal skips both waits.
  * The loss of the device begins a drain without the delay.
  *
- * SIGHUP reads the options and tokens again (reload.h). SIGUSR2 starts a new process that takes over
- * the listening sockets (net/handover.h). Once the new process is ready, this one serves the
+ * SIGHUP reads the options and tokens again (reload.h). SIGUSR2 starts a new process that takes
+ * over the listening sockets (net/handover.h). Once the new process is ready, this one serves the
  * connections that are open, closes each after its next answer, and ends. Connections that are idle
  * for all of --drain-timeout are closed then.
  *

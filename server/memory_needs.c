@@ -44,8 +44,8 @@ struct memory_needs memory_needs(const struct config *config, bool on_gpu)
     struct http_server plan = {.thread_count = 0};
     http_server_plan(&plan, config);
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint64_t blas = config->cpu_threads != 0 ? config->cpu_threads
-                                                   : (uint64_t)(cores > 0 ? cores : 1);
+    const uint64_t blas =
+        config->cpu_threads != 0 ? config->cpu_threads : (uint64_t)(cores > 0 ? cores : 1);
     const uint64_t quarter = memory_limit_bytes() / 4;
     struct memory_needs needs = {
         .pinned = config->pinned_bytes,
@@ -59,8 +59,8 @@ struct memory_needs memory_needs(const struct config *config, bool on_gpu)
     };
     needs.program += on_gpu ? CUDA_BYTES + CUDA_THREADS * THREAD_BYTES
                             : blas * (BLAS_THREAD_BYTES + THREAD_BYTES);
-    needs.host = needs.pinned + needs.jobs + needs.shared + needs.connections + needs.json +
-                 needs.program;
+    needs.host =
+        needs.pinned + needs.jobs + needs.shared + needs.connections + needs.json + needs.program;
     *(on_gpu ? &needs.gpu : &needs.host) += needs.device + needs.tensors;
     return needs;
 }

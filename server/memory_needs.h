@@ -1,9 +1,9 @@
 /*
- * memory_needs.h - how much memory the daemon may use with given options, so that an operator can set
- * the limit of a service or a container (MemoryMax=, resources.limits.memory).
+ * memory_needs.h - how much memory the daemon may use with given options, so that an operator can
+ * set the limit of a service or a container (MemoryMax=, resources.limits.memory).
  *
- * deploy/systemd/README.md explains the parts. The sum is an upper bound for what the process itself
- * may hold (VmHWM). The buffers of sockets belong to the kernel and are not included.
+ * deploy/systemd/README.md explains the parts. The sum is an upper bound for what the process
+ * itself may hold (VmHWM). The buffers of sockets belong to the kernel and are not included.
  */
 #ifndef SERVER_MEMORY_NEEDS_H
 #define SERVER_MEMORY_NEEDS_H

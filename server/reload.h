@@ -2,9 +2,9 @@
  * reload.h - takes new values of options, and new tokens, while the daemon runs.
  *
  * The options in force are an immutable snapshot. A reload makes a new snapshot and swaps the
- * pointers in struct services and struct http_server, so that no reader takes a lock. A request keeps
- * the snapshot that it began with. Old snapshots are freed with the reload, since any thread may
- * still read one.
+ * pointers in struct services and struct http_server, so that no reader takes a lock. A request
+ * keeps the snapshot that it began with. Old snapshots are freed with the reload, since any thread
+ * may still read one.
  *
  * All functions run on the main thread.
  */
@@ -16,8 +16,8 @@
 struct reload;
 struct services;
 
-/* `given` are the options as the start has read them, before the daemon adapted any. All pointers are
- * borrowed until reload_destroy. NULL: out of memory. */
+/* `given` are the options as the start has read them, before the daemon adapted any. All pointers
+ * are borrowed until reload_destroy. NULL: out of memory. */
 struct reload *reload_create(const struct config *given, int argc, char *const argv[],
                              struct services *services);
 /* Frees all snapshots, after all threads have ended. NULL is allowed. */

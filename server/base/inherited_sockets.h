@@ -2,10 +2,11 @@
  * inherited_sockets.h - listening sockets that the process which started this one passed to it:
  * descriptors 3 and up.
  *
- * A service manager passes sockets by the protocol of sd_listen_fds(3): LISTEN_PID and LISTEN_FDS in
- * the environment. A gemmd that is replaced by this process (net/handover.h) describes its sockets
- * in GEMMD_HANDOVER instead. The value of GEMMD_HANDOVER has a line for the number of the descriptor
- * that tells the old process about the start, and a line for each socket: the address as the option
+ * A service manager passes sockets by the protocol of sd_listen_fds(3): LISTEN_PID and LISTEN_FDS
+ * in the environment. A gemmd that is replaced by this process (net/handover.h) describes its
+ * sockets in GEMMD_HANDOVER instead. The value of GEMMD_HANDOVER has a line for the number of the
+ * descriptor that tells the old process about the start, and a line for each socket: the address as
+ * the option
  * --listen has it, or nothing if a service manager has passed the socket.
  *
  * All functions are called by the main thread.

@@ -70,7 +70,6 @@ struct config_option {
 /* The sentence that --help and the man page add to a reloadable option. */
 #define CONFIG_RELOADABLE_TEXT "Reloadable."
 
-
 extern const struct config_option config_options[];
 extern const uint32_t config_option_count;
 

@@ -162,8 +162,8 @@ const struct config_option config_options[] = {
      .help = "Mappings of clients' shared memory at a time, and also names registered for shared "
              "memory at a time. A mapping or a name beyond the limit is refused with 507."},
 
-    {RELOADABLE("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
-     .max = BYTES_MAX, .placeholder = "SIZE",
+    {RELOADABLE("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes),
+     .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Longest request body in bytes, counted after decompression. A longer body is refused "
              "with 413. --max-body and --max-result together must fit in each of --pinned-bytes, "
              "--queue-bytes and --tenant-bytes. Default: 1GiB, or half of --pinned-bytes, "
@@ -195,8 +195,8 @@ const struct config_option config_options[] = {
          "Requests that may be accepted at a time. A request counts from the check of its "
          "headers until the device has computed it, and until its answer has left if the answer "
          "is longer than 64 KiB. A further request is refused with 429."},
-    {RELOADABLE("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes), .min = 1,
-     .max = BYTES_MAX, .placeholder = "SIZE",
+    {RELOADABLE("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes),
+     .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of the bodies and results of all accepted requests together. Resident tensors "
              "and shared memory are not counted. A request that does not fit now is refused with "
              "429, one that could never fit with 413. Default: --pinned-bytes."},
@@ -275,13 +275,13 @@ const struct config_option config_options[] = {
      .help = "How long the result of a finished job is kept, unless the client deletes it before. "
              "Afterwards a request for the job is answered with 410, and later, when the job is "
              "forgotten, with 404."},
-    {RELOADABLE("max-wait", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_wait_ms), .max = TIME_MAX,
-     .standard = "60s", .placeholder = "TIME",
+    {RELOADABLE("max-wait", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_wait_ms),
+     .max = TIME_MAX, .standard = "60s", .placeholder = "TIME",
      .help = "Longest time that a request for a job's result may wait for the job to finish. A "
              "request that asks to wait longer waits as long as this. 0: such a request is "
              "answered at once."},
-    {RELOADABLE("stall-time", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(stall_ms), .max = TIME_MAX,
-     .standard = "120s", .placeholder = "TIME",
+    {RELOADABLE("stall-time", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(stall_ms),
+     .max = TIME_MAX, .standard = "120s", .placeholder = "TIME",
      .help = "How long the device may have work and finish no part of it before /readyz answers "
              "503; /readyz answers 200 again once the device goes on. A time shorter than the "
              "longest launch makes a healthy daemon appear stalled: a GPU finishes a product or an "
@@ -297,8 +297,9 @@ const struct config_option config_options[] = {
      .help = "Grace period for accepted requests after SIGTERM and --drain-delay. The daemon exits "
              "as soon as all of them are answered; requests still unfinished after the grace "
              "period are answered with 503. 0: the daemon does not wait for them."},
-    {RELOADABLE("takeover-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(takeover_timeout_ms),
-     .min = 1, .max = TIME_MAX, .standard = "120s", .placeholder = "TIME",
+    {RELOADABLE("takeover-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES),
+     FIELD(takeover_timeout_ms), .min = 1, .max = TIME_MAX, .standard = "120s",
+     .placeholder = "TIME",
      .help = "How long after SIGUSR2 the new process may take to start serving, which includes "
              "opening the GPU. A new process that is not ready by then is ended, and the old "
              "process goes on serving."},

@@ -34,7 +34,7 @@ enum http_stage {
     /* Another process has the listening sockets. Open connections are served, and each is closed
      * after its next answer. */
     HTTP_HANDED_OVER,
-    HTTP_CLOSING   /* no new connections, no new work; accepted requests are being finished */
+    HTTP_CLOSING /* no new connections, no new work; accepted requests are being finished */
 };
 
 struct http_server {
@@ -86,8 +86,8 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
  * second. */
 void http_server_check(struct http_server *server);
 
-/* Returns the number of an I/O thread that has made no check since the last call; -1: there is none.
- * Makes each I/O thread check for the next call. */
+/* Returns the number of an I/O thread that has made no check since the last call; -1: there is
+ * none. Makes each I/O thread check for the next call. */
 int32_t http_server_stuck_thread(struct http_server *server);
 
 /* The number of requests between their first line and the last byte of their answer. Any thread. */

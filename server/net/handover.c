@@ -18,8 +18,8 @@ extern char **environ;
 enum { FIRST_FD = 3, SOCKETS_MAX = 32 };
 
 /* Variables that mean the old process. Other variables are passed on. */
-static const char *const own_variables[] = {"LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=",
-                                            "WATCHDOG_PID=", INHERITED_VARIABLE "="};
+static const char *const own_variables[] = {
+    "LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=", "WATCHDOG_PID=", INHERITED_VARIABLE "="};
 
 static bool is_own_variable(const char *entry)
 {
@@ -103,8 +103,8 @@ static int spawn(pid_t *pid, char *const argv[], char *const environment[], cons
     if (error == 0) /* libraries may have opened descriptors that stay open */
         error = posix_spawn_file_actions_addclosefrom_np(&actions, FIRST_FD + (int)count);
     if (error == 0)
-        error = posix_spawnp(pid, choose_program(argv, own), &actions, &attributes, argv,
-                             environment);
+        error =
+            posix_spawnp(pid, choose_program(argv, own), &actions, &attributes, argv, environment);
     posix_spawnattr_destroy(&attributes);
 no_attributes:
     posix_spawn_file_actions_destroy(&actions);
@@ -117,8 +117,8 @@ static uint32_t copy_descriptors(const struct handover_socket *sockets, uint32_t
                                  int copies[SOCKETS_MAX + 1])
 {
     for (uint32_t i = 0; i <= count; i++) {
-        copies[i] = fcntl(i < count ? sockets[i].fd : pipe_fd, F_DUPFD_CLOEXEC,
-                          FIRST_FD + SOCKETS_MAX + 1);
+        copies[i] =
+            fcntl(i < count ? sockets[i].fd : pipe_fd, F_DUPFD_CLOEXEC, FIRST_FD + SOCKETS_MAX + 1);
         if (copies[i] < 0)
             return i;
     }
@@ -154,10 +154,8 @@ enum gemmd_error handover_begin(struct handover *handover, char *const argv[],
         return fault_set(fault, GEMMD_ERR_IO, NULL, "cannot start %.120s: %s", argv[0],
                          strerror(error));
     }
-    *handover = (struct handover){.state = HANDOVER_STARTING,
-                                  .pid = pid,
-                                  .news_fd = news[0],
-                                  .deadline_ns = deadline_ns};
+    *handover = (struct handover){
+        .state = HANDOVER_STARTING, .pid = pid, .news_fd = news[0], .deadline_ns = deadline_ns};
     return GEMMD_OK;
 }
 
@@ -185,7 +183,7 @@ static void read_news(struct handover *handover)
     const ssize_t taken = room > 0 ? read(handover->news_fd, reason + length, room)
                                    : read(handover->news_fd, rest, sizeof rest);
     if (taken < 0)
-        return; /* nothing was said */
+        return;     /* nothing was said */
     if (taken == 0) /* the new process is about to end */
         stop_listening(handover, HANDOVER_ENDING);
     else if (reason[0] == '\n')

@@ -1,12 +1,12 @@
 /*
- * handover.h - replaces this process by a new one of the same program, without closing the listening
- * sockets.
+ * handover.h - replaces this process by a new one of the same program, without closing the
+ * listening sockets.
  *
  * The old process starts the program again, by the name and with the arguments that it was itself
  * started with, so that a program file that was replaced is the one that runs. The new process
  * inherits the listening sockets (inherited_sockets.h) and a pipe. It writes a newline to the pipe
- * once it accepts connections, or the reason why it cannot start. Until the newline, the old process
- * goes on serving. A new process that ends or is not ready in time changes nothing.
+ * once it accepts connections, or the reason why it cannot start. Until the newline, the old
+ * process goes on serving. A new process that ends or is not ready in time changes nothing.
  *
  * The program is started with posix_spawn, which does not copy the page tables of the old process.
  *
@@ -53,8 +53,8 @@ enum gemmd_error handover_look(struct handover *handover, uint64_t now_ns, struc
 /* Ends a new process that is not ready yet. */
 void handover_cancel(struct handover *handover);
 
-/* In the new process: tell the old process that this one accepts connections, or why it ends. Either
- * is called once. Both do nothing if there is no old process. */
+/* In the new process: tell the old process that this one accepts connections, or why it ends.
+ * Either is called once. Both do nothing if there is no old process. */
 void handover_tell_ready(void);
 void handover_tell_failure(const char *reason);
 

@@ -28,8 +28,8 @@ struct listener {
     ino_t inode;
 };
 
-/* Binds a socket to an address, which is borrowed, and listens. The file of a Unix socket on which no process listens
- * is replaced. Any other file of that name is an error. */
+/* Binds a socket to an address, which is borrowed, and listens. The file of a Unix socket on which
+ * no process listens is replaced. Any other file of that name is an error. */
 enum gemmd_error listen_open(const char *address, struct listener *listener, struct fault *fault);
 /* Closes a socket, and removes the file of a Unix socket if the file is still this socket's. */
 void listen_close(struct listener *listener);

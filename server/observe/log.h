@@ -1,9 +1,10 @@
 /*
  * log.h - the log: one line for each event on standard output, as JSON or text.
  *
- * Lines are written whole. The format is set once, before threads start. A thread of the log's own writes the lines (log_writer.h), so that standard output that is full, closed or
- * not read never blocks another thread and never stops the daemon: lines are lost and counted, and
- * a later line of the log says how many. SIGPIPE must be ignored. Any thread.
+ * Lines are written whole. The format is set once, before threads start. A thread of the log's own
+ * writes the lines (log_writer.h), so that standard output that is full, closed or not read never
+ * blocks another thread and never stops the daemon: lines are lost and counted, and a later line of
+ * the log says how many. SIGPIPE must be ignored. Any thread.
  *
  * Every request has a line. So that a line costs no system call and no lock, each thread that logs
  * requests collects its lines in a buffer. The buffer is handed to the writing thread when it is

@@ -60,9 +60,8 @@ static uint64_t lead_bytes(const struct request *request)
     enum { ALIGNMENT = 64 };
     const struct infer_call *call = infer_of(request);
     const uint64_t lead = (ALIGNMENT - call->json_bytes % ALIGNMENT) % ALIGNMENT;
-    const bool has_room =
-        call->has_header && request->sized &&
-        request->body_bytes + lead <= request->config->max_body_bytes;
+    const bool has_room = call->has_header && request->sized &&
+                          request->body_bytes + lead <= request->config->max_body_bytes;
     return has_room ? lead : 0;
 }
 
