@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,14 @@ extern char **environ;
 enum { FIRST_FD = 3, SOCKETS_MAX = 32 };
 
 /* Variables that mean the old process. Other variables are passed on. */
-static const char *const own_variables[] = {
-    "LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=", "WATCHDOG_PID=", INHERITED_VARIABLE "="};
+static const char *const own_variables[] = {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
+                                            "WATCHDOG_PID", INHERITED_VARIABLE};
 
 static bool is_own_variable(const char *entry)
 {
+    const size_t length = strcspn(entry, "=");
     for (size_t i = 0; i < sizeof own_variables / sizeof *own_variables; i++)
-        if (strncmp(entry, own_variables[i], strlen(own_variables[i])) == 0)
+        if (strlen(own_variables[i]) == length && memcmp(entry, own_variables[i], length) == 0)
             return true;
     return false;
 }
