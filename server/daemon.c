@@ -49,8 +49,10 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
         return GEMMD_OK;
     enum gemmd_error code = tokens_load(path, &daemon->tokens, fault);
     if (code == GEMMD_OK && tokens_exposed(daemon->tokens))
-        log_event(daemon->log, CONFIG_LOG_WARNING,
-                  "every user of this host can read %s; chmod it to 0600", path);
+        return fault_set(fault, GEMMD_ERR_IO, "token-file",
+                         "--token-file %.120s can be read by every user of this host; chmod it to "
+                         "0640 or 0600",
+                         path);
     return code;
 }
 
