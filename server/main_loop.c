@@ -212,7 +212,6 @@ static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
     admission_sample(services->admission, now_ns);
     jobs_sample(services->jobs, now_ns);
     dispatch_look(services->dispatch, now_ns);
-    liveness_check(loop->liveness, now_ns);
     if (stage_of(loop) < HTTP_HANDED_OVER)
         acceptor_start(loop->acceptor);
 }
@@ -229,6 +228,7 @@ static void on_tick(uv_timer_t *timer)
     dispatch_expire_probes(services->dispatch, now_ns);
     job_thread_check(services->job_thread, now_ns);
     check_handover(loop, now_ns);
+    liveness_check(loop->liveness, now_ns);
     /* A lost CUDA context cannot be restored in this process. So the process ends, and its
      * supervisor starts another process. */
     if (stage == HTTP_SERVING && device_lost(services->device))

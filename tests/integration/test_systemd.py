@@ -120,7 +120,7 @@ def test_the_memory_suffices_for_full_limits(start, gemmd, instrumented):
                  "--pinned-bytes", "192M", "--device-bytes", "64M", "--tensor-bytes", "64M",
                  "--job-bytes", "64M", "--max-result", "32M", "--max-body", "64M",
                  "--max-connections", "500", "--max-connections-per-address", "0",
-                 "--max-json", "1M", "--no-shm-memfd"]
+                 "--max-json", "1M", "--bulk-connections", "8", "--no-shm-memfd"]
     total = needs(gemmd, *arguments)["cpu"]["total"]
     daemon = start(*arguments)
     wires = []
@@ -141,13 +141,14 @@ def test_the_memory_suffices_for_full_limits(start, gemmd, instrumented):
                 body[:2 * edge * 16 * 4]))
             assert answer.status == 202, answer
         # Bodies that wait for their last byte, as many as pinned memory takes.
-        for _ in range(3):
+        length = 4 * (16 * 500 + 500 * 16000)
+        for _ in range(5):
             wire = Wire(daemon.address)
             wires.append(wire)
-            wire.send(request("POST", "/gemm?m=2000&n=2000&k=2000&dtype=f32",
-                              [OCTETS, ("Content-Length", 32000000)], b"\1" * 31999999))
-        # Connections whose buffers are nearly full of headers, and compressed bodies.
-        for i in range(400):
+            wire.send(request("POST", "/gemm?m=16&n=16000&k=500&dtype=f32",
+                              [OCTETS, ("Content-Length", length)], b"\1" * (length - 1)))
+        # Connections whose buffers are nearly full of headers.
+        for _ in range(400):
             wire = Wire(daemon.address)
             wires.append(wire)
             wire.send(b"POST /gemm?m=9&n=9&k=9 HTTP/1.1\r\nHost: gemmd\r\n" + b"".join(
