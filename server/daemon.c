@@ -15,6 +15,7 @@
 #include "server/jobs/jobs.h"
 #include "server/main_loop.h"
 #include "server/net/descriptors.h"
+#include "server/reload.h"
 #include "server/scheduler/warm_up.h"
 #include "server/shm/shm_store.h"
 
@@ -48,20 +49,17 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
         return GEMMD_OK;
     enum gemmd_error code = tokens_load(path, &daemon->tokens, fault);
     if (code == GEMMD_OK && tokens_exposed(daemon->tokens))
-        log_event(daemon->log, CONFIG_LOG_WARNING,
-                  "every user of this host can read %s; chmod it to 0600", path);
+        return fault_set(fault, GEMMD_ERR_IO, "token-file",
+                         "--token-file %.120s can be read by every user of this host; chmod it to "
+                         "0640 or 0600",
+                         path);
     return code;
 }
 
-/* The part of a limit that one tenant may hold by --tenant-share, at least 1; 0: there is only one
- * tenant, or no such limit. */
 static uint64_t share_of(const struct daemon *daemon, uint64_t limit)
 {
-    const uint32_t percent = daemon->config.tenant_share;
-    if (daemon->tokens == NULL || tokens_tenants(daemon->tokens) < 2 || percent == 100)
-        return 0;
-    const uint64_t share = limit / 100 * percent + limit % 100 * percent / 100;
-    return share > 0 || limit == 0 ? share : 1;
+    const uint32_t tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens);
+    return config_share(&daemon->config, tenants, limit);
 }
 
 /* Sets the limits of each tenant that are not given as options. */
@@ -318,9 +316,19 @@ static void prepare_http_server(struct daemon *daemon)
     http->thread_services_destroy = services_thread_destroy;
 }
 
+static enum gemmd_error open_main_loop(struct daemon *daemon, struct fault *fault)
+{
+    daemon->reload = reload_create(&daemon->given, daemon->argc, daemon->argv, &daemon->services);
+    if (daemon->reload == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for reloads");
+    const struct main_loop_signals signals = {daemon->reload, daemon->argv};
+    return main_loop_create(&daemon->services, &signals, &daemon->loop, fault);
+}
+
 enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
 {
     daemon->services.started_ns = clock_now_ns();
+    daemon->given = daemon->config;
     daemon->services.config = &daemon->config;
     daemon->services.log = daemon->log;
     daemon->services.http = &daemon->http;
@@ -338,7 +346,7 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     /* The listening sockets are opened before the device, so that a second daemon on the same
      * address fails before it has used the GPU. */
     if (code == GEMMD_OK)
-        code = main_loop_create(&daemon->services, &daemon->loop, fault);
+        code = open_main_loop(daemon, fault);
     if (code == GEMMD_OK)
         code = start_compute(daemon, fault);
     if (code == GEMMD_OK)
@@ -390,6 +398,7 @@ bool daemon_stop(struct daemon *daemon)
     http_server_close(&daemon->http);
     jobs_destroy(services->jobs);
     main_loop_destroy(daemon->loop);
+    reload_destroy(daemon->reload);
     metrics_destroy(daemon->http.metrics);
     early_copy_destroy(services->early_copy);
     queue_destroy(services->queue);

@@ -14,16 +14,22 @@
 
 struct host_memory;
 struct main_loop;
+struct reload;
 struct tokens;
 
-/* Zeroed before daemon_start, except `config` and `log`, which the caller sets and frees. */
+/* Zeroed before daemon_start, except `config`, `log`, `argc` and `argv`, which the caller sets and
+ * frees. */
 struct daemon {
     struct config config;
+    struct config given; /* `config` as it was read; its strings belong to `config` */
+    int argc;
+    char *const *argv;
     struct log *log;
     struct tokens *tokens; /* NULL: requests need no token */
     struct host_memory *host_memory;
     struct services services;
     struct http_server http;
+    struct reload *reload;
     struct main_loop *loop;
 };
 

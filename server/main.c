@@ -12,6 +12,8 @@
 
 #include "kernels/cpu/openblas_core.h"
 #include "server/daemon.h"
+#include "server/memory_needs.h"
+#include "server/net/handover.h"
 #include "server/observe/log.h"
 
 extern char **environ;
@@ -67,6 +69,7 @@ static int serve(struct daemon *daemon)
     } else {
         log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s", fault.detail);
         fprintf(stderr, "gemmd: %s\n", fault.detail);
+        handover_tell_failure(fault.detail);
         status = EXIT_FAILURE;
     }
     if (!daemon_stop(daemon)) {
@@ -99,10 +102,13 @@ int main(int argc, char *argv[])
         fputs("gemmd: /dev/null cannot be opened\n", stderr);
         end_if_failed(EXIT_FAILURE);
     }
+    daemon.argc = argc;
+    daemon.argv = argv;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log file at its size limit must not end the daemon */
     if (config_load(&daemon.config, argc, argv, environ, &fault) != GEMMD_OK) {
         fprintf(stderr, "gemmd: %s\n", fault.detail);
+        handover_tell_failure(fault.detail);
         config_free(&daemon.config);
         end_if_failed(2);
     }
@@ -120,9 +126,12 @@ int main(int argc, char *argv[])
         status = serve(&daemon);
         break;
     }
-    config_free(&daemon.config);
     if (daemon.config.action != CONFIG_RUN)
         status = finish_output(status);
+    /* The JSON on standard output stays a valid --config file. */
+    if (daemon.config.action == CONFIG_CHECK && status == EXIT_SUCCESS)
+        memory_needs_print(&daemon.config, stderr);
+    config_free(&daemon.config);
     end_if_failed(status);
     return status;
 }

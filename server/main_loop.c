@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -9,20 +10,25 @@
 
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/base/inherited_sockets.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
+#include "server/liveness.h"
 #include "server/net/acceptor.h"
+#include "server/net/handover.h"
 #include "server/net/lingering.h"
 #include "server/net/notify.h"
+#include "server/reload.h"
 
-enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 3 };
+enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 4 };
 /* What libuv's loop needs at most: descriptors, and bytes for the table of what it watches. */
 enum { LOOP_FILES = 8, LOOP_BYTES = 64 * 1024 };
 
 static const struct {
     int number;
     const char *name;
-} signals[SIGNAL_COUNT] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}};
+} signals[SIGNAL_COUNT] = {
+    {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}, {SIGUSR2, "SIGUSR2"}};
 
 struct main_loop {
     struct services *services; /* borrowed */
@@ -30,10 +36,16 @@ struct main_loop {
     uv_timer_t tick;
     uv_signal_t signals[SIGNAL_COUNT];
     struct acceptor *acceptor;
+    struct reload *reload; /* borrowed, like argv */
+    char *const *argv;
+    struct handover handover;
+    struct liveness *liveness;
     uint32_t ticks;
-    uint64_t closing_at_ns, give_up_at_ns; /* ends of the drain's two waits; monotonic clock */
-    bool forced;                           /* a second signal skips the waits */
-    bool done;                             /* main_loop_run returns */
+    /* Ends of the waits of a drain: until no new connections are accepted or, after a handover,
+     * until idle connections are closed; and for unfinished requests. Monotonic clock. */
+    uint64_t closing_at_ns, give_up_at_ns;
+    bool forced; /* a second signal skips the waits */
+    bool done;   /* main_loop_run returns */
 };
 
 static enum http_stage stage_of(const struct main_loop *loop)
@@ -52,19 +64,42 @@ static void take_connection(void *context, int fd, const struct sockaddr *peer,
 
 static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
 {
+    handover_cancel(&loop->handover);
     atomic_store(&loop->services->http->stage, HTTP_DRAINING);
     loop->closing_at_ns = clock_now_ns() + delay_ms * 1000000u;
     log_event(loop->services->log, CONFIG_LOG_INFO, "draining: %s", why);
     notify_send("STOPPING=1\nSTATUS=draining");
 }
 
+/* Leaves the listening sockets to the new process. The service manager is told about the new main
+ * process by this one, from which alone it takes messages until then. */
+static void begin_handed_over(struct main_loop *loop)
+{
+    struct services *services = loop->services;
+    const struct config *config = services->config;
+    char state[64];
+    atomic_store(&services->http->stage, HTTP_HANDED_OVER);
+    loop->closing_at_ns = clock_now_ns() + config->drain_timeout_ms * 1000000ull;
+    acceptor_disown(loop->acceptor);
+    acceptor_close(loop->acceptor);
+    snprintf(state, sizeof state, "MAINPID=%d\nREADY=1\nSTATUS=serving", (int)loop->handover.pid);
+    notify_send(state);
+    liveness_stop(loop->liveness);
+    loop->handover.state = HANDOVER_NONE;
+    log_event(services->log, CONFIG_LOG_INFO,
+              "draining: the new process, pid %d, has the listening sockets",
+              (int)loop->handover.pid);
+}
+
 /* Ends the drain's delay: no new connections and no new work from now on. */
 static void begin_closing(struct main_loop *loop, uint64_t now_ns)
 {
+    if (stage_of(loop) != HTTP_HANDED_OVER)
+        acceptor_close(loop->acceptor);
     atomic_store(&loop->services->http->stage, HTTP_CLOSING);
-    acceptor_close(loop->acceptor);
     queue_close(loop->services->queue);
-    loop->give_up_at_ns = now_ns + loop->services->config->drain_timeout_ms * 1000000ull;
+    const struct config *config = loop->services->config;
+    loop->give_up_at_ns = now_ns + config->drain_timeout_ms * 1000000ull;
 }
 
 /* Runs outside of libuv's callbacks, because a closed handle needs further iterations of the loop.
@@ -72,7 +107,12 @@ static void begin_closing(struct main_loop *loop, uint64_t now_ns)
 static void close_when_due(struct main_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
-    if (stage_of(loop) == HTTP_DRAINING && (now_ns >= loop->closing_at_ns || loop->forced))
+    const enum http_stage stage = stage_of(loop);
+    const bool due = now_ns >= loop->closing_at_ns || loop->forced;
+    const bool empty = atomic_load(&loop->services->http->connections) == 0;
+    if (stage == HTTP_SERVING && loop->handover.state == HANDOVER_READY)
+        begin_handed_over(loop);
+    else if ((stage == HTTP_DRAINING && due) || (stage == HTTP_HANDED_OVER && (due || empty)))
         begin_closing(loop, now_ns);
 }
 
@@ -92,16 +132,57 @@ static void finish_when_drained(struct main_loop *loop, uint64_t now_ns)
 
 /* ---- signals ---- */
 
+static void begin_handover(struct main_loop *loop)
+{
+    struct log *log = loop->services->log;
+    const struct config *config = loop->services->config;
+    struct handover_socket sockets[CONFIG_LISTEN_MAX];
+    struct fault fault;
+    if (stage_of(loop) != HTTP_SERVING || loop->handover.state != HANDOVER_NONE) {
+        log_event(log, CONFIG_LOG_WARNING, "SIGUSR2 is ignored: the daemon is %s",
+                  stage_of(loop) == HTTP_SERVING ? "starting a new process already" : "draining");
+        return;
+    }
+    const uint32_t count = acceptor_sockets(loop->acceptor, sockets);
+    const uint64_t deadline_ns = clock_now_ns() + config->takeover_timeout_ms * 1000000ull;
+    if (handover_begin(&loop->handover, loop->argv, sockets, count, deadline_ns, &fault) ==
+        GEMMD_OK)
+        log_event(log, CONFIG_LOG_INFO, "SIGUSR2: starting %s as pid %d to take over",
+                  loop->argv[0], (int)loop->handover.pid);
+    else
+        log_event(log, CONFIG_LOG_ERROR, "this process goes on serving: %s", fault.detail);
+}
+
+static void check_handover(struct main_loop *loop, uint64_t now_ns)
+{
+    struct fault fault;
+    if (loop->handover.state == HANDOVER_NONE ||
+        handover_look(&loop->handover, now_ns, &fault) == GEMMD_OK)
+        return;
+    if (stage_of(loop) == HTTP_SERVING)
+        log_event(loop->services->log, CONFIG_LOG_ERROR, "this process goes on serving: %s",
+                  fault.detail);
+}
+
 static void on_signal(uv_signal_t *handle, int signal_number)
 {
     struct main_loop *loop = handle->data;
-    (void)signal_number;
+    const struct config *config = loop->services->config;
+    if (signal_number == SIGUSR2) {
+        begin_handover(loop);
+        return;
+    }
+    if (signal_number == SIGHUP) {
+        if (stage_of(loop) == HTTP_SERVING)
+            reload_run(loop->reload);
+        return;
+    }
     if (stage_of(loop) != HTTP_SERVING) {
         log_event(loop->services->log, CONFIG_LOG_WARNING, "second signal: stopping at once");
         loop->forced = true;
         return;
     }
-    begin_drain(loop, loop->services->config->drain_delay_ms, signals[handle - loop->signals].name);
+    begin_drain(loop, config->drain_delay_ms, signals[handle - loop->signals].name);
 }
 
 static int watch_signals(struct main_loop *loop)
@@ -131,7 +212,7 @@ static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
     admission_sample(services->admission, now_ns);
     jobs_sample(services->jobs, now_ns);
     dispatch_look(services->dispatch, now_ns);
-    if (stage_of(loop) != HTTP_CLOSING)
+    if (stage_of(loop) < HTTP_HANDED_OVER)
         acceptor_start(loop->acceptor);
 }
 
@@ -146,6 +227,8 @@ static void on_tick(uv_timer_t *timer)
     queue_expire(services->queue, now_ns);
     dispatch_expire_probes(services->dispatch, now_ns);
     job_thread_check(services->job_thread, now_ns);
+    check_handover(loop, now_ns);
+    liveness_check(loop->liveness, now_ns);
     /* A lost CUDA context cannot be restored in this process. So the process ends, and its
      * supervisor starts another process. */
     if (stage == HTTP_SERVING && device_lost(services->device))
@@ -208,14 +291,18 @@ static bool has_room_for_loop(void)
     return count == LOOP_FILES && memory != NULL;
 }
 
-enum gemmd_error main_loop_create(struct services *services, struct main_loop **out,
-                                  struct fault *fault)
+enum gemmd_error main_loop_create(struct services *services, const struct main_loop_signals *calls,
+                                  struct main_loop **out, struct fault *fault)
 {
     struct main_loop *loop = calloc(1, sizeof *loop);
     if (loop == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the main loop");
     loop->services = services;
-    if (!has_room_for_loop() || uv_loop_init(&loop->uv) != 0) {
+    loop->reload = calls->reload;
+    loop->argv = calls->argv;
+    loop->liveness = liveness_create(services);
+    if (loop->liveness == NULL || !has_room_for_loop() || uv_loop_init(&loop->uv) != 0) {
+        liveness_destroy(loop->liveness);
         free(loop);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "there are too few file descriptors or too little memory for the main "
@@ -233,7 +320,10 @@ void main_loop_run(struct main_loop *loop)
 {
     acceptor_start(loop->acceptor);
     acceptor_announce(loop->acceptor, loop->services->http->tokens == NULL);
-    notify_send("READY=1\nSTATUS=serving");
+    acceptor_own(loop->acceptor);
+    if (inherited_news_fd() < 0)
+        notify_send("READY=1\nSTATUS=serving");
+    handover_tell_ready(); /* the old process tells the service manager */
     while (!loop->done) {
         uv_run(&loop->uv, UV_RUN_ONCE);
         close_when_due(loop);
@@ -250,5 +340,6 @@ void main_loop_destroy(struct main_loop *loop)
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
     acceptor_destroy(loop->acceptor);
+    liveness_destroy(loop->liveness);
     free(loop);
 }

@@ -111,6 +111,10 @@ if wanted unit || wanted integration || wanted asan || wanted tsan; then
     want_command prometheus prometheus
     want_command promtool prometheus
 fi
+if wanted integration || wanted asan || wanted tsan; then
+    want_command systemd-analyze systemd
+    want_command systemd-sysusers systemd
+fi
 if wanted integration; then
     /sbin/ldconfig -p | grep 'libb64\.so\.0d' >/dev/null || missing+=(libb64-0d)
 fi

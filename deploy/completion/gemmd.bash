@@ -22,7 +22,7 @@ _gemmd() {
         --queue-requests | --queue-bytes | --tenant-share | --tenant-requests | --tenant-bytes | \
         --tenant-tensor-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
-        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout)
+        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout | --takeover-timeout)
         COMPREPLY=()
         ;;
     *)
@@ -36,7 +36,7 @@ _gemmd() {
             --tenant-tensor-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
-            --drain-timeout --log-level --log-format --access-log --no-access-log --config
+            --drain-timeout --takeover-timeout --log-level --log-format --access-log --no-access-log --config
             --check-config --help --version' -- "$current")
         ;;
     esac

@@ -47,7 +47,8 @@ static void readyz_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    if (atomic_load(&request->server->stage) != HTTP_SERVING) {
+    const enum http_stage stage = atomic_load(&request->server->stage);
+    if (stage == HTTP_DRAINING || stage == HTTP_CLOSING) {
         fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
         respond_fault(request, &request->fault);
         return;

@@ -9,6 +9,7 @@
 #ifndef SERVER_API_SERVICES_H
 #define SERVER_API_SERVICES_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "server/config/config.h"
@@ -28,11 +29,19 @@ struct job_thread;
 struct jobs;
 struct shm_store;
 
+/* Reloads of the options since the start. The start counts as a success. The main thread writes. */
+struct reload_counts {
+    atomic_uint_fast64_t succeeded, failed;
+    atomic_uint_fast64_t last_success_seconds; /* Unix time */
+    atomic_bool last_succeeded;
+};
+
 struct services {
-    const struct config *config;
+    _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
     struct http_server *http;
     uint64_t started_ns; /* when the daemon started; monotonic clock */
+    struct reload_counts reloads;
 
     struct device *device;
     struct pool *pool; /* pinned memory */

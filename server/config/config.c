@@ -111,23 +111,37 @@ enum gemmd_error config_set(struct config_load *load, const struct config_option
     return error;
 }
 
+enum gemmd_error config_read_sources(struct config_load *load, int argc, char *const argv[],
+                                     char *const environment[])
+{
+    struct config *config = load->config;
+    enum gemmd_error error = config_read_flags(load, argc, argv);
+    if (error != GEMMD_OK || config->action == CONFIG_HELP || config->action == CONFIG_VERSION)
+        return error;
+    error = config_read_environment(load, environment);
+    if (error == GEMMD_OK && config->config_file)
+        error = config_read_file(load, config->config_file);
+    return error == GEMMD_OK ? config_read_defaults(load) : error;
+}
+
 enum gemmd_error config_load(struct config *config, int argc, char *const argv[],
                              char *const environment[], struct fault *fault)
 {
     struct config_load load = {.config = config, .fault = fault};
     *config = (struct config){.action = CONFIG_RUN};
-
-    enum gemmd_error error = config_read_flags(&load, argc, argv);
+    enum gemmd_error error = config_read_sources(&load, argc, argv, environment);
     if (error != GEMMD_OK || config->action == CONFIG_HELP || config->action == CONFIG_VERSION)
         return error;
-    error = config_read_environment(&load, environment);
-    if (error == GEMMD_OK && config->config_file)
-        error = config_read_file(&load, config->config_file);
-    if (error == GEMMD_OK)
-        error = config_read_defaults(&load);
-    if (error == GEMMD_OK)
-        error = config_check(&load);
-    return error;
+    return config_check(&load);
+}
+
+uint64_t config_share(const struct config *config, uint32_t tenants, uint64_t limit)
+{
+    const uint32_t percent = config->tenant_share;
+    if (tenants < 2 || percent == 100)
+        return 0;
+    const uint64_t share = limit / 100 * percent + limit % 100 * percent / 100;
+    return share > 0 || limit == 0 ? share : 1;
 }
 
 uint64_t config_longest_timeout_ms(const struct config *config)

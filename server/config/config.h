@@ -55,31 +55,32 @@ struct config {
     /* tenant_share decides, because the option --tenant-requests, --tenant-bytes or
      * --tenant-tensor-bytes is not given. */
     bool shares_requests, shares_bytes, shares_tensors;
-    uint32_t max_jobs;           /* unfinished and kept jobs; 0: requests never become jobs */
-    uint64_t job_bytes;          /* results of all jobs */
-    uint64_t pinned_bytes;       /* host memory for bodies and results */
-    uint64_t device_bytes;       /* device memory for requests; 0: half of the GPU's free memory, a
-                                    quarter of the host's memory on the CPU backend */
-    uint64_t tensor_bytes;       /* device memory for resident tensors; 0: no tensor can be kept */
-    char *without_kernels;       /* names of kernels to leave out, "a,b"; NULL: none */
-    bool shm_memfd;              /* clients may share memfds over Unix sockets */
-    bool shm_system;             /* clients may register POSIX shared memory */
-    bool shm_cuda;               /* clients may register GPU memory */
-    uint64_t shm_bytes;          /* shared memory that may be mapped, of all clients and kinds */
-    uint32_t shm_regions;        /* mappings of shared memory, and likewise registered names */
-    uint64_t default_timeout_ms; /* deadline of a request that names none; 0: none */
-    uint64_t max_timeout_ms;     /* 0: any; see config_longest_timeout_ms */
-    uint32_t header_timeout_ms;  /* from accept, or from a request's first byte, to the last of its
-                                    headers */
-    uint32_t idle_timeout_ms;    /* for a connection between two requests */
-    uint32_t body_timeout_ms;    /* for receiving a body, and for sending an answer */
-    uint64_t min_body_rate;      /* average bytes a second, after the first 5 seconds; 0: none */
-    uint64_t min_answer_rate;    /* the same for sending an answer */
-    uint64_t job_ttl_ms;         /* how long the result of a job is kept */
-    uint64_t max_wait_ms;        /* longest wait of a request for a job's result */
-    uint32_t stall_ms;           /* a busy device finishes nothing: not ready; 0: never */
-    uint32_t drain_delay_ms;     /* after SIGTERM: not ready, still accepting */
-    uint32_t drain_timeout_ms;   /* after drain_delay_ms: for accepted requests to finish */
+    uint32_t max_jobs;            /* unfinished and kept jobs; 0: requests never become jobs */
+    uint64_t job_bytes;           /* results of all jobs */
+    uint64_t pinned_bytes;        /* host memory for bodies and results */
+    uint64_t device_bytes;        /* device memory for requests; 0: half of the GPU's free memory, a
+                                     quarter of the host's memory on the CPU backend */
+    uint64_t tensor_bytes;        /* device memory for resident tensors; 0: no tensor can be kept */
+    char *without_kernels;        /* names of kernels to leave out, "a,b"; NULL: none */
+    bool shm_memfd;               /* clients may share memfds over Unix sockets */
+    bool shm_system;              /* clients may register POSIX shared memory */
+    bool shm_cuda;                /* clients may register GPU memory */
+    uint64_t shm_bytes;           /* shared memory that may be mapped, of all clients and kinds */
+    uint32_t shm_regions;         /* mappings of shared memory, and likewise registered names */
+    uint64_t default_timeout_ms;  /* deadline of a request that names none; 0: none */
+    uint64_t max_timeout_ms;      /* 0: any; see config_longest_timeout_ms */
+    uint32_t header_timeout_ms;   /* from accept, or from a request's first byte, to the last of its
+                                     headers */
+    uint32_t idle_timeout_ms;     /* for a connection between two requests */
+    uint32_t body_timeout_ms;     /* for receiving a body, and for sending an answer */
+    uint64_t min_body_rate;       /* average bytes a second, after the first 5 seconds; 0: none */
+    uint64_t min_answer_rate;     /* the same for sending an answer */
+    uint64_t job_ttl_ms;          /* how long the result of a job is kept */
+    uint64_t max_wait_ms;         /* longest wait of a request for a job's result */
+    uint32_t stall_ms;            /* a busy device finishes nothing: not ready; 0: never */
+    uint32_t drain_delay_ms;      /* after SIGTERM: not ready, still accepting */
+    uint32_t drain_timeout_ms;    /* after drain_delay_ms: for accepted requests to finish */
+    uint32_t takeover_timeout_ms; /* after SIGUSR2: for the new process to be ready */
     char *metrics_tenants; /* names of the tenants that see the metrics of all, "a,b"; NULL: none */
     char *token_file;      /* bearer tokens, one a line: "tenant:token" or "token"; NULL: no
                               token is needed */
@@ -95,6 +96,36 @@ struct config {
 enum gemmd_error config_load(struct config *config, int argc, char *const argv[],
                              char *const environment[], struct fault *fault);
 void config_free(struct config *config);
+
+/* The options whose value a reload finds changed. `applied`: the new value is in force from now on;
+ * if not, the option can only be set at the start. Numbers are written in bytes and milliseconds.
+ */
+enum { CONFIG_CHANGES_MAX = 64, CONFIG_VALUE_MAX = 128 };
+struct config_change {
+    const char *name;
+    char old_value[CONFIG_VALUE_MAX], new_value[CONFIG_VALUE_MAX];
+    bool applied;
+};
+struct config_changes {
+    struct config_change list[CONFIG_CHANGES_MAX + 1]; /* the last one is never counted */
+    uint32_t count;
+};
+/* Reads the options again while a daemon runs. `given` are the options as the start has read them,
+ * and `running` are those in force. All pointers are borrowed. */
+struct config_reload {
+    const struct config *given, *running;
+    int argc;
+    char *const *argv, *const *environment;
+};
+/* Writes to `next` a copy of `running` with the new values of the reloadable options. The strings
+ * in `next` are those of `running`, so that `next` must not be freed with config_free. After a
+ * failure `next` and `changes` are undefined. */
+enum gemmd_error config_reload(const struct config_reload *reload, struct config *next,
+                               struct config_changes *changes, struct fault *fault);
+
+/* Returns the part of a limit that one tenant may hold by --tenant-share, at least 1; 0: there is
+ * only one tenant, or no such limit. */
+uint64_t config_share(const struct config *config, uint32_t tenants, uint64_t limit);
 
 /* Returns the longest deadline that a request may name: max_timeout_ms, or INT32_MAX if that is 0.
  */

@@ -26,9 +26,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Sets the defaults that depend on other options, so that setting one limit never contradicts the
- * default of another. */
-static void derive(struct config_load *load)
+/* The defaults are such that setting one limit never contradicts the default of another. */
+void config_derive(struct config_load *load)
 {
     struct config *config = load->config;
     const uint64_t gib = UINT64_C(1) << 30;
@@ -62,13 +61,13 @@ enum gemmd_error config_read_defaults(struct config_load *load)
         const struct config_option *option = &config_options[i];
         if (!option->standard || load->sources[i] != CONFIG_SOURCE_NONE)
             continue;
-        if (option->kind == CONFIG_KIND_ADDRESSES && inherited_sockets() > 0)
+        if (option->kind == CONFIG_KIND_ADDRESSES && inherited_manager_sockets() > 0)
             continue;
         enum gemmd_error error = config_set(load, option, CONFIG_SOURCE_DEFAULT, option->standard);
         if (error != GEMMD_OK)
             return error;
     }
-    derive(load);
+    config_derive(load);
     return GEMMD_OK;
 }
 

@@ -38,8 +38,10 @@ static void print_option(FILE *out, const struct config_option *option)
     if (option->standard) {
         char text[CONFIG_TEXT_MAX];
         snprintf(text, sizeof(text), "Default: %s.", option->standard);
-        print_wrapped(out, column, text);
+        column = print_wrapped(out, column, text);
     }
+    if (option->reloadable)
+        print_wrapped(out, column, CONFIG_RELOADABLE_TEXT);
     fputc('\n', out);
 }
 
@@ -66,6 +68,10 @@ void config_print_help(FILE *out)
           "GEMMD_ and belongs to no option is an error, except GEMMD_URL, GEMMD_TOKEN,\n"
           "GEMMD_VERSION, and those that Kubernetes sets for services called gemmd or\n"
           "gemmd-NAME.\n"
+          "\n"
+          "An option marked Reloadable takes a new value from the --config file when the\n"
+          "daemon receives SIGHUP. A new value of any other option needs a new process,\n"
+          "which SIGUSR2 starts without refusing a connection.\n"
           "\n"
           "SIZE is a number of bytes, or a number with one of the units K, M, G and T,\n"
           "which are powers of 1024. TIME is a number of milliseconds, or a number with one\n"

@@ -35,6 +35,11 @@ enum gemmd_error config_read_environment(struct config_load *load, char *const e
 enum gemmd_error config_read_file(struct config_load *load, const char *path);
 /* Sets the defaults in the table, then the defaults that depend on other options. */
 enum gemmd_error config_read_defaults(struct config_load *load);
+/* Sets the defaults that depend on other options. */
+void config_derive(struct config_load *load);
+/* Reads all sources from the strongest to the weakest, with the defaults. */
+enum gemmd_error config_read_sources(struct config_load *load, int argc, char *const argv[],
+                                     char *const environment[]);
 /* Finds options that contradict each other. */
 enum gemmd_error config_check(struct config_load *load);
 

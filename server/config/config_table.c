@@ -23,10 +23,11 @@ static const char *const backend_names[] = {"auto", "cuda", "cpu", NULL};
 static const char *const level_names[] = {"debug", "info", "warning", "error", NULL};
 static const char *const format_names[] = {"json", "text", NULL};
 
-/* Begin an entry of the table. A SETTING can be given in every source; an OPTION names its sources.
- */
+/* Begin an entry of the table. An OPTION names its sources. A SETTING can be given in every source.
+ * A RELOADABLE is a SETTING that takes a new value while the daemon runs. */
 #define OPTION(text, what, part) .name = (text), .kind = (what), .group = (part)
 #define SETTING(text, what, part) OPTION(text, what, part), .sources = EVERYWHERE
+#define RELOADABLE(text, what, part) SETTING(text, what, part), .reloadable = true
 
 const struct config_option config_options[] = {
     {SETTING("listen", CONFIG_KIND_ADDRESSES, CONFIG_GROUP_LISTENING), FIELD(listen),
@@ -69,7 +70,7 @@ const struct config_option config_options[] = {
      .help = "Size of the buffer of a connection whose first request has a body of 4 MiB or more. "
              "With a larger buffer, a large body is read in fewer steps. --bulk-connections limits "
              "how many connections have this buffer."},
-    {SETTING("compress-answers", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
+    {RELOADABLE("compress-answers", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
      FIELD(compress_answers), .standard = "false",
      .help = "Compress answers of 1 KiB and more for clients whose Accept-Encoding allows gzip or "
              "deflate. A compressed answer takes 256 KiB of memory while it is sent. Matrices "
@@ -161,41 +162,41 @@ const struct config_option config_options[] = {
      .help = "Mappings of clients' shared memory at a time, and also names registered for shared "
              "memory at a time. A mapping or a name beyond the limit is refused with 507."},
 
-    {SETTING("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes), .min = 1,
-     .max = BYTES_MAX, .placeholder = "SIZE",
+    {RELOADABLE("max-body", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_body_bytes),
+     .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Longest request body in bytes, counted after decompression. A longer body is refused "
              "with 413. --max-body and --max-result together must fit in each of --pinned-bytes, "
              "--queue-bytes and --tenant-bytes. Default: 1GiB, or half of --pinned-bytes, "
              "--queue-bytes or --tenant-bytes if that is less."},
-    {SETTING("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
+    {RELOADABLE("max-result", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_result_bytes),
      .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Largest result in bytes that is sent to a client. A request with a larger result is "
              "refused with 413. Results that stay on the device (parameter store) or go to shared "
              "memory are not limited. Default: 1GiB, or half of --pinned-bytes, --queue-bytes or "
              "--tenant-bytes if that is less."},
-    {SETTING("max-json", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_json_bytes),
+    {RELOADABLE("max-json", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(max_json_bytes),
      .min = 1024, .max = UINT64_C(1) << 30, .standard = "4M", .placeholder = "SIZE",
      .help = "Longest JSON text, in bytes, of an inference request (/v2) and of its answer. Longer "
              "JSON is refused with 413; tensors sent as binary data are not counted. An I/O thread "
              "serves nothing else while it reads or writes JSON, which is why the limit is low."},
-    {SETTING("max-inflation", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_inflation),
+    {RELOADABLE("max-inflation", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_inflation),
      .max = 1000000, .standard = "100", .placeholder = "N",
      .help = "How many times as long as its compressed form a request body may become. The ratio "
              "is checked once the decompressed body is longer than 1 MiB, and a body beyond the "
              "limit is refused with 413. 0: only --max-body limits."},
-    {SETTING("max-work", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_work),
+    {RELOADABLE("max-work", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_work),
      .max = UINT64_C(1000000000000000000), .standard = "1000000000000000", .placeholder = "N",
      .help = "Floating-point operations that one request may take: 2 m n k for each product of a "
              "batch, and for an attention those of its two products without masked scores. A "
              "request that takes more is refused with 413. 0: no limit."},
-    {SETTING("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
+    {RELOADABLE("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help =
          "Requests that may be accepted at a time. A request counts from the check of its "
          "headers until the device has computed it, and until its answer has left if the answer "
          "is longer than 64 KiB. A further request is refused with 429."},
-    {SETTING("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes), .min = 1,
-     .max = BYTES_MAX, .placeholder = "SIZE",
+    {RELOADABLE("queue-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS), FIELD(queue_bytes),
+     .min = 1, .max = BYTES_MAX, .placeholder = "SIZE",
      .help = "Bytes of the bodies and results of all accepted requests together. Resident tensors "
              "and shared memory are not counted. A request that does not fit now is refused with "
              "429, one that could never fit with 413. Default: --pinned-bytes."},
@@ -233,36 +234,36 @@ const struct config_option config_options[] = {
              "job is accepted. A job whose result does not fit now is refused with 429, one whose "
              "result could never fit with 413. Default: 1GiB, or --max-result if that is more."},
 
-    {SETTING("timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(default_timeout_ms),
+    {RELOADABLE("timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(default_timeout_ms),
      .max = TIME_MAX, .placeholder = "TIME",
      .help = "Deadline of a request that names none, counted from the request's first byte; for "
              "tensors, from the end of the upload. A request that is not computed by its deadline "
              "is answered with 504. 0: no deadline; --max-timeout must then be 0 too. Default: "
              "60s, or --max-timeout if that is less."},
-    {SETTING("max-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_timeout_ms),
+    {RELOADABLE("max-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_timeout_ms),
      .max = TIME_MAX, .standard = "600s", .placeholder = "TIME",
      .help = "Longest deadline that a request may name. A request that names a longer deadline is "
              "refused with 400. 0: any deadline, up to 2147483647 ms."},
-    {SETTING("header-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(header_timeout_ms),
+    {RELOADABLE("header-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(header_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "10s", .placeholder = "TIME",
      .help = "How long the headers of a request may take to arrive, counted from its first byte, "
              "or from connecting for the first request of a connection. Then the client is "
              "answered with 408 and the connection is closed."},
-    {SETTING("idle-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(idle_timeout_ms),
+    {RELOADABLE("idle-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(idle_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "75s", .placeholder = "TIME",
      .help = "How long a connection may stay open after an answer without sending another request. "
              "Then the connection is closed."},
-    {SETTING("body-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(body_timeout_ms),
+    {RELOADABLE("body-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(body_timeout_ms),
      .min = 1, .max = TIME_MAX, .standard = "300s", .placeholder = "TIME",
      .help = "How long the body of a request may take to arrive; then the client is answered with "
              "408. Also how long an answer may take to be sent; then the connection is closed."},
-    {SETTING("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
+    {RELOADABLE("min-body-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_body_rate),
      .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
      .help = "Bytes a second at which a request body must arrive on average, checked from 5 "
              "seconds after its start. A slower body is answered with 408, and so is a body of "
              "known length that would miss its deadline or --body-timeout even at twice its "
              "average rate. 0: neither is checked."},
-    {SETTING("min-answer-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_answer_rate),
+    {RELOADABLE("min-answer-rate", CONFIG_KIND_BYTES, CONFIG_GROUP_TIMES), FIELD(min_answer_rate),
      .max = BYTES_MAX, .standard = "1K", .placeholder = "SIZE",
      .help = "Bytes a second at which a client must receive an answer on average, checked from 5 "
              "seconds after its start. The connection of a slower client is closed, and so is the "
@@ -274,37 +275,43 @@ const struct config_option config_options[] = {
      .help = "How long the result of a finished job is kept, unless the client deletes it before. "
              "Afterwards a request for the job is answered with 410, and later, when the job is "
              "forgotten, with 404."},
-    {SETTING("max-wait", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_wait_ms), .max = TIME_MAX,
-     .standard = "60s", .placeholder = "TIME",
+    {RELOADABLE("max-wait", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(max_wait_ms),
+     .max = TIME_MAX, .standard = "60s", .placeholder = "TIME",
      .help = "Longest time that a request for a job's result may wait for the job to finish. A "
              "request that asks to wait longer waits as long as this. 0: such a request is "
              "answered at once."},
-    {SETTING("stall-time", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(stall_ms), .max = TIME_MAX,
-     .standard = "120s", .placeholder = "TIME",
+    {RELOADABLE("stall-time", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(stall_ms),
+     .max = TIME_MAX, .standard = "120s", .placeholder = "TIME",
      .help = "How long the device may have work and finish no part of it before /readyz answers "
              "503; /readyz answers 200 again once the device goes on. A time shorter than the "
              "longest part makes a healthy daemon appear stalled: cuBLAS computes a product in "
              "one part, and the CPU's kernel openblas a matrix in f32 or f64. 0: /readyz does not "
              "look for a stall."},
-    {SETTING("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
+    {RELOADABLE("drain-delay", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_delay_ms),
      .max = TIME_MAX, .standard = "0", .placeholder = "TIME",
      .help = "How long after SIGTERM the daemon still accepts requests while /readyz answers 503, "
              "so that a load balancer stops sending first. Then the daemon closes its listening "
              "sockets and --drain-timeout begins. 0: the sockets are closed at once."},
-    {SETTING("drain-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_timeout_ms),
+    {RELOADABLE("drain-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(drain_timeout_ms),
      .max = TIME_MAX, .standard = "30s", .placeholder = "TIME",
      .help = "Grace period for accepted requests after SIGTERM and --drain-delay. The daemon exits "
              "as soon as all of them are answered; requests still unfinished after the grace "
              "period are answered with 503. 0: the daemon does not wait for them."},
+    {RELOADABLE("takeover-timeout", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES),
+     FIELD(takeover_timeout_ms), .min = 1, .max = TIME_MAX, .standard = "120s",
+     .placeholder = "TIME",
+     .help = "How long after SIGUSR2 the new process may take to start serving, which includes "
+             "opening the GPU. A new process that is not ready by then is ended, and the old "
+             "process goes on serving."},
 
-    {SETTING("log-level", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_level),
+    {RELOADABLE("log-level", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_level),
      .choices = level_names, .standard = "info", .placeholder = "LEVEL", .private = true,
      .help = "Lowest level that is logged: debug, info, warning or error. Lines of the access log "
              "have level info, those of answers with status 500 or more have level warning."},
     {SETTING("log-format", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_format),
      .choices = format_names, .standard = "json", .placeholder = "FORMAT", .private = true,
      .help = "Format of the log on standard output: json (one object a line) or text."},
-    {SETTING("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
+    {RELOADABLE("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
      .standard = "true", .private = true,
      .help = "Log a line for each request, when it is answered."},
     {OPTION("config", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(config_file),
@@ -314,7 +321,7 @@ const struct config_option config_options[] = {
     {OPTION("check-config", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_CHECK,
      .help = "Check the options, print those in force as JSON and exit. The JSON is a valid "
-             "--config file."},
+             "--config file. How much memory the options allow is printed to standard error."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_HELP,
      .help = "Print a description of all options and exit."},

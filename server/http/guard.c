@@ -176,7 +176,7 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
                    ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                                "Content-Length does not fit in 64 bits; the limit is %" PRIu64
                                " bytes",
-                               request->server->config->max_body_bytes)
+                               request->config->max_body_bytes)
                    : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                                "Content-Length is not a number of bytes");
 

@@ -24,6 +24,7 @@ static void io_thread_on_check(struct inbox_message *message)
     struct io_thread *thread = INBOX_OWNER(message, struct io_thread, check);
     uint64_t now_ns = clock_now_ns();
     atomic_store(&thread->checking, false);
+    heartbeat_beat(&thread->heartbeat);
     for (struct connection *c = thread->connections; c != NULL; c = c->next)
         connection_check(c, thread->server, now_ns);
 }
@@ -42,7 +43,8 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
 /* Whether a request advanced so recently that the thread does not sleep yet (--busy-poll-us). */
 static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
 {
-    return now_ns - thread->moved_ns < thread->server->config->busy_poll_us * UINT64_C(1000);
+    const struct config *config = thread->server->config;
+    return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
 /* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "server/base/heartbeat.h"
 #include "server/base/inbox.h"
 #include "server/http/connection.h"
 #include "server/http/new_connections.h"
@@ -68,6 +69,7 @@ struct io_thread {
     atomic_uint load;            /* connections handed to this thread and not closed */
     atomic_uint active_requests; /* from first line to last byte sent; this thread writes it */
     atomic_bool checking;        /* `check` is in the inbox */
+    struct heartbeat heartbeat;  /* beats at each check */
     struct inbox_message check, stop;
 };
 

@@ -143,7 +143,7 @@ static bool add_coding_headers(struct MHD_Response *response, bool eligible, enu
 
 struct MHD_Response *payload_response(struct request *request, const struct payload *payload)
 {
-    const bool eligible = request->server->config->compress_answers && !payload->as_it_is &&
+    const bool eligible = request->config->compress_answers && !payload->as_it_is &&
                           payload_bytes(payload) >= LEAST_BYTES;
     const enum coding coding =
         eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;

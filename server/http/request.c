@@ -53,6 +53,7 @@ static struct request *create_request(struct io_thread *thread)
     request->fault.field[0] = request->fault.detail[0] = '\0';
     request->id[0] = request->method[0] = request->name[0] = request->path[0] = '\0';
     request->server = thread->server;
+    request->config = thread->server->config;
     request->thread = thread;
     request->tenant = "";
     return request;

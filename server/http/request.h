@@ -27,6 +27,7 @@
 #include "server/http/waiters.h"
 
 struct connection;
+struct config;
 struct http_server;
 struct inflater;
 struct io_thread;
@@ -66,6 +67,7 @@ enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 struct request {
     /* --- Cleared for each request. --- */
     struct http_server *server;
+    const struct config *config; /* in force when the request began; a reload does not change it */
     struct io_thread *thread;
     struct connection *connection;
     struct MHD_Connection *mhd;

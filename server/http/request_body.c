@@ -42,8 +42,7 @@ static bool body_take_inflated(void *context, const void *bytes, uint64_t length
 static bool body_inflate(struct request *request, const void *bytes, uint64_t length)
 {
     if (request->inflater == NULL)
-        request->inflater =
-            inflater_create(request->coding, request->server->config->max_inflation);
+        request->inflater = inflater_create(request->coding, request->config->max_inflation);
     if (request->inflater == NULL) {
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
         return false;

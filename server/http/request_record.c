@@ -44,6 +44,6 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
     if (computes)
         dtype = request->endpoint->describe(request, work_ended, &entry);
     count_request(request, dtype, computes, now_ns);
-    if (request->server->config->access_log)
+    if (request->config->access_log)
         log_access(request->server->log, &request->thread->log_buffer, &entry, now_ns);
 }

@@ -32,7 +32,7 @@ static bool add_common_headers(const struct request *request, struct MHD_Respons
 {
     if (!add_header(response, "X-Request-Id", request->id))
         return false;
-    if (!request->unverified_framing && atomic_load(&request->server->stage) != HTTP_CLOSING)
+    if (!request->unverified_framing && atomic_load(&request->server->stage) < HTTP_HANDED_OVER)
         return true;
     return add_header(response, "Connection", "close");
 }

@@ -95,6 +95,16 @@ void http_server_check(struct http_server *server)
         io_thread_check(server->threads[i]);
 }
 
+int32_t http_server_stuck_thread(struct http_server *server)
+{
+    int32_t stuck = -1;
+    for (uint32_t i = 0; i < server->thread_count; i++)
+        if (!heartbeat_look(&server->threads[i]->heartbeat))
+            stuck = (int32_t)i;
+    http_server_check(server);
+    return stuck;
+}
+
 uint32_t http_server_active_requests(const struct http_server *server)
 {
     uint32_t active = 0;

@@ -31,12 +31,15 @@ struct tokens;
 enum http_stage {
     HTTP_SERVING,
     HTTP_DRAINING, /* not ready any more, but new connections are still accepted (--drain-delay) */
-    HTTP_CLOSING   /* no new connections, no new work; accepted requests are being finished */
+    /* Another process has the listening sockets. Open connections are served, and each is closed
+     * after its next answer. */
+    HTTP_HANDED_OVER,
+    HTTP_CLOSING /* no new connections, no new work; accepted requests are being finished */
 };
 
 struct http_server {
     /* The creator of the server sets these fields before http_server_start; all are borrowed. */
-    const struct config *config;
+    _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
@@ -82,6 +85,10 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
 /* Makes each I/O thread check the time limits of its connections. To be called a few times a
  * second. */
 void http_server_check(struct http_server *server);
+
+/* Returns the number of an I/O thread that has made no check since the last call; -1: there is
+ * none. Makes each I/O thread check for the next call. */
+int32_t http_server_stuck_thread(struct http_server *server);
 
 /* The number of requests between their first line and the last byte of their answer. Any thread. */
 uint32_t http_server_active_requests(const struct http_server *server);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
+#include "server/base/heartbeat.h"
 
 struct job_thread {
     struct jobs *jobs;         /* borrowed */
@@ -12,6 +13,7 @@ struct job_thread {
     struct inbox inbox;
     struct inbox_message check, stop;
     atomic_bool checking; /* `check` has been posted and not handled */
+    struct heartbeat heartbeat;
     bool stopping;
     pthread_t thread;
 };
@@ -35,6 +37,7 @@ static void *job_thread_run(void *argument)
     while (!job_thread->stopping) {
         inbox_wait(&job_thread->inbox, NULL, 0, -1);
         inbox_act(&job_thread->inbox);
+        heartbeat_beat(&job_thread->heartbeat);
     }
     return NULL;
 }
@@ -97,4 +100,12 @@ void job_thread_check(struct job_thread *job_thread, uint64_t now_ns)
 {
     if (jobs_due_ns(job_thread->jobs) <= now_ns && !atomic_exchange(&job_thread->checking, true))
         inbox_post(&job_thread->inbox, &job_thread->check);
+}
+
+bool job_thread_alive(struct job_thread *job_thread)
+{
+    const bool alive = heartbeat_look(&job_thread->heartbeat);
+    if (!atomic_exchange(&job_thread->checking, true))
+        inbox_post(&job_thread->inbox, &job_thread->check);
+    return alive;
 }

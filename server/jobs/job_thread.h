@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include <stdbool.h>
+
 #include "server/base/inbox.h"
 #include "server/device/memory/pool.h"
 #include "server/jobs/jobs.h"
@@ -32,5 +34,8 @@ struct pool_cache *job_thread_memory(struct job_thread *job_thread);
 /* Expires the answers that are due, on the job thread. Called by a timer, always on the same
  * thread. */
 void job_thread_check(struct job_thread *job_thread, uint64_t now_ns);
+/* Whether the thread has handled its messages since the last call. Wakes the thread for the next
+ * call. Always called on the same thread, less often than the job thread needs for a message. */
+bool job_thread_alive(struct job_thread *job_thread);
 
 #endif

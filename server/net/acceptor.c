@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/inherited_sockets.h"
 #include "server/net/listen.h"
 
 enum { ACCEPTS_PER_WAKE = 64 };
@@ -86,12 +87,43 @@ void acceptor_close(struct acceptor *acceptor)
     close_listeners(acceptor);
 }
 
+/* Finds the inherited sockets of configured addresses, and closes those of addresses that are not
+ * configured any more. */
+static void match_inherited(struct acceptor *acceptor)
+{
+    const struct config *config = acceptor->config;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < acceptor->listener_count; i++) {
+        struct listener *listener = &acceptor->listeners[i];
+        for (uint32_t j = 0; j < config->listen_count && !inherited_is_managers(i); j++)
+            if (inherited_is_for(i, config->listen[j]))
+                listener->configured = config->listen[j];
+        if (listener->configured != NULL || inherited_is_managers(i))
+            acceptor->listeners[kept++] = *listener;
+        else
+            listen_close(listener);
+    }
+    acceptor->listener_count = kept;
+}
+
+static bool has_listener(const struct acceptor *acceptor, const char *configured)
+{
+    for (uint32_t i = 0; i < acceptor->listener_count; i++)
+        if (acceptor->listeners[i].configured == configured)
+            return true;
+    return false;
+}
+
 static enum gemmd_error open_listeners(struct acceptor *acceptor, struct fault *fault)
 {
     const struct config *config = acceptor->config;
     enum gemmd_error code =
         listen_inherit(acceptor->listeners, CONFIG_LISTEN_MAX, &acceptor->listener_count, fault);
+    if (code == GEMMD_OK)
+        match_inherited(acceptor);
     for (uint32_t i = 0; code == GEMMD_OK && i < config->listen_count; i++) {
+        if (has_listener(acceptor, config->listen[i]))
+            continue;
         if (acceptor->listener_count == CONFIG_LISTEN_MAX)
             return fault_set(fault, GEMMD_ERR_USAGE, "listen",
                              "at most %d sockets can be listened on", (int)CONFIG_LISTEN_MAX);
@@ -132,6 +164,30 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
     *out = acceptor; /* also after a failure: the loop may have handles of it */
     enum gemmd_error code = open_listeners(acceptor, fault);
     return code == GEMMD_OK ? open_polls(acceptor, fault) : code;
+}
+
+uint32_t acceptor_sockets(const struct acceptor *acceptor,
+                          struct handover_socket sockets[CONFIG_LISTEN_MAX])
+{
+    for (uint32_t i = 0; i < acceptor->listener_count; i++) {
+        const char *configured = acceptor->listeners[i].configured;
+        sockets[i].fd = acceptor->listeners[i].fd;
+        sockets[i].address = configured != NULL ? configured : "";
+    }
+    return acceptor->listener_count;
+}
+
+void acceptor_own(struct acceptor *acceptor)
+{
+    for (uint32_t i = 0; i < acceptor->listener_count; i++)
+        if (acceptor->listeners[i].configured != NULL && acceptor->listeners[i].inherited)
+            listen_own(&acceptor->listeners[i]);
+}
+
+void acceptor_disown(struct acceptor *acceptor)
+{
+    for (uint32_t i = 0; i < acceptor->listener_count; i++)
+        acceptor->listeners[i].inherited = true;
 }
 
 void acceptor_announce(const struct acceptor *acceptor, bool open_to_all)

@@ -13,6 +13,7 @@
 
 #include "proto/error.h"
 #include "server/config/config.h"
+#include "server/net/handover.h"
 #include "server/observe/log.h"
 
 struct acceptor;
@@ -33,6 +34,14 @@ void acceptor_announce(const struct acceptor *acceptor, bool open_to_all);
 /* Starts to accept, or goes on after the process ran out of descriptors or memory: accepting then
  * stops by itself, and connections stay in the backlog. */
 void acceptor_start(struct acceptor *acceptor);
+/* Writes the listening sockets, which stay the acceptor's, for a new process. Returns their number.
+ */
+uint32_t acceptor_sockets(const struct acceptor *acceptor,
+                          struct handover_socket sockets[CONFIG_LISTEN_MAX]);
+/* Makes this process the owner, or another process, of the files of Unix sockets in --listen. The
+ * owner removes them when it closes the sockets. */
+void acceptor_own(struct acceptor *acceptor);
+void acceptor_disown(struct acceptor *acceptor);
 /* Closes the listening sockets: nobody can connect from here on. Runs the loop once; not to be
  * called from a callback of the loop. */
 void acceptor_close(struct acceptor *acceptor);

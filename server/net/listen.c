@@ -88,6 +88,7 @@ enum gemmd_error listen_open(const char *text, struct listener *listener, struct
         goto remove_file;
     }
     listener->fd = fd;
+    listener->configured = text;
     listener->is_unix = address.is_unix;
     address_text(&name, length, listener->address, sizeof(listener->address));
     return GEMMD_OK;
@@ -98,6 +99,16 @@ remove_file:
 close_socket:
     close(fd);
     return error;
+}
+
+void listen_own(struct listener *listener)
+{
+    struct stat status;
+    listener->inherited = false;
+    if (listener->is_unix && lstat(listener->address + strlen("unix:"), &status) == 0) {
+        listener->device = status.st_dev;
+        listener->inode = status.st_ino;
+    }
 }
 
 void listen_close(struct listener *listener)

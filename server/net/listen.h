@@ -20,18 +20,22 @@ enum { LISTEN_NAME_MAX = 64, LISTEN_PEER_MAX = 64 };
 struct listener {
     int fd;
     bool is_unix;
-    bool inherited; /* passed by the starter, which owns the file of a Unix socket */
+    bool inherited; /* another process owns the file of a Unix socket, and this one leaves it */
+    const char *configured; /* the address in --listen; NULL: a service manager opened the socket */
     char address[ADDRESS_TEXT_MAX]; /* as bound, with the actual port; or "unix:..." */
     char name[LISTEN_NAME_MAX];     /* of an inherited socket (LISTEN_FDNAMES), or "" */
     dev_t device;                   /* `device` and `inode` identify the file of a Unix socket */
     ino_t inode;
 };
 
-/* Binds a socket to an address and listens. The file of a Unix socket on which no process listens
- * is replaced. Any other file of that name is an error. */
+/* Binds a socket to an address, which is borrowed, and listens. The file of a Unix socket on which
+ * no process listens is replaced. Any other file of that name is an error. */
 enum gemmd_error listen_open(const char *address, struct listener *listener, struct fault *fault);
 /* Closes a socket, and removes the file of a Unix socket if the file is still this socket's. */
 void listen_close(struct listener *listener);
+
+/* Makes this process the owner of the file of an inherited Unix socket. */
+void listen_own(struct listener *listener);
 
 /* Whether other hosts may be able to connect to the socket. */
 bool listen_is_public(const struct listener *listener);

@@ -42,7 +42,7 @@ static enum gemmd_error listener_inherit(int fd, struct listener *listener, stru
 enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
                                 struct fault *fault)
 {
-    uint32_t promised = inherited_sockets();
+    const uint32_t promised = inherited_sockets();
     const char *names = getenv("LISTEN_FDNAMES");
     *count = 0;
     if (promised > capacity)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 enum { MESSAGE_MAX = 4096 };
 
 struct log {
-    enum config_log_level level;
+    _Atomic enum config_log_level level;
     enum config_log_format format;
     struct log_writer *writer;
 };
@@ -31,7 +32,7 @@ struct log *log_create(enum config_log_level level, enum config_log_format forma
     const int output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (output < 0 && errno != EBADF)
         goto failed;
-    log->level = level;
+    atomic_init(&log->level, level);
     log->format = format;
     log->writer = log_writer_start(output, level, format);
     if (!log->writer)
@@ -58,7 +59,7 @@ void log_destroy(struct log *log)
 
 void log_event(struct log *log, enum config_log_level level, const char *format, ...)
 {
-    if (level < log->level)
+    if (level < atomic_load_explicit(&log->level, memory_order_relaxed))
         return;
     char message[MESSAGE_MAX];
     va_list arguments;
@@ -90,7 +91,7 @@ void log_access(struct log *log, struct log_buffer *buffer, const struct log_acc
                 uint64_t now_ns)
 {
     enum config_log_level level = entry->status >= 500 ? CONFIG_LOG_WARNING : CONFIG_LOG_INFO;
-    if (level < log->level)
+    if (level < atomic_load_explicit(&log->level, memory_order_relaxed))
         return;
     struct log_line line;
     log_line_access(&line, log->format, level, entry);
@@ -103,6 +104,16 @@ void log_access(struct log *log, struct log_buffer *buffer, const struct log_acc
     buffer->lines++;
     if (level >= CONFIG_LOG_WARNING)
         log_flush(log, buffer);
+}
+
+void log_set_level(struct log *log, enum config_log_level level)
+{
+    atomic_store_explicit(&log->level, level, memory_order_relaxed);
+}
+
+bool log_alive(struct log *log)
+{
+    return log_writer_alive(log->writer);
 }
 
 uint64_t log_dropped(const struct log *log)

@@ -1,10 +1,10 @@
 /*
  * log.h - the log: one line for each event on standard output, as JSON or text.
  *
- * Lines are written whole. The level and the format are set once, before threads start. A thread of
- * the log's own writes the lines (log_writer.h), so that standard output that is full, closed or
- * not read never blocks another thread and never stops the daemon: lines are lost and counted, and
- * a later line of the log says how many. SIGPIPE must be ignored. Any thread.
+ * Lines are written whole. The format is set once, before threads start. A thread of the log's own
+ * writes the lines (log_writer.h), so that standard output that is full, closed or not read never
+ * blocks another thread and never stops the daemon: lines are lost and counted, and a later line of
+ * the log says how many. SIGPIPE must be ignored. Any thread.
  *
  * Every request has a line. So that a line costs no system call and no lock, each thread that logs
  * requests collects its lines in a buffer. The buffer is handed to the writing thread when it is
@@ -15,6 +15,7 @@
 #ifndef SERVER_OBSERVE_LOG_H
 #define SERVER_OBSERVE_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/config/config.h"
@@ -22,6 +23,8 @@
 struct log;
 /* NULL: there is no memory, thread or descriptor for the log. */
 struct log *log_create(enum config_log_level level, enum config_log_format format);
+/* Sets the lowest level that is logged from now on. */
+void log_set_level(struct log *log, enum config_log_level level);
 /* Waits until the lines so far are written, but LOG_FLUSH_MS at most. */
 void log_sync(struct log *log);
 /* Writes the lines so far as log_sync does, and frees the log. NULL is allowed. */
@@ -62,6 +65,8 @@ void log_access(struct log *log, struct log_buffer *buffer, const struct log_acc
 int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns);
 void log_flush(struct log *log, struct log_buffer *buffer);
 
+/* Whether the log's thread has made progress since the last call (log_writer.h). */
+bool log_alive(struct log *log);
 /* Number of lines that were lost. */
 uint64_t log_dropped(const struct log *log);
 

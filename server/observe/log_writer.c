@@ -38,8 +38,9 @@ struct log_writer {
     pthread_cond_t filled, emptied;
     uint32_t first, count; /* the blocks in use; the first may be the one being written */
     bool writing, stopping, ended;
-    bool left;            /* the thread frees the writer */
-    uint64_t lost_behind; /* lines that were lost after the newest block */
+    uint64_t turns, turns_seen; /* of the thread, and those that log_writer_alive has seen */
+    bool left;                  /* the thread frees the writer */
+    uint64_t lost_behind;       /* lines that were lost after the newest block */
     struct block blocks[BLOCKS];
 };
 
@@ -156,6 +157,7 @@ static void *log_writer_run(void *argument)
     pthread_setname_np(pthread_self(), "log");
     pthread_mutex_lock(&writer->lock);
     while (!writer->left) {
+        writer->turns++;
         if (writer->count > 0)
             lost = write_first(writer, lost);
         else if (writer->lost_behind > 0)
@@ -293,4 +295,14 @@ void log_writer_stop(struct log_writer *writer)
 uint64_t log_writer_lost(const struct log_writer *writer)
 {
     return atomic_load_explicit(&writer->lost, memory_order_relaxed);
+}
+
+bool log_writer_alive(struct log_writer *writer)
+{
+    pthread_mutex_lock(&writer->lock);
+    const bool alive = writer->writing || writer->turns != writer->turns_seen;
+    writer->turns_seen = writer->turns;
+    pthread_cond_signal(&writer->filled);
+    pthread_mutex_unlock(&writer->lock);
+    return alive;
 }

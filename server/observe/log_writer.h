@@ -13,6 +13,7 @@
 #ifndef SERVER_OBSERVE_LOG_WRITER_H
 #define SERVER_OBSERVE_LOG_WRITER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/config/config.h"
@@ -31,5 +32,8 @@ void log_writer_flush(struct log_writer *writer);
 void log_writer_stop(struct log_writer *writer);
 /* Number of lines that were lost. Any thread. */
 uint64_t log_writer_lost(const struct log_writer *writer);
+/* Whether the thread has looked for lines since the last call, or is writing. A write that blocks,
+ * because nobody reads the output, must not end the daemon. Wakes the thread for the next call. */
+bool log_writer_alive(struct log_writer *writer);
 
 #endif

@@ -78,6 +78,8 @@ struct metrics_gauges {
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
     uint64_t jobs_created, jobs_cancelled, jobs_expired; /* since the start */
     uint64_t log_dropped_lines;
+    uint64_t reloads_succeeded, reloads_failed; /* since the start */
+    uint64_t reload_last_succeeded, reload_last_success_seconds;
     uint64_t shared_memories, shared_capacity_memories, shared_bytes, shared_capacity_bytes;
     uint64_t shared_regions;
     uint64_t tensor_used_bytes, tensor_capacity_bytes, tensor_count;

@@ -335,6 +335,20 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
     }
 }
 
+static void write_reloads(struct metrics_writer *writer, const struct metrics_gauges *gauges)
+{
+    metrics_family(writer, "gemmd_config_reloads", METRICS_COUNTER,
+                   "Reloads of the options by SIGHUP.");
+    metrics_sample(writer, "result=\"success\"", gauges->reloads_succeeded);
+    metrics_sample(writer, "result=\"failure\"", gauges->reloads_failed);
+    metrics_family(writer, "gemmd_config_last_reload_successful", METRICS_GAUGE,
+                   "1 if the last reload, or the start, succeeded, else 0.");
+    metrics_sample(writer, "", gauges->reload_last_succeeded);
+    metrics_family(writer, "gemmd_config_last_reload_success_timestamp_seconds", METRICS_GAUGE,
+                   "Unix time of the last successful reload, or of the start.");
+    metrics_sample(writer, "", gauges->reload_last_success_seconds);
+}
+
 static void write_build(struct metrics_writer *writer, const struct metrics_identity *identity)
 {
     const struct {
@@ -397,6 +411,7 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
     write_counters(&writer, metrics, gauges);
     write_gauges(&writer, gauges);
     write_tenants(&writer, gauges);
+    write_reloads(&writer, gauges);
     write_build(&writer, &metrics->identity);
     write_process(&writer, metrics);
     if (format == METRICS_OPENMETRICS)

@@ -25,7 +25,11 @@ struct account {
 };
 
 struct admission {
-    struct admission_limits limits;
+    /* The parts of the limits, which admission_set_limits may change at any time. A decision reads
+     * each part once (limits_of). */
+    uint32_t tenants;
+    _Atomic uint32_t requests, tenant_requests;
+    _Atomic uint64_t bytes, tenant_bytes, tenant_share_bytes;
     pthread_mutex_t lock; /* of the drain rates */
     _Atomic uint64_t refused[ADMISSION_LIMIT_COUNT];
     struct account whole;
@@ -41,12 +45,37 @@ static void *alloc_lines(uint64_t bytes)
     return memory;
 }
 
+static struct admission_limits limits_of(const struct admission *admission)
+{
+    return (struct admission_limits){
+        .requests = atomic_load_explicit(&admission->requests, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&admission->bytes, memory_order_relaxed),
+        .tenants = admission->tenants,
+        .tenant_requests = atomic_load_explicit(&admission->tenant_requests, memory_order_relaxed),
+        .tenant_bytes = atomic_load_explicit(&admission->tenant_bytes, memory_order_relaxed),
+        .tenant_share_bytes =
+            atomic_load_explicit(&admission->tenant_share_bytes, memory_order_relaxed),
+    };
+}
+
+void admission_set_limits(struct admission *admission, const struct admission_limits *limits)
+{
+    atomic_store_explicit(&admission->requests, limits->requests, memory_order_relaxed);
+    atomic_store_explicit(&admission->bytes, limits->bytes, memory_order_relaxed);
+    atomic_store_explicit(&admission->tenant_requests, limits->tenant_requests,
+                          memory_order_relaxed);
+    atomic_store_explicit(&admission->tenant_bytes, limits->tenant_bytes, memory_order_relaxed);
+    atomic_store_explicit(&admission->tenant_share_bytes, limits->tenant_share_bytes,
+                          memory_order_relaxed);
+}
+
 struct admission *admission_create(const struct admission_limits *limits)
 {
     struct admission *admission = alloc_lines(sizeof *admission);
     if (admission == NULL)
         return NULL;
-    admission->limits = *limits;
+    admission->tenants = limits->tenants;
+    admission_set_limits(admission, limits);
     if (limits->tenants > 1 || limits->tenant_requests > 0 || limits->tenant_bytes > 0 ||
         limits->tenant_share_bytes > 0) {
         admission->count = limits->tenants > 0 ? limits->tenants : 1;
@@ -150,7 +179,8 @@ static enum gemmd_error account_take_bytes(struct admission *admission, struct a
                                            bool own, uint64_t bytes, uint64_t more,
                                            struct fault *fault)
 {
-    uint64_t most = own ? tenant_most(&admission->limits, bytes) : admission->limits.bytes, holding;
+    const struct admission_limits limits = limits_of(admission);
+    uint64_t most = own ? tenant_most(&limits, bytes) : limits.bytes, holding;
     if (tally_take(&account->bytes, more, most, &holding))
         return GEMMD_OK;
     return admission_refuse(admission, own ? ADMISSION_LIMIT_TENANT_BYTES : ADMISSION_LIMIT_BYTES,
@@ -160,7 +190,8 @@ static enum gemmd_error account_take_bytes(struct admission *admission, struct a
 static enum gemmd_error account_take(struct admission *admission, struct account *account, bool own,
                                      uint64_t bytes, struct fault *fault)
 {
-    uint64_t most = own ? or_none(admission->limits.tenant_requests) : admission->limits.requests;
+    const struct admission_limits limits = limits_of(admission);
+    uint64_t most = own ? or_none(limits.tenant_requests) : limits.requests;
     uint64_t holding;
     if (!tally_take(&account->requests, 1, most, &holding))
         return admission_refuse(admission,
@@ -175,17 +206,17 @@ static enum gemmd_error account_take(struct admission *admission, struct account
 static enum gemmd_error check_fits(const struct admission *admission, uint64_t bytes,
                                    struct fault *fault)
 {
-    const struct admission_limits *limits = &admission->limits;
-    if (bytes > limits->bytes)
+    const struct admission_limits limits = limits_of(admission);
+    if (bytes > limits.bytes)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
                          " at the most (%s)",
-                         bytes, limits->bytes, admission_limit_name(ADMISSION_LIMIT_BYTES));
-    if (bytes > or_none(limits->tenant_bytes))
+                         bytes, limits.bytes, admission_limit_name(ADMISSION_LIMIT_BYTES));
+    if (bytes > or_none(limits.tenant_bytes))
         return fault_set(
             fault, GEMMD_ERR_TOO_LARGE, NULL,
             "the request needs %" PRIu64 " bytes; a tenant is given %" PRIu64 " at the most (%s)",
-            bytes, limits->tenant_bytes, admission_limit_name(ADMISSION_LIMIT_TENANT_BYTES));
+            bytes, limits.tenant_bytes, admission_limit_name(ADMISSION_LIMIT_TENANT_BYTES));
     return GEMMD_OK;
 }
 
@@ -307,15 +338,15 @@ static uint32_t account_wait_s(const struct account *account, uint64_t bytes,
 
 uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t bytes)
 {
-    const struct admission_limits *limits = &admission->limits;
+    const struct admission_limits limits = limits_of(admission);
     const struct account *own = account_of(admission, tenant);
-    if (bytes > limits->bytes || bytes > or_none(limits->tenant_bytes))
+    if (bytes > limits.bytes || bytes > or_none(limits.tenant_bytes))
         return DRAIN_SECONDS_MAX; /* never */
     pthread_mutex_lock(&admission->lock);
-    uint32_t seconds = account_wait_s(&admission->whole, bytes, limits->requests, limits->bytes);
+    uint32_t seconds = account_wait_s(&admission->whole, bytes, limits.requests, limits.bytes);
     uint32_t for_own = own == NULL ? 0
-                                   : account_wait_s(own, bytes, or_none(limits->tenant_requests),
-                                                    tenant_most(limits, bytes));
+                                   : account_wait_s(own, bytes, or_none(limits.tenant_requests),
+                                                    tenant_most(&limits, bytes));
     pthread_mutex_unlock(&admission->lock);
     return for_own > seconds ? for_own : seconds;
 }

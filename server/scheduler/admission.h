@@ -39,6 +39,10 @@ struct admission_held {
 
 /* NULL: out of memory. */
 struct admission *admission_create(const struct admission_limits *limits);
+/* Changes the limits, all but the number of tenants. Reservations that exceed a lower limit stay,
+ * and further ones are refused. If no tenant had a limit of its own at the start, tenants get none.
+ * Any thread. */
+void admission_set_limits(struct admission *admission, const struct admission_limits *limits);
 /* NULL is allowed. */
 void admission_destroy(struct admission *admission);
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "server/base/clock.h"
+#include "server/base/heartbeat.h"
 #include "server/scheduler/stall_watch.h"
 #include "server/scheduler/verifier.h"
 
@@ -42,6 +43,7 @@ struct dispatch {
     struct verifier *verifier;
     struct probe *probe;
     struct stall_watch stall_watch;
+    struct heartbeat heartbeat;
     pthread_t thread;
     atomic_bool stopping, stopped;
     bool lost; /* the queue has been told that the device is lost */
@@ -196,6 +198,7 @@ static void *dispatch_run(void *argument)
     device_enter(dispatch->device);
 
     for (;;) {
+        heartbeat_beat(&dispatch->heartbeat);
         bool moved = feed(dispatch, works);
         moved |= collect(dispatch);
         notice_loss(dispatch);
@@ -330,4 +333,17 @@ bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
 {
     probe_expire(dispatch->probe, now_ns, is_known_to_compute(dispatch));
+}
+
+const char *dispatch_stuck(struct dispatch *dispatch)
+{
+    const bool computes = device_in_flight(dispatch->device) > 0 &&
+                          device_computes_in_submit(dispatch->device) &&
+                          stall_watch_ns(&dispatch->stall_watch) == 0;
+    const bool alive = heartbeat_look(&dispatch->heartbeat) || computes;
+    const bool verifies = verifier_alive(dispatch->verifier);
+    queue_wake(dispatch->queue);
+    if (stall_watch_ns(&dispatch->stall_watch) > 0)
+        return "the device";
+    return !alive ? "the dispatch thread" : !verifies ? "the verifier's thread" : NULL;
 }

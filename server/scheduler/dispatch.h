@@ -55,6 +55,11 @@ void dispatch_set_stall_limit(struct dispatch *dispatch, uint64_t limit_ns);
 void dispatch_look(struct dispatch *dispatch, uint64_t now_ns);
 /* For how long the device has been stalled; 0: the device is not stalled. Any thread. */
 uint64_t dispatch_stalled_ns(const struct dispatch *dispatch);
+/* Returns what has made no progress since the last call: the dispatch thread, the verifier's
+ * thread, or a device that has stalled; NULL: nothing. A CPU that computes in the dispatch thread
+ * makes progress until it has stalled. Wakes the threads for the next call. Always called on the
+ * thread that calls dispatch_look. */
+const char *dispatch_stuck(struct dispatch *dispatch);
 /* Answers the callers of dispatch_probe whose time is over. Called by a timer. */
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);
 

@@ -5,12 +5,14 @@
 
 #include "kernels/freivalds.h"
 #include "server/base/clock.h"
+#include "server/base/heartbeat.h"
 
 struct verifier {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
     struct work *first, *last;
+    struct heartbeat heartbeat;
     bool stopping;
 };
 
@@ -47,9 +49,11 @@ static void verifier_check(struct work *work)
 static void *verifier_run(void *argument)
 {
     struct verifier *verifier = argument;
+    pthread_setname_np(pthread_self(), "verifier");
     pthread_mutex_lock(&verifier->lock);
     for (;;) {
         struct work *work = verifier->first;
+        heartbeat_beat(&verifier->heartbeat);
         if (work != NULL) {
             verifier->first = work->next;
             pthread_mutex_unlock(&verifier->lock);
@@ -112,4 +116,13 @@ void verifier_push(struct verifier *verifier, struct work *work)
     verifier->last = work;
     pthread_cond_signal(&verifier->changed);
     pthread_mutex_unlock(&verifier->lock);
+}
+
+bool verifier_alive(struct verifier *verifier)
+{
+    const bool alive = heartbeat_look(&verifier->heartbeat);
+    pthread_mutex_lock(&verifier->lock);
+    pthread_cond_signal(&verifier->changed);
+    pthread_mutex_unlock(&verifier->lock);
+    return alive;
 }

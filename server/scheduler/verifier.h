@@ -8,6 +8,8 @@
 #ifndef SERVER_SCHEDULER_VERIFIER_H
 #define SERVER_SCHEDULER_VERIFIER_H
 
+#include <stdbool.h>
+
 #include "server/device/work.h"
 
 struct verifier;
@@ -20,5 +22,8 @@ void verifier_stop(struct verifier *verifier);
 /* Has the result of a work checked, and the work ended by the verifier's thread. A result that is
  * wrong, or that could not be checked, is an error of the work. Any thread. */
 void verifier_push(struct verifier *verifier, struct work *work);
+/* Whether the thread has looked for works since the last call. Wakes the thread for the next call.
+ * Always called on the same thread. */
+bool verifier_alive(struct verifier *verifier);
 
 #endif

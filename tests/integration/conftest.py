@@ -25,6 +25,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    os.umask(0o027)  # the daemon refuses a file of tokens that every user can read
     if config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(1 << 32)
 

@@ -326,7 +326,7 @@ def test_notify(start, tmp_path):
 
 # ---- the end ------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_with_status_0(number, start):
     daemon = start(wrapper=("env", "--default-signal"))
     daemon.process.send_signal(number)

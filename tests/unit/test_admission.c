@@ -266,6 +266,31 @@ START_TEST(threads_never_hold_too_much)
 }
 END_TEST
 
+START_TEST(limits_change_while_reservations_are_held)
+{
+    struct admission *admission = create(2, 100, 2, 2, 0);
+    struct admission_limits limits = {
+        .requests = 1, .bytes = 50, .tenants = 2, .tenant_requests = 1};
+    struct fault fault;
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(admission_reserve(admission, 0, 40, NULL), GEMMD_OK);
+    admission_set_limits(admission, &limits);
+    check_held(admission, 0, 2, 80); /* what is held stays */
+    check_refused(admission, 0, 5, ADMISSION_LIMIT_TENANT_REQUESTS, "2 requests");
+    check_refused(admission, 1, 5, ADMISSION_LIMIT_REQUESTS, "2 requests");
+    ck_assert_int_eq(admission_reserve(admission, 1, 60, &fault), GEMMD_ERR_TOO_LARGE);
+    limits =
+        (struct admission_limits){.requests = 3, .bytes = 200, .tenants = 2, .tenant_requests = 3};
+    admission_set_limits(admission, &limits);
+    ck_assert_int_eq(admission_reserve(admission, 1, 60, &fault), GEMMD_OK);
+    admission_release(admission, 1, 60);
+    for (int i = 0; i < 2; i++)
+        admission_release(admission, 0, 40);
+    ck_assert_uint_eq(admission_held(admission).requests, 0);
+    admission_destroy(admission);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("admission");
@@ -280,6 +305,7 @@ int main(void)
     tcase_add_test(tests, one_tenant_without_limits_is_the_whole);
     tcase_add_test(tests, the_wait_is_for_what_is_missing);
     tcase_add_test(tests, a_tenant_s_wait_is_at_his_own_rate);
+    tcase_add_test(tests, limits_change_while_reservations_are_held);
     tcase_add_test(tests, threads_never_hold_too_much);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -385,6 +385,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
     struct infer_call *infer = calloc(1, sizeof *infer);
     struct compute_call *call = &infer->compute;
     request->server = &server;
+    request->config = &stage.config;
     request->thread = &thread;
     request->call = infer;
     infer->request = request;

@@ -63,9 +63,9 @@ START_TEST(man_page_describes_every_option)
     else
         snprintf(head, sizeof(head), "--%s%s%s", option->name, option->placeholder ? " " : "",
                  option->placeholder ? option->placeholder : "");
-    snprintf(entry, sizeof(entry), "%s %s%s%s%s", head, option->help,
+    snprintf(entry, sizeof(entry), "%s %s%s%s%s%s", head, option->help,
              option->standard ? " Default: " : "", option->standard ? option->standard : "",
-             option->standard ? "." : "");
+             option->standard ? "." : "", option->reloadable ? " " CONFIG_RELOADABLE_TEXT : "");
     char *text = read_whole(MAN_PAGE);
     strip_roff(text);
     ck_assert_msg(strstr(text, entry), "the man page lacks: %s", entry);

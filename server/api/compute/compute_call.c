@@ -10,6 +10,15 @@
 
 /* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
+
+/* The options that were in force when the call asked first. */
+static const struct config *config_of(struct compute_call *call, const struct services *services)
+{
+    if (call->config == NULL)
+        call->config = services->config;
+    return call->config;
+}
+
 static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
                                   uint64_t limit)
 {
@@ -67,7 +76,7 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
     call->header_bytes = call->front_bytes + format_bytes;
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
         return too_large(fault, "the result", call->result_bytes,
-                         services->config->max_result_bytes);
+                         config_of(call, services)->max_result_bytes);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -80,7 +89,7 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
 static enum gemmd_error count_work(struct compute_call *call, const struct services *services,
                                    struct fault *fault)
 {
-    const uint64_t limit = services->config->max_work;
+    const uint64_t limit = config_of(call, services)->max_work;
     call->work.flops = work_flops(&call->work);
     if (limit == 0 || call->work.flops <= (double)limit)
         return GEMMD_OK;
@@ -98,9 +107,9 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     if (!know_result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
-    if (call->sends_result && call->result_bytes > services->config->max_result_bytes)
+    if (call->sends_result && call->result_bytes > config_of(call, services)->max_result_bytes)
         return too_large(fault, "the result", call->result_bytes,
-                         services->config->max_result_bytes);
+                         config_of(call, services)->max_result_bytes);
 
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside)
@@ -155,7 +164,7 @@ enum gemmd_error compute_call_layout(struct compute_call *call, const struct ser
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                      "the operands' size does not fit in 64 bits; the limit is %" PRIu64 " bytes",
-                     services->config->max_body_bytes);
+                     config_of(call, services)->max_body_bytes);
 }
 
 /* Checks whether an empty body is valid, as it is if all operands are resident. */
@@ -207,9 +216,9 @@ static enum gemmd_error reserve_call(struct compute_call *call, struct services 
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault)
 {
-    const uint64_t limit = services->config->max_body_bytes;
+    const uint64_t limit = config_of(call, services)->max_body_bytes;
     uint64_t expected;
-    enum gemmd_error code = check_length(call, services->config, length, &expected, fault);
+    enum gemmd_error code = check_length(call, config_of(call, services), length, &expected, fault);
     if (code != GEMMD_OK)
         return code;
     if (call->shapes_inside && !length.known)
@@ -234,7 +243,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
                                   uint64_t needed, struct fault *fault)
 {
-    uint64_t limit = services->config->max_body_bytes, capacity = call->body_capacity;
+    uint64_t limit = config_of(call, services)->max_body_bytes, capacity = call->body_capacity;
     if (needed > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);

@@ -32,6 +32,7 @@
 #include "server/scheduler/admission.h"
 
 struct body_front;
+struct config;
 struct services;
 struct compute_call;
 struct early_copy_body;
@@ -95,6 +96,8 @@ struct compute_call {
     bool shapes_inside;   /* only the body says what shapes the operands have */
     uint64_t deadline_ns; /* monotonic clock; 0: none */
 
+    /* In force when the call began; a reload does not change it. NULL: the call has not asked. */
+    const struct config *config;
     struct pool_cache *memory; /* of the thread that uses the call; borrowed */
     unsigned char *body;       /* pinned; owned */
     uint64_t body_capacity, body_bytes;

@@ -12,7 +12,7 @@
 static enum gemmd_error refuse_no_memory(struct request *request)
 {
     const struct shm_offer *offer = request->connection->memory;
-    if (!services_of(request)->config->shm_memfd)
+    if (!request->config->shm_memfd)
         return fault_set(&request->fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
                          "shared memory of connections is off (--shm-memfd)");
     if (offer == NULL)

@@ -68,7 +68,7 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
                                         struct services *services)
 {
     struct fault *fault = &request->fault;
-    const struct config *config = services->config;
+    const struct config *config = request->config;
 
     struct parameter_target target = {call->operation->parameters, compute_call_request(call),
                                       fault};

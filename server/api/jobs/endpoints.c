@@ -77,7 +77,7 @@ static bool take_wait(void *context, const char *name, const char *value)
 /* Reads how long the client wants to wait, with --max-wait as the limit. */
 static enum gemmd_error read_wait(struct request *request, uint64_t *ms)
 {
-    const uint64_t limit_ms = services_of(request)->config->max_wait_ms;
+    const uint64_t limit_ms = request->config->max_wait_ms;
     struct wait wait = {.request = request};
     (void)request_parameters(request, take_wait, &wait);
     struct preferences preferences = request_preferences(request);

@@ -66,7 +66,7 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
  * timeout of their own, and the time limits of an upload have ended here. */
 static void set_deadline(struct tensor_call *call)
 {
-    const uint64_t timeout_ms = services_of(call->request)->config->default_timeout_ms;
+    const uint64_t timeout_ms = call->request->config->default_timeout_ms;
     call->deadline_ns = timeout_ms != 0 ? clock_now_ns() + timeout_ms * 1000000u : 0;
     request_set_deadline(call->request, call->deadline_ns);
 }

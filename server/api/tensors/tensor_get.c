@@ -107,7 +107,7 @@ static bool needs_no_bytes(const struct tensor_call *call)
 static enum gemmd_error tensor_get_measure(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const uint64_t limit = services_of(request)->config->max_result_bytes;
+    const uint64_t limit = request->config->max_result_bytes;
     const uint64_t bytes = resident_tensor(call->resident)->bytes;
     char header[SAFETENSORS_HEADER_MAX];
     call->header_bytes = header_of(call, header);

@@ -80,7 +80,7 @@ static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total
 static enum gemmd_error know_length(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const uint64_t limit = services_of(request)->config->max_body_bytes;
+    const uint64_t limit = request->config->max_body_bytes;
     call->length_known = request->sized || call->format == FORMAT_RAW;
     call->total_bytes = request->body_bytes;
     if (!request->sized && call->format == FORMAT_RAW &&
@@ -128,7 +128,7 @@ static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
 {
     struct request *request = call->request;
     struct pool_cache *memory = services_memory(request);
-    uint64_t limit = services_of(request)->config->max_body_bytes, bytes = call->block_bytes;
+    uint64_t limit = request->config->max_body_bytes, bytes = call->block_bytes;
     if (call->length_known)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body has more than the %" PRIu64 " bytes that its shape takes",

@@ -38,7 +38,7 @@ static void not_served(struct request *request, const char *sentence)
 
 static void v2_server_begin(struct request *request)
 {
-    const struct config *config = services_of(request)->config;
+    const struct config *config = request->config;
     json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "statistics",
                                    "model_configuration", "schedule_policy", "parameters",
                                    "model_repository", "logging");
@@ -53,7 +53,7 @@ static void v2_server_begin(struct request *request)
 /* The log's settings, which only the options of the daemon can change. */
 static void v2_logging_begin(struct request *request)
 {
-    const enum config_log_level level = services_of(request)->config->log_level;
+    const enum config_log_level level = request->config->log_level;
     if (is_post(request)) {
         not_served(request, "what is logged is set by --log-level when the daemon starts");
         return;

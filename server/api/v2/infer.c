@@ -31,7 +31,7 @@ static enum gemmd_error read_header(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     struct fault *fault = &request->fault;
-    const uint64_t limit = services_of(request)->config->max_json_bytes;
+    const uint64_t limit = request->config->max_json_bytes;
     const char *header = request_header(request, "Inference-Header-Content-Length");
     call->has_header = header != NULL;
     call->json_bytes = request->body_bytes; /* 0 if the length is not known */
@@ -60,9 +60,8 @@ static uint64_t lead_bytes(const struct request *request)
     enum { ALIGNMENT = 64 };
     const struct infer_call *call = infer_of(request);
     const uint64_t lead = (ALIGNMENT - call->json_bytes % ALIGNMENT) % ALIGNMENT;
-    const bool has_room =
-        call->has_header && request->sized &&
-        request->body_bytes + lead <= services_of(request)->config->max_body_bytes;
+    const bool has_room = call->has_header && request->sized &&
+                          request->body_bytes + lead <= request->config->max_body_bytes;
     return has_room ? lead : 0;
 }
 
@@ -74,7 +73,7 @@ static enum gemmd_error open_call(struct request *request)
     const uint64_t lead = lead_bytes(request);
     const struct body_length length = {.known = request->sized,
                                        .bytes = request->body_bytes + lead};
-    const uint64_t timeout_ms = services_of(request)->config->default_timeout_ms;
+    const uint64_t timeout_ms = request->config->default_timeout_ms;
     compute->shapes_inside = compute->sends_lse = true;
     compute->body_format = compute->answer_format = FORMAT_RAW;
     if (timeout_ms != 0)
@@ -120,7 +119,7 @@ void infer_begin(struct request *request)
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     /* Without the header the whole body is JSON, whose length may not have been known before. */
-    const uint64_t limit = services_of(request)->config->max_json_bytes;
+    const uint64_t limit = request->config->max_json_bytes;
     if (!infer_of(request)->has_header && length > limit - infer_of(request)->compute.body_bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                   "the request's JSON is longer than the limit of %" PRIu64

@@ -53,7 +53,7 @@ static uint32_t priority_of(uint64_t priority)
 static enum gemmd_error take_schedule(struct request *request)
 {
     const struct oip_request *asked = &infer_of(request)->asked;
-    const uint64_t max_us = config_longest_timeout_ms(services_of(request)->config) * 1000u;
+    const uint64_t max_us = config_longest_timeout_ms(request->config) * 1000u;
     if (asked->timeout_us > max_us)
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "timeout",
                          "timeout can be at most %" PRIu64 " microseconds", max_us);
@@ -118,7 +118,7 @@ static enum gemmd_error check_numbers(const struct request *request, const struc
                                       const struct placed_input *placed, struct fault *fault)
 {
     const struct tensor *tensor = placed->tensor;
-    const uint64_t limit = services_of(request)->config->max_body_bytes;
+    const uint64_t limit = request->config->max_body_bytes;
     if (placed->is_copied && tensor->bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "input '%s' is %" PRIu64 " bytes long; the limit is %" PRIu64, input->name,

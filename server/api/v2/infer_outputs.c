@@ -98,7 +98,7 @@ void infer_take_front(struct request *request)
 enum gemmd_error infer_take_text(struct request *request)
 {
     struct infer_call *call = infer_of(request);
-    const uint64_t limit = services_of(request)->config->max_json_bytes;
+    const uint64_t limit = request->config->max_json_bytes;
     uint64_t total = 0;
     for (uint32_t i = 0; i < call->output_count; i++) {
         const struct tensor *result = infer_result(request, &call->outputs[i]);

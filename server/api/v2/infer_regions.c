@@ -14,7 +14,7 @@ static enum gemmd_error region_find_part(struct request *request, const char *wh
     struct region_owner owner;
     struct shm_mapping *mapping;
     struct fault *fault = &request->fault;
-    const struct config *config = services_of(request)->config;
+    const struct config *config = request->config;
     if (!config->shm_system && !config->shm_cuda)
         return fault_set(fault, GEMMD_ERR_NOT_IMPLEMENTED, NULL,
                          "shared memory is off (--shm-system, --shm-cuda); send tensors in the "

@@ -31,7 +31,7 @@ enum gemmd_error region_owner_of(struct request *request, struct region_owner *o
 /* GEMMD_ERR_NOT_IMPLEMENTED if the extension of the request's path is off. */
 static enum gemmd_error check_served(struct request *request)
 {
-    const struct config *config = services_of(request)->config;
+    const struct config *config = request->config;
     const bool cuda = kind_of(request) == SHM_CUDA;
     if (cuda ? config->shm_cuda : config->shm_system)
         return GEMMD_OK;
@@ -44,7 +44,7 @@ static enum gemmd_error check_served(struct request *request)
  * remove the regions of both, and the extension that is off has none. */
 static enum gemmd_error check_any_served(struct request *request)
 {
-    const struct config *config = services_of(request)->config;
+    const struct config *config = request->config;
     return config->shm_system || config->shm_cuda ? GEMMD_OK : check_served(request);
 }
 

@@ -1,0 +1,123 @@
+/* config_reload.c - reads the options again, and applies those that may change while running. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "server/config/config_source.h"
+
+_Static_assert((int)CONFIG_CHANGES_MAX >= (int)CONFIG_OPTION_MAX, "every option can change");
+
+/* Writes a value as text for the log: a number, a word, a string, or addresses. */
+static void value_text(const struct config *config, const struct config_option *option,
+                       char out[CONFIG_VALUE_MAX])
+{
+    const unsigned char *field = (const unsigned char *)config + option->offset;
+    size_t length = 0;
+    switch (option->kind) {
+    case CONFIG_KIND_SWITCH:
+        snprintf(out, CONFIG_VALUE_MAX, "%s", config_value_load(config, option) ? "true" : "false");
+        break;
+    case CONFIG_KIND_CHOICE:
+        snprintf(out, CONFIG_VALUE_MAX, "%s", option->choices[config_value_load(config, option)]);
+        break;
+    case CONFIG_KIND_TEXT: {
+        const char *text = *(char *const *)(const void *)field;
+        snprintf(out, CONFIG_VALUE_MAX, "%s", text != NULL ? text : "(not set)");
+        break;
+    }
+    case CONFIG_KIND_ADDRESSES:
+        snprintf(out, CONFIG_VALUE_MAX, "(not set)");
+        for (uint32_t i = 0; i < config->listen_count && length < CONFIG_VALUE_MAX; i++)
+            length += (size_t)snprintf(out + length, CONFIG_VALUE_MAX - length, "%s%s",
+                                       i > 0 ? ", " : "", config->listen[i]);
+        break;
+    default:
+        snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64, config_value_load(config, option));
+        break;
+    }
+}
+
+static bool is_number(const struct config_option *option)
+{
+    return option->kind != CONFIG_KIND_TEXT && option->kind != CONFIG_KIND_ADDRESSES &&
+           option->kind != CONFIG_KIND_ACTION;
+}
+
+/* Gives the options that are not reloadable the values in force, for the checks of the others. */
+static void keep_running(struct config *loaded, const struct config *running)
+{
+    for (uint32_t i = 0; i < config_option_count; i++) {
+        const struct config_option *option = &config_options[i];
+        if (!option->reloadable && is_number(option))
+            config_value_store(loaded, option, config_value_load(running, option));
+    }
+}
+
+static void copy_reloadable(struct config *next, const struct config *loaded)
+{
+    for (uint32_t i = 0; i < config_option_count; i++)
+        if (config_options[i].reloadable)
+            config_value_store(next, &config_options[i],
+                               config_value_load(loaded, &config_options[i]));
+}
+
+/* Adds the options of one kind (reloadable or not) whose value differs. */
+static void add_changes(struct config_changes *changes, const struct config *before,
+                        const struct config *after, bool reloadable)
+{
+    for (uint32_t i = 0; i < config_option_count; i++) {
+        const struct config_option *option = &config_options[i];
+        struct config_change *change = &changes->list[changes->count];
+        if (option->reloadable != reloadable || option->kind == CONFIG_KIND_ACTION)
+            continue;
+        value_text(before, option, change->old_value);
+        value_text(after, option, change->new_value);
+        change->name = option->name;
+        change->applied = reloadable;
+        changes->count += strcmp(change->old_value, change->new_value) != 0;
+    }
+}
+
+/* A pipe has been read to its end at the start, and opening it again might never return. */
+static enum gemmd_error check_file(const char *path, struct fault *fault)
+{
+    struct stat status;
+    if (path == NULL)
+        return GEMMD_OK;
+    if (stat(path, &status) != 0)
+        return fault_set(fault, GEMMD_ERR_IO, "config", "%.120s cannot be read: %s", path,
+                         strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return fault_set(fault, GEMMD_ERR_IO, "config",
+                         "%.120s is not a regular file and cannot be read again", path);
+    return GEMMD_OK;
+}
+
+enum gemmd_error config_reload(const struct config_reload *reload, struct config *next,
+                               struct config_changes *changes, struct fault *fault)
+{
+    struct config loaded = {.action = CONFIG_RUN}, fixed;
+    struct config_load load = {.config = &loaded, .fault = fault};
+    enum gemmd_error error = check_file(reload->running->config_file, fault);
+    if (error == GEMMD_OK)
+        error = config_read_sources(&load, reload->argc, reload->argv, reload->environment);
+    if (error != GEMMD_OK)
+        goto free_loaded;
+    fixed = loaded; /* borrows the strings of `loaded` */
+    keep_running(&loaded, reload->running);
+    config_derive(&load);
+    keep_running(&loaded, reload->running);
+    error = config_check(&load);
+    if (error != GEMMD_OK)
+        goto free_loaded;
+    *next = *reload->running;
+    copy_reloadable(next, &loaded);
+    changes->count = 0;
+    add_changes(changes, reload->running, next, true);
+    add_changes(changes, reload->given, &fixed, false);
+
+free_loaded:
+    config_free(&loaded);
+    return error;
+}

@@ -1,0 +1,123 @@
+#include "server/liveness.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proto/number.h"
+#include "server/api/services.h"
+#include "server/jobs/job_thread.h"
+#include "server/net/notify.h"
+
+enum { LOOKS = 4, PART_MAX = 64 };
+
+struct liveness {
+    struct services *services; /* borrowed */
+    uint64_t interval_ns;      /* between two looks; 0: there is no watchdog */
+    uint64_t due_ns;           /* 0: not looked yet */
+    bool starving;             /* the last look has found something stuck */
+    struct probe_wait probe;
+    atomic_bool probing; /* `probe` belongs to the dispatch thread */
+};
+
+/* The time between two looks; 0: the service manager has no watchdog for this process. */
+static uint64_t read_interval_ns(void)
+{
+    const char *usec_text = getenv("WATCHDOG_USEC"), *pid_text = getenv("WATCHDOG_PID");
+    uint64_t usec, pid;
+    if (usec_text == NULL || !number_u64(usec_text, &usec) || usec > UINT64_MAX / 1000)
+        return 0;
+    if (pid_text != NULL && (!number_u64(pid_text, &pid) || pid != (uint64_t)getpid()))
+        return 0;
+    return usec * 1000 / LOOKS;
+}
+
+static void probe_done(struct probe_wait *probe)
+{
+    struct liveness *liveness =
+        (struct liveness *)((char *)probe - offsetof(struct liveness, probe));
+    atomic_store(&liveness->probing, false);
+}
+
+struct liveness *liveness_create(struct services *services)
+{
+    struct liveness *liveness = calloc(1, sizeof *liveness);
+    if (liveness == NULL)
+        return NULL;
+    liveness->services = services;
+    liveness->interval_ns = read_interval_ns();
+    liveness->probe.done = probe_done;
+    liveness->probe.right = true;
+    return liveness;
+}
+
+void liveness_destroy(struct liveness *liveness)
+{
+    free(liveness);
+}
+
+void liveness_stop(struct liveness *liveness)
+{
+    liveness->interval_ns = 0;
+}
+
+/* Whether the device works, or has computed the last probe. Starts the next probe. */
+static bool device_computes(struct liveness *liveness)
+{
+    struct services *services = liveness->services;
+    const bool works = device_in_flight(services->device) > 0;
+    bool right = false;
+    if (!atomic_load(&liveness->probing)) {
+        right = liveness->probe.right;
+        atomic_store(&liveness->probing, true);
+        if (dispatch_probe(services->dispatch, &liveness->probe,
+                           (uint32_t)(liveness->interval_ns / 1000000)))
+            atomic_store(&liveness->probing, false);
+    }
+    return works || right;
+}
+
+/* Writes the name of a part that has made no progress since the last look. Every part is looked at,
+ * since each look also wakes the part for the next one. */
+static bool find_stuck(struct liveness *liveness, char part[PART_MAX])
+{
+    struct services *services = liveness->services;
+    const char *scheduler = dispatch_stuck(services->dispatch);
+    const bool computes = device_computes(liveness);
+    const bool jobs = job_thread_alive(services->job_thread);
+    const bool log = log_alive(services->log);
+    const int32_t io_thread = http_server_stuck_thread(services->http);
+    if (scheduler != NULL)
+        snprintf(part, PART_MAX, "%s", scheduler);
+    else if (io_thread >= 0)
+        snprintf(part, PART_MAX, "I/O thread %" PRId32, io_thread);
+    else if (!jobs)
+        snprintf(part, PART_MAX, "the job thread");
+    else if (!log)
+        snprintf(part, PART_MAX, "the log's thread");
+    else if (!computes)
+        snprintf(part, PART_MAX, "the device");
+    else
+        return false;
+    return true;
+}
+
+void liveness_check(struct liveness *liveness, uint64_t now_ns)
+{
+    char part[PART_MAX];
+    if (liveness->interval_ns == 0 || now_ns < liveness->due_ns)
+        return;
+    const bool first = liveness->due_ns == 0;
+    liveness->due_ns = now_ns + liveness->interval_ns;
+    const bool stuck = find_stuck(liveness, part) && !first;
+    if (!stuck)
+        notify_send("WATCHDOG=1");
+    if (stuck && !liveness->starving)
+        log_event(liveness->services->log, CONFIG_LOG_ERROR,
+                  "%s makes no progress: the watchdog of the service manager is not fed", part);
+    else if (!stuck && liveness->starving)
+        log_event(liveness->services->log, CONFIG_LOG_INFO,
+                  "all parts make progress again: the watchdog is fed");
+    liveness->starving = stuck;
+}

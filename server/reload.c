@@ -1,0 +1,161 @@
+#include "server/reload.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "server/api/services.h"
+#include "server/base/clock.h"
+#include "server/http/tokens.h"
+#include "server/net/notify.h"
+
+extern char **environ;
+
+struct snapshot {
+    struct config config; /* its strings belong to the options of the start */
+    struct snapshot *before;
+};
+
+struct reload {
+    const struct config *given; /* borrowed */
+    int argc;
+    char *const *argv;
+    struct services *services;
+    struct snapshot *newest; /* list of all snapshots */
+    struct config_changes changes;
+};
+
+static uint64_t unix_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec;
+}
+
+struct reload *reload_create(const struct config *given, int argc, char *const argv[],
+                             struct services *services)
+{
+    struct reload *reload = calloc(1, sizeof *reload);
+    if (reload == NULL)
+        return NULL;
+    reload->given = given;
+    reload->argc = argc;
+    reload->argv = argv;
+    reload->services = services;
+    atomic_store(&services->reloads.last_succeeded, true);
+    atomic_store(&services->reloads.last_success_seconds, unix_seconds());
+    return reload;
+}
+
+void reload_destroy(struct reload *reload)
+{
+    while (reload != NULL && reload->newest != NULL) {
+        struct snapshot *before = reload->newest->before;
+        free(reload->newest);
+        reload->newest = before;
+    }
+    free(reload);
+}
+
+/* Reads the token file again. */
+static enum gemmd_error reload_tokens(struct reload *reload, struct fault *fault)
+{
+    /* MERGE: return tokens_reload(http->tokens, config->token_file, fault) if there are tokens. */
+    (void)reload;
+    (void)fault;
+    return GEMMD_OK;
+}
+
+/* Has the parts of the daemon that keep values of their own use the new options. */
+static void apply(struct services *services, struct config *config)
+{
+    const struct tokens *tokens = services->http->tokens;
+    const uint32_t tenants = tokens == NULL ? 1 : tokens_tenants(tokens);
+    if (config->shares_requests)
+        config->tenant_requests = (uint32_t)config_share(config, tenants, config->queue_requests);
+    const struct admission_limits limits = {
+        .requests = config->queue_requests,
+        .bytes = config->queue_bytes,
+        .tenants = tenants,
+        .tenant_requests = config->tenant_requests,
+        .tenant_bytes = config->tenant_bytes,
+        .tenant_share_bytes =
+            config->shares_bytes ? config_share(config, tenants, config->queue_bytes) : 0,
+    };
+    admission_set_limits(services->admission, &limits);
+    dispatch_set_stall_limit(services->dispatch, config->stall_ms * UINT64_C(1000000));
+    services->config = config;
+    services->http->config = config;
+}
+
+/* Logs what has changed. If the level changes too, the more talkative of the two levels decides
+ * whether these lines are written. */
+static void log_changes(const struct reload *reload, enum config_log_level old_level)
+{
+    const struct config *config = reload->services->config;
+    const enum config_log_level new_level = config->log_level;
+    struct log *log = reload->services->log;
+    log_set_level(log, old_level < new_level ? old_level : new_level);
+    for (uint32_t i = 0; i < reload->changes.count; i++) {
+        const struct config_change *change = &reload->changes.list[i];
+        if (change->applied)
+            log_event(log, CONFIG_LOG_INFO, "--%s is now %s; it was %s", change->name,
+                      change->new_value, change->old_value);
+        else
+            log_event(log, CONFIG_LOG_WARNING,
+                      "--%s stays %s; the new value %s needs a new process (SIGUSR2)", change->name,
+                      change->old_value, change->new_value);
+    }
+    log_event(log, CONFIG_LOG_INFO, "reloaded");
+    log_set_level(log, new_level);
+}
+
+static enum gemmd_error try_reload(struct reload *reload, struct fault *fault)
+{
+    const struct config_reload sources = {
+        .given = reload->given,
+        .running = reload->services->config,
+        .argc = reload->argc,
+        .argv = reload->argv,
+        .environment = environ,
+    };
+    struct snapshot *snapshot = malloc(sizeof *snapshot);
+    if (snapshot == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the options");
+    enum gemmd_error code = config_reload(&sources, &snapshot->config, &reload->changes, fault);
+    if (code == GEMMD_OK) /* the tokens come last, since they are in force at once */
+        code = reload_tokens(reload, fault);
+    if (code != GEMMD_OK) {
+        free(snapshot);
+        return code;
+    }
+    snapshot->before = reload->newest;
+    reload->newest = snapshot;
+    apply(reload->services, &snapshot->config);
+    return GEMMD_OK;
+}
+
+void reload_run(struct reload *reload)
+{
+    struct services *services = reload->services;
+    const struct config *config = services->config;
+    const enum config_log_level old_level = config->log_level;
+    struct fault fault = {.code = GEMMD_OK};
+    char state[64];
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
+    notify_send(state);
+    const bool succeeded = try_reload(reload, &fault) == GEMMD_OK;
+    atomic_store(&services->reloads.last_succeeded, succeeded);
+    if (succeeded) {
+        atomic_fetch_add(&services->reloads.succeeded, 1);
+        atomic_store(&services->reloads.last_success_seconds, unix_seconds());
+        log_changes(reload, old_level);
+        notify_send("READY=1\nSTATUS=serving");
+    } else {
+        atomic_fetch_add(&services->reloads.failed, 1);
+        log_event(services->log, CONFIG_LOG_ERROR,
+                  "cannot reload, and all settings stay as they were: %s", fault.detail);
+        notify_send("READY=1\nSTATUS=serving with old settings: the reload failed, see the log");
+    }
+}

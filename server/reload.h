@@ -1,0 +1,30 @@
+/*
+ * reload.h - takes new values of options, and new tokens, while the daemon runs.
+ *
+ * The options in force are an immutable snapshot. A reload makes a new snapshot and swaps the
+ * pointers in struct services and struct http_server, so that no reader takes a lock. A request
+ * keeps the snapshot that it began with. Old snapshots are freed with the reload, since any thread
+ * may still read one.
+ *
+ * All functions run on the main thread.
+ */
+#ifndef SERVER_RELOAD_H
+#define SERVER_RELOAD_H
+
+#include "server/config/config.h"
+
+struct reload;
+struct services;
+
+/* `given` are the options as the start has read them, before the daemon adapted any. All pointers
+ * are borrowed until reload_destroy. NULL: out of memory. */
+struct reload *reload_create(const struct config *given, int argc, char *const argv[],
+                             struct services *services);
+/* Frees all snapshots, after all threads have ended. NULL is allowed. */
+void reload_destroy(struct reload *reload);
+
+/* Reads the options and the token file again. New values of options that are not reloadable are
+ * logged. If anything is wrong, everything stays as it was, and the log says why. */
+void reload_run(struct reload *reload);
+
+#endif

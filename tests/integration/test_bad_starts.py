@@ -1,0 +1,34 @@
+"""Starts that cannot succeed: one sentence that names the reason, and a status."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+from daemon import PATIENCE_S
+
+
+@pytest.mark.skipif(pathlib.Path("/proc/driver/nvidia").exists(), reason="this host has a GPU")
+def test_no_gpu_where_one_is_demanded(gemmd, tmp_path):
+    path = tmp_path / "gemmd.sock"
+    result = subprocess.run([gemmd, "--backend", "cuda", "--listen", f"unix:{path}"],
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("gemmd: ") and result.stderr.count("\n") == 1
+    assert "there is no CUDA device" in result.stderr or "CUDA" in result.stderr
+    assert not path.exists(), "the file of its socket stays behind"
+
+
+@pytest.mark.parametrize("mode, starts", [(0o644, False), (0o604, False), (0o640, True)])
+def test_tokens_that_every_user_can_read(mode, starts, gemmd, start, tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("alice:a-token-of-some-length\n")
+    file.chmod(mode)
+    if starts:
+        start("--token-file", file)
+        return
+    result = subprocess.run([gemmd, "--token-file", file, "--listen", "127.0.0.1:0"],
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1
+    assert result.stderr == (f"gemmd: --token-file {str(file)[:120]} can be read by every user of "
+                             "this host; chmod it to 0640 or 0600\n")

@@ -1,0 +1,177 @@
+"""The service manager's watchdog is fed while every thread and the device make progress."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from wire import Wire, exchange, request
+
+# The daemon looks at its parts, and feeds, four times in this time.
+WATCHDOG_US = 400_000
+SILENCE_S = 0.25
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+
+
+@pytest.fixture(name="manager")
+def service_manager(tmp_path):
+    path = str(tmp_path / "notify.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(PATIENCE_S)
+        yield manager
+
+
+def watched(start, manager, *arguments, **variables):
+    daemon = start("--io-threads", "1", "--bulk-connections", "0", *arguments, environment={
+        "NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": str(WATCHDOG_US), **variables})
+    while "READY=1" not in manager.recv(4096).decode():
+        pass
+    return daemon
+
+
+def wait_for_food(manager, times=1):
+    for _ in range(times):
+        while manager.recv(4096) != b"WATCHDOG=1":
+            pass
+
+
+def is_fed(manager, seconds=SILENCE_S):
+    """Whether anything arrives in that time."""
+    manager.settimeout(seconds)
+    try:
+        return manager.recv(4096) == b"WATCHDOG=1"
+    except TimeoutError:
+        return False
+    finally:
+        manager.settimeout(PATIENCE_S)
+
+
+def threads(pid):
+    """The numbers of the threads, by name."""
+    return {(task / "comm").read_text().strip(): int(task.name)
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
+
+
+@contextlib.contextmanager
+def stopped(tid):
+    """Stops one thread of a process. SIGSTOP would stop them all, so a debugger's call is used."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+    def call(what):
+        if libc.ptrace(what, tid, None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    call(PTRACE_SEIZE)
+    call(PTRACE_INTERRUPT)
+    os.waitpid(tid, 0x40000000)  # __WALL
+    try:
+        yield
+    finally:
+        call(PTRACE_DETACH)
+
+
+def drained(manager):
+    """Takes what has been sent so far."""
+    manager.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            manager.recv(4096)
+    manager.settimeout(PATIENCE_S)
+
+
+@pytest.mark.parametrize("name, part", [
+    ("io-0", "I/O thread 0"), ("dispatch", "the dispatch thread"), ("jobs", "the job thread"),
+    ("verifier", "the verifier's thread"), ("log", None), ("gemmd", None),
+])
+def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):
+    daemon = watched(start, manager)
+    wait_for_food(manager)
+    with stopped(daemon.pid if name == "gemmd" else threads(daemon.pid)[name]):
+        if part:
+            line = daemon.wait_for(lambda lines: next(
+                (line for line in lines
+                 if line["message"].startswith(f"{part} makes no progress")), None),
+                "the line about the thread")
+            assert line["level"] == "error"
+        else:  # this thread cannot log, or the log's cannot write
+            time.sleep(2 * WATCHDOG_US / 4e6)
+        drained(manager)
+        assert not is_fed(manager)
+    wait_for_food(manager)
+
+
+def test_a_device_that_stalls_stops_the_feeding(start, manager):
+    daemon = watched(start, manager, "--stall-time", "50ms", "--cpu-threads", "1")
+    wait_for_food(manager)
+    size = 1600
+    body = np.ones(2 * size * size, np.float64).tobytes()
+    data = request("POST", f"/gemm?m={size}&n={size}&k={size}&dtype=f64&kernel=openblas",
+                   [("Content-Type", "application/octet-stream"), ("Content-Length", len(body))],
+                   body)
+    ended = threading.Event()
+
+    def compute():
+        while not ended.is_set():
+            exchange(daemon.address, data)
+
+    clients = [threading.Thread(target=compute) for _ in range(2)]
+    for client in clients:
+        client.start()
+    try:
+        daemon.wait_for(lambda lines: any(
+            line["message"].startswith("the device makes no progress") for line in lines),
+            "the line about the device")
+    finally:
+        ended.set()
+        for client in clients:
+            client.join()
+    wait_for_food(manager)
+
+
+def test_a_log_that_nobody_reads_does_not_stop_the_feeding(gemmd, manager):
+    """A blocked log loses lines, and must not have the daemon restarted."""
+    reader, writer = os.pipe()
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GEMMD_")}
+    path = manager.getsockname() + ".unix"
+    process = subprocess.Popen(
+        [gemmd, "--listen", f"unix:{path}"], stdout=writer, env={
+            **clean, "NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": str(WATCHDOG_US)})
+    os.close(writer)
+    try:
+        wait_for_food(manager)
+        with Wire(path) as wire:
+            for _ in range(400):  # 80 KiB of lines, for a pipe of 64 KiB
+                wire.send(request("GET", "/livez?" + "x" * 200))
+                assert wire.receive().status == 200
+        drained(manager)
+        wait_for_food(manager, 3)
+    finally:
+        os.close(reader)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("variables", [
+    {"WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "soon"},
+    {"WATCHDOG_USEC": ""},
+])
+def test_no_watchdog_no_food(variables, start, manager):
+    watched(start, manager, **variables)
+    assert not is_fed(manager, 0.3)
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/notify.sock", "relative", "@" + "x" * 200, "",
+                                  "vsock:2:1"])
+def test_an_unusable_notify_socket_is_no_obstacle(path, start):
+    daemon = start(environment={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": str(WATCHDOG_US)})
+    assert exchange(daemon.address, request("GET", "/readyz")).status == 200
