@@ -14,6 +14,7 @@
 
 struct host_memory;
 struct main_loop;
+struct tls;
 struct tokens;
 
 /* Zeroed before daemon_start, except `config` and `log`, which the caller sets and frees. */
@@ -21,6 +22,7 @@ struct daemon {
     struct config config;
     struct log *log;
     struct tokens *tokens; /* NULL: requests need no token */
+    struct tls *tls;       /* NULL: TCP connections are served without TLS */
     struct host_memory *host_memory;
     struct services services;
     struct http_server http;
