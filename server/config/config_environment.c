@@ -14,9 +14,9 @@
 
 static const char prefix[] = "GEMMD_";
 
-/* Variables that are not the daemon's: GEMMD_URL and GEMMD_TOKEN are read by libgemmd and gemmctl,
- * and images commonly have the version of their program in a variable. */
-static const char *const others[] = {"URL", "TOKEN", "VERSION"};
+/* Variables that are not the daemon's: all but the last are read by libgemmd and gemmctl, and
+ * images commonly have the version of their program in a variable. */
+static const char *const others[] = {"URL", "TOKEN", "CA_FILE", "CERT_FILE", "KEY_FILE", "VERSION"};
 
 static bool starts_with(const char *text, const char *start)
 {

@@ -62,10 +62,11 @@ static int verify_client(gnutls_session_t session)
                                      .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
     if (gnutls_certificate_get_peers(session, &count) == NULL || count == 0)
         return 0;
-    return gnutls_certificate_verify_peers(session, &purpose, 1, &status) == GNUTLS_E_SUCCESS &&
-                   status == 0
-               ? 0
-               : -1;
+    if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) == GNUTLS_E_SUCCESS &&
+        status == 0)
+        return 0;
+    (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
+    return -1;
 }
 
 /* ---- the files ---- */

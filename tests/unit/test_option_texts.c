@@ -123,7 +123,7 @@ static const struct {
 } completions[] = {
     {"gemmd --back", "--backend"},       {"gemmd --backend c", "cuda cpu"},
     {"gemmd --backend = c", "cuda cpu"}, {"gemmd --log-format =", "json text"},
-    {"gemmd --no-a", "--no-access-log"}, {"gemmd --streams 1", ""},
+    {"gemmd --no-ac", "--no-access-log"}, {"gemmd --streams 1", ""},
 };
 
 START_TEST(bash_completes)
