@@ -40,48 +40,49 @@ static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
     return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
 
-/* The text of an answer, and the lengths of its two parts. */
-struct fault_text {
-    char text[512 + 2048];
-    size_t head_bytes, body_bytes;
-};
+enum { HEAD_MAX = 512, BODY_MAX = 2048 };
 
-static void write_fault(struct fault_text *out, const struct fault *fault, const char *request_id)
+/* Writes a whole answer for `fault`. Returns its length, and sets `*body_bytes` to that of its
+ * body.
+ */
+static size_t write_fault(char out[HEAD_MAX + BODY_MAX], const struct fault *fault,
+                          const char *request_id, uint64_t *body_bytes)
 {
-    char body[2048];
-    const uint64_t length = fault_to_json(fault, body, sizeof body);
-    const int head_length =
-        snprintf(out->text, 512,
+    char body[BODY_MAX];
+    *body_bytes = fault_to_json(fault, body, sizeof body);
+    const int head_bytes =
+        snprintf(out, HEAD_MAX,
                  "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
                  "Content-Length: %" PRIu64 "\r\nX-Request-Id: %s\r\n%s"
                  "Connection: close\r\n\r\n",
-                 error_status(fault->code), error_title(fault->code), length, request_id,
+                 error_status(fault->code), error_title(fault->code), *body_bytes, request_id,
                  error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
-    out->head_bytes = (size_t)head_length;
-    out->body_bytes = (size_t)length;
-    memcpy(out->text + head_length, body, out->body_bytes);
+    memcpy(out + head_bytes, body, (size_t)*body_bytes);
+    return (size_t)head_bytes + (size_t)*body_bytes;
 }
 
 uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id)
 {
-    struct fault_text answer;
-    write_fault(&answer, fault, request_id);
+    char answer[HEAD_MAX + BODY_MAX];
+    uint64_t body_bytes;
+    const size_t length = write_fault(answer, fault, request_id, &body_bytes);
     /* The answer may be lost: a client that has stopped sending may have stopped reading too. */
-    (void)send(fd, answer.text, answer.head_bytes + answer.body_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return answer.body_bytes;
+    (void)send(fd, answer, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return body_bytes;
 }
 
 uint64_t connection_answer_fault(struct connection *connection, const struct fault *fault,
                                  const char *request_id)
 {
-    struct fault_text answer;
+    char answer[HEAD_MAX + BODY_MAX];
+    uint64_t body_bytes;
     if (connection->session == NULL)
         return connection_send_fault(connection->fd, fault, request_id);
     if (!connection->encrypted)
         return 0;
-    write_fault(&answer, fault, request_id);
-    tls_send(connection, answer.text, answer.head_bytes + answer.body_bytes);
-    return answer.body_bytes;
+    const size_t length = write_fault(answer, fault, request_id, &body_bytes);
+    tls_send(connection, answer, length);
+    return body_bytes;
 }
 
 const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1])

@@ -119,25 +119,25 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
 {
     const struct http_server *server = thread->server;
     const struct config *config = server->config;
-    const unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
+    struct MHD_OptionItem tls_options[TLS_DAEMON_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
     bool bulk = thread->index >= server->bulk_thread_first;
+    /* A lenient parser closes a connection without an answer if the request line breaks a rule that
+     * it checks at all. guard.h checks the same rules, and the client gets an answer. */
+    const int strict = server->lenient_parser ? 0 : 1;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
-    struct MHD_OptionItem options[] = {
-        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)buffer_bytes, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)config->max_connections, NULL},
-        /* A lenient parser closes a connection without an answer if the request line breaks a rule
-         * that it checks at all. guard.h checks the same rules, and the client gets an answer. */
-        {MHD_OPTION_STRICT_FOR_CLIENT, server->lenient_parser ? 0 : 1, NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, 0, NULL},
-        {MHD_OPTION_END, 0, NULL},
-    };
-    if (with_tls)
-        return tls_start_daemon(server->tls, flags, thread, options);
-    return MHD_start_daemon(flags, 0, NULL, NULL, request_handle, thread,
-                            MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
-                            MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread,
-                            MHD_OPTION_NOTIFY_CONNECTION, arrival_on_connection, thread,
-                            MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    if (with_tls) {
+        flags |= MHD_USE_TLS;
+        tls_daemon_options(server->tls, tls_options);
+        tls_options[TLS_DAEMON_OPTIONS] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    }
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK,
+        request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread,
+        MHD_OPTION_NOTIFY_CONNECTION, arrival_on_connection, thread,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, strict,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_ARRAY, tls_options, MHD_OPTION_END);
 }
 
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,

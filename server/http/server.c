@@ -61,11 +61,6 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
     return GEMMD_OK;
 }
 
-bool http_server_speaks_tls(const struct http_server *server, const struct sockaddr *peer)
-{
-    return server->tls != NULL && peer->sa_family != AF_UNIX;
-}
-
 /* Refuses a connection over a limit. The client gets an HTTP answer, so that it learns the reason;
  * a client that speaks TLS gets none, since a handshake would cost more than the limit protects. */
 static void refuse_connection(struct http_server *server, int fd, const struct sockaddr *peer)

@@ -11,6 +11,7 @@
 #define SERVER_HTTP_SERVER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -83,7 +84,11 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
                       socklen_t peer_length);
 /* Whether connections of the peer's address family are served with TLS: those over TCP are, if the
  * daemon has a certificate. Any thread. */
-bool http_server_speaks_tls(const struct http_server *server, const struct sockaddr *peer);
+static inline bool http_server_speaks_tls(const struct http_server *server,
+                                          const struct sockaddr *peer)
+{
+    return server->tls != NULL && peer->sa_family != AF_UNIX;
+}
 /* Makes each I/O thread check the time limits of its connections. To be called a few times a
  * second. */
 void http_server_check(struct http_server *server);

@@ -11,10 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "server/http/arrival.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
 #include "server/http/token_line.h"
 
 enum { NAMES_MAX = 16, FILE_BYTES_MAX = 1 << 20 };
@@ -42,15 +40,12 @@ static int refuse_certificate(gnutls_session_t session, const gnutls_datum_t *au
     return -1;
 }
 
-struct MHD_Daemon *tls_start_daemon(const struct tls *tls, unsigned flags, struct io_thread *thread,
-                                    struct MHD_OptionItem *options)
+void tls_daemon_options(const struct tls *tls, struct MHD_OptionItem options[TLS_DAEMON_OPTIONS])
 {
-    return MHD_start_daemon(
-        flags | MHD_USE_TLS, 0, NULL, NULL, request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK,
-        request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread,
-        MHD_OPTION_NOTIFY_CONNECTION, arrival_on_connection, thread, MHD_OPTION_ARRAY, options,
-        MHD_OPTION_HTTPS_PRIORITIES, tls->config->tls_priorities, MHD_OPTION_HTTPS_CERT_CALLBACK,
-        refuse_certificate, MHD_OPTION_END);
+    options[0] =
+        (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, tls->config->tls_priorities};
+    options[1] =
+        (struct MHD_OptionItem){MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)refuse_certificate};
 }
 
 /* Checks a client's certificate during the handshake. Whether a client may have none is not decided

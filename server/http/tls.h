@@ -21,7 +21,6 @@
 
 struct connection;
 struct gnutls_session_int;
-struct io_thread;
 struct tls;
 struct tls_credentials;
 
@@ -39,10 +38,10 @@ enum gemmd_error tls_reload(struct tls *tls, struct fault *fault);
 /* No session may be left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
 
-/* Starts a libmicrohttpd daemon for connections with TLS of the I/O thread. NULL: it did not start.
- */
-struct MHD_Daemon *tls_start_daemon(const struct tls *tls, unsigned flags, struct io_thread *thread,
-                                    struct MHD_OptionItem *options);
+enum { TLS_DAEMON_OPTIONS = 2 };
+/* Writes the options with which libmicrohttpd starts a daemon with MHD_USE_TLS. They borrow from
+ * `tls`. */
+void tls_daemon_options(const struct tls *tls, struct MHD_OptionItem options[TLS_DAEMON_OPTIONS]);
 
 /* Gives a session that libmicrohttpd has just made its credentials, asks for a client certificate
  * if the options say so, and sets connection->session. */

@@ -12,6 +12,7 @@ import requests
 
 from certificates import Authority
 from daemon import PATIENCE_S, Daemon
+from test_routes import OPEN, ROUTES, fill_in
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 HELLO = b"\x16\x03\x01"
@@ -290,6 +291,24 @@ def test_tenants_from_certificates(tls_daemon, authority, stranger, tmp_path):
     with pytest.raises(requests.ConnectionError):
         requests.get(https(daemon) + "/info", verify=verify, cert=tuple(map(str, stranger)),
                      timeout=PATIENCE_S)
+
+
+def test_a_route_wants_a_certificate_that_the_token_file_names(tls_daemon, authority, tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("alice:cert:CN:alice\nold:cert:CN:old expires=2020-01-01\n")
+    file.chmod(0o600)
+    daemon = tls_daemon("--token-file", file, "--tls-client-ca", authority.certificate)
+    for name in ("alice", "old", "nobody"):
+        certificate = tuple(map(str, authority.client(name)))
+        with requests.Session() as session:
+            for method, path in ROUTES:
+                answer = session.request(method, https(daemon) + fill_in(path), cert=certificate,
+                                         verify=str(authority.certificate), timeout=PATIENCE_S,
+                                         data=b"{}" if method == "POST" else None)
+                if path in OPEN:
+                    assert answer.status_code == 200
+                else:
+                    assert (answer.status_code == 401) == (name != "alice"), (name, method, path)
 
 
 def test_gemmctl_with_certificates(gemmctl, tls_daemon, authority, stranger):
