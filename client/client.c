@@ -1,9 +1,11 @@
 #include "client/client.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/backoff.h"
 #include "client/failure.h"
@@ -33,6 +35,28 @@ static void use_default(uint32_t *value, uint32_t otherwise)
         *value = otherwise;
 }
 
+/* Takes the name of a file from the environment if the option is not given. An empty name is none.
+ */
+static void use_file(const char **file, const char *variable)
+{
+    if (*file == NULL)
+        *file = secure_getenv(variable);
+    if (*file != NULL && **file == '\0')
+        *file = NULL;
+}
+
+/* libcurl takes a certificate's file that it cannot read for a lost connection. */
+static bool is_readable(const char *file)
+{
+    return file == NULL || access(file, R_OK) == 0;
+}
+
+static bool copy_text(char **out, const char *text)
+{
+    *out = text == NULL ? NULL : strdup(text);
+    return text == NULL || *out != NULL;
+}
+
 static enum gemmd_error read_options(struct gemmd_options *out, const struct gemmd_options *in,
                                      struct gemmd_error_info *error)
 {
@@ -55,6 +79,18 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
         out->token = secure_getenv("GEMMD_TOKEN");
     if (out->token == NULL)
         out->token = "";
+    use_file(&out->ca_file, "GEMMD_CA_FILE");
+    use_file(&out->cert_file, "GEMMD_CERT_FILE");
+    use_file(&out->key_file, "GEMMD_KEY_FILE");
+    if (!is_readable(out->cert_file))
+        return failure_set(error, GEMMD_ERR_USAGE, "cert_file", "%.200s cannot be read: %s",
+                           out->cert_file, strerror(errno));
+    if (!is_readable(out->key_file))
+        return failure_set(error, GEMMD_ERR_USAGE, "key_file", "%.200s cannot be read: %s",
+                           out->key_file, strerror(errno));
+    if (out->key_file != NULL && out->cert_file == NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, "key_file",
+                           "a key file needs the certificate file that it belongs to");
     return GEMMD_OK;
 }
 
@@ -139,9 +175,11 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
         goto no_memory;
     if (code != GEMMD_OK)
         goto fail;
-    if (options.ca_file != NULL && (client->ca_file = strdup(options.ca_file)) == NULL)
+    if (!copy_text(&client->ca_file, options.ca_file) ||
+        !copy_text(&client->cert_file, options.cert_file) ||
+        !copy_text(&client->key_file, options.key_file))
         goto no_memory;
-    options.url = options.token = options.ca_file = NULL;
+    options.url = options.token = options.ca_file = options.cert_file = options.key_file = NULL;
     client->options = options;
     if (!loop_open(&client->loop, options.max_in_flight))
         goto no_memory;
@@ -168,5 +206,7 @@ void gemmd_client_free(struct gemmd_client *client)
         curl_slist_free_all(client->headers[kind]);
     address_free(&client->address);
     free(client->ca_file);
+    free(client->cert_file);
+    free(client->key_file);
     free(client);
 }

@@ -117,7 +117,7 @@ TAILQ_HEAD(request_list, gemmd_request);
 struct gemmd_client {
     struct address address;
     struct gemmd_options options; /* without the strings, which are NULL */
-    char *ca_file;
+    char *ca_file, *cert_file, *key_file;
     struct curl_slist *headers[HEADERS_COUNT];
     struct loop loop;
     struct shared_memory_client shared_memory;

@@ -48,6 +48,9 @@ static bool set_lasting_options(struct transfer *transfer, struct gemmd_client *
         done = SET(CURLOPT_UNIX_SOCKET_PATH, address->unix_path) && SET(CURLOPT_PROXY, "");
     if (done && client->ca_file != NULL)
         done = SET(CURLOPT_CAINFO, client->ca_file);
+    if (done && client->cert_file != NULL)
+        done = SET(CURLOPT_SSLCERT, client->cert_file) &&
+               SET(CURLOPT_SSLKEY, client->key_file != NULL ? client->key_file : client->cert_file);
     if (done && transfer->bulk)
         done = SET(CURLOPT_UPLOAD_BUFFERSIZE, BULK_UPLOAD_BUFFER);
     return done &&

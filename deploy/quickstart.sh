@@ -104,6 +104,7 @@ want_command curl curl
 want_library libmicrohttpd libmicrohttpd-dev
 want_library libuv libuv1-dev
 want_library jansson libjansson-dev
+want_library gnutls libgnutls28-dev
 want_library nettle nettle-dev
 want_library zlib zlib1g-dev
 want_library libcurl libcurl4-gnutls-dev

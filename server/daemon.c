@@ -10,6 +10,7 @@
 #include "server/device/device_copy.h"
 #include "server/device/memory/host_memory.h"
 #include "server/device/memory/memory_limit.h"
+#include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
@@ -47,13 +48,19 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
     const char *path = daemon->config.token_file;
     if (path == NULL)
         return GEMMD_OK;
-    enum gemmd_error code = tokens_load(path, &daemon->tokens, fault);
-    if (code == GEMMD_OK && tokens_exposed(daemon->tokens))
-        return fault_set(fault, GEMMD_ERR_IO, "token-file",
-                         "--token-file %.120s can be read by every user of this host; chmod it to "
-                         "0640 or 0600",
-                         path);
-    return code;
+    return tokens_load(path, &daemon->tokens, fault);
+}
+
+static enum gemmd_error load_certificates(struct daemon *daemon, struct fault *fault)
+{
+    const struct config *config = &daemon->config;
+    return config->tls_cert == NULL ? GEMMD_OK : tls_create(config, &daemon->tls, fault);
+}
+
+/* How many tenants there may ever be: a reload of the token file may name more of them. */
+static uint32_t tenants_max(const struct daemon *daemon)
+{
+    return daemon->tokens == NULL ? 1 : (uint32_t)TENANTS_MAX;
 }
 
 static uint64_t share_of(const struct daemon *daemon, uint64_t limit)
@@ -202,7 +209,7 @@ static enum gemmd_error open_queue(struct daemon *daemon, struct fault *fault)
     const struct admission_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
-        .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
+        .tenants = tenants_max(daemon),
         .tenant_requests = config->tenant_requests,
         .tenant_bytes = config->tenant_bytes,
         .tenant_share_bytes = config->shares_bytes ? share_of(daemon, config->queue_bytes) : 0,
@@ -289,7 +296,7 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
         .max_jobs = daemon->config.max_jobs,
         .max_bytes = daemon->config.job_bytes,
         .ttl_ns = daemon->config.job_ttl_ms * UINT64_C(1000000),
-        .tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens),
+        .tenants = tenants_max(daemon),
         .tenant_jobs = (uint32_t)share_of(daemon, daemon->config.max_jobs),
         .tenant_bytes = share_of(daemon, daemon->config.job_bytes),
     };
@@ -310,6 +317,7 @@ static void prepare_http_server(struct daemon *daemon)
     http->config = &daemon->config;
     http->log = daemon->log;
     http->tokens = daemon->tokens;
+    http->tls = daemon->tls;
     http->routes = routes;
     http->services = &daemon->services;
     http->thread_services_create = services_thread_create;
@@ -338,6 +346,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     if (code != GEMMD_OK)
         return code;
     code = load_metrics_tenants(daemon, fault);
+    if (code == GEMMD_OK)
+        code = load_certificates(daemon, fault);
     if (code != GEMMD_OK)
         return code;
     divide_among_tenants(daemon);
@@ -410,5 +420,6 @@ bool daemon_stop(struct daemon *daemon)
     if (services->device != NULL)
         device_close(services->device);
     tokens_free(daemon->tokens);
+    tls_destroy(daemon->tls);
     return true;
 }

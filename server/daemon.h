@@ -15,6 +15,7 @@
 struct host_memory;
 struct main_loop;
 struct reload;
+struct tls;
 struct tokens;
 
 /* Zeroed before daemon_start, except `config`, `log`, `argc` and `argv`, which the caller sets and
@@ -26,6 +27,7 @@ struct daemon {
     char *const *argv;
     struct log *log;
     struct tokens *tokens; /* NULL: requests need no token */
+    struct tls *tls;       /* NULL: TCP connections are served without TLS */
     struct host_memory *host_memory;
     struct services services;
     struct http_server http;

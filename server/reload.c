@@ -7,6 +7,7 @@
 
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/net/notify.h"
 
@@ -58,13 +59,22 @@ void reload_destroy(struct reload *reload)
     free(reload);
 }
 
-/* Reads the token file again. */
-static enum gemmd_error reload_tokens(struct reload *reload, struct fault *fault)
+/* Reads the token file again, and the files of certificates. The token file is first read for its
+ * errors alone, so that neither is replaced if one of them is wrong. */
+static enum gemmd_error reload_credentials(const struct reload *reload, struct fault *fault)
 {
-    /* MERGE: return tokens_reload(http->tokens, config->token_file, fault) if there are tokens. */
-    (void)reload;
-    (void)fault;
-    return GEMMD_OK;
+    const struct http_server *http = reload->services->http;
+    const char *path = reload->given->token_file;
+    struct tokens *trial = NULL;
+    enum gemmd_error code = GEMMD_OK;
+    if (http->tokens != NULL)
+        code = tokens_load(path, &trial, fault);
+    tokens_free(trial);
+    if (code == GEMMD_OK && http->tls != NULL)
+        code = tls_reload(http->tls, fault);
+    if (code == GEMMD_OK && http->tokens != NULL)
+        code = tokens_reload(http->tokens, path, fault);
+    return code;
 }
 
 /* Has the parts of the daemon that keep values of their own use the new options. */
@@ -124,8 +134,8 @@ static enum gemmd_error try_reload(struct reload *reload, struct fault *fault)
     if (snapshot == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the options");
     enum gemmd_error code = config_reload(&sources, &snapshot->config, &reload->changes, fault);
-    if (code == GEMMD_OK) /* the tokens come last, since they are in force at once */
-        code = reload_tokens(reload, fault);
+    if (code == GEMMD_OK) /* the last step, because credentials are in force at once */
+        code = reload_credentials(reload, fault);
     if (code != GEMMD_OK) {
         free(snapshot);
         return code;

@@ -1,5 +1,5 @@
 /*
- * reload.h - takes new values of options, and new tokens, while the daemon runs.
+ * reload.h - takes new values of options, new tokens and new certificates while the daemon runs.
  *
  * The options in force are an immutable snapshot. A reload makes a new snapshot and swaps the
  * pointers in struct services and struct http_server, so that no reader takes a lock. A request
@@ -23,8 +23,8 @@ struct reload *reload_create(const struct config *given, int argc, char *const a
 /* Frees all snapshots, after all threads have ended. NULL is allowed. */
 void reload_destroy(struct reload *reload);
 
-/* Reads the options and the token file again. New values of options that are not reloadable are
- * logged. If anything is wrong, everything stays as it was, and the log says why. */
+/* Reads the options, the token file and the certificates again. New values of options that are not
+ * reloadable are logged. If anything is wrong, everything stays as it was, and the log says why. */
 void reload_run(struct reload *reload);
 
 #endif

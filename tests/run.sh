@@ -86,12 +86,14 @@ want_command ninja ninja-build
 want_command gcc gcc
 want_command pkg-config pkg-config
 want_command curl curl
+want_command openssl openssl
 want_command git git
 if command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then want_command g++ g++; fi
 [[ -e /usr/include/stdio.h ]] || missing+=(libc6-dev)
 want_library libmicrohttpd libmicrohttpd-dev
 want_library libuv libuv1-dev
 want_library jansson libjansson-dev
+want_library gnutls libgnutls28-dev
 want_library nettle nettle-dev
 want_library zlib zlib1g-dev
 want_library libcurl libcurl4-gnutls-dev

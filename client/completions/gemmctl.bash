@@ -3,7 +3,7 @@
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
-    local common="--url --token-file --ca-file --timeout --retries --quiet --no-color --help --version"
+    local common="--url --token-file --ca-file --cert-file --key-file --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
@@ -43,7 +43,7 @@ _gemmctl() {
     --priority) words="0 1 2 3 4 5 6 7 8 9" ;;
     --format | --in-format | --out-format) words="npy safetensors raw" ;;
     -u | --url) words="http:// https:// unix:" ;;
-    -o | --output | --bias | --c0 | --lens-q | --lens-kv | --lse | --token-file | --ca-file) files=yes ;;
+    -o | --output | --bias | --c0 | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \

@@ -160,7 +160,14 @@ enum {
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \
     X(CA_FILE, "ca-file", 0, "FILE", FOR_ALL, 0,                                                   \
-      "file with the certificates to trust for https; default: the system's")                      \
+      "PEM file with the certificates to trust for https; default: the environment's "             \
+      "GEMMD_CA_FILE, else the system's")                                                          \
+    X(CERT_FILE, "cert-file", 0, "FILE", FOR_ALL, 0,                                               \
+      "PEM file of the client's certificate for https; default: the environment's "                \
+      "GEMMD_CERT_FILE, else none")                                                                \
+    X(KEY_FILE, "key-file", 0, "FILE", FOR_ALL, 0,                                                 \
+      "PEM file of the private key of --cert-file; default: the environment's "                    \
+      "GEMMD_KEY_FILE, else the certificate's file")                                               \
     X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
       "2m; default 5m")                                                                            \

@@ -14,11 +14,12 @@ _gemmd() {
     --backend) mapfile -t COMPREPLY < <(compgen -W 'auto cuda cpu' -- "$current") ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current") ;;
     --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$current") ;;
-    --config | --token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --tls-client-auth) mapfile -t COMPREPLY < <(compgen -W 'require optional' -- "$current") ;;
+    --config | --token-file | --tls-cert | --tls-key | --tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
-        --tensor-bytes | --without-kernels | --metrics-tenant | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | --max-work | \
+        --tensor-bytes | --without-kernels | --metrics-tenant | --tls-priorities | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | --max-work | \
         --queue-requests | --queue-bytes | --tenant-share | --tenant-requests | --tenant-bytes | \
         --tenant-tensor-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
@@ -29,7 +30,7 @@ _gemmd() {
         mapfile -t COMPREPLY < <(compgen -W '
             --listen --io-threads --max-connections --max-connections-per-address
             --connection-buffer --bulk-connections --bulk-buffer --compress-answers
-            --no-compress-answers --token-file --metrics-tenant --backend --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
+            --no-compress-answers --token-file --metrics-tenant --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-priorities --allow-insecure-network --no-allow-insecure-network --backend --devices --streams --max-batch --busy-poll-us --cpu-threads --pinned-bytes
             --device-bytes --tensor-bytes --without-kernels --shm-memfd --no-shm-memfd --shm-system
             --no-shm-system --shm-cuda --no-shm-cuda --shm-bytes --shm-regions --max-body --max-result --max-json
             --max-inflation --max-work --queue-requests --queue-bytes --tenant-share --tenant-requests --tenant-bytes

@@ -141,14 +141,15 @@ static void openapi_begin(struct request *request)
     respond_static(request, 200, "application/json", openapi_json, openapi_json_length);
 }
 
-#define GET(at, function)                                                                          \
+#define GET(at, needed, function)                                                                  \
     {                                                                                              \
-        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = function                \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .scope = needed,                 \
+        .begin = function                                                                          \
     }
 
 const struct endpoint info_endpoints[] = {
-    GET("/metrics", metrics_begin),
-    GET("/info", info_begin),
-    GET("/openapi.json", openapi_begin),
+    GET("/metrics", SCOPE_METRICS, metrics_begin),
+    GET("/info", SCOPE_ANY, info_begin),
+    GET("/openapi.json", SCOPE_ANY, openapi_begin),
     {0},
 };

@@ -40,7 +40,7 @@ void inbox_post(struct inbox *inbox, struct inbox_message *message);
 
 /* Calls `act` of every message that has been posted. */
 void inbox_act(struct inbox *inbox);
-enum { INBOX_FDS_MAX = 3 };
+enum { INBOX_FDS_MAX = 4 };
 /* Waits until a message has been posted, one of the `count` descriptors `fds` is readable, or
  * `timeout_ms` milliseconds (-1: any time) have passed. `count` is INBOX_FDS_MAX at most. A
  * descriptor of -1 is ignored. */

@@ -21,6 +21,7 @@ enum { CONFIG_LISTEN_MAX = 16 };
 enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_CPU };
 enum config_log_level { CONFIG_LOG_DEBUG, CONFIG_LOG_INFO, CONFIG_LOG_WARNING, CONFIG_LOG_ERROR };
 enum config_log_format { CONFIG_LOG_JSON, CONFIG_LOG_TEXT };
+enum config_client_auth { CONFIG_CLIENT_AUTH_REQUIRE, CONFIG_CLIENT_AUTH_OPTIONAL };
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
 /* The options in force. --help says in full what each limits. */
@@ -84,6 +85,12 @@ struct config {
     char *metrics_tenants; /* names of the tenants that see the metrics of all, "a,b"; NULL: none */
     char *token_file;      /* bearer tokens, one a line: "tenant:token" or "token"; NULL: no
                               token is needed */
+    char *tls_cert;        /* PEM files of the certificate chain and its key; NULL: no TLS */
+    char *tls_key;
+    char *tls_client_ca; /* PEM file of the authorities of client certificates; NULL: none asked */
+    enum config_client_auth tls_client_auth; /* whether a client may come without a certificate */
+    char *tls_priorities;                    /* in the syntax of GnuTLS */
+    bool allow_insecure_network;             /* strangers may be let in from other hosts */
     enum config_log_level log_level;
     enum config_log_format log_format;
     bool access_log; /* log a line for each request */

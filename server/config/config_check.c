@@ -91,10 +91,27 @@ static enum gemmd_error check_room(struct config_load *load, const char *name)
                         room, body, config->max_body_bytes, result, config->max_result_bytes);
 }
 
+/* Checks that the options of TLS are given together. */
+static enum gemmd_error check_tls(struct config_load *load)
+{
+    const struct config *config = load->config;
+    if ((config->tls_cert == NULL) != (config->tls_key == NULL)) {
+        const char *given = config->tls_cert != NULL ? "tls-cert" : "tls-key";
+        return config_fault(load, option_named(given), source_of(load, given), "needs --%s too",
+                            config->tls_cert != NULL ? "tls-key" : "tls-cert");
+    }
+    if (config->tls_client_ca != NULL && config->tls_cert == NULL)
+        return config_fault(load, option_named("tls-client-ca"), source_of(load, "tls-client-ca"),
+                            "needs --tls-cert and --tls-key too");
+    return GEMMD_OK;
+}
+
 enum gemmd_error config_check(struct config_load *load)
 {
     const struct config *config = load->config;
-    enum gemmd_error error = check_room(load, "pinned-bytes");
+    enum gemmd_error error = check_tls(load);
+    if (error == GEMMD_OK)
+        error = check_room(load, "pinned-bytes");
     if (error == GEMMD_OK)
         error = check_room(load, "queue-bytes");
     if (error == GEMMD_OK && config->tenant_bytes > 0)

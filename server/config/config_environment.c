@@ -14,10 +14,11 @@
 
 static const char prefix[] = "GEMMD_";
 
-/* Variables that are not the daemon's: GEMMD_URL and GEMMD_TOKEN are read by libgemmd and gemmctl,
- * and images commonly have the version of their program in a variable. GEMMD_HANDOVER comes from
- * the process that this one replaces (inherited_sockets.h). */
-static const char *const others[] = {"URL", "TOKEN", "VERSION", "HANDOVER"};
+/* Variables that are not the daemon's: libgemmd and gemmctl read all but the last two, images
+ * commonly have the version of their program in a variable, and GEMMD_HANDOVER comes from the
+ * process that this one replaces (inherited_sockets.h). */
+static const char *const others[] = {"URL",      "TOKEN",   "CA_FILE", "CERT_FILE",
+                                     "KEY_FILE", "VERSION", "HANDOVER"};
 
 static bool starts_with(const char *text, const char *start)
 {

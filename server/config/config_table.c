@@ -20,6 +20,7 @@ enum {
 #define TIME_MAX UINT32_MAX
 
 static const char *const backend_names[] = {"auto", "cuda", "cpu", NULL};
+static const char *const client_auth_names[] = {"require", "optional", NULL};
 static const char *const level_names[] = {"debug", "info", "warning", "error", NULL};
 static const char *const format_names[] = {"json", "text", NULL};
 
@@ -78,14 +79,42 @@ const struct config_option config_options[] = {
     {SETTING("token-file", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(token_file),
      .placeholder = "FILE", .private = true,
      .help = "File of the bearer tokens that are accepted, one a line: TENANT:TOKEN, or TOKEN "
-             "alone for the tenant named default. A request without an accepted token is refused "
-             "with 401; liveness, readiness and the dashboard page need no token. Without this "
-             "option every request is accepted, and all requests are one tenant's."},
+             "alone for the tenant named default. TOKEN may be sha256:HEX, the token's SHA-256, or "
+             "cert:NAME, a name in a client certificate. scopes=compute,tensors,metrics,admin and "
+             "expires=DATE may follow. A request without an accepted token is refused with 401; "
+             "liveness, readiness and the dashboard page need no token. Without this option every "
+             "request is accepted, and all requests are one tenant's."},
     {SETTING("metrics-tenant", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(metrics_tenants),
      .placeholder = "NAME,...", .private = true,
      .help = "Tenants of the --token-file whose tokens see the metrics of every tenant, such as "
              "that of a Prometheus server. A token of another tenant sees the metrics of its own "
              "tenant and those of the whole daemon. Without tokens everyone sees all metrics."},
+    {SETTING("tls-cert", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_cert),
+     .placeholder = "FILE", .private = true,
+     .help = "PEM file of the daemon's certificate, followed by the certificates of the "
+             "authorities between it and the root. With --tls-cert and --tls-key all TCP addresses "
+             "speak TLS, and only TLS; Unix sockets do not."},
+    {SETTING("tls-key", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_key),
+     .placeholder = "FILE", .private = true,
+     .help = "PEM file of the private key that belongs to --tls-cert."},
+    {SETTING("tls-client-ca", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_client_ca),
+     .placeholder = "FILE", .private = true,
+     .help = "PEM file of the authorities whose client certificates are accepted. Clients are "
+             "asked for a certificate during the handshake. The token file says with cert:NAME "
+             "which tenant a certificate is."},
+    {SETTING("tls-client-auth", CONFIG_KIND_CHOICE, CONFIG_GROUP_LISTENING), FIELD(tls_client_auth),
+     .choices = client_auth_names, .standard = "require", .placeholder = "MODE", .private = true,
+     .help = "Whether a client must have a certificate of --tls-client-ca: require, or optional. A "
+             "certificate that does not verify ends the handshake in either case. Without "
+             "--tls-client-ca no client is asked for a certificate."},
+    {SETTING("tls-priorities", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_priorities),
+     .standard = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", .placeholder = "STRING",
+     .private = true, .help = "Versions and ciphers of TLS, as a priority string of GnuTLS."},
+    {SETTING("allow-insecure-network", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
+     FIELD(allow_insecure_network), .standard = "false", .private = true,
+     .help = "Listen on addresses that other hosts may reach although every request from there is "
+             "accepted. Without this option the daemon does not start on such an address unless "
+             "it has a --token-file or requires client certificates."},
 
     {SETTING("backend", CONFIG_KIND_CHOICE, CONFIG_GROUP_COMPUTING), FIELD(backend),
      .choices = backend_names, .standard = "auto", .placeholder = "NAME",

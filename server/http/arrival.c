@@ -12,6 +12,7 @@
 #include "server/http/refusal.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
+#include "server/http/tls.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
 #include "server/net/peer_counts.h"
@@ -99,16 +100,29 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
 {
     struct io_thread *thread = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = take_arriving(
+        struct connection *arrived = take_arriving(
             thread, MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+        const union MHD_ConnectionInfo *tls =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        if (tls != NULL && tls->tls_session != NULL)
+            tls_begin(thread->server->tls, arrived, tls->tls_session);
+        *context = arrived;
         return;
     }
     struct connection *connection = *context;
+    const bool in_handshake = connection->session != NULL && !connection->encrypted;
+    tls_end(connection); /* libmicrohttpd has freed the session */
     if (connection->request != NULL)
         arrival_complete_request(connection, mhd);
-    if (connection->linger || is_reading_request(connection))
+    if (connection->linger || (is_reading_request(connection) && !in_handshake))
         lingering_add(thread->server->lingering, connection->fd);
     arrival_end_connection(connection);
+}
+
+static bool speaks_tls(const struct connection *connection)
+{
+    return http_server_speaks_tls(connection->thread->server,
+                                  (const struct sockaddr *)&connection->peer_address);
 }
 
 /* Gives a connection to libmicrohttpd. libmicrohttpd calls arrival_on_connection before
@@ -119,7 +133,7 @@ static void arrival_admit(struct connection *connection)
     struct io_thread *thread = connection->thread;
     connection->next_arriving = thread->arriving;
     thread->arriving = connection;
-    if (MHD_add_connection(thread->mhd, connection->fd,
+    if (MHD_add_connection(speaks_tls(connection) ? thread->tls_mhd : thread->mhd, connection->fd,
                            (struct sockaddr *)&connection->peer_address,
                            connection->peer_length) == MHD_YES)
         return;
@@ -218,9 +232,12 @@ static void arrival_decide(struct connection *connection)
     }
     if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))
         return;
-    if (got > 0 && !new_connections_can_be_request(head, (uint64_t)got))
+    const bool with_tls = speaks_tls(connection);
+    if (got > 0 && !(with_tls ? head[0] == TLS_HANDSHAKE_RECORD
+                              : new_connections_can_be_request(head, (uint64_t)got)))
         arrival_refuse(connection, head[0]);
-    else if (got > 0 && new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
+    else if (got > 0 && !with_tls &&
+             new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
              count_bulk_connection(thread->server))
         arrival_move_to_bulk(connection);
     else

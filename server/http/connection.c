@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "proto/error.h"
@@ -10,6 +11,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
+#include "server/http/tls.h"
 #include "server/net/peer_user.h"
 
 /* --min-body-rate and --min-answer-rate apply only after a body has been received, or an answer has
@@ -38,22 +40,49 @@ static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
     return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
 
-uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id)
+enum { HEAD_MAX = 512, BODY_MAX = 2048 };
+
+/* Writes a whole answer for `fault`. Returns its length, and sets `*body_bytes` to that of its
+ * body.
+ */
+static size_t write_fault(char out[HEAD_MAX + BODY_MAX], const struct fault *fault,
+                          const char *request_id, uint64_t *body_bytes)
 {
-    char body[2048], head[512];
-    uint64_t length = fault_to_json(fault, body, sizeof body);
-    int head_length =
-        snprintf(head, sizeof head,
+    char body[BODY_MAX];
+    *body_bytes = fault_to_json(fault, body, sizeof body);
+    const int head_bytes =
+        snprintf(out, HEAD_MAX,
                  "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
                  "Content-Length: %" PRIu64 "\r\nX-Request-Id: %s\r\n%s"
                  "Connection: close\r\n\r\n",
-                 error_status(fault->code), error_title(fault->code), length, request_id,
+                 error_status(fault->code), error_title(fault->code), *body_bytes, request_id,
                  error_retriable(fault->code) ? "Retry-After: 1\r\n" : "");
-    struct iovec parts[2] = {{head, (size_t)head_length}, {body, (size_t)length}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    memcpy(out + head_bytes, body, (size_t)*body_bytes);
+    return (size_t)head_bytes + (size_t)*body_bytes;
+}
+
+uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id)
+{
+    char answer[HEAD_MAX + BODY_MAX];
+    uint64_t body_bytes;
+    const size_t length = write_fault(answer, fault, request_id, &body_bytes);
     /* The answer may be lost: a client that has stopped sending may have stopped reading too. */
-    (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return length;
+    (void)send(fd, answer, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return body_bytes;
+}
+
+uint64_t connection_answer_fault(struct connection *connection, const struct fault *fault,
+                                 const char *request_id)
+{
+    char answer[HEAD_MAX + BODY_MAX];
+    uint64_t body_bytes;
+    if (connection->session == NULL)
+        return connection_send_fault(connection->fd, fault, request_id);
+    if (!connection->encrypted)
+        return 0;
+    const size_t length = write_fault(answer, fault, request_id, &body_bytes);
+    tls_send(connection, answer, length);
+    return body_bytes;
 }
 
 const char *connection_request_id(struct connection *connection, char scratch[REQUEST_ID_MAX + 1])
@@ -177,7 +206,7 @@ void connection_refuse_parameters(struct connection *connection)
     fault_set(&fault, GEMMD_ERR_HEADERS_TOO_LARGE, NULL,
               "the parameters do not fit in the connection's buffer");
     connection->ended_by = fault.code;
-    connection_send_fault(connection->fd, &fault, request->id);
+    connection_answer_fault(connection, &fault, request->id);
 }
 
 void connection_check(struct connection *connection, const struct http_server *server,
@@ -240,7 +269,7 @@ void connection_check(struct connection *connection, const struct http_server *s
     if (fault.code != GEMMD_OK) {
         char id[REQUEST_ID_MAX + 1];
         connection->ended_by = fault.code;
-        connection_send_fault(connection->fd, &fault, connection_request_id(connection, id));
+        connection_answer_fault(connection, &fault, connection_request_id(connection, id));
     }
     shutdown(connection->fd, SHUT_RDWR);
 }

@@ -25,6 +25,8 @@ struct http_server;
 struct io_thread;
 struct request;
 struct shm_offer;
+struct tls_credentials;
+struct gnutls_session_int;
 
 enum connection_phase {
     CONNECTION_IDLE,    /* between requests */
@@ -55,6 +57,13 @@ struct connection {
     struct sending sending; /* of the answer, in CONNECTION_SENDING */
     uint64_t next_look_ns;  /* idle: when to look whether the client has disconnected */
 
+    /* Of a connection with TLS (tls.h). `session` is NULL without TLS, and before libmicrohttpd has
+     * the connection. */
+    struct gnutls_session_int *session;
+    struct tls_credentials *credentials;
+    char *client_names; /* NULL: not read yet, or the client has no certificate */
+    bool encrypted;     /* TLS, and a request has arrived, so the handshake is complete */
+
     struct request *request;   /* the request in progress; NULL: none */
     enum gemmd_error ended_by; /* why the daemon ended the connection; GEMMD_OK: it did not */
 
@@ -75,6 +84,10 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
  * take is lost. The caller must end the connection afterwards. `request_id` must not be empty.
  * Returns the length of the answer's body in bytes. */
 uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id);
+/* The same for a connection that libmicrohttpd has. With TLS the answer is encrypted, and not sent
+ * if the handshake may not be complete. */
+uint64_t connection_answer_fault(struct connection *connection, const struct fault *fault,
+                                 const char *request_id);
 
 /* The id of the request in progress. Without a request in progress: a new id, written to `scratch`.
  */

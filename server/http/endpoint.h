@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "server/http/token_line.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
@@ -27,7 +28,8 @@ struct endpoint {
     const char *path;
     const char *allow; /* the methods, for 405: "GET, HEAD" */
     enum metrics_op op;
-    bool open; /* requests need no token */
+    bool open;              /* requests need no credential */
+    enum token_scope scope; /* that a request's credential needs; SCOPE_ANY: every one will do */
     /* The size of the endpoint's own state in request->call, and how many of its bytes are zeroed
      * before `begin`. The endpoint writes the rest before it reads it. */
     uint32_t call_bytes, call_zeroed_bytes;

@@ -12,6 +12,7 @@
 #include "server/http/arrival.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
+#include "server/http/tls.h"
 
 /* Iterations of the loop after the thread was stopped, which send answers that are still due. */
 enum { LAST_ITERATIONS = 4 };
@@ -37,7 +38,7 @@ static void io_thread_on_stop(struct inbox_message *message)
 static bool has_more_to_do(struct MHD_Daemon *mhd)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms;
-    return MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
+    return mhd != NULL && MHD_get_timeout(mhd, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
 /* Whether a request advanced so recently that the thread does not sleep yet (--busy-poll-us). */
@@ -74,15 +75,23 @@ static void io_thread_iterate(struct io_thread *thread)
     thread->moved = false;
     /* MHD_run fails only if the daemon was stopped or has threads of its own. */
     (void)MHD_run(thread->mhd);
+    if (thread->tls_mhd != NULL)
+        (void)MHD_run(thread->tls_mhd);
     arrival_end_untaken(thread);
     thread->still_iterations = thread->moved ? 0 : thread->still_iterations + 1;
+}
+
+static int epoll_of(struct MHD_Daemon *mhd)
+{
+    return mhd == NULL ? -1 : MHD_get_daemon_info(mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
 static void *io_thread_run(void *argument)
 {
     struct io_thread *thread = argument;
     const int fds[INBOX_FDS_MAX] = {
-        MHD_get_daemon_info(thread->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+        epoll_of(thread->mhd),
+        epoll_of(thread->tls_mhd),
         thread->new_connections.epoll_fd,
         thread->waiters.epoll_fd,
     };
@@ -91,7 +100,7 @@ static void *io_thread_run(void *argument)
     pthread_setname_np(pthread_self(), name);
 
     while (!thread->stopping) {
-        if (!has_more_to_do(thread->mhd))
+        if (!has_more_to_do(thread->mhd) && !has_more_to_do(thread->tls_mhd))
             wait_for_work(thread, fds, -1);
         else if (thread->still_iterations >= STILL_ITERATIONS)
             wait_for_work(thread, fds, STILL_PAUSE_MS);
@@ -107,21 +116,30 @@ static void *io_thread_run(void *argument)
     return NULL;
 }
 
-static struct MHD_Daemon *start_mhd(struct io_thread *thread)
+/* Starts one of the thread's two libmicrohttpd daemons. NULL: it did not start. */
+static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
 {
-    const struct config *config = thread->server->config;
-    bool bulk = thread->index >= thread->server->bulk_thread_first;
+    const struct http_server *server = thread->server;
+    const struct config *config = server->config;
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
+    struct MHD_OptionItem tls_options[TLS_DAEMON_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
+    bool bulk = thread->index >= server->bulk_thread_first;
     /* A lenient parser closes a connection without an answer if the request line breaks a rule that
      * it checks at all. guard.h checks the same rules, and the client gets an answer. */
-    const int strict = thread->server->lenient_parser ? 0 : 1;
+    const int strict = server->lenient_parser ? 0 : 1;
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
+    if (with_tls) {
+        flags |= MHD_USE_TLS;
+        tls_daemon_options(server->tls, tls_options);
+        tls_options[TLS_DAEMON_OPTIONS] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    }
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-        request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
-        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
-        arrival_on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_STRICT_FOR_CLIENT, strict, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        flags, 0, NULL, NULL, request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK,
+        request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread,
+        MHD_OPTION_NOTIFY_CONNECTION, arrival_on_connection, thread,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, strict,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_ARRAY, tls_options, MHD_OPTION_END);
 }
 
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,
@@ -148,15 +166,20 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     thread->services = server->thread_services_create(server->services);
     if (thread->services == NULL)
         goto no_services;
-    thread->mhd = start_mhd(thread);
+    thread->mhd = start_mhd(thread, false);
     if (thread->mhd == NULL)
         goto no_mhd;
+    if (server->tls != NULL && (thread->tls_mhd = start_mhd(thread, true)) == NULL)
+        goto no_tls;
     if (pthread_create(&thread->thread, NULL, io_thread_run, thread) != 0)
         goto no_thread;
     *out = thread;
     return GEMMD_OK;
 
 no_thread:
+    if (thread->tls_mhd != NULL)
+        MHD_stop_daemon(thread->tls_mhd);
+no_tls:
     MHD_stop_daemon(thread->mhd);
 no_mhd:
     server->thread_services_destroy(thread->services);
@@ -176,6 +199,8 @@ void io_thread_stop(struct io_thread *thread)
     inbox_post(&thread->inbox, &thread->stop);
     pthread_join(thread->thread, NULL);
     MHD_stop_daemon(thread->mhd);
+    if (thread->tls_mhd != NULL)
+        MHD_stop_daemon(thread->tls_mhd);
     arrival_end_untaken(thread);
     struct connection *next;
     for (struct connection *left = thread->connections; left != NULL; left = next) {

@@ -39,6 +39,7 @@ struct request;
 struct io_thread {
     struct http_server *server; /* borrowed */
     struct MHD_Daemon *mhd;
+    struct MHD_Daemon *tls_mhd; /* for connections with TLS; NULL: there are none */
     struct metrics_shard *shard;
     uint32_t index;
     pthread_t thread;

@@ -5,9 +5,8 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_record.h"
-
-/* The first byte of a TLS record that holds a handshake message (RFC 8446, 5.1). */
-static const char tls_handshake = 0x16;
+#include "server/http/server.h"
+#include "server/http/tls.h"
 
 void refusal_not_http(struct connection *connection, char first)
 {
@@ -18,10 +17,13 @@ void refusal_not_http(struct connection *connection, char first)
         .connection = connection,
         .started_ns = clock_now_ns(),
     };
-    if (first == tls_handshake)
+    if (http_server_speaks_tls(thread->server, (struct sockaddr *)&connection->peer_address))
         fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
-                  "this is TLS; the daemon speaks HTTP in the clear, behind a proxy where TLS is "
-                  "wanted");
+                  "this address speaks TLS; use a URL that begins with https://");
+    else if (first == TLS_HANDSHAKE_RECORD)
+        fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
+                  "this is TLS, and this address speaks HTTP in the clear; use a URL that begins "
+                  "with http://");
     else
         fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
                   "the request line is malformed; it is a method, a path and HTTP/1.1, with one "

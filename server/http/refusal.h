@@ -1,6 +1,7 @@
 /*
- * refusal.h - refuses a connection that does not begin with an HTTP request, before libmicrohttpd
- * is given the connection. libmicrohttpd would close such a connection without an answer, or wait.
+ * refusal.h - refuses a connection that does not begin with an HTTP request, or with a TLS
+ * handshake where the daemon speaks TLS, before libmicrohttpd is given the connection.
+ * libmicrohttpd would close such a connection without an answer, or wait.
  *
  * A request that libmicrohttpd is given and cannot parse gets libmicrohttpd's own answer, a short
  * page with status 400 or another fitting one, and its connection is closed.

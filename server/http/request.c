@@ -92,6 +92,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->target_is_sound = guard_target(uri, request->target_bytes);
     find_escapes(request, route_path(uri));
     connection->request = request;
+    connection->encrypted = connection->session != NULL;
     count_active(thread, 1);
     thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);

@@ -72,8 +72,7 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
     }
     /* Only a body that was accepted, or whose length is not known, can be longer than this. */
     if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
-        request->response_bytes =
-            connection_send_fault(connection->fd, &request->fault, request->id);
+        request->response_bytes = connection_answer_fault(connection, &request->fault, request->id);
         connection->ended_by = request->fault.code;
         connection->linger = true;
         return false;

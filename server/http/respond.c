@@ -124,8 +124,8 @@ static bool add_fault_headers(const struct request *request, const struct fault 
         if (!add_header(response, "Retry-After", seconds))
             return false;
     }
-    if (fault->code == GEMMD_ERR_UNAUTHORIZED)
-        return add_header(response, "WWW-Authenticate", "Bearer");
+    if (request->challenge != NULL)
+        return add_header(response, "WWW-Authenticate", request->challenge);
     if (fault->code == GEMMD_ERR_MEDIA_TYPE && request->refuses_coding)
         return add_header(response, "Accept-Encoding", CODING_NAMES);
     if (fault->code == GEMMD_ERR_METHOD_NOT_ALLOWED && request->endpoint != NULL)

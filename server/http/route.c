@@ -3,9 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/http/authorize.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
-#include "server/http/tokens.h"
 
 const char *route_path(const char *target)
 {
@@ -73,13 +73,8 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
             if (pattern_fits(e->path, url, request))
                 found = e;
 
-    const struct tokens *tokens = request->server->tokens;
-    if (tokens != NULL && (found == NULL || !found->open) &&
-        !tokens_check(tokens, request_header(request, "Authorization"), &request->tenant_number))
-        return fault_set(&request->fault, GEMMD_ERR_UNAUTHORIZED, NULL,
-                         "send Authorization: Bearer with a valid token");
-    if (tokens != NULL && !(found != NULL && found->open))
-        request->tenant = tokens_tenant_name(tokens, request->tenant_number);
+    if (authorize(request, found) != GEMMD_OK)
+        return request->fault.code;
     if (found == NULL)
         return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                          "there is nothing at this path; see /openapi.json for what there is");

@@ -61,9 +61,15 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
     return GEMMD_OK;
 }
 
-/* Refuses a connection over a limit with an HTTP answer, so that the client learns the reason. */
-static void refuse_connection(struct http_server *server, int fd)
+/* Refuses a connection over a limit. The client gets an HTTP answer, so that it learns the reason;
+ * a client that speaks TLS gets none, since a handshake would cost more than the limit protects. */
+static void refuse_connection(struct http_server *server, int fd, const struct sockaddr *peer)
 {
+    metrics_connection_refused(server->main_shard);
+    if (http_server_speaks_tls(server, peer)) {
+        close(fd);
+        return;
+    }
     struct fault fault;
     fault_set(&fault, GEMMD_ERR_QUEUE_FULL, NULL, "the limit of open connections is reached");
     char id[REQUEST_ID_MAX + 1];
@@ -72,7 +78,6 @@ static void refuse_connection(struct http_server *server, int fd)
     shutdown(fd, SHUT_WR);
     lingering_add(server->lingering, fd);
     close(fd);
-    metrics_connection_refused(server->main_shard);
 }
 
 void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer,
@@ -80,7 +85,7 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
 {
     if (atomic_load(&server->connections) >= server->config->max_connections ||
         !peer_counts_add(server->peers, peer)) {
-        refuse_connection(server, fd);
+        refuse_connection(server, fd, peer);
         return;
     }
     atomic_fetch_add(&server->connections, 1);

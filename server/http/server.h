@@ -11,6 +11,7 @@
 #define SERVER_HTTP_SERVER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -25,6 +26,7 @@ struct metrics;
 struct metrics_shard;
 struct peer_counts;
 struct shm_store;
+struct tls;
 struct tokens;
 
 /* The stages of a drain. A stage is only ever followed by a later one. */
@@ -43,7 +45,8 @@ struct http_server {
     struct log *log;
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
-    const struct tokens *tokens;      /* NULL: requests need no token */
+    struct tokens *tokens;            /* NULL: requests need no token */
+    struct tls *tls;                  /* NULL: TCP connections are served without TLS */
     struct shm_store *shm_store;      /* the shared memory of connections over Unix sockets */
     struct lingering *lingering;      /* keeps refused connections open for a while */
     /* Lists of endpoints, tried in this order. An endpoint without a path ends a list, NULL ends
@@ -79,9 +82,16 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
 
 /* Takes over an accepted, non-blocking socket. The socket is handed to the I/O thread with the
  * fewest connections. If --max-connections or --max-connections-per-address is reached, the
- * connection is refused with 429 and closed. */
+ * connection is refused with 429 and closed; with TLS it is closed without an answer. */
 void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer,
                       socklen_t peer_length);
+/* Whether connections of the peer's address family are served with TLS: those over TCP are, if the
+ * daemon has a certificate. Any thread. */
+static inline bool http_server_speaks_tls(const struct http_server *server,
+                                          const struct sockaddr *peer)
+{
+    return server->tls != NULL && peer->sa_family != AF_UNIX;
+}
 /* Makes each I/O thread check the time limits of its connections. To be called a few times a
  * second. */
 void http_server_check(struct http_server *server);

@@ -1,11 +1,18 @@
 /*
- * tokens.h - the bearer tokens that the daemon accepts (RFC 6750), and the tenant of each token.
+ * tokens.h - the credentials that the daemon accepts: bearer tokens (RFC 6750) and names in client
+ * certificates. Each belongs to a tenant, has scopes and may expire.
  *
- * A token file has one token on each line: "tenant:token", or "token" for the tenant "default".
- * Empty lines and lines that start with # are skipped. A tenant may have several tokens, so that a
- * token can be replaced while clients still use the old one.
+ * A token file has one credential on each line (token_line.h). Empty lines and lines that start
+ * with # are skipped. A tenant may have several credentials, so that a token can be replaced while
+ * clients still use the old one. Only the SHA-256 of a token is kept in memory.
  *
- * One thread loads the tokens. Any thread may use loaded tokens, which never change.
+ * The main thread loads and reloads the credentials. Any thread may look credentials up at any time
+ * without a lock.
+ *
+ * A tenant has a number, by which other parts of the daemon account for what the tenant holds. A
+ * name keeps its number for the life of the process: a tenant that a reload adds gets the next
+ * number, and a tenant that a reload takes away keeps its number for the case that a later file
+ * names the tenant again. All numbers are below TENANTS_MAX.
  */
 #ifndef SERVER_HTTP_TOKENS_H
 #define SERVER_HTTP_TOKENS_H
@@ -15,28 +22,39 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "server/http/token_line.h"
 
-enum {
-    TOKENS_MAX = 1024,
-    TOKEN_LENGTH_MIN = 8, /* a shorter token is a mistake, or easily guessed */
-    TOKEN_LENGTH_MAX = 255,
-    TENANT_LENGTH_MAX = 63
-};
+enum { TOKENS_MAX = 1024, TENANTS_MAX = 1024 };
 
 struct tokens;
 
+/* What a credential allows. */
+struct token_grant {
+    uint32_t tenant;
+    uint32_t scopes; /* bits of enum token_scope */
+};
+
+enum token_verdict {
+    TOKEN_GRANTED,
+    TOKEN_MISSING, /* there is no Authorization header */
+    TOKEN_INVALID, /* the credential is not in the file */
+    TOKEN_EXPIRED
+};
+
 /* Reads a token file. The caller owns `*tokens`. Errors: GEMMD_ERR_IO if the file cannot be read,
- * GEMMD_ERR_OUT_OF_MEMORY, and GEMMD_ERR_USAGE if every user can write the file, a line is not a
- * token, a token appears twice or the file has no token. No error text quotes a token. */
+ * GEMMD_ERR_OUT_OF_MEMORY, and GEMMD_ERR_USAGE if every user of the host can read or write the
+ * file, a line is not a credential, a credential appears twice or the file has none. No error text
+ * quotes a token. */
 enum gemmd_error tokens_load(const char *path, struct tokens **tokens, struct fault *fault);
-/* Overwrites the tokens with zeros and frees them. NULL is allowed. */
+/* Reads the file again and replaces all credentials at once. After an error, which is one of those
+ * of tokens_load or GEMMD_ERR_USAGE if the process has seen more than TENANTS_MAX tenants, the old
+ * credentials stay in force. Main thread. */
+enum gemmd_error tokens_reload(struct tokens *tokens, const char *path, struct fault *fault);
+/* Overwrites the credentials with zeros and frees them. NULL is allowed. */
 void tokens_free(struct tokens *tokens);
 
-/* Whether every user of this host could read the file, which the daemon warns of in its log. */
-bool tokens_exposed(const struct tokens *tokens);
-
-/* The number of tenants, and the name of one. Tenants are numbered from 0 in the order of the file.
- * Names are borrowed. */
+/* The number of tenants that the process has seen, and the name of one. Tenants are numbered from 0
+ * in the order in which the file named them first. Names are borrowed, and stay valid. */
 uint32_t tokens_tenants(const struct tokens *tokens);
 const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant);
 
@@ -46,9 +64,13 @@ bool tokens_show_all(struct tokens *tokens, const char *name, size_t length);
 /* Whether a tenant may see what belongs to all tenants. */
 bool tokens_sees_all(const struct tokens *tokens, uint32_t tenant);
 
-/* Whether an Authorization header has one of the tokens; `*tenant` is then the token's tenant.
- * `authorization` is NULL if the request has no such header. The time of the check depends only on
- * the number of tokens and the length of the header, so that timing reveals nothing of a token. */
-bool tokens_check(const struct tokens *tokens, const char *authorization, uint32_t *tenant);
+/* Looks up the bearer token of an Authorization header; NULL: the request has no such header. Sets
+ * `*grant` if the token is granted. The time of the check depends only on the number of credentials
+ * and the length of the header, so that timing reveals nothing of a token. */
+enum token_verdict tokens_check(struct tokens *tokens, const char *authorization,
+                                struct token_grant *grant);
+/* Looks up a name in a verified client certificate: "URI:...", "DNS:..." or "CN:...". */
+enum token_verdict tokens_check_certificate(struct tokens *tokens, const char *name,
+                                            struct token_grant *grant);
 
 #endif

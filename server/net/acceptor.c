@@ -135,6 +135,28 @@ static enum gemmd_error open_listeners(struct acceptor *acceptor, struct fault *
     return code;
 }
 
+/* Whether a stranger who reaches a TCP address is let in. */
+static bool lets_strangers_in(const struct config *config)
+{
+    const bool wants_certificate =
+        config->tls_client_ca != NULL && config->tls_client_auth == CONFIG_CLIENT_AUTH_REQUIRE;
+    return config->token_file == NULL && !wants_certificate;
+}
+
+static enum gemmd_error check_exposure(const struct acceptor *acceptor, struct fault *fault)
+{
+    if (!lets_strangers_in(acceptor->config) || acceptor->config->allow_insecure_network)
+        return GEMMD_OK;
+    for (uint32_t i = 0; i < acceptor->listener_count; i++)
+        if (listen_is_public(&acceptor->listeners[i]))
+            return fault_set(fault, GEMMD_ERR_USAGE, "listen",
+                             "other hosts may reach %.80s, and every request would be accepted; "
+                             "give a --token-file, require client certificates "
+                             "(--tls-client-ca), or allow this with --allow-insecure-network",
+                             acceptor->listeners[i].address);
+    return GEMMD_OK;
+}
+
 /* Prepares to watch the listening sockets. */
 static enum gemmd_error open_polls(struct acceptor *acceptor, struct fault *fault)
 {
@@ -163,6 +185,8 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
     acceptor->context = context;
     *out = acceptor; /* also after a failure: the loop may have handles of it */
     enum gemmd_error code = open_listeners(acceptor, fault);
+    if (code == GEMMD_OK)
+        code = check_exposure(acceptor, fault);
     return code == GEMMD_OK ? open_polls(acceptor, fault) : code;
 }
 
@@ -194,10 +218,18 @@ void acceptor_announce(const struct acceptor *acceptor, bool open_to_all)
 {
     for (uint32_t i = 0; i < acceptor->listener_count; i++) {
         const struct listener *listener = &acceptor->listeners[i];
-        log_event(acceptor->log, CONFIG_LOG_INFO, "listening on %s", listener->address);
-        if (open_to_all && listen_is_public(listener))
+        const bool with_tls = acceptor->config->tls_cert != NULL && !listener->is_unix;
+        log_event(acceptor->log, CONFIG_LOG_INFO, "listening on %s%s", listener->address,
+                  with_tls ? " with TLS" : "");
+        if (!listen_is_public(listener))
+            continue;
+        if (open_to_all && lets_strangers_in(acceptor->config))
             log_event(acceptor->log, CONFIG_LOG_WARNING,
                       "whoever reaches %s is let in: there is no --token-file", listener->address);
+        else if (!with_tls)
+            log_event(acceptor->log, CONFIG_LOG_WARNING,
+                      "tokens and matrices travel to %s in the clear: there is no --tls-cert",
+                      listener->address);
     }
 }
 

@@ -262,7 +262,7 @@ def has_ipv6():
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
 @pytest.mark.parametrize("address, public", [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
 def test_an_open_door_is_said(address, public, start):
-    daemon = start(listen=(address,))
+    daemon = start("--allow-insecure-network", listen=(address,))
     daemon.stop()
     assert any("no --token-file" in line for line in daemon.messages()) == public
 
@@ -273,6 +273,7 @@ def test_a_public_address_with_tokens(start, tmp_path):
     daemon = start("--token-file", str(file), listen=("0.0.0.0:0",))
     daemon.stop()
     assert not any("no --token-file" in line for line in daemon.messages())
+    assert any("in the clear" in line for line in daemon.messages())
 
 
 def test_ipv6(start):

@@ -207,7 +207,6 @@ def test_a_hang_up_during_the_drain_is_no_second_signal(start):
     assert not any("second signal" in message for message in daemon.messages())
 
 
-@pytest.mark.xfail(strict=True, reason="the token file is not read again yet")
 def test_tokens_are_read_again(start, tmp_path):
     file = tmp_path / "tokens"
     file.write_text("alice:the-first-token-of-alice\n")

@@ -202,6 +202,9 @@ int main(void)
 {
     unsetenv("GEMMD_URL");
     unsetenv("GEMMD_TOKEN");
+    unsetenv("GEMMD_CA_FILE");
+    unsetenv("GEMMD_CERT_FILE");
+    unsetenv("GEMMD_KEY_FILE");
     Suite *suite = suite_create("client_options");
     TCase *tcase = tcase_create("client_options");
     tcase_add_loop_test(tcase, reads_urls, 0, sizeof right_urls / sizeof right_urls[0]);

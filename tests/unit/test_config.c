@@ -41,8 +41,8 @@ static enum gemmd_error load(struct config *config, const struct config_option *
 {
     char flag[256], value[256], variable[256], name[CONFIG_TEXT_MAX], path[32] = "", file[512];
     char program[] = "gemmd", config_flag[] = "--config";
-    char *argv[6] = {program}, *environment[2] = {NULL};
-    int argc = 1;
+    char *argv[6] = {program}, *environment[4] = {NULL};
+    int argc = 1, variables = 0;
     if (given.flag) {
         snprintf(flag, sizeof(flag), "--%s", option->name);
         snprintf(value, sizeof(value), "%s", given.flag);
@@ -55,8 +55,14 @@ static enum gemmd_error load(struct config *config, const struct config_option *
     if (given.environment) {
         config_option_variable(option, name);
         snprintf(variable, sizeof(variable), "%s=%s", name, given.environment);
-        environment[0] = variable;
+        environment[variables++] = variable;
     }
+    /* These two options are given together, and --tls-client-ca needs both. */
+    static char cert[] = "GEMMD_TLS_CERT=cert", key[] = "GEMMD_TLS_KEY=key";
+    if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-cert") != 0)
+        environment[variables++] = cert;
+    if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-key") != 0)
+        environment[variables++] = key;
     if (given.file) {
         snprintf(file, sizeof(file), "{\"%s\": \"%s\"}", option->name, given.file);
         temporary(path, file);

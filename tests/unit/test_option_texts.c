@@ -121,9 +121,9 @@ END_TEST
 static const struct {
     const char *words, *offered;
 } completions[] = {
-    {"gemmd --back", "--backend"},       {"gemmd --backend c", "cuda cpu"},
-    {"gemmd --backend = c", "cuda cpu"}, {"gemmd --log-format =", "json text"},
-    {"gemmd --no-a", "--no-access-log"}, {"gemmd --streams 1", ""},
+    {"gemmd --back", "--backend"},        {"gemmd --backend c", "cuda cpu"},
+    {"gemmd --backend = c", "cuda cpu"},  {"gemmd --log-format =", "json text"},
+    {"gemmd --no-ac", "--no-access-log"}, {"gemmd --streams 1", ""},
 };
 
 START_TEST(bash_completes)

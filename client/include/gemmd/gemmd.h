@@ -132,8 +132,9 @@ struct gemmd_options {
      * socket. NULL: the environment's GEMMD_URL, else "http://127.0.0.1:8080". Proxies that the
      * environment names are used for http and https, never for a Unix socket. */
     const char *url;
-    const char *token;   /* bearer token; NULL: the environment's GEMMD_TOKEN; "": none */
-    const char *ca_file; /* file with the certificates to trust for https; NULL: the system's */
+    const char *token;           /* bearer token; NULL: the environment's GEMMD_TOKEN; "": none */
+    const char *ca_file;         /* PEM file with the certificates to trust for https; NULL: the
+                                    environment's GEMMD_CA_FILE, else the system's; "": the system's */
     uint32_t connect_timeout_ms; /* longest time to connect; default 5,000 */
     uint32_t total_timeout_ms; /* longest time of a request with all its repeats; default 300,000 */
     uint32_t stall_timeout_ms; /* longest time for which a transfer may move no byte; default
@@ -145,6 +146,10 @@ struct gemmd_options {
                                   gemmd_memory_alloc() is used. Default: the memory grows as
                                   requests need, to 1 GiB at most */
     enum gemmd_shared shared;  /* default GEMMD_SHARED_AUTO */
+    /* PEM files of the client's certificate and its private key, for daemons that ask for one.
+     * NULL: the environment's GEMMD_CERT_FILE and GEMMD_KEY_FILE; "": none. Without a key file the
+     * certificate's file holds the key too. A file that cannot be read is GEMMD_ERR_USAGE. */
+    const char *cert_file, *key_file;
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_options). */

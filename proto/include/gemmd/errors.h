@@ -24,7 +24,7 @@ extern "C" {
     X(OK, "ok", 200, 0, "OK")                                                                      \
     X(MALFORMED, "malformed", 400, 0, "Malformed request")                                         \
     X(UNAUTHORIZED, "unauthorized", 401, 0, "No valid token")                                      \
-    X(FORBIDDEN, "forbidden", 403, 0, "Not this tenant's")                                         \
+    X(FORBIDDEN, "forbidden", 403, 0, "Not allowed")                                               \
     X(NOT_FOUND, "not-found", 404, 0, "Not found")                                                 \
     X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, 0, "Method not allowed")                      \
     X(NOT_ACCEPTABLE, "not-acceptable", 406, 0, "No acceptable format")                            \

@@ -283,7 +283,8 @@ static enum gemmd_dtype attention_describe(const struct request *request, bool w
 
 #define COMPUTE(at, metrics, begin_at, describe_as)                                                \
     {                                                                                              \
-        .path = at, .allow = "POST", .op = metrics, .call_bytes = sizeof(struct compute_request),  \
+        .path = at, .allow = "POST", .op = metrics, .scope = SCOPE_COMPUTE,                        \
+        .call_bytes = sizeof(struct compute_request),                                              \
         .call_zeroed_bytes = offsetof(struct compute_request, call.layout), .begin = begin_at,     \
         .chunk = compute_chunk, .submit = compute_submit, .withdraw = compute_withdraw,            \
         .answer = compute_answer, .release = compute_release,                                      \

@@ -122,10 +122,15 @@ static uint32_t tensor_retry_after_s(const struct request *request, enum gemmd_e
 }
 
 const struct endpoint tensor_endpoints[] = {
-    {.path = "/tensors", .allow = "GET, HEAD", .op = METRICS_OP_TENSOR, .begin = tensor_list_begin},
+    {.path = "/tensors",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_TENSOR,
+     .scope = SCOPE_TENSORS,
+     .begin = tensor_list_begin},
     {.path = "/tensors/",
      .allow = "GET, HEAD, PUT, DELETE",
      .op = METRICS_OP_TENSOR,
+     .scope = SCOPE_TENSORS,
      .call_bytes = sizeof(struct tensor_call),
      .call_zeroed_bytes = sizeof(struct tensor_call),
      .begin = tensor_begin,

@@ -173,21 +173,23 @@ static void v2_other_begin(struct request *request)
     request_refuse(request);
 }
 
-#define GET(at, function)                                                                          \
+#define GET(at, needed, function)                                                                  \
     {                                                                                              \
-        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .begin = function                \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .scope = needed,                 \
+        .begin = function                                                                          \
     }
-#define GET_POST(at, function)                                                                     \
+#define GET_POST(at, needed, function)                                                             \
     {                                                                                              \
-        .path = at, .allow = "GET, HEAD, POST", .op = METRICS_OP_OTHER, .begin = function          \
+        .path = at, .allow = "GET, HEAD, POST", .op = METRICS_OP_OTHER, .scope = needed,           \
+        .begin = function                                                                          \
     }
-#define POST(at, function)                                                                         \
+#define POST(at, needed, function)                                                                 \
     {                                                                                              \
-        .path = at, .allow = "POST", .op = METRICS_OP_OTHER, .begin = function                     \
+        .path = at, .allow = "POST", .op = METRICS_OP_OTHER, .scope = needed, .begin = function    \
     }
 #define INFER(at)                                                                                  \
     {                                                                                              \
-        .path = at, .allow = "POST", .op = METRICS_OP_INFER,                                       \
+        .path = at, .allow = "POST", .op = METRICS_OP_INFER, .scope = SCOPE_COMPUTE,               \
         .call_bytes = sizeof(struct infer_call),                                                   \
         .call_zeroed_bytes = offsetof(struct infer_call, asked), .begin = infer_begin,             \
         .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
@@ -195,16 +197,16 @@ static void v2_other_begin(struct request *request)
         .describe = infer_describe                                                                 \
     }
 #define REGIONS(at)                                                                                \
-    GET(at "/status", region_status_begin),                                                        \
-        GET(at "/region/{region}/status", region_status_begin),                                    \
-        POST(at "/unregister", region_unregister_begin),                                           \
-        POST(at "/region/{region}/unregister", region_unregister_begin),                           \
+    GET(at "/status", SCOPE_COMPUTE, region_status_begin),                                         \
+        GET(at "/region/{region}/status", SCOPE_COMPUTE, region_status_begin),                     \
+        POST(at "/unregister", SCOPE_COMPUTE, region_unregister_begin),                            \
+        POST(at "/region/{region}/unregister", SCOPE_COMPUTE, region_unregister_begin),            \
     {                                                                                              \
         .path = at "/region/{region}/register", .allow = "POST", .op = METRICS_OP_OTHER,           \
-        .call_bytes = sizeof(struct region_call), .call_zeroed_bytes = sizeof(struct region_call), \
-        .begin = region_register_begin, .chunk = region_register_chunk,                            \
-        .submit = region_register_submit, .answer = region_register_answer,                        \
-        .release = region_register_release                                                         \
+        .scope = SCOPE_COMPUTE, .call_bytes = sizeof(struct region_call),                          \
+        .call_zeroed_bytes = sizeof(struct region_call), .begin = region_register_begin,           \
+        .chunk = region_register_chunk, .submit = region_register_submit,                          \
+        .answer = region_register_answer, .release = region_register_release                       \
     }
 #define MODEL "/v2/models/{model}"
 #define VERSION MODEL "/versions/" MODEL_VERSION
@@ -212,31 +214,32 @@ static void v2_other_begin(struct request *request)
 const struct endpoint v2_endpoints[] = {
     INFER(MODEL "/infer"),
     INFER(VERSION "/infer"),
-    GET("/v2", v2_server_begin),
-    GET("/v2/models/stats", v2_stats_begin),
-    GET(MODEL, model_metadata_begin),
-    GET(VERSION, model_metadata_begin),
-    GET(MODEL "/ready", model_ready_begin),
-    GET(VERSION "/ready", model_ready_begin),
-    GET(MODEL "/config", model_config_begin),
-    GET(VERSION "/config", model_config_begin),
-    GET(MODEL "/stats", model_stats_begin),
-    GET(VERSION "/stats", model_stats_begin),
+    GET("/v2", SCOPE_ANY, v2_server_begin),
+    GET("/v2/models/stats", SCOPE_COMPUTE, v2_stats_begin),
+    GET(MODEL, SCOPE_COMPUTE, model_metadata_begin),
+    GET(VERSION, SCOPE_COMPUTE, model_metadata_begin),
+    GET(MODEL "/ready", SCOPE_COMPUTE, model_ready_begin),
+    GET(VERSION "/ready", SCOPE_COMPUTE, model_ready_begin),
+    GET(MODEL "/config", SCOPE_COMPUTE, model_config_begin),
+    GET(VERSION "/config", SCOPE_COMPUTE, model_config_begin),
+    GET(MODEL "/stats", SCOPE_COMPUTE, model_stats_begin),
+    GET(VERSION "/stats", SCOPE_COMPUTE, model_stats_begin),
     {.path = "/v2/repository/index",
      .allow = "POST",
      .op = METRICS_OP_OTHER,
+     .scope = SCOPE_COMPUTE,
      .call_bytes = sizeof(struct repository_call),
      .call_zeroed_bytes = sizeof(struct repository_call),
      .begin = repository_begin,
      .chunk = repository_chunk,
      .submit = repository_submit},
-    POST("/v2/repository/models/{model}/load", v2_load_begin),
-    POST("/v2/repository/models/{model}/unload", v2_load_begin),
-    GET_POST("/v2/logging", v2_logging_begin),
-    GET_POST("/v2/trace/setting", v2_trace_begin),
-    GET_POST(MODEL "/trace/setting", model_trace_begin),
+    POST("/v2/repository/models/{model}/load", SCOPE_ADMIN, v2_load_begin),
+    POST("/v2/repository/models/{model}/unload", SCOPE_ADMIN, v2_load_begin),
+    GET_POST("/v2/logging", SCOPE_ADMIN, v2_logging_begin),
+    GET_POST("/v2/trace/setting", SCOPE_ADMIN, v2_trace_begin),
+    GET_POST(MODEL "/trace/setting", SCOPE_ADMIN, model_trace_begin),
     REGIONS("/v2/systemsharedmemory"),
     REGIONS("/v2/cudasharedmemory"),
-    GET_POST("/v2/", v2_other_begin),
+    GET_POST("/v2/", SCOPE_ANY, v2_other_begin),
     {0},
 };

@@ -1,0 +1,353 @@
+#include "server/http/tls.h"
+
+#include <errno.h>
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "server/http/connection.h"
+#include "server/http/io_thread.h"
+#include "server/http/token_line.h"
+
+enum { NAMES_MAX = 16, FILE_BYTES_MAX = 1 << 20 };
+
+struct tls_credentials {
+    gnutls_certificate_credentials_t handle;
+    atomic_uint holders; /* sessions, and struct tls */
+};
+
+struct tls {
+    const struct config *config;
+    pthread_mutex_t lock;            /* for `current` */
+    struct tls_credentials *current; /* of new sessions */
+};
+
+/* The certificate callback of libmicrohttpd's own credentials, which only a session has that
+ * tls_begin gave none. Refuses the handshake. */
+static int refuse_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
+                              int authority_count, const gnutls_pk_algorithm_t *algorithms,
+                              int algorithm_count, gnutls_pcert_st **certificates,
+                              unsigned int *certificate_count, gnutls_privkey_t *key)
+{
+    (void)session, (void)authorities, (void)authority_count, (void)algorithms;
+    (void)algorithm_count, (void)certificates, (void)certificate_count, (void)key;
+    return -1;
+}
+
+void tls_daemon_options(const struct tls *tls, struct MHD_OptionItem options[TLS_DAEMON_OPTIONS])
+{
+    options[0] =
+        (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, tls->config->tls_priorities};
+    options[1] =
+        (struct MHD_OptionItem){MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)refuse_certificate};
+}
+
+/* Checks a client's certificate during the handshake. Whether a client may have none is not decided
+ * here but by gnutls_certificate_server_set_request. */
+static int verify_client(gnutls_session_t session)
+{
+    unsigned count = 0, status = 0;
+    gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                     .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
+    if (gnutls_certificate_get_peers(session, &count) == NULL || count == 0)
+        return 0;
+    if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) == GNUTLS_E_SUCCESS &&
+        status == 0)
+        return 0;
+    (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
+    return -1;
+}
+
+/* ---- the files ---- */
+
+static enum gemmd_error read_file(const char *option, const char *path, gnutls_datum_t *out,
+                                  struct fault *fault)
+{
+    enum gemmd_error error = GEMMD_OK;
+    FILE *file = fopen(path, "re");
+    unsigned char *bytes = malloc(FILE_BYTES_MAX);
+    size_t length = 0;
+    if (bytes == NULL)
+        error = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the certificates");
+    else if (file == NULL ||
+             ((length = fread(bytes, 1, FILE_BYTES_MAX, file)) < FILE_BYTES_MAX && ferror(file)))
+        error = fault_set(fault, GEMMD_ERR_IO, option, "%.120s cannot be read: %s", path,
+                          strerror(errno));
+    else if (length == FILE_BYTES_MAX)
+        error = fault_set(fault, GEMMD_ERR_USAGE, option, "%.120s is longer than 1 MiB", path);
+    if (file != NULL)
+        fclose(file);
+    if (error != GEMMD_OK && bytes != NULL) {
+        explicit_bzero(bytes, length);
+        free(bytes);
+        bytes = NULL;
+    }
+    *out = (gnutls_datum_t){.data = bytes, .size = (unsigned)length};
+    return error;
+}
+
+/* A key that other users of the host can read is not the daemon's alone. */
+static enum gemmd_error check_key_mode(const char *path, struct fault *fault)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)) != 0
+               ? fault_set(fault, GEMMD_ERR_USAGE, "tls-key",
+                           "--tls-key %.120s can be read or written by every user of this host; "
+                           "chmod it to 0640 or 0600",
+                           path)
+               : GEMMD_OK;
+}
+
+static void wipe(gnutls_datum_t *datum)
+{
+    if (datum->data != NULL)
+        explicit_bzero(datum->data, datum->size);
+    free(datum->data);
+}
+
+static enum gemmd_error set_pair(const struct config *config,
+                                 gnutls_certificate_credentials_t handle, struct fault *fault)
+{
+    gnutls_datum_t certificate = {0}, key = {0};
+    enum gemmd_error error = read_file("tls-cert", config->tls_cert, &certificate, fault);
+    if (error == GEMMD_OK)
+        error = read_file("tls-key", config->tls_key, &key, fault);
+    if (error == GEMMD_OK)
+        error = check_key_mode(config->tls_key, fault);
+    if (error == GEMMD_OK) {
+        const int got = gnutls_certificate_set_x509_key_mem2(handle, &certificate, &key,
+                                                             GNUTLS_X509_FMT_PEM, NULL, 0);
+        if (got < 0)
+            error = fault_set(fault, GEMMD_ERR_USAGE, "tls-cert",
+                              "%.100s and %.100s are not a certificate and its key in PEM: %s",
+                              config->tls_cert, config->tls_key, gnutls_strerror(got));
+    }
+    wipe(&certificate);
+    wipe(&key);
+    return error;
+}
+
+static enum gemmd_error set_authorities(const struct config *config,
+                                        gnutls_certificate_credentials_t handle,
+                                        struct fault *fault)
+{
+    gnutls_datum_t authorities = {0};
+    if (config->tls_client_ca == NULL)
+        return GEMMD_OK;
+    enum gemmd_error error = read_file("tls-client-ca", config->tls_client_ca, &authorities, fault);
+    if (error == GEMMD_OK) {
+        const int got =
+            gnutls_certificate_set_x509_trust_mem(handle, &authorities, GNUTLS_X509_FMT_PEM);
+        if (got <= 0)
+            error = fault_set(fault, GEMMD_ERR_USAGE, "tls-client-ca",
+                              "%.120s has no certificate in PEM%s%s", config->tls_client_ca,
+                              got < 0 ? ": " : "", got < 0 ? gnutls_strerror(got) : "");
+    }
+    wipe(&authorities);
+    gnutls_certificate_set_verify_function(handle, verify_client);
+    return error;
+}
+
+static void release(struct tls_credentials *credentials)
+{
+    if (credentials == NULL || atomic_fetch_sub(&credentials->holders, 1) > 1)
+        return;
+    gnutls_certificate_free_credentials(credentials->handle);
+    free(credentials);
+}
+
+enum gemmd_error tls_reload(struct tls *tls, struct fault *fault)
+{
+    struct tls_credentials *fresh = calloc(1, sizeof *fresh);
+    if (fresh == NULL || gnutls_certificate_allocate_credentials(&fresh->handle) < 0) {
+        free(fresh);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the certificates");
+    }
+    atomic_store(&fresh->holders, 1);
+    enum gemmd_error error = set_pair(tls->config, fresh->handle, fault);
+    if (error == GEMMD_OK)
+        error = set_authorities(tls->config, fresh->handle, fault);
+    if (error != GEMMD_OK) {
+        release(fresh);
+        return error;
+    }
+    pthread_mutex_lock(&tls->lock);
+    struct tls_credentials *old = tls->current;
+    tls->current = fresh;
+    pthread_mutex_unlock(&tls->lock);
+    release(old);
+    return GEMMD_OK;
+}
+
+enum gemmd_error tls_create(const struct config *config, struct tls **out, struct fault *fault)
+{
+    gnutls_priority_t priorities;
+    const char *wrong = NULL;
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return fault_set(fault, GEMMD_ERR_USAGE, "tls-cert",
+                         "this system's libmicrohttpd was built without TLS");
+    if (gnutls_priority_init(&priorities, config->tls_priorities, &wrong) != GNUTLS_E_SUCCESS)
+        return fault_set(fault, GEMMD_ERR_USAGE, "tls-priorities",
+                         "--tls-priorities is not a GnuTLS priority string; it is wrong at '%.60s'",
+                         wrong == NULL ? "" : wrong);
+    gnutls_priority_deinit(priorities);
+    struct tls *tls = calloc(1, sizeof *tls);
+    if (tls == NULL || pthread_mutex_init(&tls->lock, NULL) != 0) {
+        free(tls);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for TLS");
+    }
+    tls->config = config;
+    enum gemmd_error error = tls_reload(tls, fault);
+    if (error == GEMMD_OK)
+        *out = tls;
+    else
+        tls_destroy(tls);
+    return error;
+}
+
+void tls_destroy(struct tls *tls)
+{
+    if (tls == NULL)
+        return;
+    release(tls->current);
+    pthread_mutex_destroy(&tls->lock);
+    free(tls);
+}
+
+/* ---- sessions ---- */
+
+/* Sends records. A record that was sent lets the I/O thread's loop go on at once: libmicrohttpd
+ * sends one record in each run, and asks for the next run at once. */
+static ssize_t push_bytes(gnutls_transport_ptr_t transport, const void *bytes, size_t length)
+{
+    struct connection *connection = transport;
+    const ssize_t sent = send(connection->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0)
+        connection->thread->moved = true;
+    return sent;
+}
+
+static ssize_t pull_bytes(gnutls_transport_ptr_t transport, void *bytes, size_t capacity)
+{
+    const struct connection *connection = transport;
+    return recv(connection->fd, bytes, capacity, MSG_DONTWAIT);
+}
+
+void tls_begin(struct tls *tls, struct connection *connection, struct gnutls_session_int *session)
+{
+    pthread_mutex_lock(&tls->lock);
+    struct tls_credentials *credentials = tls->current;
+    atomic_fetch_add(&credentials->holders, 1);
+    pthread_mutex_unlock(&tls->lock);
+    connection->session = session;
+    connection->credentials = credentials;
+    /* If memory runs out, the session keeps libmicrohttpd's credentials, which have no certificate.
+     */
+    (void)gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, credentials->handle);
+    if (tls->config->tls_client_ca != NULL)
+        gnutls_certificate_server_set_request(session, tls->config->tls_client_auth ==
+                                                               CONFIG_CLIENT_AUTH_REQUIRE
+                                                           ? GNUTLS_CERT_REQUIRE
+                                                           : GNUTLS_CERT_REQUEST);
+    gnutls_transport_set_ptr(session, connection);
+    gnutls_transport_set_push_function(session, push_bytes);
+    gnutls_transport_set_pull_function(session, pull_bytes);
+}
+
+void tls_end(struct connection *connection)
+{
+    connection->session = NULL;
+    release(connection->credentials);
+    connection->credentials = NULL;
+    free(connection->client_names);
+    connection->client_names = NULL;
+}
+
+void tls_send(struct connection *connection, const char *bytes, size_t length)
+{
+    (void)gnutls_record_send(connection->session, bytes, length);
+}
+
+/* ---- the names of clients ---- */
+
+struct name_list {
+    char *end;
+    char text[NAMES_MAX * (CERTIFICATE_NAME_MAX + 1) + 1];
+};
+
+/* Adds a name, unless the name is too long, has a zero byte in it, or the list is full. */
+static void add_name(struct name_list *list, const char *kind, const char *name, size_t length)
+{
+    const size_t room = (size_t)(list->text + sizeof list->text - 1 - list->end);
+    const size_t bytes = strlen(kind) + length + 1;
+    if (length == 0 || bytes > CERTIFICATE_NAME_MAX + 1 || bytes > room ||
+        memchr(name, '\0', length) != NULL)
+        return;
+    memcpy(list->end, kind, strlen(kind));
+    memcpy(list->end + strlen(kind), name, length);
+    list->end[bytes - 1] = '\0';
+    list->end += bytes;
+}
+
+static void add_alternative_names(struct name_list *list, gnutls_x509_crt_t certificate,
+                                  gnutls_x509_subject_alt_name_t wanted, const char *kind)
+{
+    for (unsigned i = 0; i < NAMES_MAX; i++) {
+        char name[CERTIFICATE_NAME_MAX + 1];
+        size_t length = sizeof name;
+        unsigned type = 0;
+        const int got =
+            gnutls_x509_crt_get_subject_alt_name2(certificate, i, name, &length, &type, NULL);
+        if (got == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
+            return;
+        if (got >= 0 && type == (unsigned)wanted)
+            add_name(list, kind, name, length);
+    }
+}
+
+static void add_names(struct name_list *list, const gnutls_datum_t *der)
+{
+    gnutls_x509_crt_t certificate;
+    char name[CERTIFICATE_NAME_MAX + 1];
+    size_t length = sizeof name;
+    if (gnutls_x509_crt_init(&certificate) < 0)
+        return;
+    if (gnutls_x509_crt_import(certificate, der, GNUTLS_X509_FMT_DER) >= 0) {
+        add_alternative_names(list, certificate, GNUTLS_SAN_URI, "URI:");
+        add_alternative_names(list, certificate, GNUTLS_SAN_DNSNAME, "DNS:");
+        if (gnutls_x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name,
+                                          &length) >= 0)
+            add_name(list, "CN:", name, length);
+    }
+    gnutls_x509_crt_deinit(certificate);
+}
+
+const char *tls_client_names(struct connection *connection)
+{
+    unsigned count = 0;
+    if (connection->client_names != NULL || connection->session == NULL)
+        return connection->client_names;
+    /* Peers without a verified certificate did not get through the handshake. Without
+     * --tls-client-ca no client is asked for a certificate. */
+    const gnutls_datum_t *chain = gnutls_certificate_get_peers(connection->session, &count);
+    if (chain == NULL || count == 0)
+        return NULL;
+    struct name_list *list = calloc(1, sizeof *list);
+    if (list == NULL)
+        return NULL;
+    list->end = list->text;
+    add_names(list, &chain[0]);
+    const size_t bytes = (size_t)(list->end - list->text) + 1;
+    connection->client_names = calloc(1, bytes);
+    if (connection->client_names != NULL)
+        memcpy(connection->client_names, list->text, bytes);
+    free(list);
+    return connection->client_names;
+}

@@ -1,0 +1,116 @@
+"""Scopes, expiry and hashes of tokens, on every route."""
+
+import datetime
+import hashlib
+import time
+
+import pytest
+import requests
+
+from daemon import PATIENCE_S, Daemon
+from problem import assert_problem
+from test_routes import OPEN, ROUTES, fill_in
+
+SCOPES = ("compute", "tensors", "metrics", "admin")
+ANY = {"/info", "/openapi.json", "/v2"}
+ADMIN = {"/v2/repository/models/{model}/load", "/v2/repository/models/{model}/unload",
+         "/v2/logging", "/v2/trace/setting", "/v2/models/{model}/trace/setting"}
+
+
+def needed(path):
+    """The scope that a path needs; None: every token will do."""
+    if path in OPEN | ANY:
+        return None
+    if path == "/metrics":
+        return "metrics"
+    if path.startswith("/tensors"):
+        return "tensors"
+    return "admin" if path in ADMIN else "compute"
+
+
+@pytest.fixture(scope="module")
+def scoped(gemmd, tmp_path_factory):
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=2)
+    hashed = hashlib.sha256(b"the-hashed-token").hexdigest()
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens"
+    tokens.write_text("".join(f"x:the-token-for-{scope} scopes={scope}\n" for scope in SCOPES)
+                      + f"y:sha256:{hashed} expires={soon.isoformat(timespec='seconds')}\n"
+                      + "y:the-expired-token expires=2020-01-01\n"
+                      + "y:the-old-token\n")
+    tokens.chmod(0o600)
+    daemon = Daemon(gemmd, "--token-file", tokens, "--shm-system")
+    try:
+        yield daemon.wait_until_listening().wait_until_ready()
+        daemon.stop()
+    finally:
+        daemon.close()
+
+
+def ask(daemon, method, path, token):
+    return requests.request(method, daemon.url + path, timeout=PATIENCE_S,
+                            headers={"Authorization": f"Bearer {token}"},
+                            data=b"{}" if method == "POST" else None)
+
+
+@pytest.mark.parametrize("method, path", ROUTES)
+def test_a_route_wants_its_scope(method, path, scoped):
+    for scope in SCOPES:
+        answer = ask(scoped, method, fill_in(path), f"the-token-for-{scope}")
+        challenge = answer.headers.get("WWW-Authenticate", "")
+        if needed(path) in (None, scope):
+            assert answer.status_code not in (401, 403), (scope, answer.text)
+            assert not challenge
+        else:
+            assert answer.status_code == 403, (scope, answer.text)
+            assert challenge == f'Bearer error="insufficient_scope", scope="{needed(path)}"'
+
+
+@pytest.mark.parametrize("method, path", ROUTES)
+def test_a_route_refuses_an_expired_token(method, path, scoped):
+    answer = ask(scoped, method, fill_in(path), "the-expired-token")
+    if path in OPEN:
+        assert answer.status_code == 200
+    else:
+        assert_problem(answer, 401)
+        assert answer.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
+        assert "expired" in answer.json()["detail"]
+
+
+def test_tokens_without_attributes_have_all_scopes(scoped):
+    for token in ("the-hashed-token", "the-old-token"):
+        for path in ("/info", "/metrics", "/tensors", "/v2/logging", "/v2/models/stats"):
+            assert ask(scoped, "GET", path, token).status_code == 200
+
+
+def test_a_hash_is_no_token(scoped):
+    hashed = hashlib.sha256(b"the-hashed-token").hexdigest()
+    for wrong in (hashed, f"sha256:{hashed}", hashed.upper()):
+        assert ask(scoped, "GET", "/info", wrong).status_code == 401
+
+
+def test_challenges(scoped):
+    """RFC 6750, 3.1: without a token no error is named."""
+    answer = requests.get(scoped.url + "/info", timeout=PATIENCE_S)
+    assert answer.status_code == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
+    answer = ask(scoped, "GET", "/info", "a-token-of-nobody")
+    assert answer.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
+
+
+def test_a_token_expires_while_its_connection_lasts(gemmd, tmp_path):
+    end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"the-short-lived-token expires={end.isoformat(timespec='seconds')}\n")
+    tokens.chmod(0o600)
+    daemon = Daemon(gemmd, "--token-file", tokens)
+    try:
+        daemon.wait_until_listening()
+        with requests.Session() as session:
+            session.headers["Authorization"] = "Bearer the-short-lived-token"
+            deadline = time.monotonic() + PATIENCE_S
+            while session.get(daemon.url + "/info", timeout=PATIENCE_S).status_code == 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert session.get(daemon.url + "/info", timeout=PATIENCE_S).status_code == 401
+        daemon.stop()
+    finally:
+        daemon.close()
