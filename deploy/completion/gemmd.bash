@@ -13,7 +13,8 @@ _gemmd() {
     case $previous in
     --backend) mapfile -t COMPREPLY < <(compgen -W 'auto cuda cpu' -- "$current") ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current") ;;
-    --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$current") ;;
+    --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text auto' -- "$current") ;;
+    --gpu-metrics) mapfile -t COMPREPLY < <(compgen -W 'auto all off' -- "$current") ;;
     --config | --token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
@@ -22,7 +23,8 @@ _gemmd() {
         --queue-requests | --queue-bytes | --tenant-share | --tenant-requests | --tenant-bytes | \
         --tenant-tensor-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
-        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout)
+        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout | \
+        --otlp-endpoint | --otlp-sample)
         COMPREPLY=()
         ;;
     *)
@@ -36,7 +38,7 @@ _gemmd() {
             --tenant-tensor-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
-            --drain-timeout --log-level --log-format --access-log --no-access-log --config
+            --drain-timeout --log-level --log-format --access-log --no-access-log --gpu-metrics --otlp-endpoint --otlp-sample --config
             --check-config --help --version' -- "$current")
         ;;
     esac

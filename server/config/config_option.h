@@ -15,7 +15,7 @@
 #include "server/config/config.h"
 
 enum {
-    CONFIG_OPTION_MAX = 64, /* the table has no more entries than this */
+    CONFIG_OPTION_MAX = 96, /* the table has no more entries than this */
     CONFIG_TEXT_MAX =
         128 /* bytes for a text about one option, such as its name or the values it takes */
 };
