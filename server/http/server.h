@@ -23,6 +23,7 @@ struct lingering;
 struct log;
 struct metrics;
 struct metrics_shard;
+struct otlp;
 struct peer_counts;
 struct shm_store;
 struct tokens;
@@ -38,6 +39,7 @@ struct http_server {
     /* The creator of the server sets these fields before http_server_start; all are borrowed. */
     const struct config *config;
     struct log *log;
+    struct otlp *otlp;                /* NULL: spans are not exported */
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
     const struct tokens *tokens;      /* NULL: requests need no token */
