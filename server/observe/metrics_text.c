@@ -105,8 +105,6 @@ static void write_rejected(struct metrics_writer *writer, const struct metrics *
             for (int dtype = 0; dtype < METRICS_DTYPES; dtype++)
                 sum += requests_of(metrics, op, dtype, code);
         }
-        if (sum == 0)
-            continue;
         char labels[LABELS_MAX];
         snprintf(labels, sizeof(labels), "reason=\"%s\"", error_slug((enum gemmd_error)code));
         metrics_sample(writer, labels, sum);

@@ -38,6 +38,7 @@ void otlp_record_fill(struct otlp_record *record, const struct trace_context *tr
     copy_text(record->state, sizeof record->state, state);
     copy_text(record->method, sizeof record->method, entry->method);
     copy_text(record->path, sizeof record->path, entry->path);
+    record->path[strcspn(record->path, "?")] = '\0';
     copy_text(record->request_id, sizeof record->request_id, entry->request_id);
     copy_text(record->peer, sizeof record->peer, entry->peer);
     copy_text(record->job, sizeof record->job, entry->job);

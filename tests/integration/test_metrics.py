@@ -102,7 +102,7 @@ def test_mixed_use_makes_at_most_500_series(start):
                  request("POST", "/gemm?m=99999999&n=99999999&k=99999999", [("Content-Length", 9)], bytes(9))):
         exchange(daemon.address, data)
     series = counted(daemon, 'gemmd_requests_total{op="infer",dtype="f32",code="200"}')
-    assert len(series) <= 500
+    assert len(series) <= 500, len(series)
     assert promtool(scrape(daemon)).stdout == ""
 
 

@@ -136,6 +136,7 @@ def test_a_traced_request_is_a_span_with_its_stages(start, collector):
     assert (root.name, root.kind, root.trace_state) == ("POST gemm", root.SPAN_KIND_SERVER, "a=1,b=2")
     stated = attributes(root)
     assert stated["http.request.method"] == "POST"
+    assert stated["url.path"] == "/gemm", "without the query"
     assert stated["http.response.status_code"] == 200
     assert (stated["gemmd.m"], stated["gemmd.dtype"]) == (2, "f32")
     assert stated["gemmd.kernel"] == answer.headers["gemmd-kernel"]
