@@ -99,7 +99,8 @@ def test_mixed_use_makes_at_most_500_series(start):
     daemon.session.put(f"{daemon.url}/tensors/t?dtype=f32&shape=2,2", data=bytes(16))
     for data in (GOOD.replace(b"m=2", b"m=0"), GOOD.replace(b"m=2", b"m=3"),
                  request("PUT", "/gemm", [("Content-Length", 0)]),
-                 request("POST", "/gemm?m=99999999&n=99999999&k=99999999", [("Content-Length", 9)], bytes(9))):
+                 request("POST", "/gemm?m=99999999&n=99999999&k=99999999", [("Content-Length", 9)],
+                         bytes(9))):
         exchange(daemon.address, data)
     series = counted(daemon, 'gemmd_requests_total{op="infer",dtype="f32",code="200"}')
     assert len(series) <= 500, len(series)
