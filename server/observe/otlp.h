@@ -26,8 +26,8 @@ enum { OTLP_STATE_MAX = 512 };
 
 struct otlp;
 
-/* Starts the exporter's thread. `log` is borrowed until otlp_stop. GEMMD_ERR_USAGE: the URL is not
- * http:// or https://. GEMMD_ERR_INTERNAL: libcurl cannot be loaded, or the thread does not start.
+/* Starts the exporter's thread. `log` is borrowed until otlp_stop. GEMMD_ERR_INTERNAL:
+ * libcurl cannot be loaded or cannot use the URL, or the thread does not start.
  * GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error otlp_start(const char *endpoint, const char *version, struct log *log,
                             struct otlp **otlp, struct fault *fault);

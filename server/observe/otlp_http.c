@@ -116,10 +116,6 @@ static bool set_options(struct otlp_http *http)
 enum gemmd_error otlp_http_open(const char *endpoint, const _Atomic uint64_t *give_up_ns,
                                 struct otlp_http **out, struct fault *fault)
 {
-    if (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0)
-        return fault_set(fault, GEMMD_ERR_USAGE, "otlp-endpoint",
-                         "--otlp-endpoint is '%.100s'; it begins with http:// or https://",
-                         endpoint);
     struct otlp_http *http = calloc(1, sizeof *http);
     if (http == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-endpoint",

@@ -172,11 +172,14 @@ def test_the_line_of_an_attention_has_heads_and_lengths(start):
     ("--token-file", "/nonexistent/tokens"), ("--otlp-endpoint", "nowhere"),
     ("--listen", "192.0.2.1:1"), ("--listen", "unix:/nonexistent/gemmd.sock"),
 ])
-def test_an_error_at_the_start_names_the_option(option, value, gemmd):
+def test_an_error_at_the_start_names_the_option(option, value, gemmd, instrumented):
     """The address space of the process is limited, so that memory is refused."""
+    if instrumented and value == "15T":
+        pytest.skip("a sanitizer takes more address space than the limit")
+    limit = "ulimit -v 8000000; " if value == "15T" else ""
     others = {"--listen": "127.0.0.1:0", "--device-bytes": "16M", "--tensor-bytes": "16M"}
     others.pop(option, None)
-    result = subprocess.run(["bash", "-c", 'ulimit -v 8000000; exec "$@"', "bash", gemmd,
+    result = subprocess.run(["bash", "-c", f'{limit}exec "$@"', "bash", gemmd,
                              *(word for pair in others.items() for word in pair),
                              "--backend", "cpu", option, value],
                             capture_output=True, text=True, timeout=PATIENCE_S, check=False)

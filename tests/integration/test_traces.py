@@ -254,7 +254,7 @@ def exchange_all(address, data, count):
 def test_a_wrong_endpoint_ends_the_start(gemmd):
     result = subprocess.run([gemmd, "--listen", "127.0.0.1:0", "--otlp-endpoint", "collector:4318"],
                             capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "--otlp-endpoint" in result.stderr and "http://" in result.stderr
 
 
