@@ -16,6 +16,8 @@
 #include "server/jobs/jobs.h"
 #include "server/main_loop.h"
 #include "server/net/descriptors.h"
+#include "server/observe/nvml.h"
+#include "server/observe/otlp.h"
 #include "server/reload.h"
 #include "server/scheduler/warm_up.h"
 #include "server/shm/shm_store.h"
@@ -243,6 +245,9 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     daemon->http.metrics = metrics_create(daemon->http.thread_count + 2, &identity);
     if (daemon->http.metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
+    if (daemon->tokens != NULL &&
+        !metrics_count_tenants(daemon->http.metrics, tokens_tenants(daemon->tokens)))
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     daemon->http.main_shard = metrics_shard(daemon->http.metrics, daemon->http.thread_count + 1);
     return GEMMD_OK;
 }
@@ -309,6 +314,20 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
     return GEMMD_OK;
 }
 
+/* Starts the threads that sample GPUs and that export spans. The daemon serves without NVML. */
+static enum gemmd_error start_observers(struct daemon *daemon, struct fault *fault)
+{
+    const struct config *config = &daemon->config;
+    const struct device_info *info = device_info(daemon->services.device);
+    if (config->gpu_metrics == CONFIG_GPU_METRICS_ALL)
+        daemon->services.nvml = nvml_start(NULL, daemon->log);
+    else if (config->gpu_metrics == CONFIG_GPU_METRICS_AUTO && info->uuid[0] != '\0')
+        daemon->services.nvml = nvml_start(info->uuid, daemon->log);
+    if (config->otlp_endpoint == NULL)
+        return GEMMD_OK;
+    return otlp_start(config->otlp_endpoint, GEMMD_VERSION, daemon->log, &daemon->http.otlp, fault);
+}
+
 /* ---- start, run, stop ---- */
 
 static void prepare_http_server(struct daemon *daemon)
@@ -361,6 +380,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
         code = start_compute(daemon, fault);
     if (code == GEMMD_OK)
         code = start_jobs(daemon, fault);
+    if (code == GEMMD_OK)
+        code = start_observers(daemon, fault);
     daemon->http.shm_store = daemon->services.shm_store;
     if (code == GEMMD_OK)
         code = http_server_start(&daemon->http, fault);
@@ -406,6 +427,8 @@ bool daemon_stop(struct daemon *daemon)
         return false;
     job_thread_destroy(services->job_thread);
     http_server_close(&daemon->http);
+    otlp_stop(daemon->http.otlp);
+    nvml_stop(services->nvml);
     jobs_destroy(services->jobs);
     main_loop_destroy(daemon->loop);
     reload_destroy(daemon->reload);

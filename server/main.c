@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "kernels/cpu/openblas_core.h"
@@ -52,6 +53,17 @@ static bool fill_standard_descriptors(void)
     return fd >= 0 && close(fd) == 0;
 }
 
+/* Writes the option to change after a failed start, " (--listen)", unless the message names the
+ * option already. */
+static void name_option(const struct fault *fault, char *out, size_t capacity)
+{
+    snprintf(out, capacity, " (--%s)", fault->field);
+    char option[sizeof fault->field + 8];
+    snprintf(option, sizeof option, "--%s", fault->field);
+    if (fault->field[0] == '\0' || strstr(fault->detail, option) != NULL)
+        out[0] = '\0';
+}
+
 static int serve(struct daemon *daemon)
 {
     struct fault fault = {.code = GEMMD_OK};
@@ -67,8 +79,10 @@ static int serve(struct daemon *daemon)
         if (!daemon_run(daemon))
             status = EXIT_FAILURE;
     } else {
-        log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s", fault.detail);
-        fprintf(stderr, "gemmd: %s\n", fault.detail);
+        char option[sizeof fault.field + 8];
+        name_option(&fault, option, sizeof option);
+        log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s%s", fault.detail, option);
+        fprintf(stderr, "gemmd: %s%s\n", fault.detail, option);
         handover_tell_failure(fault.detail);
         status = EXIT_FAILURE;
     }

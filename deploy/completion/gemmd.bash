@@ -13,7 +13,8 @@ _gemmd() {
     case $previous in
     --backend) mapfile -t COMPREPLY < <(compgen -W 'auto cuda cpu' -- "$current") ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current") ;;
-    --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$current") ;;
+    --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text auto' -- "$current") ;;
+    --gpu-metrics) mapfile -t COMPREPLY < <(compgen -W 'auto all off' -- "$current") ;;
     --tls-client-auth) mapfile -t COMPREPLY < <(compgen -W 'require optional' -- "$current") ;;
     --config | --token-file | --tls-cert | --tls-key | --tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
@@ -23,7 +24,8 @@ _gemmd() {
         --queue-requests | --queue-bytes | --tenant-share | --tenant-requests | --tenant-bytes | \
         --tenant-tensor-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
-        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout | --takeover-timeout)
+        --min-body-rate | --min-answer-rate | --job-ttl | --max-wait | --stall-time | --drain-delay | --drain-timeout | \
+        --takeover-timeout | --otlp-endpoint | --otlp-sample)
         COMPREPLY=()
         ;;
     *)
@@ -37,7 +39,8 @@ _gemmd() {
             --tenant-tensor-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
-            --drain-timeout --takeover-timeout --log-level --log-format --access-log --no-access-log --config
+            --drain-timeout --takeover-timeout --log-level --log-format --access-log --no-access-log
+            --gpu-metrics --otlp-endpoint --otlp-sample --config
             --check-config --help --version' -- "$current")
         ;;
     esac

@@ -1,8 +1,11 @@
 #include "server/api/gauges.h"
 
+#include <string.h>
+
 #include "server/api/services.h"
 #include "server/http/tokens.h"
 #include "server/jobs/jobs.h"
+#include "server/observe/otlp.h"
 #include "server/shm/shm_store.h"
 
 /* Adds the tenants that the tenant with the number `viewer` may see: itself, or all. */
@@ -18,6 +21,7 @@ static void add_tenants(struct services *services, uint32_t viewer, struct metri
         const uint32_t next = sees_all ? i : 0;
         bool named = next < METRICS_TENANTS_MAX;
         uint32_t at = named ? next : METRICS_TENANTS_MAX;
+        gauges->tenants[at].number = named ? i : METRICS_TENANTS_MAX;
         gauges->tenants[at].name = named ? tokens_tenant_name(tokens, i) : "(others)";
         gauges->tenants[at].requests += held.requests;
         gauges->tenants[at].bytes += held.bytes;
@@ -91,6 +95,18 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .tensor_misses = tensors.misses,
         .tensor_evictions = tensors.evictions,
     };
+    const struct device_info *info = device_info(services->device);
+    memcpy(gauges.peak_flops, info->peak_flops, sizeof gauges.peak_flops);
+    gauges.peak_memory_bytes = info->peak_memory_bytes;
+    gauges.exports_spans = services->http->otlp != NULL;
+    if (gauges.exports_spans) {
+        const struct otlp_counts spans = otlp_counts(services->http->otlp);
+        gauges.spans_sent = spans.sent;
+        gauges.spans_dropped = spans.dropped;
+    }
+    const struct tokens *tokens = services->http->tokens;
+    gauges.shows_exemplars =
+        tokens == NULL || tokens_tenants(tokens) < 2 || tokens_sees_all(tokens, viewer);
     _Static_assert((int)ADMISSION_LIMIT_COUNT < (int)METRICS_LIMITS_MAX, "all limits fit");
     for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++)
         gauges.limits[gauges.limit_count++] =

@@ -10,13 +10,20 @@
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/http/respond.h"
+#include "server/observe/nvml.h"
 
 static void metrics_begin(struct request *request)
 {
     struct metrics_gauges gauges = gauges_read(services_of(request), request->tenant_number);
     enum metrics_format format = metrics_negotiate(request_header(request, "Accept"));
+    struct nvml_sample sample;
+    struct nvml *nvml = services_of(request)->nvml;
     char *text;
     uint64_t length;
+    if (nvml != NULL) {
+        nvml_read(nvml, &sample);
+        gauges.gpus = &sample;
+    }
     if (!metrics_expose(request->server->metrics, &gauges, format, &text, &length))
         text = NULL;
     respond_text(request, 200, metrics_content_type(format), text);

@@ -26,6 +26,7 @@
 #include "server/tensors/tensor_store.h"
 
 struct job_thread;
+struct nvml;
 struct jobs;
 struct shm_store;
 
@@ -56,6 +57,7 @@ struct services {
     struct dispatch *dispatch;
     struct jobs *jobs;
     struct job_thread *job_thread;
+    struct nvml *nvml; /* NULL: NVML is not asked */
 };
 
 /* The services of the request's server. */

@@ -20,8 +20,10 @@
 enum { CONFIG_LISTEN_MAX = 16 };
 enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_CPU };
 enum config_log_level { CONFIG_LOG_DEBUG, CONFIG_LOG_INFO, CONFIG_LOG_WARNING, CONFIG_LOG_ERROR };
-enum config_log_format { CONFIG_LOG_JSON, CONFIG_LOG_TEXT };
 enum config_client_auth { CONFIG_CLIENT_AUTH_REQUIRE, CONFIG_CLIENT_AUTH_OPTIONAL };
+/* CONFIG_LOG_AUTO: text if standard output is a terminal, JSON otherwise. */
+enum config_log_format { CONFIG_LOG_JSON, CONFIG_LOG_TEXT, CONFIG_LOG_AUTO };
+enum config_gpu_metrics { CONFIG_GPU_METRICS_AUTO, CONFIG_GPU_METRICS_ALL, CONFIG_GPU_METRICS_OFF };
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
 /* The options in force. --help says in full what each limits. */
@@ -93,7 +95,10 @@ struct config {
     bool allow_insecure_network;             /* strangers may be let in from other hosts */
     enum config_log_level log_level;
     enum config_log_format log_format;
-    bool access_log; /* log a line for each request */
+    bool access_log;                     /* log a line for each request */
+    enum config_gpu_metrics gpu_metrics; /* whose figures NVML is asked for */
+    char *otlp_endpoint;                 /* URL that spans are sent to; NULL: none are sent */
+    uint32_t otlp_sample; /* percentage of the requests without traceparent that are traced */
     char *config_file;
 };
 

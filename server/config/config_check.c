@@ -133,6 +133,11 @@ enum gemmd_error config_check(struct config_load *load)
                             "of %" PRIu64 " ms is longer than %s of %" PRIu64 " ms",
                             config->default_timeout_ms, longest, config->max_timeout_ms);
     }
+    const char *endpoint = config->otlp_endpoint;
+    if (endpoint != NULL && strncmp(endpoint, "http://", 7) != 0 &&
+        strncmp(endpoint, "https://", 8) != 0)
+        return config_fault(load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
+                            "of '%.100s' does not begin with http:// or https://", endpoint);
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];
         config_source_text(load, option_named("max-connections"),

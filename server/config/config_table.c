@@ -22,7 +22,8 @@ enum {
 static const char *const backend_names[] = {"auto", "cuda", "cpu", NULL};
 static const char *const client_auth_names[] = {"require", "optional", NULL};
 static const char *const level_names[] = {"debug", "info", "warning", "error", NULL};
-static const char *const format_names[] = {"json", "text", NULL};
+static const char *const format_names[] = {"json", "text", "auto", NULL};
+static const char *const gpu_metrics_names[] = {"auto", "all", "off", NULL};
 
 /* Begin an entry of the table. An OPTION names its sources. A SETTING can be given in every source.
  * A RELOADABLE is a SETTING that takes a new value while the daemon runs. */
@@ -338,11 +339,29 @@ const struct config_option config_options[] = {
      .help = "Lowest level that is logged: debug, info, warning or error. Lines of the access log "
              "have level info, those of answers with status 500 or more have level warning."},
     {SETTING("log-format", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(log_format),
-     .choices = format_names, .standard = "json", .placeholder = "FORMAT", .private = true,
-     .help = "Format of the log on standard output: json (one object a line) or text."},
+     .choices = format_names, .standard = "auto", .placeholder = "FORMAT", .private = true,
+     .help = "Format of the log on standard output: json (one object a line), text, or auto. auto "
+             "is text if standard output is a terminal, else json."},
     {RELOADABLE("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
      .standard = "true", .private = true,
      .help = "Log a line for each request, when it is answered."},
+    {SETTING("gpu-metrics", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(gpu_metrics),
+     .choices = gpu_metrics_names, .standard = "auto", .placeholder = "WHICH", .private = true,
+     .help = "GPUs whose utilization, memory, power, temperature, clocks and errors are in the "
+             "metrics, as the driver's library NVML reports them once a second: auto (the GPU that "
+             "the daemon computes on), all (every GPU of the host, also with the CPU backend) or "
+             "off. Without NVML the daemon serves without these metrics."},
+    {SETTING("otlp-endpoint", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(otlp_endpoint),
+     .placeholder = "URL", .private = true,
+     .help = "Collector that spans of traced requests are sent to by OTLP over HTTP, as JSON: "
+             "http://HOST:PORT or https://HOST:PORT. /v1/traces is appended unless the URL ends "
+             "with it. Spans that the collector does not take in time are dropped and counted. "
+             "Without this option no spans are made. Needs libcurl."},
+    {SETTING("otlp-sample", CONFIG_KIND_NUMBER, CONFIG_GROUP_OPERATION), FIELD(otlp_sample),
+     .max = 100, .standard = "100", .placeholder = "PERCENT", .private = true,
+     .help = "Percentage of the requests without a valid traceparent header that are traced. A "
+             "request with the header is traced if its sampled flag is set. Has no effect without "
+             "--otlp-endpoint."},
     {OPTION("config", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(config_file),
      .sources = NOT_IN_FILE, .placeholder = "FILE", .private = true,
      .help = "File to read options from: a JSON object whose keys are the options' names without "

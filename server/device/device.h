@@ -65,6 +65,9 @@ struct device_info {
     uint32_t compute_capability;        /* 90 for sm_90; 0 on the CPU */
     char driver[32];                    /* version of the driver, or "" */
     uint64_t memory_total_bytes;        /* of the device; on the CPU, of the host */
+    /* Most operations on operands of a type, and most bytes of memory, a second, at the highest
+     * clocks; 0: not known. */
+    double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
     /* Parts of the time of device_open: opening the device and its memory, the self-test, and
      * loading the code that would be loaded at its first use. */
     uint64_t open_ns, test_ns, warm_ns;

@@ -4,6 +4,7 @@
 
 #include "kernels/attention_grouped.h"
 #include "kernels/stacked.h"
+#include "proto/dtype.h"
 
 bool work_is_copy(const struct work *work)
 {
@@ -38,6 +39,34 @@ double work_flops(const struct work *work)
     if (work->attention_kernel != NULL)
         return attention_flops(&work->attention);
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+}
+
+/* Bytes of a matrix of each problem of a batch. A stride of 0: all problems have the same matrix.
+ */
+static double batch_bytes(uint64_t rows, uint64_t columns, enum gemmd_dtype dtype, uint64_t batch,
+                          uint64_t stride)
+{
+    return (double)rows * (double)columns * dtype_size(dtype) *
+           (batch > 1 && stride == 0 ? 1 : (double)batch);
+}
+
+double work_moved_bytes(const struct work *work)
+{
+    const struct attention_problem *a = &work->attention;
+    const struct gemm_problem *p = &work->problem;
+    if (work->attention_kernel != NULL) {
+        const double queries = (double)a->batch * (double)a->heads * (double)a->sq;
+        const double keys = (double)a->batch * (double)a->kv_heads * (double)a->skv;
+        const double widths = (double)(a->d + a->dv);
+        return (queries + keys) * widths * dtype_size(a->dtype) +
+               (a->lse != NULL ? queries * (double)sizeof *a->lse : 0);
+    }
+    double bytes = batch_bytes(p->m, p->k, p->dtype, p->batch, p->stride_a) +
+                   batch_bytes(p->k, p->n, p->dtype, p->batch, p->stride_b) +
+                   batch_bytes(p->m, p->n, p->out, p->batch, p->stride_c);
+    if (p->beta != 0)
+        bytes += batch_bytes(p->m, p->n, p->out, p->batch, p->stride_c0);
+    return p->bias != NULL ? bytes + (double)p->n * dtype_size(p->out) : bytes;
 }
 
 bool work_is_useless(const struct work *work, uint64_t now_ns)

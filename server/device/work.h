@@ -117,6 +117,9 @@ uint32_t work_stack_rows(const struct work *work);
 const char *work_kernel_name(const struct work *work);
 /* Number of multiplications and additions that the result takes, for metrics. */
 double work_flops(const struct work *work);
+/* Bytes of the operands and results, each counted once: what a kernel has to read and write at
+ * least. For metrics. */
+double work_moved_bytes(const struct work *work);
 
 /* Whether the result of a work that has begun is of no use any more, because `stop` is set or the
  * deadline has passed. Any thread. */

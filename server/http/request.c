@@ -11,6 +11,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request_body.h"
 #include "server/http/request_record.h"
+#include "server/http/request_trace.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
 #include "server/http/server.h"
@@ -52,6 +53,8 @@ static struct request *create_request(struct io_thread *thread)
     request->fault.code = GEMMD_OK;
     request->fault.field[0] = request->fault.detail[0] = '\0';
     request->id[0] = request->method[0] = request->name[0] = request->path[0] = '\0';
+    request->trace.sampled = false;
+    request->trace.trace_id[0] = request->trace.parent_id[0] = request->trace.span_id[0] = '\0';
     request->server = thread->server;
     request->config = thread->server->config;
     request->thread = thread;
@@ -244,6 +247,7 @@ static void request_take_headers(struct request *request, const struct request_l
 {
     copy_cut(request->method, sizeof request->method, line->method);
     request_choose_id(request);
+    request_trace_begin(request);
     if (guard_headers(request, line) != GEMMD_OK)
         request_refuse(request);
     else if (request_has_body(request))

@@ -20,6 +20,7 @@
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
+#include "server/base/trace_context.h"
 #include "server/http/coding.h"
 #include "server/http/endpoint.h"
 #include "server/http/prefer.h"
@@ -115,6 +116,7 @@ struct request {
     /* --- Not cleared: empty at first by their first element. --- */
     struct fault fault;              /* why the request was refused or failed; GEMMD_OK: neither */
     char id[REQUEST_ID_MAX + 1];     /* X-Request-Id */
+    struct trace_context trace;      /* request_trace.h */
     char method[16];                 /* cut to fit */
     char name[REQUEST_NAME_MAX + 1]; /* what stands for the {...} of the endpoint's path */
     char path[REQUEST_PATH_MAX];     /* as sent, cut to fit; for the log */

@@ -4,7 +4,9 @@
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
+#include "server/http/request_trace.h"
 #include "server/http/server.h"
+#include "server/observe/otlp.h"
 
 static void count_request(const struct request *request, enum gemmd_dtype dtype, bool computes,
                           uint64_t now_ns)
@@ -13,6 +15,9 @@ static void count_request(const struct request *request, enum gemmd_dtype dtype,
     enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
     metrics_request(shard, op, dtype, request->fault.code, now_ns - request->started_ns,
                     request->received_bytes, request->response_bytes);
+    /* A request that was refused before its token was read belongs to no tenant. */
+    if (request->fault.code != GEMMD_OK && request->tenant != NULL && request->tenant[0] != '\0')
+        metrics_tenant_error(request->server->metrics, request->tenant_number, request->fault.code);
     if (request->inflater != NULL)
         metrics_inflated(shard, inflater_total_bytes(request->inflater));
     if (!computes)
@@ -21,6 +26,40 @@ static void count_request(const struct request *request, enum gemmd_dtype dtype,
         metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);
     if (request->sending_ns != 0)
         metrics_stage(shard, METRICS_STAGE_SEND, now_ns - request->sending_ns);
+}
+
+/* Notes in which state the request was when its client left, if the client did. */
+static void note_left(const struct request *request, struct log_access *entry)
+{
+    static const char *const reasons[] = {
+        [REQUEST_HEADERS] = "the client disconnected while its headers were received",
+        [REQUEST_BODILESS] = "the client disconnected before the answer",
+        [REQUEST_RECEIVING] = "the client disconnected while its body was received",
+        [REQUEST_DISCARDING] = "the client disconnected while its body was received",
+        [REQUEST_WORKING] = "the client disconnected before the result was there",
+        [REQUEST_ANSWERED] = "the client disconnected while the answer was sent",
+        [REQUEST_FAILED] = "the client disconnected before the answer",
+    };
+    if (request->fault.code == GEMMD_ERR_CANCELLED)
+        entry->reason = reasons[request->state];
+    else if (request->fault.code == GEMMD_ERR_SLOW_CLIENT)
+        entry->reason = request->state == REQUEST_ANSWERED
+                            ? "the client received the answer too slowly"
+                            : "the request did not arrive in time";
+    if (entry->status == 0)
+        entry->status = LOG_STATUS_LEFT;
+}
+
+/* Makes the request's trace known: to the exemplars of the metrics, and to the collector. */
+static void record_trace(const struct request *request, const struct log_access *entry)
+{
+    const enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
+    metrics_exemplar(request->server->metrics, op, entry->total_ns, &request->trace);
+    if (request->server->otlp == NULL)
+        return;
+    char state[OTLP_STATE_MAX + 1];
+    request_trace_state(request, state, sizeof state);
+    otlp_request(request->server->otlp, &request->trace, state, entry);
 }
 
 void request_record(const struct request *request, bool work_ended, uint64_t now_ns)
@@ -34,16 +73,23 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
         .path = request->path[0] == '\0' ? NULL : request->path,
         .error = request->fault.code == GEMMD_OK ? NULL : error_slug(request->fault.code),
         .status = request->status,
+        .trace_id = request->trace.trace_id,
+        .span_id = request->trace.span_id,
         .request_bytes = request->received_bytes,
         .response_bytes = request->response_bytes,
+        .started_ns = request->started_ns,
+        .sending_ns = request->sending_ns,
         .send_ns = request->sending_ns == 0 ? 0 : now_ns - request->sending_ns,
         .total_ns = now_ns - request->started_ns,
     };
+    note_left(request, &entry);
     if (request->received_ns != 0)
         entry.receive_ns = request->received_ns - request->started_ns;
     if (computes)
         dtype = request->endpoint->describe(request, work_ended, &entry);
     count_request(request, dtype, computes, now_ns);
+    if (request->trace.sampled)
+        record_trace(request, &entry);
     if (request->config->access_log)
         log_access(request->server->log, &request->thread->log_buffer, &entry, now_ns);
 }

@@ -24,6 +24,7 @@ struct lingering;
 struct log;
 struct metrics;
 struct metrics_shard;
+struct otlp;
 struct peer_counts;
 struct shm_store;
 struct tls;
@@ -43,6 +44,7 @@ struct http_server {
     /* The creator of the server sets these fields before http_server_start; all are borrowed. */
     _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
+    struct otlp *otlp;                /* NULL: spans are not exported */
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
     struct tokens *tokens;            /* NULL: requests need no token */

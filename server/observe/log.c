@@ -32,6 +32,8 @@ struct log *log_create(enum config_log_level level, enum config_log_format forma
     const int output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (output < 0 && errno != EBADF)
         goto failed;
+    if (format == CONFIG_LOG_AUTO)
+        format = isatty(STDOUT_FILENO) ? CONFIG_LOG_TEXT : CONFIG_LOG_JSON;
     atomic_init(&log->level, level);
     log->format = format;
     log->writer = log_writer_start(output, level, format);
@@ -87,10 +89,15 @@ int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns)
     return waited_ms >= LOG_DELAY_MS ? 0 : (int)(LOG_DELAY_MS - waited_ms);
 }
 
+static enum config_log_level level_of(const struct log_access *entry)
+{
+    return entry->status >= 500 ? CONFIG_LOG_WARNING : CONFIG_LOG_INFO;
+}
+
 void log_access(struct log *log, struct log_buffer *buffer, const struct log_access *entry,
                 uint64_t now_ns)
 {
-    enum config_log_level level = entry->status >= 500 ? CONFIG_LOG_WARNING : CONFIG_LOG_INFO;
+    const enum config_log_level level = level_of(entry);
     if (level < atomic_load_explicit(&log->level, memory_order_relaxed))
         return;
     struct log_line line;
@@ -104,6 +111,16 @@ void log_access(struct log *log, struct log_buffer *buffer, const struct log_acc
     buffer->lines++;
     if (level >= CONFIG_LOG_WARNING)
         log_flush(log, buffer);
+}
+
+void log_entry(struct log *log, const struct log_access *entry)
+{
+    const enum config_log_level level = level_of(entry);
+    if (level < atomic_load_explicit(&log->level, memory_order_relaxed))
+        return;
+    struct log_line line;
+    log_line_access(&line, log->format, level, entry);
+    log_writer_put(log->writer, line.text, (uint32_t)line.length, 1);
 }
 
 void log_set_level(struct log *log, enum config_log_level level)

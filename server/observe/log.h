@@ -21,7 +21,8 @@
 #include "server/config/config.h"
 
 struct log;
-/* NULL: there is no memory, thread or descriptor for the log. */
+/* NULL: there is no memory, thread or descriptor for the log. CONFIG_LOG_AUTO is decided by what
+ * standard output is at this moment. */
 struct log *log_create(enum config_log_level level, enum config_log_format format);
 /* Sets the lowest level that is logged from now on. */
 void log_set_level(struct log *log, enum config_log_level level);
@@ -35,17 +36,29 @@ void log_destroy(struct log *log);
 void log_event(struct log *log, enum config_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* One request, as it is answered. Strings are borrowed, and may come from the client. If `op` is
- * NULL, dtype, kernel, shape and stages are left out. The shape of an attention is that of Q*K^T:
- * sq, skv and d. A line with a status of 500 or higher has level warning, any other line level
- * info. Times are logged in milliseconds. */
+/* The status in the log of a request whose client disconnected before the answer. No answer has it.
+ */
+enum { LOG_STATUS_LEFT = 499 };
+
+/* One request as it is answered, or one job as it ends. Strings are borrowed, and may come from the
+ * client; a string that is NULL is left out. If `op` is NULL, dtype, kernel, shape and stages are
+ * left out. The shape of an attention is that of Q*K^T: sq, skv and d; its own lengths are logged
+ * if `heads` is not 0. A line with a status of 500 or higher has level warning, any other line
+ * level info. Times are logged in milliseconds. */
 struct log_access {
-    const char *request_id, *peer, *method, *path, *op, *dtype, *kernel,
-        *error; /* NULL: left out */
-    int status;
+    const char *message; /* NULL: "request" */
+    const char *request_id, *peer, *method, *path, *op, *dtype, *kernel, *error;
+    const char *reason;             /* why there is no answer */
+    const char *job;                /* the id of the job */
+    const char *trace_id, *span_id; /* "": left out */
+    int status;                     /* 0: left out */
     uint64_t m, n, k, batch, request_bytes, response_bytes;
-    uint32_t shared; /* requests in the launch */
+    uint64_t heads, kv_heads, sq, skv, d, dv; /* of an attention; else 0 */
+    uint32_t shared;                          /* requests in the launch */
     uint64_t receive_ns, queue_ns, h2d_ns, kernel_ns, d2h_ns, send_ns, total_ns; /* durations */
+    /* When the request, the queue, the device and the sending began, on the monotonic clock; for
+     * spans (otlp.h). 0: not known. */
+    uint64_t started_ns, queued_ns, device_ns, sending_ns;
 };
 
 /* A pipe takes 4096 bytes (PIPE_BUF) whole. */
@@ -61,6 +74,8 @@ struct log_buffer {
 /* Adds a line to a buffer. `now_ns` is the time on the monotonic clock. */
 void log_access(struct log *log, struct log_buffer *buffer, const struct log_access *entry,
                 uint64_t now_ns);
+/* Writes a line as log_access does, without a buffer. Any thread. */
+void log_entry(struct log *log, const struct log_access *entry);
 /* Milliseconds until the buffer is due; -1: the buffer is empty. */
 int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns);
 void log_flush(struct log *log, struct log_buffer *buffer);

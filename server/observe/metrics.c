@@ -2,17 +2,20 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "proto/dtype.h"
 #include "proto/error.h"
+#include "server/base/trace_context.h"
 #include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
 
 /* From the time of a small product on an idle device (tens of microseconds) to the default
- * deadline, in steps of 2 to 2.5 where most requests are and in wider steps elsewhere. */
+ * deadline, in steps of at most 2.5, so that a quantile is known to a factor of 2.5. */
 const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS] = {
-    10000,   25000,    50000,    100000,    250000,    500000,     1000000,     2500000,
-    5000000, 10000000, 25000000, 100000000, 250000000, 1000000000, 10000000000, 60000000000,
+    10000,     25000,      50000,      100000,     250000,      500000,      1000000,
+    2500000,   5000000,    10000000,   25000000,   50000000,    100000000,   250000000,
+    500000000, 1000000000, 2500000000, 5000000000, 10000000000, 25000000000, 60000000000,
 };
 const uint64_t metrics_launch_bounds[METRICS_LAUNCH_BUCKETS] = {1,  2,   4,   8,   16,  32,
                                                                 64, 128, 256, 512, 1024};
@@ -45,6 +48,11 @@ struct metrics *metrics_create(uint32_t shards, const struct metrics_identity *i
         return NULL;
     }
     memset(metrics->shards, 0, shards * sizeof(struct metrics_shard));
+    if (pthread_mutex_init(&metrics->exemplars_lock, NULL) != 0) {
+        free(metrics->shards);
+        free(metrics);
+        return NULL;
+    }
     metrics->count = shards;
     metrics->identity = *identity;
     metrics->start_seconds = metrics_process_start_seconds();
@@ -55,6 +63,8 @@ void metrics_destroy(struct metrics *metrics)
 {
     if (!metrics)
         return;
+    pthread_mutex_destroy(&metrics->exemplars_lock);
+    free(metrics->tenant_errors);
     free(metrics->shards);
     free(metrics);
 }
@@ -68,7 +78,7 @@ bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype)
 {
     if (op == METRICS_OP_ATTENTION)
         return dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16;
-    return op == METRICS_OP_GEMM && dtype < GEMMD_DTYPE_COUNT &&
+    return (op == METRICS_OP_GEMM || op == METRICS_OP_INFER) && dtype < GEMMD_DTYPE_COUNT &&
            dtype_offers_out(dtype, dtype_default_out(dtype));
 }
 
@@ -100,13 +110,82 @@ void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64
                       duration_ns);
 }
 
+void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns)
+{
+    histogram_observe(&shard->queue_wait[task], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+                      duration_ns);
+}
+
+static void add_real(_Atomic double *counter, double value)
+{
+    const double now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + value, memory_order_relaxed);
+}
+
+void metrics_work(struct metrics_shard *shard, const struct metrics_work *work)
+{
+    const uint32_t count = atomic_load_explicit(&shard->kernel_count, memory_order_relaxed);
+    uint32_t i = 0;
+    while (i < count &&
+           (shard->kernels[i].name != work->kernel || shard->kernels[i].dtype != work->dtype ||
+            shard->kernels[i].task != work->task))
+        i++;
+    if (i == METRICS_KERNELS_MAX)
+        return;
+    struct metrics_kernel *kernel = &shard->kernels[i];
+    if (i == count) {
+        kernel->name = work->kernel;
+        kernel->dtype = work->dtype;
+        kernel->task = work->task;
+    }
+    counter_add(&kernel->works, 1);
+    counter_add(&kernel->busy_ns, work->busy_ns);
+    add_real(&kernel->flops, work->flops);
+    add_real(&kernel->bytes, work->bytes);
+    if (i == count)
+        atomic_store_explicit(&shard->kernel_count, count + 1, memory_order_release);
+}
+
+bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants)
+{
+    metrics->tenant_errors =
+        calloc((size_t)tenants * GEMMD_ERR_COUNT, sizeof *metrics->tenant_errors);
+    metrics->tenant_count = metrics->tenant_errors == NULL ? 0 : tenants;
+    return metrics->tenant_errors != NULL;
+}
+
+void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code)
+{
+    if (tenant < metrics->tenant_count)
+        atomic_fetch_add_explicit(
+            &metrics->tenant_errors[(size_t)tenant * GEMMD_ERR_COUNT + (size_t)code], 1,
+            memory_order_relaxed);
+}
+
+void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
+                      const struct trace_context *trace)
+{
+    struct timespec now;
+    uint32_t bucket = 0;
+    if (pthread_mutex_trylock(&metrics->exemplars_lock) != 0)
+        return;
+    while (bucket < METRICS_TIME_BUCKETS && duration_ns > metrics_time_bounds_ns[bucket])
+        bucket++;
+    struct metrics_exemplar *exemplar = &metrics->exemplars[op][bucket];
+    clock_gettime(CLOCK_REALTIME, &now);
+    memcpy(exemplar->trace_id, trace->trace_id, sizeof exemplar->trace_id);
+    memcpy(exemplar->span_id, trace->span_id, sizeof exemplar->span_id);
+    exemplar->duration_ns = duration_ns;
+    exemplar->time_seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    pthread_mutex_unlock(&metrics->exemplars_lock);
+}
+
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns)
 {
     histogram_observe(&shard->launch_requests, metrics_launch_bounds, METRICS_LAUNCH_BUCKETS,
                       requests);
     counter_add(&shard->busy_ns, busy_ns);
-    double now = atomic_load_explicit(&shard->flops, memory_order_relaxed);
-    atomic_store_explicit(&shard->flops, now + flops, memory_order_relaxed);
+    add_real(&shard->flops, flops);
 }
 
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)

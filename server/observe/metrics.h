@@ -2,7 +2,8 @@
  * metrics.h - the metrics that Prometheus scrapes.
  *
  * Each thread has a shard of relaxed atomic counters, which are summed at a scrape, so that
- * counting takes no lock and shares no cache line. Every series exists from the start, at zero. The
+ * counting takes no lock and shares no cache line. Families with many label values have a series
+ * only for the values that were counted; every other series exists from the start, at zero. The
  * names follow the naming rules of prometheus.io: the prefix is gemmd_, units are base units, and
  * counters end in _total.
  */
@@ -15,6 +16,8 @@
 #include <stdint.h>
 
 struct metrics;
+struct nvml_sample;
+struct trace_context;
 struct metrics_shard; /* the counters of one thread */
 
 enum metrics_op {
@@ -24,8 +27,15 @@ enum metrics_op {
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT
-}; /* infer: POST /v2/models/{model}/infer, whose own statistics tell types apart; tensor: /tensors
-      and /tensors/NAME; other: health, info, metrics, and requests for unknown paths */
+}; /* infer: POST /v2/models/{model}/infer; tensor: /tensors and /tensors/NAME; other: health, info,
+      metrics, and requests for unknown paths */
+/* What the device does for a request: a request to infer is a product or an attention there. */
+enum metrics_task {
+    METRICS_TASK_GEMM,
+    METRICS_TASK_ATTENTION,
+    METRICS_TASK_COPY,
+    METRICS_TASK_COUNT
+};
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,
@@ -51,6 +61,7 @@ enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* versions 0.0.4 and
 enum { METRICS_TENANTS_MAX = 64 };
 struct metrics_tenant {
     const char *name; /* borrowed */
+    uint32_t number; /* of the tenant in metrics_tenant_error; METRICS_TENANTS_MAX for all others */
     uint64_t requests, bytes, tensor_bytes, jobs, job_bytes;
 };
 
@@ -80,6 +91,12 @@ struct metrics_gauges {
     uint64_t log_dropped_lines;
     uint64_t reloads_succeeded, reloads_failed; /* since the start */
     uint64_t reload_last_succeeded, reload_last_success_seconds;
+    bool exports_spans; /* otherwise the next two are not known */
+    uint64_t spans_sent, spans_dropped;
+    bool shows_exemplars; /* the viewer may see the traces of all tenants */
+    /* The most that the device can do, in operations or bytes a second; 0: not known. */
+    double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
+    const struct nvml_sample *gpus; /* borrowed; NULL: NVML is not asked */
     uint64_t shared_memories, shared_capacity_memories, shared_bytes, shared_capacity_bytes;
     uint64_t shared_regions;
     uint64_t tensor_used_bytes, tensor_capacity_bytes, tensor_count;
@@ -104,7 +121,26 @@ struct metrics_shard *metrics_shard(struct metrics *metrics,
 void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes);
+/* Makes the request that was counted last an exemplar of its duration. Any thread; never waits. */
+void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
+                      const struct trace_context *trace);
+/* Makes room for the errors of `tenants` tenants. False: out of memory. Before threads start. */
+bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants);
+/* Counts a request of a tenant, 0 ... tenants - 1, that ended with an error. Any thread. */
+void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code);
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
+/* Counts the time that a work waited in the queue, besides METRICS_STAGE_QUEUE. */
+void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns);
+/* Counts what a kernel has computed. `kernel` is a static string. `bytes` are read and written,
+ * `busy_ns` is the work's part of the time of its launch. */
+struct metrics_work {
+    enum metrics_task task;
+    const char *kernel;
+    enum gemmd_dtype dtype;
+    double flops, bytes;
+    uint64_t busy_ns;
+};
+void metrics_work(struct metrics_shard *shard, const struct metrics_work *work);
 /* Counts a launch for `requests` requests, which computed `flops` operations in `busy_ns`. */
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
 /* Counts a compressed body, whose length after decompression is `bytes`. */

@@ -8,21 +8,39 @@
 #ifndef SERVER_OBSERVE_METRICS_SHARD_H
 #define SERVER_OBSERVE_METRICS_SHARD_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "server/observe/metrics.h"
 
 enum {
-    METRICS_TIME_BUCKETS = 16,
+    METRICS_TIME_BUCKETS = 21,
     METRICS_LAUNCH_BUCKETS = 11,
     METRICS_BUCKETS_MAX = METRICS_TIME_BUCKETS,
-    METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1 /* the last: the dtype is not known */
+    METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1, /* the last: the dtype is not known */
+    METRICS_KERNELS_MAX = 96 /* most kernels that are told apart, each with task and dtype */
 };
 
 struct metrics_histogram {
     _Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative; the last is +Inf */
     _Atomic uint64_t sum;                              /* nanoseconds, or requests */
+};
+
+/* What one kernel has computed for one task and type. */
+struct metrics_kernel {
+    const char *name; /* the first three are written before the kernel is counted in kernel_count */
+    enum metrics_task task;
+    enum gemmd_dtype dtype;
+    _Atomic uint64_t works, busy_ns;
+    _Atomic double flops, bytes;
+};
+
+/* A request that stands for others of its operation and bucket. */
+struct metrics_exemplar {
+    char trace_id[33], span_id[17]; /* "": there is none */
+    uint64_t duration_ns;
+    double time_seconds; /* since the epoch */
 };
 
 struct metrics_shard {
@@ -32,6 +50,9 @@ struct metrics_shard {
     struct metrics_histogram duration[METRICS_OP_COUNT];
     struct metrics_histogram stages[METRICS_STAGE_COUNT];
     struct metrics_histogram launch_requests; /* gemmd_batch_size */
+    struct metrics_histogram queue_wait[METRICS_TASK_COUNT];
+    struct metrics_kernel kernels[METRICS_KERNELS_MAX];
+    _Atomic uint32_t kernel_count;
     _Atomic uint64_t request_bytes, response_bytes, early_copy_bytes, busy_ns;
     _Atomic uint64_t inflated_bodies, inflated_bytes;
     _Atomic uint64_t connections_refused, client_gone, device_errors;
@@ -43,6 +64,10 @@ struct metrics {
     double start_seconds; /* of the process, since the epoch */
     uint32_t count;
     struct metrics_shard *shards;
+    uint32_t tenant_count;
+    _Atomic uint64_t *tenant_errors; /* [tenant_count][GEMMD_ERR_COUNT]; NULL: none are counted */
+    pthread_mutex_t exemplars_lock;
+    struct metrics_exemplar exemplars[METRICS_OP_COUNT][METRICS_TIME_BUCKETS + 1];
 };
 
 /* Whether a dtype of an operation has series of its own, since a kernel takes such operands. */

@@ -5,11 +5,12 @@
 
 #include "proto/dtype.h"
 #include "proto/error.h"
+#include "server/observe/metrics_families.h"
 #include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
 #include "server/observe/metrics_writer.h"
 
-enum { LABELS_MAX = 160, LABEL_MAX = 80, NANOSECONDS = 1000000000 };
+enum { LABELS_MAX = 160, LABEL_MAX = 80 };
 
 static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "attention", "infer", "tensor",
                                                        "other"};
@@ -79,6 +80,8 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
                     if (error_status((enum gemmd_error)other) == status)
                         sum += requests_of(metrics, op, dtype, other);
                 }
+                if (sum == 0)
+                    continue;
                 char labels[LABELS_MAX], text[16];
                 status_label(status, text);
                 snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"", op_names[op],
@@ -109,31 +112,50 @@ static void write_rejected(struct metrics_writer *writer, const struct metrics *
     metrics_sample(writer, "reason=\"connection-limit\"", TOTAL(metrics, connections_refused));
 }
 
+/* Writes a histogram. One that nothing was counted in is left out, unless `always`. */
 static void write_histogram(struct metrics_writer *writer, const struct metrics *metrics,
                             const char *labels, size_t offset, const uint64_t *bounds,
-                            uint32_t count, uint64_t scale)
+                            uint32_t count, bool always, const struct metrics_exemplar *exemplars)
 {
-    uint64_t buckets[METRICS_BUCKETS_MAX + 1];
-    for (uint32_t i = 0; i <= count; i++)
+    uint64_t buckets[METRICS_BUCKETS_MAX + 1], observed = 0;
+    for (uint32_t i = 0; i <= count; i++) {
         buckets[i] = total(metrics, offset + offsetof(struct metrics_histogram, buckets) +
                                         i * sizeof(uint64_t));
-    metrics_sample_histogram(writer, labels, buckets, bounds, count,
-                             total(metrics, offset + offsetof(struct metrics_histogram, sum)),
-                             scale);
+        observed += buckets[i];
+    }
+    const uint64_t sum = total(metrics, offset + offsetof(struct metrics_histogram, sum));
+    if (observed == 0 && !always)
+        return;
+    if (bounds == metrics_time_bounds_ns)
+        metrics_sample_times(writer, labels, buckets, bounds, count, sum, exemplars);
+    else
+        metrics_sample_histogram(writer, labels, buckets, bounds, count, sum, 1);
+}
+
+/* Writes the durations of requests by operation, with the exemplars if the viewer may see them. */
+static void write_durations(struct metrics_writer *writer, struct metrics *metrics,
+                            bool shows_exemplars)
+{
+    char labels[LABELS_MAX];
+    struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
+    metrics_family(writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
+                   "Time from the first byte of a request to the last byte of its answer.");
+    for (size_t op = 0; op < METRICS_OP_COUNT; op++) {
+        snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
+        pthread_mutex_lock(&metrics->exemplars_lock);
+        memcpy(exemplars, metrics->exemplars[op], sizeof exemplars);
+        pthread_mutex_unlock(&metrics->exemplars_lock);
+        write_histogram(writer, metrics, labels,
+                        offsetof(struct metrics_shard, duration) +
+                            op * sizeof(struct metrics_histogram),
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, false,
+                        shows_exemplars ? exemplars : NULL);
+    }
 }
 
 static void write_histograms(struct metrics_writer *writer, const struct metrics *metrics)
 {
     char labels[LABELS_MAX];
-    metrics_family(writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
-                   "Time from the first byte of a request to the last byte of its answer.");
-    for (size_t op = 0; op < METRICS_OP_COUNT; op++) {
-        snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
-        write_histogram(writer, metrics, labels,
-                        offsetof(struct metrics_shard, duration) +
-                            op * sizeof(struct metrics_histogram),
-                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
-    }
     metrics_family(writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
                    "Time that a request to compute spends in each stage.");
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
@@ -141,12 +163,22 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, stages) +
                             stage * sizeof(struct metrics_histogram),
-                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, NANOSECONDS);
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, true, NULL);
+    }
+    metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
+                   "Time that works waited in the queue, by what the device then did: gemm or "
+                   "attention (for requests to infer too), or copy (of a resident tensor).");
+    for (size_t task = 0; task < METRICS_TASK_COUNT; task++) {
+        snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_task_name((enum metrics_task)task));
+        write_histogram(writer, metrics, labels,
+                        offsetof(struct metrics_shard, queue_wait) +
+                            task * sizeof(struct metrics_histogram),
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, false, NULL);
     }
     metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
                    "Requests computed by one launch on the device.");
     write_histogram(writer, metrics, "", offsetof(struct metrics_shard, launch_requests),
-                    metrics_launch_bounds, METRICS_LAUNCH_BUCKETS, 1);
+                    metrics_launch_bounds, METRICS_LAUNCH_BUCKETS, true, NULL);
 }
 
 static void write_counters(struct metrics_writer *writer, const struct metrics *metrics,
@@ -407,11 +439,15 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
         return false;
     write_requests(&writer, metrics);
     write_rejected(&writer, metrics);
+    write_durations(&writer, metrics, gauges->shows_exemplars);
     write_histograms(&writer, metrics);
     write_counters(&writer, metrics, gauges);
     write_gauges(&writer, gauges);
     write_tenants(&writer, gauges);
     write_reloads(&writer, gauges);
+    metrics_write_tenant_errors(&writer, metrics, gauges);
+    metrics_write_kernels(&writer, metrics);
+    metrics_write_device(&writer, gauges);
     write_build(&writer, &metrics->identity);
     write_process(&writer, metrics);
     if (format == METRICS_OPENMETRICS)

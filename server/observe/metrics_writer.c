@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "server/observe/metrics_shard.h"
+
 void metrics_family(struct metrics_writer *writer, const char *name, enum metrics_type type,
                     const char *help)
 {
@@ -57,9 +59,19 @@ static void bound_text(uint64_t bound, uint64_t scale, char out[32])
         out[--length] = '\0';
 }
 
-void metrics_sample_histogram(struct metrics_writer *writer, const char *labels,
-                              const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
-                              uint64_t sum, uint64_t scale)
+/* ` # {trace_id="...",span_id="..."} 0.001 1763895730.5`, as OpenMetrics writes an exemplar. */
+static void write_exemplar(struct metrics_writer *writer, const struct metrics_exemplar *exemplar)
+{
+    if (exemplar->trace_id[0] == '\0' || writer->format != METRICS_OPENMETRICS)
+        return;
+    fprintf(writer->out, " # {trace_id=\"%s\",span_id=\"%s\"} %" PRIu64 ".%09" PRIu64 " %.3f",
+            exemplar->trace_id, exemplar->span_id, exemplar->duration_ns / 1000000000,
+            exemplar->duration_ns % 1000000000, exemplar->time_seconds);
+}
+
+static void write_histogram(struct metrics_writer *writer, const char *labels,
+                            const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
+                            uint64_t sum, uint64_t scale, const struct metrics_exemplar *exemplars)
 {
     const char *comma = labels[0] ? "," : "", *open = labels[0] ? "{" : "",
                *close = labels[0] ? "}" : "";
@@ -69,14 +81,31 @@ void metrics_sample_histogram(struct metrics_writer *writer, const char *labels,
         if (i < count)
             bound_text(bounds[i], scale, bound);
         cumulative += buckets[i];
-        fprintf(writer->out, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", writer->name, labels, comma,
+        fprintf(writer->out, "%s_bucket{%s%sle=\"%s\"} %" PRIu64, writer->name, labels, comma,
                 bound, cumulative);
+        if (exemplars != NULL)
+            write_exemplar(writer, &exemplars[i]);
+        fputc('\n', writer->out);
     }
     char total[32];
     bound_text(sum, scale, total);
     fprintf(writer->out, "%s_sum%s%s%s %s\n", writer->name, open, labels, close, total);
     fprintf(writer->out, "%s_count%s%s%s %" PRIu64 "\n", writer->name, open, labels, close,
             cumulative);
+}
+
+void metrics_sample_histogram(struct metrics_writer *writer, const char *labels,
+                              const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
+                              uint64_t sum, uint64_t scale)
+{
+    write_histogram(writer, labels, buckets, bounds, count, sum, scale, NULL);
+}
+
+void metrics_sample_times(struct metrics_writer *writer, const char *labels,
+                          const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
+                          uint64_t sum, const struct metrics_exemplar *exemplars)
+{
+    write_histogram(writer, labels, buckets, bounds, count, sum, 1000000000, exemplars);
 }
 
 void metrics_label(char *out, size_t capacity, const char *value)

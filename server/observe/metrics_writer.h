@@ -42,6 +42,12 @@ void metrics_sample_real(struct metrics_writer *writer, const char *labels, doub
 void metrics_sample_histogram(struct metrics_writer *writer, const char *labels,
                               const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
                               uint64_t sum, uint64_t scale);
+/* As metrics_sample_histogram, in seconds from nanoseconds, with exemplars: count + 1 of them, or
+ * NULL. The text format 0.0.4 has no exemplars. */
+struct metrics_exemplar;
+void metrics_sample_times(struct metrics_writer *writer, const char *labels,
+                          const uint64_t *buckets, const uint64_t *bounds, uint32_t count,
+                          uint64_t sum, const struct metrics_exemplar *exemplars);
 /* Writes the value of a label, with backslash, quote and newline escaped, cut at the capacity. */
 void metrics_label(char *out, size_t capacity, const char *value);
 

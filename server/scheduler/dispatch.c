@@ -72,6 +72,20 @@ static bool start_early_copies(struct dispatch *dispatch)
     return bytes > 0;
 }
 
+static enum metrics_task task_of(const struct work *work)
+{
+    return work->attention_kernel != NULL ? METRICS_TASK_ATTENTION
+           : work->kernel != NULL         ? METRICS_TASK_GEMM
+                                          : METRICS_TASK_COPY;
+}
+
+static void count_wait(struct metrics_shard *shard, const struct work *work)
+{
+    const uint64_t waited_ns = work->started_ns - work->queued_ns;
+    metrics_stage(shard, METRICS_STAGE_QUEUE, waited_ns);
+    metrics_queue_wait(shard, task_of(work), waited_ns);
+}
+
 /* Submits works for as long as the device has room and works wait. `works` (may be NULL) were
  * popped before. Returns whether anything was started. */
 static bool feed(struct dispatch *dispatch, struct work *works)
@@ -91,8 +105,7 @@ static bool feed(struct dispatch *dispatch, struct work *works)
         device_submit(dispatch->device, works);
         for (struct work *work = works; work != NULL; work = work->next)
             if (!work->uncounted)
-                metrics_stage(dispatch->shard, METRICS_STAGE_QUEUE,
-                              work->started_ns - work->queued_ns);
+                count_wait(dispatch->shard, work);
         moved = true;
     }
     return moved;
@@ -113,7 +126,17 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
     if (work_is_copy(works) || works->uncounted)
         return;
     for (const struct work *work = works; work != NULL; work = work->next) {
-        flops += work_flops(work);
+        const struct metrics_work done = {
+            .task = task_of(work),
+            .kernel = work_kernel_name(work),
+            .dtype = work->attention_kernel != NULL ? work->attention.dtype : work->problem.dtype,
+            .flops = work_flops(work),
+            .bytes = work_moved_bytes(work),
+            .busy_ns = work->kernel_ns / works->launch_works,
+        };
+        flops += done.flops;
+        if (done.kernel != NULL)
+            metrics_work(shard, &done);
         metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
         metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);

@@ -103,6 +103,91 @@ def test_lines_that_a_full_disk_refuses_are_counted(start, tmp_path):
         assert time.monotonic() < deadline, "lost lines are not counted"
 
 
+def line_of(daemon, request_id, message="request"):
+    return daemon.wait_for(lambda lines: next(
+        (line for line in lines if line.get("request_id") == request_id
+         and line["message"] == message), None), f"the line of {request_id}")
+
+
+def test_text_on_a_terminal_has_the_names_of_the_json(start, tmp_path):
+    """auto is text on a terminal and JSON elsewhere."""
+    path = str(tmp_path / "gemmd.sock")
+    body = bytes(32)
+    data = request("POST", "/gemm?m=2&n=2&k=2", [("Content-Length", 32), ("X-Request-Id", "same")],
+                   body)
+    with output("terminal") as (reader, writer):
+        start_on(start, path, writer)
+        assert exchange(path, data).status == 200
+        text = read_until(reader, r"request_id=same\s")
+    daemon = start()
+    assert exchange(daemon.address, data).status == 200
+    line = line_of(daemon, "same")
+    words = next(line for line in text.splitlines() if "request_id=same" in line).split()
+    assert words[1:3] == ["info", "request"]
+    names = [word.partition("=")[0] for word in words[3:]]
+    assert set(names) == set(line) - {"time", "level", "message"}
+
+
+def test_the_line_of_a_job_has_its_real_stages(start):
+    daemon = start()
+    answer = exchange(daemon.address, request(
+        "POST", "/gemm?m=256&n=256&k=256", [("Content-Length", 2 * 4 * 256 * 256),
+                                            ("Prefer", "respond-async"), ("X-Request-Id", "mine")],
+        bytes(2 * 4 * 256 * 256)))
+    assert answer.status == 202
+    line = line_of(daemon, "mine", "job")
+    assert line["job"] in answer.headers["location"]
+    assert (line["op"], line["dtype"], line["m"], line["status"]) == ("gemm", "f32", 256, 200)
+    assert line["kernel_ms"] > 0 and line["receive_ms"] > 0
+    assert line["queue_ms"] + line["kernel_ms"] <= line["total_ms"]
+    assert line["response_bytes"] == 4 * 256 * 256
+    assert line_of(daemon, "mine")["status"] == 202
+
+
+def test_the_line_of_a_client_that_left_says_so(start):
+    daemon = start()
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", "/gemm?m=2&n=2&k=2", [("Content-Length", 32),
+                                                        ("X-Request-Id", "left")], bytes(8)))
+    line = line_of(daemon, "left")
+    assert (line["status"], line["error"]) == (499, "cancelled")
+    assert line["reason"] == "the client disconnected while its body was received"
+
+
+def test_the_line_of_an_attention_has_heads_and_lengths(start):
+    daemon = start()
+    sizes = 4 * 3 * 16, 2 * 5 * 16, 2 * 5 * 16
+    body = bytes(4 * sum(sizes))
+    answer = exchange(daemon.address, request(
+        "POST", "/attention?heads=4&kv_heads=2&sq=3&skv=5&d=16&dtype=f32",
+        [("Content-Length", len(body)), ("X-Request-Id", "heads")], body))
+    assert answer.status == 200, answer.body
+    line = line_of(daemon, "heads")
+    assert [line[name] for name in ("heads", "kv_heads", "sq", "skv", "d", "dv")] == [4, 2, 3, 5, 16,
+                                                                                      16]
+
+
+@pytest.mark.parametrize("option, value", [
+    ("--pinned-bytes", "15T"), ("--device-bytes", "15T"), ("--tensor-bytes", "15T"),
+    ("--token-file", "/nonexistent/tokens"), ("--otlp-endpoint", "nowhere"),
+    ("--listen", "192.0.2.1:1"), ("--listen", "unix:/nonexistent/gemmd.sock"),
+])
+def test_an_error_at_the_start_names_the_option(option, value, gemmd, instrumented):
+    """The address space of the process is limited, so that memory is refused."""
+    if instrumented and value == "15T":
+        pytest.skip("a sanitizer takes more address space than the limit")
+    limit = "ulimit -v 8000000; " if value == "15T" else ""
+    others = {"--listen": "127.0.0.1:0", "--device-bytes": "16M", "--tensor-bytes": "16M"}
+    others.pop(option, None)
+    result = subprocess.run(["bash", "-c", f'{limit}exec "$@"', "bash", gemmd,
+                             *(word for pair in others.items() for word in pair),
+                             "--backend", "cpu", option, value],
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode in (1, 2)
+    assert option in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_the_last_line_before_a_failed_start_is_written(gemmd, tmp_path):
     path = tmp_path / "file"
     path.write_text("")

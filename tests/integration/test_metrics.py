@@ -55,13 +55,97 @@ def test_promtool_has_nothing_to_say(start):
         exchange(daemon.address, request("GET", "/nosuch"))
 
 
-def test_every_series_is_there_from_the_start(start):
+def test_a_series_that_is_never_used_is_not_made(start):
     daemon = start()
-    before = set(values(scrape(daemon)))
-    for data in (GOOD, GOOD.replace(b"/gemm?m=2", b"/gemm?m=3"), request("GET", "/nosuch"),
-                 request("PUT", "/gemm", [("Content-Length", 0)]), request("GET", "/info")):
+    before = values(scrape(daemon))
+    assert not any(name.startswith(("gemmd_requests_total{op=\"gemm\"", "gemmd_kernel_"))
+                   for name in before)
+    assert exchange(daemon.address, GOOD).status == 200
+    daemon.session.get(f"{daemon.url}/livez")
+    made = {name for name in counted(daemon, GEMM_OK) if name.startswith("gemmd_requests_total")}
+    assert {name for name in made if 'op="gemm"' in name} == {GEMM_OK}
+
+
+GEMM_OK = 'gemmd_requests_total{op="gemm",dtype="f32",code="200"}'
+
+
+def counted(daemon, series):
+    """The values of a scrape in which a request is counted, which its client may see first."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        now = values(scrape(daemon))
+        if series in now:
+            return now
+        assert time.monotonic() < deadline, f"{series} is not counted"
+        time.sleep(0.02)
+
+
+def test_mixed_use_makes_at_most_500_series(start):
+    """Every operation and type, and errors of many kinds."""
+    daemon = start("--tensor-bytes", "1M")
+    for dtype, size in (("f64", 8), ("f32", 4), ("f16", 2), ("bf16", 2), ("f8_e4m3", 1), ("i8", 1)):
+        body = bytes(8 * size)
+        exchange(daemon.address, request("POST", f"/gemm?m=2&n=2&k=2&dtype={dtype}",
+                                         [("Content-Length", len(body))], body))
+        body = bytes(3 * 4 * 16 * size)
+        exchange(daemon.address, request("POST", f"/attention?heads=1&sq=4&skv=4&d=16&dtype={dtype}",
+                                         [("Content-Length", len(body))], body))
+    infer = json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": [2, 2],
+                                    "data": [1, 2, 3, 4]} for name in "AB"]})
+    answer = daemon.session.post(f"{daemon.url}/v2/models/gemm_fp32/infer", data=infer)
+    assert answer.status_code == 200, answer.text
+    for target in ("/nosuch", "/tensors/none", "/jobs/none", "/info"):
+        exchange(daemon.address, request("GET", target))
+    daemon.session.put(f"{daemon.url}/tensors/t?dtype=f32&shape=2,2", data=bytes(16))
+    for data in (GOOD.replace(b"m=2", b"m=0"), GOOD.replace(b"m=2", b"m=3"),
+                 request("PUT", "/gemm", [("Content-Length", 0)]),
+                 request("POST", "/gemm?m=99999999&n=99999999&k=99999999", [("Content-Length", 9)],
+                         bytes(9))):
         exchange(daemon.address, data)
-    assert set(values(scrape(daemon))) == before
+    series = counted(daemon, 'gemmd_requests_total{op="infer",dtype="f32",code="200"}')
+    assert len(series) <= 500, len(series)
+    assert promtool(scrape(daemon)).stdout == ""
+
+
+def test_work_is_counted_by_kernel_and_type(start):
+    daemon = start()
+    answer = exchange(daemon.address, GOOD)
+    kernel = f'{{op="gemm",kernel="{answer.headers["gemmd-kernel"]}",dtype="f32"}}'
+    now = counted(daemon, f"gemmd_kernel_works_total{kernel}")
+    assert now[f"gemmd_kernel_works_total{kernel}"] == 1
+    assert now[f"gemmd_kernel_flops_total{kernel}"] == 2 * 2 * 2 * 2
+    assert now[f"gemmd_kernel_moved_bytes_total{kernel}"] == 3 * 2 * 2 * 4
+    assert now[f"gemmd_kernel_busy_seconds_total{kernel}"] > 0
+    assert now['gemmd_queue_wait_seconds_count{op="gemm"}'] == 1
+    assert now["gemmd_connections_capacity"] >= now["gemmd_connections"] >= 1
+    assert not any("peak" in name for name in now), "the peaks of a CPU are not known"
+
+
+def test_buckets_have_no_gaps(start):
+    daemon = start()
+    bounds = [float(bound) for bound in re.findall(
+        r'gemmd_stage_duration_seconds_bucket\{stage="kernel",le="([\d.]+)"\}', scrape(daemon))]
+    assert (bounds[0], bounds[-1]) == (1e-5, 60)
+    assert all(next_one / one <= 2.5001 for one, next_one in zip(bounds, bounds[1:]))
+
+
+def test_a_scraper_that_never_reads_stops_nothing(start):
+    """Scrapers whose answers are not taken: others are served, and the daemon ends."""
+    daemon = start()
+    stuck = []
+    try:
+        for _ in range(20):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            connection.connect(daemon.address)
+            connection.sendall(request("GET", "/metrics") * 20)
+            stuck.append(connection)
+        for _ in range(10):
+            assert exchange(daemon.address, GOOD).status == 200
+        assert counted(daemon, GEMM_OK)[GEMM_OK] == 10
+    finally:
+        for connection in stuck:
+            connection.close()
 
 
 def test_what_is_there(start):

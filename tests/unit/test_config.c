@@ -106,8 +106,8 @@ static void two_values(const struct config_option *option, char a[64], char b[64
         snprintf(b, 64, "false");
         break;
     case CONFIG_KIND_TEXT:
-        snprintf(a, 64, "one");
-        snprintf(b, 64, "two");
+        snprintf(a, 64, "http://one"); /* a good value of every text, URLs included */
+        snprintf(b, 64, "http://two");
         break;
     case CONFIG_KIND_ADDRESSES:
         snprintf(a, 64, "127.0.0.1:1001");

@@ -245,9 +245,10 @@ START_TEST(access_line_as_text)
     struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_TEXT);
     log_one_access(c.log, &product);
     char *text = written(&c);
-    ck_assert_ptr_nonnull(
-        strstr(text, "Z info    POST /gemm 429 1234.568ms error=queue-full m=1 "));
-    ck_assert_ptr_nonnull(strstr(text, " id=id-1\n"));
+    ck_assert_ptr_nonnull(strstr(
+        text, "Z info    request method=POST path=/gemm status=429 error=queue-full op=gemm "));
+    ck_assert_ptr_nonnull(strstr(text, " kernel_ms=4.000 "));
+    ck_assert_ptr_nonnull(strstr(text, " request_id=id-1\n"));
     free(text);
 }
 END_TEST
@@ -260,10 +261,39 @@ START_TEST(no_access_line_is_too_long)
         static char endless[10000];
         memset(endless, 1, sizeof(endless) - 1);
         uint64_t most = UINT64_MAX;
-        struct log_access entry = {endless, endless, endless,    endless,    endless, endless,
-                                   endless, endless, 2147483647, most,       most,    most,
-                                   most,    most,    most,       UINT32_MAX, most,    most,
-                                   most,    most,    most,       most,       most};
+        struct log_access entry = {.request_id = endless,
+                                   .peer = endless,
+                                   .method = endless,
+                                   .path = endless,
+                                   .op = endless,
+                                   .dtype = endless,
+                                   .kernel = endless,
+                                   .error = endless,
+                                   .reason = endless,
+                                   .job = endless,
+                                   .trace_id = endless,
+                                   .span_id = endless,
+                                   .status = 2147483647,
+                                   .m = most,
+                                   .n = most,
+                                   .k = most,
+                                   .batch = most,
+                                   .request_bytes = most,
+                                   .response_bytes = most,
+                                   .heads = most,
+                                   .kv_heads = most,
+                                   .sq = most,
+                                   .skv = most,
+                                   .d = most,
+                                   .dv = most,
+                                   .shared = UINT32_MAX,
+                                   .receive_ns = most,
+                                   .queue_ns = most,
+                                   .h2d_ns = most,
+                                   .kernel_ns = most,
+                                   .d2h_ns = most,
+                                   .send_ns = most,
+                                   .total_ns = most};
         struct capture c = capture(CONFIG_LOG_INFO, (enum config_log_format)format);
         log_one_access(c.log, &entry);
         char *text = written(&c);

@@ -122,7 +122,7 @@ static const struct {
     const char *words, *offered;
 } completions[] = {
     {"gemmd --back", "--backend"},        {"gemmd --backend c", "cuda cpu"},
-    {"gemmd --backend = c", "cuda cpu"},  {"gemmd --log-format =", "json text"},
+    {"gemmd --backend = c", "cuda cpu"},  {"gemmd --log-format =", "json text auto"},
     {"gemmd --no-ac", "--no-access-log"}, {"gemmd --streams 1", ""},
 };
 

@@ -19,6 +19,12 @@ static enum gemmd_dtype describe_attention(const struct attention_request *atten
     entry->n = attention->skv;
     entry->k = attention->d;
     entry->batch = attention->batch;
+    entry->heads = attention->heads;
+    entry->kv_heads = attention->kv_heads;
+    entry->sq = attention->sq;
+    entry->skv = attention->skv;
+    entry->d = attention->d;
+    entry->dv = attention->dv;
     entry->dtype = dtype_name(attention->dtype);
     return attention->heads != 0 ? attention->dtype : GEMMD_DTYPE_COUNT;
 }
@@ -31,7 +37,10 @@ enum gemmd_dtype call_log_describe(const struct compute_call *call,
     entry->kernel = work_kernel_name(work);
     if (work_ended) {
         entry->shared = work->launch_works;
-        entry->queue_ns = work->started_ns - work->queued_ns;
+        entry->queued_ns = work->queued_ns;
+        entry->device_ns = work->started_ns;
+        if (work->started_ns > work->queued_ns)
+            entry->queue_ns = work->started_ns - work->queued_ns;
         entry->h2d_ns = work->h2d_ns;
         entry->kernel_ns = work->kernel_ns;
         entry->d2h_ns = work->d2h_ns;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/api/compute/compute_answer.h"
+#include "server/api/compute/compute_job_record.h"
 #include "server/api/compute/compute_request.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -22,6 +23,7 @@ struct compute_job {
     struct job_task task;
     struct compute_call call;
     struct compute_times times;
+    struct compute_job_origin origin;
     struct inbox_message ended; /* to the job thread, when the work is done */
 };
 
@@ -107,12 +109,26 @@ static void compute_job_publish(struct compute_job *job, struct job_answer *answ
     answer->status = 201;
 }
 
+/* Why a job ends without a result; the code is GEMMD_OK if it has one. `cancelled` is memory for
+ * the fault of a job that was cancelled after its work had ended. */
+static const struct fault *job_end_fault(const struct compute_job *job, struct fault *cancelled)
+{
+    if (job->call.work.status != GEMMD_OK)
+        return &job->call.work.fault;
+    if (job_is_cancelled(job->job)) {
+        fault_set(cancelled, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
+        return cancelled;
+    }
+    return &job_answer(job->job)->fault;
+}
+
 /* Ends a job, on the job thread. */
 static void compute_job_finish(struct inbox_message *message)
 {
     struct compute_job *job = JOB_OF(message, ended);
     struct compute_call *call = &job->call;
     struct job_answer *answer = job_answer(job->job);
+    struct fault cancelled;
     call->memory = job_thread_memory(job->services->job_thread);
     if (call->work.status != GEMMD_OK) {
         job_answer_fail(answer, &call->work.fault);
@@ -125,6 +141,8 @@ static void compute_job_finish(struct inbox_message *message)
         job->times.answered_ns = clock_now_ns();
         compute_answer_headers(call, &job->times, &answer->headers);
     }
+    compute_job_record(&job->origin, call, &job->times, job->services,
+                       job_end_fault(job, &cancelled), answer->bytes);
     /* The call is closed first, so that its memory is free when a client sees the job as done. */
     compute_call_close(call, job->services);
     job_finish(job->job, clock_now_ns());
@@ -189,6 +207,7 @@ void compute_job_submit(struct request *request)
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
         .ended.act = compute_job_finish,
     };
+    compute_job_note_origin(&job->origin, request);
     compute_call_move(&job->call, &state_of(request)->call);
     state_of(request)->job = NULL;
 
@@ -197,6 +216,7 @@ void compute_job_submit(struct request *request)
     work->done = compute_job_work_done;
     work->queued_ns = clock_now_ns();
     job_accept(job->job, &job->task, work->queued_ns, &view);
+    memcpy(job->origin.job_id, view.id, sizeof job->origin.job_id);
     queue_push(services_of(request)->queue, work); /* the job may be done, and gone, at once */
     answer_accepted(request, &view);
     return;

@@ -68,8 +68,8 @@ static void v2_logging_begin(struct request *request)
 static void v2_trace_begin(struct request *request)
 {
     if (is_post(request)) {
-        not_served(request, "requests are not traced; Server-Timing and the log say what took how "
-                            "long");
+        not_served(request, "traces go to --otlp-endpoint, which is set when the daemon starts; "
+                            "Server-Timing and the log say what took how long");
         return;
     }
     respond_json(request, json_pack("{s:[s], s:s, s:s, s:s, s:s, s:s}", "trace_level", "OFF",

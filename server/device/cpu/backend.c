@@ -193,6 +193,15 @@ static void cpu_describe(struct device_info *info)
         snprintf(info->arch, sizeof info->arch, "%.15s", host.machine);
 }
 
+/* Allocates memory whose size an option sets. */
+static void *alloc_for(uint64_t bytes, const char *option, struct fault *fault)
+{
+    void *memory = device_cpu_host_alloc(bytes, fault);
+    if (memory == NULL)
+        snprintf(fault->field, sizeof fault->field, "%s", option);
+    return memory;
+}
+
 enum gemmd_error device_cpu_open(const struct device_options *options, struct device **device,
                                  struct fault *fault)
 {
@@ -205,7 +214,7 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
 
     cpu->memory_bytes =
         options->memory_bytes != 0 ? options->memory_bytes : cpu->base.info.memory_total_bytes / 4;
-    cpu->memory = device_cpu_host_alloc(cpu->memory_bytes, fault);
+    cpu->memory = alloc_for(cpu->memory_bytes, "device-bytes", fault);
     if (cpu->memory == NULL)
         goto failed;
     cpu->base.stack_bytes = device_stack_bytes(cpu->memory_bytes, options->tensor_bytes);
@@ -218,7 +227,7 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
         goto failed;
     }
     if (options->tensor_bytes > 0) {
-        cpu->tensors = device_cpu_host_alloc(options->tensor_bytes, fault);
+        cpu->tensors = alloc_for(options->tensor_bytes, "tensor-bytes", fault);
         if (cpu->tensors == NULL)
             goto failed;
         cpu->base.tensors = (struct device_span){cpu->tensors, options->tensor_bytes};

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/device/cuda/peak.h"
 #include "server/device/device_ops.h"
 
 enum gemmd_error cuda_open_failed(struct fault *fault, const char *call, cudaError_t error)
@@ -49,6 +50,7 @@ enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct f
                                    (unsigned char)properties.uuid.bytes[i]);
     }
     read_driver_version(info->driver, sizeof info->driver);
+    cuda_peak_read(info);
     return GEMMD_OK;
 }
 

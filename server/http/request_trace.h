@@ -1,0 +1,18 @@
+/* request_trace.h - the trace that a request belongs to (W3C Trace Context). On the I/O thread. */
+#ifndef SERVER_HTTP_REQUEST_TRACE_H
+#define SERVER_HTTP_REQUEST_TRACE_H
+
+#include <stddef.h>
+
+struct request;
+
+/* Sets request->trace when the headers have arrived: from the header traceparent if the request has
+ * exactly one and its value is valid, else to a new trace for --otlp-sample of the requests if
+ * spans are exported. span_id is new if the request's span will be exported, and else the span of
+ * the client, which the log and the exemplars then name. */
+void request_trace_begin(struct request *request);
+/* Writes the request's tracestate, or "" if the request has none, an invalid or a longer one. To be
+ * called before libmicrohttpd frees the headers. */
+void request_trace_state(const struct request *request, char *out, size_t capacity);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * otlp.h - sends the spans of traced requests to a collector, by OTLP/HTTP in its JSON encoding
+ * (https://opentelemetry.io/docs/specs/otlp/).
+ *
+ * A request is one span of kind SERVER with a child for each stage: receive, queue, copy in,
+ * kernel, copy out and send. A job is a span with the same children, and its parent is the span of
+ * the request that made the job.
+ *
+ * Requests put records into a bounded queue and never wait for the collector. A thread of the
+ * exporter's own sends them in batches. A batch that the collector refuses for the moment (429,
+ * 502, 503, 504, or no connection) is sent again after Retry-After or a growing pause, OTLP_TRIES
+ * times in all. Spans that find the queue full, and those of a batch that is given up, are dropped
+ * and counted.
+ */
+#ifndef SERVER_OBSERVE_OTLP_H
+#define SERVER_OBSERVE_OTLP_H
+
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "server/base/trace_context.h"
+#include "server/observe/log.h"
+
+/* Length of a tracestate that is passed on. The specification asks for at least 512 characters. */
+enum { OTLP_STATE_MAX = 512 };
+
+struct otlp;
+
+/* Starts the exporter's thread. `log` is borrowed until otlp_stop. GEMMD_ERR_INTERNAL:
+ * libcurl cannot be loaded or cannot use the URL, or the thread does not start.
+ * GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error otlp_start(const char *endpoint, const char *version, struct log *log,
+                            struct otlp **otlp, struct fault *fault);
+/* Sends what is queued, for at most two seconds, and frees the exporter. A thread that a transfer
+ * still blocks then is left behind. NULL is allowed. */
+void otlp_stop(struct otlp *otlp);
+
+/* Puts a request that has ended, or a job, into the queue. `trace` is sampled. Everything is
+ * copied, but op, dtype, kernel and error, which are static strings. Any thread. */
+void otlp_request(struct otlp *otlp, const struct trace_context *trace, const char *state,
+                  const struct log_access *entry);
+void otlp_job(struct otlp *otlp, const struct trace_context *trace, const struct log_access *entry);
+
+struct otlp_counts {
+    uint64_t sent, dropped; /* spans */
+};
+struct otlp_counts otlp_counts(struct otlp *otlp);
+
+#endif

@@ -1,0 +1,183 @@
+#include "server/observe/otlp_http.h"
+
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/clock.h"
+
+enum { CONNECT_MS = 5000, TRANSFER_MS = 10000 };
+
+/* The functions of libcurl that are used, with the types of its own header. */
+struct curl_functions {
+    __typeof__(&curl_global_init) global_init;
+    __typeof__(&curl_easy_init) easy_init;
+    __typeof__(&curl_easy_cleanup) easy_cleanup;
+    __typeof__(&(curl_easy_setopt)) easy_setopt;
+    __typeof__(&(curl_easy_getinfo)) easy_getinfo;
+    __typeof__(&curl_easy_perform) easy_perform;
+    __typeof__(&curl_easy_strerror) easy_strerror;
+    __typeof__(&curl_slist_append) slist_append;
+    __typeof__(&curl_slist_free_all) slist_free_all;
+};
+
+struct otlp_http {
+    struct curl_functions curl;
+    CURL *easy;
+    struct curl_slist *headers;
+    char *url;
+    const _Atomic uint64_t *give_up_ns; /* borrowed */
+};
+
+/* Sets a pointer to a function. ISO C has no conversion from a pointer to an object. */
+static bool find_function(void *library, const char *name, void *pointer)
+{
+    void *found = dlsym(library, name);
+    memcpy(pointer, &found, sizeof found);
+    return found != NULL;
+}
+
+/* The library stays loaded, since a thread may still use it at the end of the process. */
+static bool load_curl(struct curl_functions *curl)
+{
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    return library != NULL && find_function(library, "curl_global_init", &curl->global_init) &&
+           find_function(library, "curl_easy_init", &curl->easy_init) &&
+           find_function(library, "curl_easy_cleanup", &curl->easy_cleanup) &&
+           find_function(library, "curl_easy_setopt", &curl->easy_setopt) &&
+           find_function(library, "curl_easy_getinfo", &curl->easy_getinfo) &&
+           find_function(library, "curl_easy_perform", &curl->easy_perform) &&
+           find_function(library, "curl_easy_strerror", &curl->easy_strerror) &&
+           find_function(library, "curl_slist_append", &curl->slist_append) &&
+           find_function(library, "curl_slist_free_all", &curl->slist_free_all) &&
+           curl->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+/* The collector's URL for spans; NULL: out of memory. */
+static char *traces_url(const char *endpoint)
+{
+    static const char path[] = "/v1/traces";
+    size_t length = strlen(endpoint);
+    char *url = malloc(length + sizeof path);
+    if (url == NULL)
+        return NULL;
+    memcpy(url, endpoint, length + 1);
+    if (length >= sizeof path - 1 && strcmp(url + length - (sizeof path - 1), path) == 0)
+        return url;
+    while (length > 0 && url[length - 1] == '/')
+        length--;
+    memcpy(url + length, path, sizeof path);
+    return url;
+}
+
+static size_t take_body(char *bytes, size_t size, size_t count, void *context)
+{
+    struct otlp_answer *answer = context;
+    const size_t length = strlen(answer->body), room = sizeof answer->body - 1 - length;
+    const size_t taken = size * count < room ? size * count : room;
+    memcpy(answer->body + length, bytes, taken);
+    answer->body[length + taken] = '\0';
+    return size * count;
+}
+
+static int watch_transfer(void *context, curl_off_t to_receive, curl_off_t received,
+                          curl_off_t to_send, curl_off_t sent)
+{
+    const struct otlp_http *http = context;
+    (void)to_receive;
+    (void)received;
+    (void)to_send;
+    (void)sent;
+    return clock_now_ns() > atomic_load(http->give_up_ns);
+}
+
+static bool set_options(struct otlp_http *http)
+{
+    const struct curl_functions *curl = &http->curl;
+    CURL *easy = http->easy;
+    http->headers = curl->slist_append(NULL, "Content-Type: application/json");
+    return http->headers != NULL && curl->easy_setopt(easy, CURLOPT_URL, http->url) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_HTTPHEADER, http->headers) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, watch_transfer) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_XFERINFODATA, http) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK;
+}
+
+enum gemmd_error otlp_http_open(const char *endpoint, const _Atomic uint64_t *give_up_ns,
+                                struct otlp_http **out, struct fault *fault)
+{
+    struct otlp_http *http = calloc(1, sizeof *http);
+    if (http == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-endpoint",
+                         "no memory for --otlp-endpoint");
+    http->give_up_ns = give_up_ns;
+    enum gemmd_error code = GEMMD_OK;
+    if (!load_curl(&http->curl)) {
+        code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
+                         "--otlp-endpoint needs libcurl (libcurl.so.4), which cannot be loaded");
+        goto failed;
+    }
+    http->url = traces_url(endpoint);
+    http->easy = http->curl.easy_init();
+    if (http->url != NULL && http->easy != NULL && set_options(http)) {
+        *out = http;
+        return GEMMD_OK;
+    }
+    code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
+                     "--otlp-endpoint '%.100s' cannot be used by libcurl", endpoint);
+
+failed:
+    otlp_http_close(http);
+    return code;
+}
+
+void otlp_http_close(struct otlp_http *http)
+{
+    if (http == NULL)
+        return;
+    if (http->easy != NULL)
+        http->curl.easy_cleanup(http->easy);
+    if (http->headers != NULL)
+        http->curl.slist_free_all(http->headers);
+    free(http->url);
+    free(http);
+}
+
+/* The time that a transfer may take: TRANSFER_MS, or what is left until `give_up_ns`. */
+static long transfer_ms(const struct otlp_http *http)
+{
+    const uint64_t now_ns = clock_now_ns(), end_ns = atomic_load(http->give_up_ns);
+    const uint64_t left_ms = end_ns > now_ns ? (end_ns - now_ns) / 1000000 : 0;
+    return left_ms < 1 ? 1 : left_ms < TRANSFER_MS ? (long)left_ms : (long)TRANSFER_MS;
+}
+
+void otlp_http_post(struct otlp_http *http, const char *text, struct otlp_answer *answer)
+{
+    const struct curl_functions *curl = &http->curl;
+    long status = 0;
+    curl_off_t retry_after_s = 0;
+    *answer = (struct otlp_answer){.status = 0};
+    curl->easy_setopt(http->easy, CURLOPT_POSTFIELDS, text);
+    curl->easy_setopt(http->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
+    curl->easy_setopt(http->easy, CURLOPT_WRITEDATA, answer);
+    curl->easy_setopt(http->easy, CURLOPT_TIMEOUT_MS, transfer_ms(http));
+    const CURLcode code = curl->easy_perform(http->easy);
+    if (code != CURLE_OK) {
+        snprintf(answer->error, sizeof answer->error, "%s", curl->easy_strerror(code));
+        return;
+    }
+    curl->easy_getinfo(http->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl->easy_getinfo(http->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+    answer->status = (int)status;
+    answer->retry_after_s = retry_after_s > 0 ? (uint64_t)retry_after_s : 0;
+}
