@@ -12,7 +12,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+# Programs and Python packages of tests/deploy.txt. They are not in the environment of the other tests,
+# because cloudcoil brings a plugin for pytest.
+TOOLS = ROOT / "build" / "deploy"
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path.append(str(TOOLS))
+os.environ["PATH"] = f"{TOOLS / 'bin'}:{os.environ['PATH']}"
 
 EPOCH = "1767225600"
 

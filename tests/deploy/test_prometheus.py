@@ -15,7 +15,7 @@ from conftest import DEPLOY, need, run
 
 RULES = DEPLOY / "prometheus" / "gemmd.rules.yaml"
 BOARD = DEPLOY / "grafana" / "gemmd.json"
-SCALER = DEPLOY / "kubernetes" / "fleet" / "scaledobject.yaml"
+SCALER = DEPLOY / "kubernetes" / "overlays" / "fleet" / "scaledobject.yaml"
 PATIENCE_S = 60
 
 
