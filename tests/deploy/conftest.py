@@ -63,7 +63,7 @@ def debs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def clean_root(debs, tmp_path_factory):
-    """A root of Debian's essential packages and of what ours depend on, made by mmdebstrap from the
+    """A root of apt, Debian's essential packages and what ours depend on, made by mmdebstrap from the
     sources of this host's apt."""
     need("mmdebstrap")
     if os.geteuid() != 0:
@@ -82,7 +82,7 @@ def clean_root(debs, tmp_path_factory):
         sources = [str(folder / "sources.list.d" / "debian.sources")]
     codename = re.search(r"^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(),
                          re.M).group(1)
-    run("mmdebstrap", "--quiet", "--variant=essential", "--dpkgopt=path-exclude=/usr/share/man/*",
+    run("mmdebstrap", "--quiet", "--variant=apt", "--dpkgopt=path-exclude=/usr/share/man/*",
         f"--include={','.join(sorted(depends - set(debs)))}", codename, root, *sources)
     return root
 
