@@ -78,8 +78,10 @@ def clean_root(debs, tmp_path_factory):
                                       *sorted((folder / "sources.list.d").glob("*.sources")),
                                       *sorted((folder / "sources.list.d").glob("*.list")))
                if path.exists()]
-    if sorted((folder / "sources.list.d").glob("debian.sources")):
-        sources = [str(folder / "sources.list.d" / "debian.sources")]
+    # The distribution's own file, where it has one, and none of third parties.
+    for name in ("debian.sources", "ubuntu.sources"):
+        if (folder / "sources.list.d" / name).exists():
+            sources = [str(folder / "sources.list.d" / name)]
     codename = re.search(r"^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(),
                          re.M).group(1)
     run("mmdebstrap", "--quiet", "--variant=apt", "--dpkgopt=path-exclude=/usr/share/man/*",
