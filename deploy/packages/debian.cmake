@@ -1,0 +1,58 @@
+# What the Debian packages have besides the lists of files.
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+
+set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME ${daemon_name})
+set(CPACK_DEBIAN_GEMMCTL_PACKAGE_NAME gemmctl)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libgemmd${PROJECT_VERSION_MAJOR})
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libgemmd-dev)
+set(CPACK_DEBIAN_DAEMON_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_GEMMCTL_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DAEMON_PACKAGE_DEPENDS adduser)
+set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS gemmctl)
+
+# A program that is linked with the library depends on this version of the package or a newer one.
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${package_source}/debian/triggers)
+
+file(WRITE ${package_made}/conffiles "${CMAKE_INSTALL_FULL_SYSCONFDIR}/gemmd/gemmd.json\n")
+set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${package_made}/conffiles
+    ${package_source}/debian/postinst ${package_source}/debian/prerm ${package_source}/debian/postrm)
+
+# Debian wants compressed manual pages.
+find_program(GZIP gzip REQUIRED)
+foreach(page daemon:man8/gemmd.8 gemmctl:man1/gemmctl.1 development:man3/libgemmd.3)
+  string(REPLACE ":" ";" page ${page})
+  list(GET page 0 component)
+  list(GET page 1 file)
+  set(file "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/${file}")
+  install(CODE "execute_process(COMMAND ${GZIP} -9nf \"${file}\" COMMAND_ERROR_IS_FATAL ANY)"
+          COMPONENT ${component})
+endforeach()
+
+# Debian wants a licence and a changelog from every package.
+set(changelog ${package_made}/changelog.Debian)
+file(WRITE ${changelog}
+"gemmd (${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) stable; urgency=medium
+
+  * CHANGELOG.md in /usr/share/doc/gemmd lists the changes.
+
+ -- ${CPACK_PACKAGE_CONTACT}  Thu, 01 Jan 2026 00:00:00 +0000
+")
+execute_process(COMMAND ${GZIP} -9nkf ${changelog} COMMAND_ERROR_IS_FATAL ANY)
+foreach(component daemon gemmctl library development)
+  string(TOUPPER ${component} name)
+  set(CPACK_DEBIAN_${name}_DESCRIPTION "${summary_${component}}\n${text_${component}}")
+  set(package ${CPACK_DEBIAN_${name}_PACKAGE_NAME})
+  install(FILES ${package_source}/debian/copyright ${changelog}.gz DESTINATION share/doc/${package}
+          COMPONENT ${component})
+endforeach()

@@ -1,0 +1,131 @@
+"""The container image: built by buildah without privileges of a container engine, and its root run
+read-only, by its numeric user."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+import yaml
+
+from conftest import DEPLOY, need, run
+
+CONTAINER = DEPLOY / "container"
+
+
+def test_hadolint_finds_no_error():
+    need("hadolint")
+    run("hadolint", "--failure-threshold", "warning", CONTAINER / "Containerfile")
+
+
+@pytest.fixture(scope="module")
+def image(debs, clean_root, tmp_path_factory):
+    """(settings, root) of the target cpu, made from packages and from a base that no registry served."""
+    need("buildah")
+    folder = tmp_path_factory.mktemp("container")
+    environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+    storage = ("--root", folder / "storage", "--runroot", folder / "run")
+
+    def buildah(*words):
+        return run("buildah", *storage, *words, env=environment).strip()
+
+    context = folder / "context"
+    (context / "packages").mkdir(parents=True)
+    for file in debs.values():
+        shutil.copy(file, context / "packages")
+    shutil.copytree(CONTAINER, context / "deploy" / "container")
+    base = buildah("from", "scratch")
+    buildah("add", "--quiet", base, clean_root, "/")
+    buildah("commit", "--quiet", "--rm", base, "localhost/base")
+    buildah("build", "--format", "docker", "--quiet", "--target", "cpu", "--tag", "localhost/gemmd",
+            "--build-arg", "BASE=localhost/base", "--build-arg", "PACKAGES=packages",
+            "--build-arg", "REVISION=0123456789ab", "--build-arg", "VERSION=1.2.3",
+            "--file", context / "deploy" / "container" / "Containerfile", context)
+    settings = json.loads(buildah("inspect", "--type", "image", "localhost/gemmd"))["Docker"]["config"]
+    made = buildah("from", "localhost/gemmd")
+    root = buildah("mount", made)
+    for name in ("dev", "proc"):  # which a container engine mounts
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    yield settings, root
+    buildah("umount", made)
+
+
+def test_settings_of_the_image(image):
+    settings, _ = image
+    assert settings["User"] == "65532:65532"
+    assert settings["Entrypoint"] == ["/usr/bin/gemmd"]
+    assert settings["StopSignal"] == "SIGTERM"
+    assert settings["Healthcheck"]["Test"] == ["CMD", "/usr/bin/gemmctl", "ready", "--quiet"]
+    assert "8080/tcp" in settings["ExposedPorts"]
+    labels = settings["Labels"]
+    assert labels["org.opencontainers.image.version"] == "1.2.3"
+    assert labels["org.opencontainers.image.revision"] == "0123456789ab"
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+
+
+def test_the_image_holds_libraries_and_two_programs(image):
+    _, root = image
+    programs = {os.path.relpath(os.path.join(folder, name), root)
+                for folder, _, names in os.walk(root) for name in names
+                if os.access(os.path.join(folder, name), os.X_OK) and ".so" not in name
+                and "ld-linux" not in name}
+    assert programs == {"usr/bin/gemmd", "usr/bin/gemmctl"}
+    packages = set(os.listdir(f"{root}/var/lib/dpkg/status.d"))
+    assert {"gemmd", "gemmctl", "libgemmd0", "libc6"} <= packages
+    total = sum(os.lstat(os.path.join(folder, name)).st_size
+                for folder, _, names in os.walk(root) for name in names)
+    assert total < 120 * 2**20
+
+
+def test_the_root_runs_read_only_as_its_user(image):
+    settings, root = image
+    variables = dict(entry.split("=", 1) for entry in settings["Env"])
+    assert variables["GEMMD_LISTEN"] == "0.0.0.0:8080"
+    variables["GEMMD_LISTEN"] = "127.0.0.1:0"
+    enter = ["unshare", "--mount", "sh", "-c",
+             f"mount --bind {root} {root} && mount -o remount,bind,ro {root} && "
+             f"mount --bind /dev {root}/dev && mount --bind /proc {root}/proc && "
+             f"exec chroot --userspec={settings['User']} {root} \"$@\"", "sh"]
+    process = subprocess.Popen(
+        [*enter, *settings["Entrypoint"], "--pinned-bytes", "64M", "--device-bytes", "64M",
+         "--tensor-bytes", "16M"], env={**variables, "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        url = None
+        for line in process.stdout:
+            found = re.search(r"listening on ([\d.:]+)", line)
+            if found:
+                url = "http://" + found.group(1)
+                break
+        assert url, "the daemon of the image ended at its start"
+        run(*enter, *settings["Healthcheck"]["Test"][1:], "--url", url)
+        with urllib.request.urlopen(f"{url}/gemm?m=1&n=1&k=1", b"\x00\x00\x40\x40" * 2) as answer:
+            assert answer.read() == b"\x00\x00\x10\x41"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait(60) == 0
+    failed = subprocess.run([*enter, "/usr/bin/gemmctl", "ready", "--quiet", "--url", url],
+                            capture_output=True, check=False)
+    assert failed.returncode != 0, "the health check passes without a daemon"
+
+
+def test_compose_names_files_that_exist(request):
+    compose = yaml.safe_load((CONTAINER / "compose.yaml").read_text())
+    for service in compose["services"].values():
+        for volume in service.get("volumes", []):
+            assert (CONTAINER / volume.split(":")[0]).resolve().is_file(), volume
+    build = compose["services"]["gemmd"]["build"]
+    assert (CONTAINER / build["context"] / build["dockerfile"]).resolve().is_file()
+    run(request.config.getoption("--gemmd"), *compose["services"]["gemmd"]["command"], "--check-config")
+
+
+def test_prometheus_of_compose_is_valid(tmp_path):
+    need("promtool")
+    shutil.copy(CONTAINER / "prometheus" / "prometheus.yaml", tmp_path / "prometheus.yml")
+    shutil.copy(DEPLOY / "prometheus" / "gemmd.rules.yaml", tmp_path)
+    run("promtool", "check", "config", tmp_path / "prometheus.yml")

@@ -1,0 +1,214 @@
+"""The Debian and RPM packages: what they hold, and what installing, upgrading and purging does."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from conftest import ROOT, make_packages, need, run
+
+PACKAGES = {"gemmd", "gemmctl", "libgemmd0", "libgemmd-dev"}
+# What dpkg, adduser and ldconfig keep for themselves; the system user stays after a purge.
+KEPT = re.compile(r"^(var/(lib/dpkg|log|cache)/|etc/(passwd|group|g?shadow|subuid|subgid)-?$"
+                  r"|etc/ld\.so\.cache$|proc/|run/|tmp/)")
+
+
+def files(root):
+    return {os.path.relpath(os.path.join(folder, name), root)
+            for folder, folders, names in os.walk(root) for name in (*folders, *names)
+            if not KEPT.match(os.path.relpath(os.path.join(folder, name), root))}
+
+
+def contents(deb):
+    return {line.split(None, 5)[5].split(" -> ")[0].removeprefix("./")
+            for line in run("dpkg-deb", "--contents", deb).splitlines()}
+
+
+def test_every_file_is_in_its_package(debs):
+    assert set(debs) == PACKAGES
+    daemon, control = contents(debs["gemmd"]), contents(debs["gemmctl"])
+    library, development = contents(debs["libgemmd0"]), contents(debs["libgemmd-dev"])
+    assert {"usr/bin/gemmd", "usr/share/man/man8/gemmd.8.gz", "etc/gemmd/gemmd.json",
+            "usr/share/bash-completion/completions/gemmd",
+            "usr/share/zsh/site-functions/_gemmd"} <= daemon
+    assert {"usr/bin/gemmctl", "usr/share/man/man1/gemmctl.1.gz",
+            "usr/share/bash-completion/completions/gemmctl",
+            "usr/share/zsh/site-functions/_gemmctl"} <= control
+    assert any(re.search(r"/libgemmd\.so\.0$", name) for name in library)
+    assert not any(name.endswith("libgemmd.so") for name in library)
+    assert {"usr/include/gemmd/gemmd.h", "usr/share/man/man3/libgemmd.3.gz"} <= development
+    assert any(name.endswith("pkgconfig/gemmd.pc") for name in development)
+    units = {path.name for path in (ROOT / "deploy" / "systemd").glob("gemmd.s*")
+             if path.suffix in (".service", ".socket")}
+    assert {f"usr/lib/systemd/system/{unit}" for unit in units} <= daemon
+
+
+def test_dependencies_come_from_the_binaries(debs):
+    def depends(name):
+        return run("dpkg-deb", "--field", debs[name], "Depends")
+
+    for library in ("libmicrohttpd", "libuv1", "libjansson4", "libopenblas0"):
+        assert library in depends("gemmd")
+    assert "libcurl" in depends("libgemmd0")
+    version = run("dpkg-deb", "--field", debs["libgemmd0"], "Version").strip()
+    assert f"libgemmd0 (= {version})" in depends("gemmctl")
+    assert f"libgemmd0 (= {version})" in depends("libgemmd-dev")
+
+
+def test_lintian_finds_no_error(debs):
+    need("lintian")
+    result = subprocess.run(["lintian", "--fail-on", "error", *map(str, debs.values())],
+                            capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def test_packages_of_the_same_sources_are_equal(debs):
+    for name in ("bin/gemmd", "bin/gemmctl"):
+        os.utime(ROOT / "build-deb" / name)
+    again = make_packages("deb")
+    for first in debs.values():
+        assert (again / first.name).read_bytes() == first.read_bytes(), first.name
+
+
+def wait_for_line(process, pattern):
+    for line in process.stdout:
+        found = re.search(pattern, line)
+        if found:
+            return found
+    raise AssertionError(f"the daemon ended without a line {pattern}")
+
+
+def serve_a_product(root):
+    """Runs the installed daemon as its user and has the installed gemmctl ask it."""
+    inside = ["unshare", "--mount", "sh", "-c",
+              f"mount --bind /proc {root}/proc && exec chroot --userspec=gemmd {root} \"$@\"", "sh"]
+    process = subprocess.Popen(
+        [*inside, "gemmd", "--config", "/etc/gemmd/gemmd.json", "--backend", "cpu", "--listen",
+         "127.0.0.1:0", "--pinned-bytes", "64M", "--device-bytes", "64M", "--tensor-bytes", "16M"],
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        url = "http://" + wait_for_line(process, r"listening on ([\d.:]+)").group(1)
+        run("chroot", root, "gemmctl", "ready", "--url", url)
+        body = b"\x00\x00\x40\x40" * 2  # 3 * 3
+        with urllib.request.urlopen(f"{url}/gemm?m=1&n=1&k=1", body) as answer:
+            assert answer.read() == b"\x00\x00\x10\x41"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait(60) == 0
+
+
+def test_installs_runs_upgrades_and_leaves_nothing(debs, clean_root, tmp_path):
+    root = str(clean_root)
+    before = files(root)
+    dpkg = ("chroot", root, "dpkg")
+
+    def install(packages):
+        for file in packages:
+            (clean_root / "tmp" / file.name).write_bytes(file.read_bytes())
+        run(*dpkg, "--install", *[f"/tmp/{file.name}" for file in packages])
+
+    def version():
+        return run("chroot", root, "dpkg-query", "--show", "--showformat=${Version}", "gemmd")
+
+    install(debs.values())
+    assert run("chroot", root, "dpkg", "--audit") == ""
+    assert re.search(r"^gemmd:", (clean_root / "etc/passwd").read_text(), re.M)
+    serve_a_product(root)
+
+    # What an operator wrote in the configuration stays.
+    configuration = clean_root / "etc/gemmd/gemmd.json"
+    configuration.write_text('{"log-level": "debug"}\n')
+    first = version()
+    newer = make_packages("deb", "-D", "CPACK_PACKAGE_VERSION=99.0.0~test")
+    install(sorted(newer.glob("*.deb")))
+    assert version().startswith("99.0.0~test") and version() != first
+    assert configuration.read_text() == '{"log-level": "debug"}\n'
+    serve_a_product(root)
+
+    run(*dpkg, "--remove", *PACKAGES)
+    assert configuration.exists()
+    run(*dpkg, "--purge", *PACKAGES)
+    assert files(root) - before == set()
+    assert before - files(root) == set()
+
+
+def test_maintainer_scripts_tell_systemd(tmp_path):
+    """With programs that note how they are called in the place of systemd's."""
+    calls = tmp_path / "calls"
+    for name in ("systemctl", "deb-systemd-invoke", "deb-systemd-helper", "getent", "adduser"):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {name} \"$@\" >>{calls}\n")
+        program.chmod(0o755)
+    unit, booted = tmp_path / "gemmd.service", tmp_path / "booted"
+    unit.touch()
+    booted.mkdir()
+
+    def script(name, *arguments):
+        text = (ROOT / "deploy/packages/debian" / name).read_text()
+        text = text.replace("/usr/lib/systemd/system/gemmd.service", str(unit))
+        text = text.replace("/run/systemd/system", str(booted))
+        calls.write_text("")
+        run("sh", "-c", text, name, *arguments,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        return calls.read_text()
+
+    assert "deb-systemd-invoke start gemmd.service" in script("postinst", "configure")
+    upgrade = script("postinst", "configure", "0.1.0-1")
+    assert "kill --kill-whom=main --signal=SIGUSR2 gemmd.service" in upgrade
+    assert "start" not in upgrade and "stop" not in upgrade
+    assert script("prerm", "upgrade", "0.3.0-1") == ""
+    assert "stop gemmd.socket gemmd.service" in script("prerm", "remove")
+    # A failing systemd fails no installation.
+    for name in ("systemctl", "deb-systemd-invoke", "adduser"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+    script("postinst", "configure")
+    script("postinst", "configure", "0.1.0-1")
+    script("prerm", "remove")
+    script("postrm", "remove")
+
+
+@pytest.fixture(scope="module")
+def rpms():
+    need("rpmbuild", "rpm")
+    packages = make_packages("rpm")
+    return {re.sub(r"-[\d.]+-\d+\..*", "", file.name): file for file in packages.glob("*.rpm")}
+
+
+def test_rpm_packages_hold_the_same_lists(debs, rpms):
+    def held(rpm):
+        return {name.lstrip("/").replace("usr/lib64/", "usr/lib/")
+                for name in run("rpm", "-qlp", rpm).splitlines() if "/.build-id" not in name}
+
+    def expected(deb):
+        return {re.sub(r"^usr/lib/[\w]+-linux-gnu/", "usr/lib/", re.sub(r"(/man\d/.*)\.gz$", r"\1", name))
+                for name in contents(deb)
+                if not name.endswith("/") and "changelog.Debian" not in name
+                and not name.endswith("/copyright")}
+
+    names = {"gemmd": "gemmd", "gemmctl": "gemmctl", "gemmd-libs": "libgemmd0",
+             "gemmd-devel": "libgemmd-dev"}
+    assert set(rpms) == set(names)
+    for rpm, deb in names.items():
+        found = {re.sub(r"(/man\d/.*)\.gz$", r"\1", name) for name in held(rpms[rpm])}
+        assert expected(debs[deb]) <= found, rpm
+        # Only folders of the packages themselves come on top.
+        extra = found - expected(debs[deb])
+        assert all("gemmd" in name for name in extra), extra
+    requires = run("rpm", "-qRp", rpms["gemmd"])
+    assert "libmicrohttpd.so.12" in requires and "libopenblas.so.0" in requires
+    assert "libgemmd.so.0" in run("rpm", "-qRp", rpms["gemmctl"])
+    assert run("rpm", "-qcp", rpms["gemmd"]).split() == ["/etc/gemmd/gemmd.json"]
+    assert "--signal=SIGUSR2" in run("rpm", "-qp", "--scripts", rpms["gemmd"])
+
+
+def test_rpm_packages_of_the_same_sources_are_equal(rpms):
+    first = {name: file.read_bytes() for name, file in rpms.items()}
+    time.sleep(1.1)  # RPM's times have whole seconds
+    make_packages("rpm")
+    for name, file in rpms.items():
+        assert file.read_bytes() == first[name], name

@@ -1,0 +1,177 @@
+"""Alert rules, board and autoscaling query, asked of a real Prometheus that scrapes a real daemon."""
+
+import json
+import re
+import subprocess
+import threading
+import time
+import urllib.request
+
+import pytest
+import requests
+import yaml
+
+from conftest import DEPLOY, need, run
+
+RULES = DEPLOY / "prometheus" / "gemmd.rules.yaml"
+BOARD = DEPLOY / "grafana" / "gemmd.json"
+SCALER = DEPLOY / "kubernetes" / "overlays" / "fleet" / "scaledobject.yaml"
+PATIENCE_S = 60
+
+
+def rules():
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def board_queries():
+    """(title of the panel, expression) of every query of the board, with its variables replaced."""
+    board = json.loads(BOARD.read_text())
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            expression = target["expr"]
+            for name, value in (("$job", ".*"), ("$instance", ".*"), ("$__rate_interval", "1m")):
+                expression = expression.replace(name, value)
+            assert "$" not in expression, f"{panel['title']}: a variable that the board does not have"
+            yield panel["title"], expression
+
+
+def test_rules_pass_their_tests():
+    need("promtool")
+    run("promtool", "check", "rules", RULES)
+    run("promtool", "test", "rules", RULES.with_suffix(".test.yaml"))
+
+
+def test_every_rule_is_tested():
+    text = RULES.with_suffix(".test.yaml").read_text()
+    untested = [rule.get("alert") or rule["record"] for rule in rules()
+                if not re.search(rf"(alertname|expr): {re.escape(rule.get('alert') or rule['record'])}\b",
+                                 text)]
+    # The alert GemmdSlow tests the rule that it asks.
+    assert untested == ["gemmd:request_duration_seconds:p99_5m"]
+
+
+def test_every_alert_says_what_to_do():
+    for rule in rules():
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in ("critical", "warning"), rule
+            assert "for" in rule and rule["annotations"]["summary"] and rule["annotations"]["runbook"]
+
+
+def load(url, ended):
+    """Products, attentions, jobs, tensors and refused requests, until `ended`."""
+    ask, one = requests.Session(), b"\x00\x00\x80\x3f"
+    while not ended.is_set():
+        ask.post(f"{url}/gemm?m=1&n=1&k=1", one * 2)
+        ask.post(f"{url}/gemm?m=256&n=256&k=256", bytes(2 * 4 * 256 * 256))
+        ask.post(f"{url}/attention?heads=1&sq=4&skv=4&d=4&dtype=f32", bytes(3 * 64))
+        ask.post(f"{url}/gemm?m=0&n=1&k=1", one)
+        ask.put(f"{url}/tensors/B?dtype=f32&shape=1,1", one)
+        ask.post(f"{url}/gemm?m=1&b=B", one)
+        ask.post(f"{url}/gemm?m=1&b=nosuch", one)
+        ask.post(f"{url}/gemm?m=1&n=1&k=1", one * 2, headers={"Prefer": "respond-async"})
+
+
+@pytest.fixture(scope="module")
+def query(request, tmp_path_factory):
+    """Asks a Prometheus that scrapes a loaded daemon, as if the daemon were a pod of the namespace gemmd."""
+    need("prometheus")
+    from daemon import Daemon
+
+    daemon = Daemon(request.config.getoption("--gemmd"), "--backend", "cpu", "--pinned-bytes", "256M",
+                    "--device-bytes", "256M", "--tensor-bytes", "16M")
+    daemon.wait_until_listening().wait_until_ready()
+    ended = threading.Event()
+    loader = threading.Thread(target=load, args=(daemon.url, ended))
+    loader.start()
+    folder = tmp_path_factory.mktemp("prometheus")
+    settings = {"global": {"scrape_interval": "250ms", "scrape_timeout": "250ms",
+                           "evaluation_interval": "250ms"},
+                "rule_files": [str(RULES)],
+                "scrape_configs": [{"job_name": "gemmd", "static_configs": [
+                    {"targets": ["%s:%d" % daemon.address],
+                     "labels": {"namespace": "gemmd", "service": "gemmd", "pod": "gemmd-0"}}]}]}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
+    log = (folder / "log").open("w+")
+    process = subprocess.Popen(
+        ["prometheus", f"--config.file={folder / 'prometheus.yml'}",
+         f"--storage.tsdb.path={folder / 'data'}", "--web.listen-address=127.0.0.1:0",
+         "--log.level=info"], stdout=log, stderr=log)
+    url = None
+    deadline = time.monotonic() + PATIENCE_S
+    while url is None:
+        found = re.search(r"msg=\"Listening on\" address=(\S+)", (folder / "log").read_text())
+        url = f"http://{found.group(1)}" if found else None
+        assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
+        time.sleep(0.05)
+
+    def query(expression):
+        target = f"{url}/api/v1/query?query=" + urllib.request.quote(expression)
+        with urllib.request.urlopen(target, timeout=PATIENCE_S) as answer:
+            return json.load(answer)["data"]["result"]
+
+    try:
+        while not answers(query, "rate(gemmd_requests_total[1m])"):
+            assert time.monotonic() < deadline, (folder / "log").read_text()
+            time.sleep(0.1)
+        yield query
+    finally:
+        ended.set()
+        loader.join()
+        process.terminate()
+        process.wait(PATIENCE_S)
+        log.close()
+        daemon.stop()
+
+
+def answers(query, expression):
+    try:
+        return any(entry["value"][1] != "NaN" for entry in query(expression))
+    except OSError:
+        return False
+
+
+def wait_for_data(query, expressions):
+    """Waits until every expression has data; returns those that have none."""
+    deadline = time.monotonic() + 20
+    left = list(expressions)
+    while left and time.monotonic() < deadline:
+        left = [expression for expression in left if not answers(query, expression)]
+        if left:
+            time.sleep(0.2)
+    return left
+
+
+def test_every_query_of_the_board_returns_data(query):
+    queries = dict((expression, title) for title, expression in board_queries())
+    assert len(queries) > 30
+    assert [queries[expression] for expression in wait_for_data(query, queries)] == []
+
+
+def test_every_recording_rule_returns_data(query):
+    assert wait_for_data(query, [rule["expr"] for rule in rules() if "record" in rule]) == []
+
+
+def test_every_alert_asks_for_series_that_exist(query):
+    names = set()
+    for rule in rules():
+        if "alert" in rule:
+            names |= set(re.findall(r"\b(?:gemmd_|process_|gemmd:)[\w:]+", rule["expr"])) - {"gemmd_"}
+    recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
+    assert wait_for_data(query, [recorded.get(name, f"count({name})") for name in names]) == []
+
+
+def test_no_critical_alert_fires_for_a_healthy_daemon(query):
+    wait_for_data(query, ["gemmd_ready"])
+    for rule in rules():
+        if rule.get("labels", {}).get("severity") == "critical":
+            assert query(rule["expr"]) == [], rule["alert"]
+
+
+def test_the_autoscaler_query_returns_one_number(query):
+    triggers = [trigger for trigger in yaml.safe_load(SCALER.read_text())["spec"]["triggers"]
+                if trigger["type"] == "prometheus"]
+    assert triggers
+    for trigger in triggers:
+        assert wait_for_data(query, [trigger["metadata"]["query"]]) == []
+        assert len(query(trigger["metadata"]["query"])) == 1
+        float(trigger["metadata"]["threshold"])
