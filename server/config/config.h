@@ -112,7 +112,7 @@ void config_free(struct config *config);
 /* The options whose value a reload finds changed. `applied`: the new value is in force from now on;
  * if not, the option can only be set at the start. Numbers are written in bytes and milliseconds.
  */
-enum { CONFIG_CHANGES_MAX = 64, CONFIG_VALUE_MAX = 128 };
+enum { CONFIG_CHANGES_MAX = 96, CONFIG_VALUE_MAX = 128 };
 struct config_change {
     const char *name;
     char old_value[CONFIG_VALUE_MAX], new_value[CONFIG_VALUE_MAX];

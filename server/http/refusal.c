@@ -13,6 +13,7 @@ void refusal_not_http(struct connection *connection, char first)
     struct io_thread *thread = connection->thread;
     struct request request = {
         .server = thread->server,
+        .config = thread->server->config,
         .thread = thread,
         .connection = connection,
         .started_ns = clock_now_ns(),

@@ -152,7 +152,7 @@ enum gemmd_error tokens_reload(struct tokens *tokens, const char *path, struct f
                           strerror(errno));
         goto close_file;
     }
-    if (status.st_mode & (S_IROTH | S_IWOTH)) {
+    if (!S_ISDIR(status.st_mode) && status.st_mode & (S_IROTH | S_IWOTH)) {
         error = fault_set(fault, GEMMD_ERR_USAGE, "token-file",
                           "--token-file %.120s can be %s by every user of this host; chmod it to "
                           "0640 or 0600",

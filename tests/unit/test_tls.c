@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -241,10 +242,28 @@ START_TEST(priorities_are_checked)
 }
 END_TEST
 
+START_TEST(a_key_that_every_user_can_read_is_refused)
+{
+    struct tls *tls = NULL;
+    struct fault fault = {.detail = ""};
+    const struct config config = {
+        .tls_cert = certificate_path, .tls_key = key_path, .tls_priorities = priorities};
+    write_pair(certificate_path, key_path, 1);
+    ck_assert_int_eq(chmod(key_path, 0644), 0);
+    ck_assert_int_eq(tls_create(&config, &tls, &fault), GEMMD_ERR_USAGE);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "can be read or written by every user"));
+    ck_assert_int_eq(chmod(key_path, 0640), 0);
+    ck_assert_int_eq(tls_create(&config, &tls, &fault), GEMMD_OK);
+    tls_destroy(tls);
+}
+END_TEST
+
 int main(void)
 {
+    umask(027);
     Suite *suite = suite_create("tls");
     TCase *tests = tcase_create("tls");
+    tcase_add_test(tests, a_key_that_every_user_can_read_is_refused);
     tcase_add_test(tests, new_handshakes_get_the_new_certificate);
     tcase_add_test(tests, wrong_files_change_nothing);
     tcase_add_test(tests, clients_have_names);
