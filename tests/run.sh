@@ -21,7 +21,7 @@ TEXT
 parts=()
 for part in "$@"; do
     case $part in
-    lint | unit | integration | asan | tsan | quickstart) parts+=("$part") ;;
+    lint | unit | integration | asan | tsan | deploy | quickstart) parts+=("$part") ;;
     -h | --help)
         usage
         exit 0
