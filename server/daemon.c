@@ -245,8 +245,7 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     daemon->http.metrics = metrics_create(daemon->http.thread_count + 2, &identity);
     if (daemon->http.metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
-    if (daemon->tokens != NULL &&
-        !metrics_count_tenants(daemon->http.metrics, tenants_max(daemon)))
+    if (daemon->tokens != NULL && !metrics_count_tenants(daemon->http.metrics, tenants_max(daemon)))
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     daemon->http.main_shard = metrics_shard(daemon->http.metrics, daemon->http.thread_count + 1);
     return GEMMD_OK;
