@@ -132,7 +132,7 @@ static uint64_t result_bytes_of(int kind)
 START_TEST(a_work_in_several_launches_has_the_same_bytes)
 {
     struct device *device = open_gpu();
-    unsigned char *memory = take_host(4 * A_BYTES), *whole = malloc(A_BYTES);
+    unsigned char *memory = take_host(4 * A_BYTES), *whole = malloc(C_BYTES);
     struct long_work cut;
     ck_assert_ptr_nonnull(whole);
     fill(memory, 4 * A_BYTES);
