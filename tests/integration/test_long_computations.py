@@ -6,6 +6,7 @@ import pytest
 from safetensors.numpy import save
 
 from daemon import Daemon
+from oip import Input, infer
 from test_leaving import wait_for, wait_until_idle
 from wire import Wire, exchange, request
 
@@ -139,6 +140,14 @@ def test_shapes_in_the_body_are_limited_too(limited):
             "POST", "/gemm", [("Content-Type", "application/vnd.safetensors"),
                               ("Content-Length", len(body))], body))
         assert answer.status == status, answer.body
+    wait_until_idle(limited)
+
+
+@pytest.mark.parametrize("k, status", [(50, 200), (51, 413)])
+def test_inferences_are_limited_too(limited, k, status):
+    inputs = [Input("A", np.zeros((100, k), np.float32)), Input("B", np.zeros((k, 100), np.float32))]
+    answer = infer(limited.url, "gemm_fp32", inputs, limited.session)
+    assert answer.status_code == status, answer.text
     wait_until_idle(limited)
 
 
