@@ -47,8 +47,10 @@ static uint64_t each_of(uint64_t all, double most, uint64_t step)
     const uint64_t longest = steps < 1                             ? step
                              : steps * (double)step >= (double)all ? all
                                                                    : (uint64_t)steps * step;
-    const uint64_t each = ceil_div(all, ceil_div(all, longest));
-    return at_most(ceil_div(each, step) * step, all);
+    const uint64_t launches = ceil_div(all, longest);
+    if (launches <= 1)
+        return all;
+    return at_most(ceil_div(ceil_div(all, launches), step) * step, all);
 }
 
 static bool launch_fits(const struct gemm_kernel *kernel, const struct gemm_problem *whole,

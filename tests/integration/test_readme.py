@@ -82,7 +82,9 @@ def test_options_named_here_exist(gemmd):
     """Of the daemon, where README says how it is run and what it limits, and in SECURITY.md."""
     text = subprocess.run([gemmd, "--help"], capture_output=True, text=True, check=True).stdout
     table = README.partition("## Running it")[2].partition("## License")[0]
-    security = (ROOT / "SECURITY.md").read_text().replace("`--ca-file`", "")  # which is gemmctl's
+    security = (ROOT / "SECURITY.md").read_text()
+    for option in ("ca", "cert", "key"):  # which are gemmctl's
+        security = security.replace(f"`--{option}-file`", "")
     options = set(re.findall(r"`(--[a-z-]+)`", table + security))
     assert len(options) >= 10
     for option in options:

@@ -136,7 +136,7 @@ START_TEST(a_work_in_several_launches_has_the_same_bytes)
     struct long_work cut;
     ck_assert_ptr_nonnull(whole);
     fill(memory, 4 * A_BYTES);
-    for (double launches = 1; launches <= LAUNCHES; launches++) {
+    for (int launches = 1; launches <= LAUNCHES; launches++) {
         unsigned char *result = result_of(_i, memory);
         const uint64_t bytes = result_bytes_of(_i), before = device_progress(device);
         memset(result, POISON, bytes);
@@ -145,8 +145,8 @@ START_TEST(a_work_in_several_launches_has_the_same_bytes)
         ck_assert_msg(cut.work.status == GEMMD_OK, "%s", cut.work.fault.detail);
         if (launches == 1)
             memcpy(whole, result, bytes);
-        else
-            ck_assert_uint_gt(device_progress(device), before + 1);
+        else if (launches > 2) /* more than the begin and the end of the work */
+            ck_assert_uint_gt(device_progress(device), before + 2);
         ck_assert_mem_eq(result, whole, bytes);
         ck_assert_uint_gt(cut.work.h2d_ns, 0);
         ck_assert_uint_gt(cut.work.kernel_ns, 0);
