@@ -50,7 +50,8 @@ static uint64_t each_of(uint64_t all, double most, uint64_t step)
     const uint64_t launches = ceil_div(all, longest);
     if (launches <= 1)
         return all;
-    return at_most(ceil_div(ceil_div(all, launches), step) * step, all);
+    const uint64_t each = ceil_div(ceil_div(all, launches), step) * step;
+    return each > 0 && each < all ? each : all;
 }
 
 static bool launch_fits(const struct gemm_kernel *kernel, const struct gemm_problem *whole,
@@ -68,7 +69,8 @@ void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem
     const struct launch_cut whole = {.launches = 1, .rows = p->m, .problems = p->batch};
     const double row = 2.0 * (double)p->n * (double)p->k, one = row * (double)p->m;
     *cut = whole;
-    if (kernel->launch_flops <= 0 || one * (double)p->batch <= kernel->launch_flops)
+    if (p->m == 0 || p->batch == 0 || kernel->launch_flops <= 0 ||
+        one * (double)p->batch <= kernel->launch_flops)
         return;
     const uint64_t fewest = fewest_problems(p);
     cut->problems = each_of(p->batch, kernel->launch_flops / one, fewest);
