@@ -297,7 +297,7 @@ static enum gemmd_error bind_safetensors(struct attention_request *request,
             continue;
         return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
                          is_there(&operands->all[i])
-                             ? "safetensors: there is a tensor '%s', which the parameters leave out"
+                             ? "safetensors: the parameters say that there is no tensor '%s'"
                              : "safetensors: the tensor '%s' is missing",
                          name_of(i));
     }
@@ -325,10 +325,12 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
     for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
         if (is_there(&operands->all[i]) == is_wanted(request, i))
             continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
-                         is_there(&operands->all[i]) ? "%s: it is resident, and sent too"
-                                                     : "%s: missing%s",
-                         title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
+        return fault_set(
+            fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
+            is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
+                                        : "the request lacks %s%s",
+            title_of(i),
+            i < Q && !is_there(&operands->all[i]) ? "; the lengths are two vectors, or none" : "");
     }
     return settle_arrays(request, operands, fault);
 }

@@ -389,12 +389,11 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, struct bo
                          "of the same name says where else the operand is");
     if (has_bias != request->bias && gemm_request_given(request, "bias"))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
-                         has_bias ? "safetensors: there is a tensor 'bias' and bias=0 says there "
-                                    "is none"
+                         has_bias ? "safetensors: the tensor 'bias' must be left out with bias=0"
                                   : "safetensors: bias=1 needs a tensor 'bias'");
     if (has_c0 != (request->beta != 0))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
-                         has_c0 ? "safetensors: there is a tensor 'c', which beta=0 leaves unused"
+                         has_c0 ? "safetensors: the tensor 'c' must be left out with beta=0"
                                 : "safetensors: beta other than 0 needs a tensor 'c'");
     request->bias = has_bias;
     code = settle_dtype(request, &operands->a, &operands->b, fault);
@@ -416,8 +415,9 @@ enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
                          "an operand is missing; A and B are needed");
     if (is_there(&operands->c0) != (request->beta != 0))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
-                         is_there(&operands->c0) ? "there is a C0, which beta=0 leaves unused"
-                                                 : "beta other than 0 needs a C0");
+                         is_there(&operands->c0)
+                             ? "C0 must be left out with beta=0, which does not use it"
+                             : "beta other than 0 needs a C0");
     enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);

@@ -211,7 +211,7 @@ def test_report(run, tmp_path, rng):
     (["Q.npy", "K.npy", "-o", "O.npy"], USAGE, "V is missing"),
     (["Q.npy", "-o", "O.npy"], USAGE, "K is missing; only a safetensors file"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "lens.npy"], USAGE,
-     "the lengths of K and V: missing"),
+     "the request lacks the lengths of K and V"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "Q.npy", "--lens-kv", "lens.npy"],
      USAGE, "the lengths of Q must be one vector"),
     (["Q.npy", "K.npy", "V.npy", "-o", "O.npy", "--lens-q", "lens.npy", "--lens-kv", "long.npy"],

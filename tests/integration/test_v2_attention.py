@@ -176,7 +176,7 @@ GOOD = [ones("Q", 1, 2, 3, 4), ones("K", 1, 2, 3, 4), ones("V", 1, 2, 3, 4)]
 
 @pytest.mark.parametrize("inputs, members, status, words", [
     (GOOD[:2], {}, 400, ("'V'", "missing")),
-    ([*GOOD, ones("LENS_Q", 1, dtype="i32")], {}, 400, ("the lengths of K and V", "missing")),
+    ([*GOOD, ones("LENS_Q", 1, dtype="i32")], {}, 400, ("lacks the lengths of K and V",)),
     ([*GOOD, ones("LENS_Q", 1), ones("LENS_KV", 1)], {}, 400, ("FP32", "expects INT32")),
     ([*GOOD, ones("LENS_Q", 2, dtype="i32"), ones("LENS_KV", 2, dtype="i32")], {}, 400,
      ("batch=1",)),

@@ -195,7 +195,7 @@ static const struct {
     {"A.npy", "two.npy", NULL, NULL, "bytes more than its operand takes"},
     {"A.npy", NULL, NULL, NULL, "B is missing"},
     {"A.npy", "B.npy", "B.npy", NULL, "bias must be one vector"},
-    {"A.npy", "B.npy", NULL, "A.npy", "leaves unused"},
+    {"A.npy", "B.npy", NULL, "A.npy", "left out with beta=0"},
     {"A.npy", "two.bin", NULL, NULL, "give --m, --n and --k"},
     {"two.safetensors", "B.npy", NULL, NULL, "two.safetensors"},
 };
