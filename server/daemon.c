@@ -236,7 +236,7 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     struct services *services = &daemon->services;
     const struct metrics_identity identity = {
         .version = GEMMD_VERSION,
-        .revision = GEMMD_REVISION,
+        .revision = services->revision,
         .backend = backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
         .library = gemm_backend_library(backend),
         .mhd = MHD_get_version(),
