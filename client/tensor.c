@@ -117,8 +117,10 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     }
     if (check_put(&put, &bytes, error) != GEMMD_OK)
         return NULL;
-    const struct gemmd_call call = {
-        .timeout_ms = put.timeout_ms, .request_id = put.request_id, .user = put.user};
+    const struct gemmd_call call = {.timeout_ms = put.timeout_ms,
+                                    .request_id = put.request_id,
+                                    .traceparent = put.traceparent,
+                                    .user = put.user};
     struct gemmd_request *request = request_new(client, &put_operation, &call, error);
     if (request == NULL)
         return NULL;
