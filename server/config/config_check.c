@@ -103,6 +103,9 @@ static enum gemmd_error check_tls(struct config_load *load)
     if (config->tls_client_ca != NULL && config->tls_cert == NULL)
         return config_fault(load, option_named("tls-client-ca"), source_of(load, "tls-client-ca"),
                             "needs --tls-cert and --tls-key too");
+    if (config->tls_client_ca == NULL && is_set(load, "tls-client-auth"))
+        return config_fault(load, option_named("tls-client-auth"),
+                            source_of(load, "tls-client-auth"), "needs --tls-client-ca too");
     return GEMMD_OK;
 }
 

@@ -106,8 +106,8 @@ const struct config_option config_options[] = {
     {SETTING("tls-client-auth", CONFIG_KIND_CHOICE, CONFIG_GROUP_LISTENING), FIELD(tls_client_auth),
      .choices = client_auth_names, .standard = "require", .placeholder = "MODE", .private = true,
      .help = "Whether a client must have a certificate of --tls-client-ca: require, or optional. A "
-             "certificate that does not verify ends the handshake in either case. Without "
-             "--tls-client-ca no client is asked for a certificate."},
+             "certificate that does not verify ends the handshake in either case. Needs "
+             "--tls-client-ca, without which no client is asked for a certificate."},
     {SETTING("tls-priorities", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_priorities),
      .standard = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", .placeholder = "STRING",
      .private = true, .help = "Versions and ciphers of TLS, as a priority string of GnuTLS."},

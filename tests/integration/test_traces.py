@@ -4,6 +4,7 @@ import base64
 import contextlib
 import http.server
 import json
+import os
 import re
 import subprocess
 import threading
@@ -269,6 +270,51 @@ def test_exemplars_are_of_sampled_requests_and_in_openmetrics_only(start, tmp_pa
     assert [(trace, span) for _, trace, span, _ in found] == [(TRACE[:-2] + "01", PARENT)]
     assert float(found[0][3]) <= float(found[0][0]), "an exemplar lies in its bucket"
     assert "trace_id" not in scrape(daemon)
+
+
+def test_stages_have_exemplars(start):
+    daemon = start()
+    assert exchange(daemon.address, traced()).status == 200
+    text = scrape(daemon, OPENMETRICS)
+    found = re.findall(r'gemmd_stage_duration_seconds_bucket\{stage="(\w+)",le="([^"]+)"\} ([1-9]\d*) '
+                       r'# \{trace_id="(\w+)",span_id="\w+"\} ([\d.]+) [\d.]+\n', text)
+    assert {"receive", "queue", "kernel", "send"} <= {stage for stage, *_ in found}
+    for _, bound, _, trace, seconds in found:
+        assert trace == TRACE and float(seconds) <= float(bound)
+    assert "trace_id" not in scrape(daemon)
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
+def test_gemmctl_sends_the_traceparent(given, start, gemmctl, tmp_path):
+    daemon = start()
+    a = tmp_path / "a.npy"
+    np.save(a, np.ones((2, 2), np.float32))
+    value = f"00-{TRACE}-{PARENT}-01"
+    option = ("--traceparent", value) if given == "option" else ()
+    variable = {"TRACEPARENT": value} if given == "environment" else {}
+    for words in (("gemm", a, a, "-o", tmp_path / "c.npy"), ("tensor", "put", "w", a)):
+        run_gemmctl(gemmctl, daemon, *words, *option, environment=variable, code=0)
+    lines = daemon.wait_for(lambda lines: [line for line in lines if line.get("trace_id") == TRACE]
+                            if sum(line.get("trace_id") == TRACE for line in lines) == 2 else None,
+                            "two lines of the trace")
+    assert {(line["method"], line["span_id"]) for line in lines} == {("POST", PARENT),
+                                                                     ("PUT", PARENT)}
+
+
+def test_gemmctl_and_an_invalid_traceparent(start, gemmctl):
+    """The option is refused; the environment, which others write, is ignored."""
+    daemon = start()
+    assert "00-TRACE-SPAN-FLAGS" in run_gemmctl(gemmctl, daemon, "info", "--traceparent", "00-1-2-3",
+                                                code=2)
+    run_gemmctl(gemmctl, daemon, "info", environment={"TRACEPARENT": "00-1-2-3"}, code=0)
+
+
+def run_gemmctl(gemmctl, daemon, *words, code, environment=()):
+    result = subprocess.run([gemmctl, *words, "--url", daemon.url], capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False,
+                            env={**os.environ, **dict(environment)})
+    assert result.returncode == code, result.stderr
+    return result.stderr
 
 
 def test_exemplars_are_for_those_who_see_all_tenants(start, tmp_path):
