@@ -109,6 +109,13 @@ static enum gemmd_error check_tls(struct config_load *load)
     return GEMMD_OK;
 }
 
+/* Whether the authority of an http or https URL has a part before '@'. */
+static bool has_credentials(const char *url)
+{
+    const char *authority = strstr(url, "://") + 3;
+    return memchr(authority, '@', strcspn(authority, "/?#")) != NULL;
+}
+
 enum gemmd_error config_check(struct config_load *load)
 {
     const struct config *config = load->config;
@@ -141,6 +148,14 @@ enum gemmd_error config_check(struct config_load *load)
         strncmp(endpoint, "https://", 8) != 0)
         return config_fault(load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
                             "of '%.100s' does not begin with http:// or https://", endpoint);
+    if (endpoint != NULL && has_credentials(endpoint))
+        return config_fault(
+            load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
+            "must not hold a user or a password, which logs and --check-config would "
+            "show; put an Authorization header in --otlp-header-file");
+    if (endpoint == NULL && config->otlp_header_file != NULL)
+        return config_fault(load, option_named("otlp-header-file"),
+                            source_of(load, "otlp-header-file"), "needs --otlp-endpoint too");
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];
         config_source_text(load, option_named("max-connections"),

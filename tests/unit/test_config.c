@@ -70,11 +70,14 @@ static enum gemmd_error load(struct config *config, const struct config_option *
     /* These two options are given together, --tls-client-ca needs both, and --tls-client-auth needs
      * --tls-client-ca. */
     static char cert[] = "GEMMD_TLS_CERT=cert", key[] = "GEMMD_TLS_KEY=key",
-                authorities[] = "GEMMD_TLS_CLIENT_CA=ca";
+                authorities[] = "GEMMD_TLS_CLIENT_CA=ca",
+                endpoint[] = "GEMMD_OTLP_ENDPOINT=http://c";
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-cert") != 0)
         environment[variables++] = cert;
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-key") != 0)
         environment[variables++] = key;
+    if (strcmp(option->name, "otlp-header-file") == 0)
+        environment[variables++] = endpoint;
     if (strcmp(option->name, "tls-client-auth") == 0)
         environment[variables++] = authorities;
     if (given.file) {
