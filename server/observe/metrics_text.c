@@ -178,15 +178,19 @@ static void write_histograms(struct metrics_writer *writer, struct metrics *metr
 {
     char labels[LABELS_MAX];
     struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
-    metrics_family(writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
-                   "Time that a request to compute spends in each stage.");
+    metrics_family(
+        writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
+        "Time that a request to compute spends in each stage. Requests without copies are "
+        "not counted in h2d and d2h.");
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
         snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
         copy_exemplars(metrics, metrics->stage_exemplars[stage], exemplars);
-        write_histogram(
-            writer, metrics, labels,
-            offsetof(struct metrics_shard, stages) + stage * sizeof(struct metrics_histogram),
-            metrics_time_bounds_ns, METRICS_TIME_BUCKETS, true, shows_exemplars ? exemplars : NULL);
+        const bool copies = stage == METRICS_STAGE_H2D || stage == METRICS_STAGE_D2H;
+        write_histogram(writer, metrics, labels,
+                        offsetof(struct metrics_shard, stages) +
+                            stage * sizeof(struct metrics_histogram),
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, !copies,
+                        shows_exemplars ? exemplars : NULL);
     }
     metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
                    "Time that works waited in the queue, by what the device then did: gemm or "
