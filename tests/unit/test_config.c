@@ -51,7 +51,7 @@ static enum gemmd_error load(struct config *config, const struct config_option *
     char flag[256], value[256], variable[256], name[CONFIG_TEXT_MAX], path[PATH_ROOM] = "",
                                                                       file[512];
     char program[] = "gemmd", config_flag[] = "--config";
-    char *argv[6] = {program}, *environment[4] = {NULL};
+    char *argv[6] = {program}, *environment[8] = {NULL};
     int argc = 1, variables = 0;
     if (given.flag) {
         snprintf(flag, sizeof(flag), "--%s", option->name);
