@@ -108,6 +108,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     struct gemmd_tensor_put put;
     uint64_t bytes = 0;
     failure_clear(error);
+    gemmd_tensor_put_init(&put, sizeof put);
     if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
                     "the size of struct gemmd_tensor_put is not one that libgemmd %s knows; use "

@@ -152,7 +152,7 @@ struct gemmd_options {
     const char *cert_file, *key_file;
     /* traceparent (W3C Trace Context) of every request that names none of its own, "00-", 32
      * hexadecimal digits of the trace, "-", 16 of the caller's span, "-", 2 of flags. NULL: none.
-     * Another form is GEMMD_ERR_USAGE. Since 0.2.0. */
+     * Another form is GEMMD_ERR_USAGE. */
     const char *traceparent;
 };
 
@@ -241,7 +241,7 @@ struct gemmd_gemm {
     int32_t job;             /* 1: hand the product in as a job. The request is done when the daemon
                                 has accepted the job, and the result names the job; default 0 */
     const char *traceparent; /* traceparent to send, by which the daemon's log and spans belong to
-                                the caller's trace; NULL: the client's. Since 0.2.0 */
+                                the caller's trace; NULL: the client's */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_gemm). */
@@ -354,7 +354,7 @@ struct gemmd_attention {
     const char *request_id;
     void *user;
     int32_t job;
-    const char *traceparent; /* since 0.2.0 */
+    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_attention). */
@@ -396,7 +396,7 @@ struct gemmd_call {
                             is not done yet; default 0: wait */
     const char *request_id;  /* X-Request-Id to send, as in struct gemmd_gemm */
     void *user;              /* the caller's own pointer, see gemmd_request_user() */
-    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm; since 0.2.0 */
+    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
 };
 
 /* Zeroes the structure, which sets the defaults; `size` is sizeof(struct gemmd_call). */
@@ -417,7 +417,7 @@ struct gemmd_tensor_put {
     uint32_t timeout_ms;    /* longest time of this request, as in struct gemmd_gemm */
     const char *request_id; /* X-Request-Id to send, as in struct gemmd_gemm */
     void *user;             /* the caller's own pointer, see gemmd_request_user() */
-    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm; since 0.2.0 */
+    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */
