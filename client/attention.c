@@ -84,6 +84,7 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
            in. */
         .timeout_ms = attention.job != 0 ? 0 : attention.timeout_ms,
         .request_id = attention.request_id,
+        .traceparent = attention.traceparent,
         .data = attention.o,
         .bytes = attention.o_bytes,
         .user = attention.user,

@@ -91,6 +91,8 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
     if (out->key_file != NULL && out->cert_file == NULL)
         return failure_set(error, GEMMD_ERR_USAGE, "key_file",
                            "a key file needs the certificate file that it belongs to");
+    if (out->traceparent != NULL && !traceparent_is_valid(out->traceparent))
+        return failure_set(error, GEMMD_ERR_USAGE, "traceparent", TRACEPARENT_FORM);
     return GEMMD_OK;
 }
 
@@ -179,7 +181,10 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
         !copy_text(&client->cert_file, options.cert_file) ||
         !copy_text(&client->key_file, options.key_file))
         goto no_memory;
+    if (options.traceparent != NULL)
+        memcpy(client->traceparent, options.traceparent, sizeof client->traceparent);
     options.url = options.token = options.ca_file = options.cert_file = options.key_file = NULL;
+    options.traceparent = NULL;
     client->options = options;
     if (!loop_open(&client->loop, options.max_in_flight))
         goto no_memory;

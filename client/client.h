@@ -23,6 +23,7 @@
 #include "client/loop.h"
 #include "client/operation.h"
 #include "client/shared_memory.h"
+#include "client/traceparent.h"
 
 struct transfer;
 
@@ -72,9 +73,10 @@ struct gemmd_request {
 
     /* The request to the daemon. */
     const struct operation *operation;
-    char target[REQUEST_TARGET_MAX]; /* path and query; an attempt appends the remaining time */
-    char id[64];                     /* X-Request-Id, or "" */
-    char etag[ANSWER_ETAG_ROOM];     /* If-None-Match, or "" */
+    char target[REQUEST_TARGET_MAX];    /* path and query; an attempt appends the remaining time */
+    char id[64];                        /* X-Request-Id, or "" */
+    char traceparent[TRACEPARENT_ROOM]; /* or "" */
+    char etag[ANSWER_ETAG_ROOM];        /* If-None-Match, or "" */
     struct body body;
     struct shared_memory shared_memory; /* the request's use of shared memory */
     struct sink sink;
@@ -118,6 +120,7 @@ struct gemmd_client {
     struct address address;
     struct gemmd_options options; /* without the strings, which are NULL */
     char *ca_file, *cert_file, *key_file;
+    char traceparent[TRACEPARENT_ROOM]; /* of requests that name none, or "" */
     struct curl_slist *headers[HEADERS_COUNT];
     struct loop loop;
     struct shared_memory_client shared_memory;

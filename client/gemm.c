@@ -110,6 +110,7 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
            in. */
         .timeout_ms = gemm.job != 0 ? 0 : gemm.timeout_ms,
         .request_id = gemm.request_id,
+        .traceparent = gemm.traceparent,
         .data = gemm.c,
         .bytes = gemm.c_bytes,
         .user = gemm.user,

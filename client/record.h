@@ -16,9 +16,9 @@
 enum {
     GEMMD_OPTIONS_SIZE_0_1 = offsetof(struct gemmd_options, shared_bytes),
     GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
-    GEMMD_ATTENTION_SIZE_0_1 = sizeof(struct gemmd_attention),
-    GEMMD_CALL_SIZE_0_1 = sizeof(struct gemmd_call),
-    GEMMD_TENSOR_PUT_SIZE_0_1 = sizeof(struct gemmd_tensor_put)
+    GEMMD_ATTENTION_SIZE_0_1 = offsetof(struct gemmd_attention, traceparent),
+    GEMMD_CALL_SIZE_0_1 = offsetof(struct gemmd_call, traceparent),
+    GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent)
 };
 
 /* Copies the caller's structure `given` over the defaults in `known`, whose size becomes

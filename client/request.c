@@ -38,6 +38,10 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
                     "a request id is 1 to 63 visible ASCII characters");
         return NULL;
     }
+    if (call->traceparent != NULL && !traceparent_is_valid(call->traceparent)) {
+        failure_set(error, GEMMD_ERR_USAGE, "traceparent", TRACEPARENT_FORM);
+        return NULL;
+    }
     struct gemmd_request *request = calloc(1, sizeof *request);
     if (request == NULL) {
         failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a request");
@@ -55,6 +59,9 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;
     if (call->request_id != NULL)
         memcpy(request->id, call->request_id, strlen(call->request_id) + 1);
+    memcpy(request->traceparent,
+           call->traceparent != NULL ? call->traceparent : client->traceparent,
+           call->traceparent != NULL ? strlen(call->traceparent) + 1 : sizeof client->traceparent);
     request->sink.data = (struct answer_buffer){.data = call->data, .room = call->bytes};
     request->user = call->user;
     TAILQ_INSERT_TAIL(&client->requests, request, of_client);

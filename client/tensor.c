@@ -108,6 +108,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     struct gemmd_tensor_put put;
     uint64_t bytes = 0;
     failure_clear(error);
+    gemmd_tensor_put_init(&put, sizeof put);
     if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
         failure_set(error, GEMMD_ERR_USAGE, "size",
                     "the size of struct gemmd_tensor_put is not one that libgemmd %s knows; use "
@@ -117,8 +118,10 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     }
     if (check_put(&put, &bytes, error) != GEMMD_OK)
         return NULL;
-    const struct gemmd_call call = {
-        .timeout_ms = put.timeout_ms, .request_id = put.request_id, .user = put.user};
+    const struct gemmd_call call = {.timeout_ms = put.timeout_ms,
+                                    .request_id = put.request_id,
+                                    .traceparent = put.traceparent,
+                                    .user = put.user};
     struct gemmd_request *request = request_new(client, &put_operation, &call, error);
     if (request == NULL)
         return NULL;

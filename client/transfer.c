@@ -78,6 +78,8 @@ static struct curl_slist *transfer_write_headers(struct transfer *transfer,
     transfer->own_count = 0;
     if (request->id[0] != '\0')
         list = put_before(transfer, list, "X-Request-Id", request->id);
+    if (request->traceparent[0] != '\0')
+        list = put_before(transfer, list, "traceparent", request->traceparent);
     if (request->etag[0] != '\0')
         list = put_before(transfer, list, "If-None-Match", request->etag);
     if (operation->prefers_async)

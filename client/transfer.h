@@ -10,7 +10,7 @@
 
 #include "client/client.h"
 
-enum { HEADER_LINES_MAX = 4 };
+enum { HEADER_LINES_MAX = 5 };
 
 /* A header line of one attempt, in a list in front of the client's own header lines. */
 struct header_line {

@@ -236,7 +236,7 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     struct services *services = &daemon->services;
     const struct metrics_identity identity = {
         .version = GEMMD_VERSION,
-        .revision = GEMMD_REVISION,
+        .revision = services->revision,
         .backend = backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
         .library = gemm_backend_library(backend),
         .mhd = MHD_get_version(),
@@ -324,7 +324,8 @@ static enum gemmd_error start_observers(struct daemon *daemon, struct fault *fau
         daemon->services.nvml = nvml_start(info->uuid, daemon->log);
     if (config->otlp_endpoint == NULL)
         return GEMMD_OK;
-    return otlp_start(config->otlp_endpoint, GEMMD_VERSION, daemon->log, &daemon->http.otlp, fault);
+    return otlp_start(config->otlp_endpoint, config->otlp_header_file, GEMMD_VERSION, daemon->log,
+                      &daemon->http.otlp, fault);
 }
 
 /* ---- start, run, stop ---- */

@@ -18,8 +18,8 @@ struct reload;
 struct tls;
 struct tokens;
 
-/* Zeroed before daemon_start, except `config`, `log`, `argc` and `argv`, which the caller sets and
- * frees. */
+/* Zeroed before daemon_start, except `config`, `log`, `argc`, `argv` and
+ * `services.revision`, which the caller sets and frees. */
 struct daemon {
     struct config config;
     struct config given; /* `config` as it was read; its strings belong to `config` */

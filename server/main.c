@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/openblas_core.h"
+#include "proto/revision.h"
 #include "server/daemon.h"
 #include "server/memory_needs.h"
 #include "server/net/handover.h"
@@ -73,7 +74,7 @@ static int serve(struct daemon *daemon)
         fputs("gemmd: there is no memory, no thread or no file descriptor for the log\n", stderr);
         return EXIT_FAILURE;
     }
-    log_event(daemon->log, CONFIG_LOG_INFO, "gemmd " GEMMD_VERSION " (" GEMMD_REVISION "), pid %d",
+    log_event(daemon->log, CONFIG_LOG_INFO, "gemmd " GEMMD_VERSION " (%s), pid %d", gemmd_revision,
               (int)getpid());
     if (daemon_start(daemon, &fault) == GEMMD_OK) {
         if (!daemon_run(daemon))
@@ -116,6 +117,7 @@ int main(int argc, char *argv[])
         fputs("gemmd: /dev/null cannot be opened\n", stderr);
         end_if_failed(EXIT_FAILURE);
     }
+    daemon.services.revision = gemmd_revision;
     daemon.argc = argc;
     daemon.argv = argv;
     signal(SIGPIPE, SIG_IGN);
@@ -131,7 +133,7 @@ int main(int argc, char *argv[])
         config_print_help(stdout);
         break;
     case CONFIG_VERSION:
-        puts("gemmd " GEMMD_VERSION " (" GEMMD_REVISION ")");
+        printf("gemmd " GEMMD_VERSION " (%s)\n", gemmd_revision);
         break;
     case CONFIG_CHECK:
         status = print_config(&daemon.config);

@@ -3,7 +3,7 @@
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
-    local common="--url --token-file --ca-file --cert-file --key-file --timeout --retries --quiet --no-color --help --version"
+    local common="--url --token-file --ca-file --cert-file --key-file --traceparent --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
@@ -45,7 +45,7 @@ _gemmctl() {
     -u | --url) words="http:// https:// unix:" ;;
     -o | --output | --bias | --c0 | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
-        --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | \
+        --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
         --softcap) ;;
     *)

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/gemmctl/command.h"
@@ -60,7 +61,15 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
     }
     if (token_file != NULL)
         client_options.token = token;
+    client_options.traceparent = arguments->values[OPTION_TRACEPARENT];
+    if (client_options.traceparent == NULL)
+        client_options.traceparent = getenv("TRACEPARENT");
     struct gemmd_client *client = gemmd_client_new(&client_options, &error);
+    if (client == NULL && strcmp(error.field, "traceparent") == 0 &&
+        arguments->values[OPTION_TRACEPARENT] == NULL) {
+        client_options.traceparent = NULL; /* the environment's is not one */
+        client = gemmd_client_new(&client_options, &error);
+    }
     if (client == NULL)
         *exit_code = fail_request(context, &error);
     return client;

@@ -168,6 +168,9 @@ enum {
     X(KEY_FILE, "key-file", 0, "FILE", FOR_ALL, 0,                                                 \
       "PEM file of the private key of --cert-file; default: the environment's "                    \
       "GEMMD_KEY_FILE, else the certificate's file")                                               \
+    X(TRACEPARENT, "traceparent", 0, "TRACE", FOR_ALL, 0,                                          \
+      "traceparent (W3C Trace Context) to send, by which the daemon's log and spans belong to "    \
+      "the caller's trace; default: the environment's TRACEPARENT if it is valid, else none")      \
     X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
       "2m; default 5m")                                                                            \

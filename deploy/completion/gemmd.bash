@@ -40,7 +40,7 @@ _gemmd() {
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
             --drain-timeout --takeover-timeout --log-level --log-format --access-log --no-access-log
-            --gpu-metrics --otlp-endpoint --otlp-sample --config
+            --gpu-metrics --otlp-endpoint --otlp-header-file --otlp-sample --config
             --check-config --help --version' -- "$current")
         ;;
     esac

@@ -132,7 +132,7 @@ static void info_begin(struct request *request)
     const struct device_info *info = device_info(services->device);
     json_t *root = json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:[o], s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
-        GEMMD_VERSION, "build", "revision", GEMMD_REVISION, "library",
+        GEMMD_VERSION, "build", "revision", services->revision, "library",
         gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
         (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
         device_json(info, services->device), "kernels", kernels_json(device_gemm(services->device)),

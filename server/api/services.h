@@ -41,7 +41,8 @@ struct services {
     _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
     struct http_server *http;
-    uint64_t started_ns; /* when the daemon started; monotonic clock */
+    uint64_t started_ns;  /* when the daemon started; monotonic clock */
+    const char *revision; /* of the sources of this build; borrowed */
     struct reload_counts reloads;
 
     struct device *device;

@@ -98,6 +98,7 @@ struct config {
     bool access_log;                     /* log a line for each request */
     enum config_gpu_metrics gpu_metrics; /* whose figures NVML is asked for */
     char *otlp_endpoint;                 /* URL that spans are sent to; NULL: none are sent */
+    char *otlp_header_file;              /* headers for the collector, one a line; NULL: none */
     uint32_t otlp_sample; /* percentage of the requests without traceparent that are traced */
     char *config_file;
 };

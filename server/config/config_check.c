@@ -103,7 +103,17 @@ static enum gemmd_error check_tls(struct config_load *load)
     if (config->tls_client_ca != NULL && config->tls_cert == NULL)
         return config_fault(load, option_named("tls-client-ca"), source_of(load, "tls-client-ca"),
                             "needs --tls-cert and --tls-key too");
+    if (config->tls_client_ca == NULL && is_set(load, "tls-client-auth"))
+        return config_fault(load, option_named("tls-client-auth"),
+                            source_of(load, "tls-client-auth"), "needs --tls-client-ca too");
     return GEMMD_OK;
+}
+
+/* Whether the authority of an http or https URL has a part before '@'. */
+static bool has_credentials(const char *url)
+{
+    const char *authority = strstr(url, "://") + 3;
+    return memchr(authority, '@', strcspn(authority, "/?#")) != NULL;
 }
 
 enum gemmd_error config_check(struct config_load *load)
@@ -138,6 +148,14 @@ enum gemmd_error config_check(struct config_load *load)
         strncmp(endpoint, "https://", 8) != 0)
         return config_fault(load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
                             "of '%.100s' does not begin with http:// or https://", endpoint);
+    if (endpoint != NULL && has_credentials(endpoint))
+        return config_fault(
+            load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
+            "must not hold a user or a password, which logs and --check-config would "
+            "show; put an Authorization header in --otlp-header-file");
+    if (endpoint == NULL && config->otlp_header_file != NULL)
+        return config_fault(load, option_named("otlp-header-file"),
+                            source_of(load, "otlp-header-file"), "needs --otlp-endpoint too");
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];
         config_source_text(load, option_named("max-connections"),

@@ -30,13 +30,15 @@ static json_t *value_to_json(const struct config *config, const struct config_op
     }
 }
 
-/* Whether an option that limits a tenant is not given, so that --tenant-share decides. The option
- * is then null, which a --config file may have for an option that is not given. */
-static bool is_shared(const struct config *config, const struct config_option *option)
+/* Whether an option has no value of its own: a limit of a tenant that --tenant-share decides, or
+ * --tls-client-auth without --tls-client-ca. The option is then null, which a --config file may
+ * have for an option that is not given. */
+static bool is_absent(const struct config *config, const struct config_option *option)
 {
     return (config->shares_requests && strcmp(option->name, "tenant-requests") == 0) ||
            (config->shares_bytes && strcmp(option->name, "tenant-bytes") == 0) ||
-           (config->shares_tensors && strcmp(option->name, "tenant-tensor-bytes") == 0);
+           (config->shares_tensors && strcmp(option->name, "tenant-tensor-bytes") == 0) ||
+           (config->tls_client_ca == NULL && strcmp(option->name, "tls-client-auth") == 0);
 }
 
 static json_t *to_json(const struct config *config, bool with_private)
@@ -47,7 +49,7 @@ static json_t *to_json(const struct config *config, bool with_private)
         if (!(option->sources & CONFIG_SOURCE_FILE) || (option->private && !with_private))
             continue;
         json_t *value =
-            with_private && is_shared(config, option) ? json_null() : value_to_json(config, option);
+            with_private && is_absent(config, option) ? json_null() : value_to_json(config, option);
         if (json_object_set_new(object, option->name, value) != 0) {
             json_decref(object);
             return NULL;

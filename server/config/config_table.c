@@ -106,8 +106,8 @@ const struct config_option config_options[] = {
     {SETTING("tls-client-auth", CONFIG_KIND_CHOICE, CONFIG_GROUP_LISTENING), FIELD(tls_client_auth),
      .choices = client_auth_names, .standard = "require", .placeholder = "MODE", .private = true,
      .help = "Whether a client must have a certificate of --tls-client-ca: require, or optional. A "
-             "certificate that does not verify ends the handshake in either case. Without "
-             "--tls-client-ca no client is asked for a certificate."},
+             "certificate that does not verify ends the handshake in either case. Needs "
+             "--tls-client-ca, without which no client is asked for a certificate."},
     {SETTING("tls-priorities", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_priorities),
      .standard = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", .placeholder = "STRING",
      .private = true, .help = "Versions and ciphers of TLS, as a priority string of GnuTLS."},
@@ -357,6 +357,12 @@ const struct config_option config_options[] = {
              "http://HOST:PORT or https://HOST:PORT. /v1/traces is appended unless the URL ends "
              "with it. Spans that the collector does not take in time are dropped and counted. "
              "Without this option no spans are made. Needs libcurl."},
+    {SETTING("otlp-header-file", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(otlp_header_file),
+     .placeholder = "FILE", .private = true,
+     .help = "File of headers that are sent to --otlp-endpoint with the spans, one a line: NAME: "
+             "VALUE, such as 'Authorization: Bearer TOKEN'. Empty lines and lines that begin with "
+             "# are skipped. The file is read at the start, and refused if every user of the host "
+             "can read or write it."},
     {SETTING("otlp-sample", CONFIG_KIND_NUMBER, CONFIG_GROUP_OPERATION), FIELD(otlp_sample),
      .max = 100, .standard = "100", .placeholder = "PERCENT", .private = true,
      .help = "Percentage of the requests without a valid traceparent header that are traced. A "

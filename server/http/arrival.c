@@ -111,6 +111,8 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
     }
     struct connection *connection = *context;
     const bool in_handshake = connection->session != NULL && !connection->encrypted;
+    if (connection->session != NULL)
+        metrics_handshake(thread->shard, connection->shook_hands);
     tls_end(connection); /* libmicrohttpd has freed the session */
     if (connection->request != NULL)
         arrival_complete_request(connection, mhd);

@@ -63,6 +63,7 @@ struct connection {
     struct tls_credentials *credentials;
     char *client_names; /* NULL: not read yet, or the client has no certificate */
     bool encrypted;     /* TLS, and a request has arrived, so the handshake is complete */
+    bool shook_hands;   /* TLS, and the client has ended its part of the handshake */
 
     struct request *request;   /* the request in progress; NULL: none */
     enum gemmd_error ended_by; /* why the daemon ended the connection; GEMMD_OK: it did not */

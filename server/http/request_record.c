@@ -54,7 +54,17 @@ static void note_left(const struct request *request, struct log_access *entry)
 static void record_trace(const struct request *request, const struct log_access *entry)
 {
     const enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    metrics_exemplar(request->server->metrics, op, entry->total_ns, &request->trace);
+    /* Only the stages of requests that compute are counted in the histogram of stages. */
+    const bool computes = request->endpoint != NULL && request->endpoint->describe != NULL;
+    const uint64_t stages_ns[METRICS_STAGE_COUNT] = {
+        [METRICS_STAGE_RECEIVE] = computes ? entry->receive_ns : 0,
+        [METRICS_STAGE_QUEUE] = computes ? entry->queue_ns : 0,
+        [METRICS_STAGE_H2D] = computes ? entry->h2d_ns : 0,
+        [METRICS_STAGE_KERNEL] = computes ? entry->kernel_ns : 0,
+        [METRICS_STAGE_D2H] = computes ? entry->d2h_ns : 0,
+        [METRICS_STAGE_SEND] = computes ? entry->send_ns : 0,
+    };
+    metrics_exemplar(request->server->metrics, op, entry->total_ns, stages_ns, &request->trace);
     if (request->server->otlp == NULL)
         return;
     char state[OTLP_STATE_MAX + 1];

@@ -240,6 +240,18 @@ static ssize_t pull_bytes(gnutls_transport_ptr_t transport, void *bytes, size_t 
     return recv(connection->fd, bytes, capacity, MSG_DONTWAIT);
 }
 
+/* Called when a message Finished is received or sent: the handshake is complete with the client's.
+ */
+static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+                         const gnutls_datum_t *message)
+{
+    struct connection *connection = gnutls_transport_get_ptr(session);
+    (void)type, (void)when, (void)message;
+    if (incoming)
+        connection->shook_hands = true;
+    return 0;
+}
+
 void tls_begin(struct tls *tls, struct connection *connection, struct gnutls_session_int *session)
 {
     pthread_mutex_lock(&tls->lock);
@@ -256,6 +268,8 @@ void tls_begin(struct tls *tls, struct connection *connection, struct gnutls_ses
                                                                CONFIG_CLIENT_AUTH_REQUIRE
                                                            ? GNUTLS_CERT_REQUIRE
                                                            : GNUTLS_CERT_REQUEST);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       note_finished);
     gnutls_transport_set_ptr(session, connection);
     gnutls_transport_set_push_function(session, push_bytes);
     gnutls_transport_set_pull_function(session, pull_bytes);

@@ -162,21 +162,32 @@ void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_e
             memory_order_relaxed);
 }
 
-void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
-                      const struct trace_context *trace)
+static void set_exemplar(struct metrics_exemplar buckets[METRICS_TIME_BUCKETS + 1],
+                         uint64_t duration_ns, const struct trace_context *trace, double seconds)
 {
-    struct timespec now;
     uint32_t bucket = 0;
-    if (pthread_mutex_trylock(&metrics->exemplars_lock) != 0)
-        return;
     while (bucket < METRICS_TIME_BUCKETS && duration_ns > metrics_time_bounds_ns[bucket])
         bucket++;
-    struct metrics_exemplar *exemplar = &metrics->exemplars[op][bucket];
-    clock_gettime(CLOCK_REALTIME, &now);
+    struct metrics_exemplar *exemplar = &buckets[bucket];
     memcpy(exemplar->trace_id, trace->trace_id, sizeof exemplar->trace_id);
     memcpy(exemplar->span_id, trace->span_id, sizeof exemplar->span_id);
     exemplar->duration_ns = duration_ns;
-    exemplar->time_seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    exemplar->time_seconds = seconds;
+}
+
+void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
+                      const uint64_t stages_ns[METRICS_STAGE_COUNT],
+                      const struct trace_context *trace)
+{
+    struct timespec now;
+    if (pthread_mutex_trylock(&metrics->exemplars_lock) != 0)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    set_exemplar(metrics->exemplars[op], duration_ns, trace, seconds);
+    for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+        if (stages_ns[stage] > 0)
+            set_exemplar(metrics->stage_exemplars[stage], stages_ns[stage], trace, seconds);
     pthread_mutex_unlock(&metrics->exemplars_lock);
 }
 
@@ -197,6 +208,11 @@ void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)
 void metrics_connection_refused(struct metrics_shard *shard)
 {
     counter_add(&shard->connections_refused, 1);
+}
+
+void metrics_handshake(struct metrics_shard *shard, bool succeeded)
+{
+    counter_add(succeeded ? &shard->handshakes : &shard->failed_handshakes, 1);
 }
 
 void metrics_client_gone(struct metrics_shard *shard)

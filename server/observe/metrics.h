@@ -121,8 +121,10 @@ struct metrics_shard *metrics_shard(struct metrics *metrics,
 void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes);
-/* Makes the request that was counted last an exemplar of its duration. Any thread; never waits. */
+/* Makes a request that has been counted an exemplar of its duration and of its stages; a stage of 0
+ * ns has none. Any thread; never waits. */
 void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
+                      const uint64_t stages_ns[METRICS_STAGE_COUNT],
                       const struct trace_context *trace);
 /* Makes room for the errors of `tenants` tenants. False: out of memory. Before threads start. */
 bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants);
@@ -145,6 +147,8 @@ void metrics_work(struct metrics_shard *shard, const struct metrics_work *work);
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
 /* Counts a compressed body, whose length after decompression is `bytes`. */
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
+/* Counts a TLS handshake that ended. */
+void metrics_handshake(struct metrics_shard *shard, bool succeeded);
 void metrics_connection_refused(
     struct metrics_shard *shard); /* because of the limit of connections */
 void metrics_client_gone(struct metrics_shard *shard);

@@ -36,7 +36,7 @@ struct metrics_kernel {
     _Atomic double flops, bytes;
 };
 
-/* A request that stands for others of its operation and bucket. */
+/* A request that stands for others of its operation, or its stage, and bucket. */
 struct metrics_exemplar {
     char trace_id[33], span_id[17]; /* "": there is none */
     uint64_t duration_ns;
@@ -56,6 +56,7 @@ struct metrics_shard {
     _Atomic uint64_t request_bytes, response_bytes, early_copy_bytes, busy_ns;
     _Atomic uint64_t inflated_bodies, inflated_bytes;
     _Atomic uint64_t connections_refused, client_gone, device_errors;
+    _Atomic uint64_t handshakes, failed_handshakes; /* of TLS */
     _Atomic double flops;
 };
 
@@ -68,6 +69,7 @@ struct metrics {
     _Atomic uint64_t *tenant_errors; /* [tenant_count][GEMMD_ERR_COUNT]; NULL: none are counted */
     pthread_mutex_t exemplars_lock;
     struct metrics_exemplar exemplars[METRICS_OP_COUNT][METRICS_TIME_BUCKETS + 1];
+    struct metrics_exemplar stage_exemplars[METRICS_STAGE_COUNT][METRICS_TIME_BUCKETS + 1];
 };
 
 /* Whether a dtype of an operation has series of its own, since a kernel takes such operands. */

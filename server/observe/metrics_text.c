@@ -112,6 +112,19 @@ static void write_rejected(struct metrics_writer *writer, const struct metrics *
     metrics_sample(writer, "reason=\"connection-limit\"", TOTAL(metrics, connections_refused));
 }
 
+/* Writes the TLS handshakes, unless there were none. */
+static void write_handshakes(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    const uint64_t good = TOTAL(metrics, handshakes), failed = TOTAL(metrics, failed_handshakes);
+    if (good + failed == 0)
+        return;
+    metrics_family(writer, "gemmd_tls_handshakes", METRICS_COUNTER,
+                   "TLS handshakes of connections that have ended, by whether the handshake "
+                   "succeeded.");
+    metrics_sample(writer, "result=\"ok\"", good);
+    metrics_sample(writer, "result=\"failed\"", failed);
+}
+
 /* Writes a histogram. One that nothing was counted in is left out, unless `always`. */
 static void write_histogram(struct metrics_writer *writer, const struct metrics *metrics,
                             const char *labels, size_t offset, const uint64_t *bounds,
@@ -132,6 +145,15 @@ static void write_histogram(struct metrics_writer *writer, const struct metrics 
         metrics_sample_histogram(writer, labels, buckets, bounds, count, sum, 1);
 }
 
+static void copy_exemplars(struct metrics *metrics,
+                           const struct metrics_exemplar from[METRICS_TIME_BUCKETS + 1],
+                           struct metrics_exemplar to[METRICS_TIME_BUCKETS + 1])
+{
+    pthread_mutex_lock(&metrics->exemplars_lock);
+    memcpy(to, from, (METRICS_TIME_BUCKETS + 1) * sizeof *to);
+    pthread_mutex_unlock(&metrics->exemplars_lock);
+}
+
 /* Writes the durations of requests by operation, with the exemplars if the viewer may see them. */
 static void write_durations(struct metrics_writer *writer, struct metrics *metrics,
                             bool shows_exemplars)
@@ -142,9 +164,7 @@ static void write_durations(struct metrics_writer *writer, struct metrics *metri
                    "Time from the first byte of a request to the last byte of its answer.");
     for (size_t op = 0; op < METRICS_OP_COUNT; op++) {
         snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
-        pthread_mutex_lock(&metrics->exemplars_lock);
-        memcpy(exemplars, metrics->exemplars[op], sizeof exemplars);
-        pthread_mutex_unlock(&metrics->exemplars_lock);
+        copy_exemplars(metrics, metrics->exemplars[op], exemplars);
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, duration) +
                             op * sizeof(struct metrics_histogram),
@@ -153,17 +173,24 @@ static void write_durations(struct metrics_writer *writer, struct metrics *metri
     }
 }
 
-static void write_histograms(struct metrics_writer *writer, const struct metrics *metrics)
+static void write_histograms(struct metrics_writer *writer, struct metrics *metrics,
+                             bool shows_exemplars)
 {
     char labels[LABELS_MAX];
-    metrics_family(writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
-                   "Time that a request to compute spends in each stage.");
+    struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
+    metrics_family(
+        writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
+        "Time that a request to compute spends in each stage. Requests without copies are "
+        "not counted in h2d and d2h.");
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
         snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
+        copy_exemplars(metrics, metrics->stage_exemplars[stage], exemplars);
+        const bool copies = stage == METRICS_STAGE_H2D || stage == METRICS_STAGE_D2H;
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, stages) +
                             stage * sizeof(struct metrics_histogram),
-                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, true, NULL);
+                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, !copies,
+                        shows_exemplars ? exemplars : NULL);
     }
     metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
                    "Time that works waited in the queue, by what the device then did: gemm or "
@@ -440,7 +467,8 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
     write_requests(&writer, metrics);
     write_rejected(&writer, metrics);
     write_durations(&writer, metrics, gauges->shows_exemplars);
-    write_histograms(&writer, metrics);
+    write_handshakes(&writer, metrics);
+    write_histograms(&writer, metrics, gauges->shows_exemplars);
     write_counters(&writer, metrics, gauges);
     write_gauges(&writer, gauges);
     write_tenants(&writer, gauges);

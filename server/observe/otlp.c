@@ -214,8 +214,8 @@ no_attributes:
     return false;
 }
 
-enum gemmd_error otlp_start(const char *endpoint, const char *version, struct log *log,
-                            struct otlp **out, struct fault *fault)
+enum gemmd_error otlp_start(const char *endpoint, const char *header_file, const char *version,
+                            struct log *log, struct otlp **out, struct fault *fault)
 {
     struct otlp *otlp = calloc(1, sizeof *otlp);
     if (otlp == NULL)
@@ -230,7 +230,7 @@ enum gemmd_error otlp_start(const char *endpoint, const char *version, struct lo
     if (otlp->ring == NULL || otlp->batch == NULL)
         code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-endpoint", "no memory for spans");
     if (code == GEMMD_OK)
-        code = otlp_http_open(endpoint, &otlp->give_up_ns, &otlp->http, fault);
+        code = otlp_http_open(endpoint, header_file, &otlp->give_up_ns, &otlp->http, fault);
     if (code == GEMMD_OK && !start_thread(otlp))
         code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
                          "the thread of --otlp-endpoint did not start");

@@ -26,11 +26,11 @@ enum { OTLP_STATE_MAX = 512 };
 
 struct otlp;
 
-/* Starts the exporter's thread. `log` is borrowed until otlp_stop. GEMMD_ERR_INTERNAL:
- * libcurl cannot be loaded or cannot use the URL, or the thread does not start.
- * GEMMD_ERR_OUT_OF_MEMORY. */
-enum gemmd_error otlp_start(const char *endpoint, const char *version, struct log *log,
-                            struct otlp **otlp, struct fault *fault);
+/* Starts the exporter's thread. `log` is borrowed until otlp_stop. `header_file` is as in
+ * otlp_http_open, with whose errors the function fails. GEMMD_ERR_INTERNAL: the thread does not
+ * start. GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error otlp_start(const char *endpoint, const char *header_file, const char *version,
+                            struct log *log, struct otlp **otlp, struct fault *fault);
 /* Sends what is queued, for at most two seconds, and frees the exporter. A thread that a transfer
  * still blocks then is left behind. NULL is allowed. */
 void otlp_stop(struct otlp *otlp);

@@ -2,14 +2,16 @@
 
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "server/base/clock.h"
 
-enum { CONNECT_MS = 5000, TRANSFER_MS = 10000 };
+enum { CONNECT_MS = 5000, TRANSFER_MS = 10000, HEADER_LINE_MAX = 8192 };
 
 /* The functions of libcurl that are used, with the types of its own header. */
 struct curl_functions {
@@ -101,8 +103,7 @@ static bool set_options(struct otlp_http *http)
 {
     const struct curl_functions *curl = &http->curl;
     CURL *easy = http->easy;
-    http->headers = curl->slist_append(NULL, "Content-Type: application/json");
-    return http->headers != NULL && curl->easy_setopt(easy, CURLOPT_URL, http->url) == CURLE_OK &&
+    return curl->easy_setopt(easy, CURLOPT_URL, http->url) == CURLE_OK &&
            curl->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl->easy_setopt(easy, CURLOPT_HTTPHEADER, http->headers) == CURLE_OK &&
            curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
@@ -113,8 +114,65 @@ static bool set_options(struct otlp_http *http)
            curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK;
 }
 
-enum gemmd_error otlp_http_open(const char *endpoint, const _Atomic uint64_t *give_up_ns,
-                                struct otlp_http **out, struct fault *fault)
+/* Whether a line is a header: a name of token characters (RFC 9110), a colon, and a value. */
+static bool is_header(const char *line)
+{
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const size_t name = strspn(line, token);
+    const char *value = line + name + 1;
+    if (name == 0 || line[name] != ':' || value[strspn(value, " \t")] == '\0')
+        return false;
+    for (; *value != '\0'; value++)
+        if ((*value < ' ' && *value != '\t') || *value == 0x7f)
+            return false;
+    return true;
+}
+
+/* Appends the lines of --otlp-header-file to the headers. A fault names no line's text, which may
+ * be a secret. */
+static enum gemmd_error read_headers(struct otlp_http *http, const char *path, struct fault *fault)
+{
+    char line[HEADER_LINE_MAX];
+    struct stat status;
+    enum gemmd_error code = GEMMD_OK;
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fstat(fileno(file), &status) != 0)
+        code = fault_set(fault, GEMMD_ERR_IO, "otlp-header-file", "%.120s cannot be read: %s", path,
+                         strerror(errno));
+    else if (!S_ISDIR(status.st_mode) && (status.st_mode & (S_IROTH | S_IWOTH)) != 0)
+        code = fault_set(fault, GEMMD_ERR_USAGE, "otlp-header-file",
+                         "--otlp-header-file %.120s can be %s by every user of this host; chmod it "
+                         "to 0640 or 0600",
+                         path, status.st_mode & S_IWOTH ? "written" : "read");
+    for (int number = 1; code == GEMMD_OK && fgets(line, sizeof line, file) != NULL; number++) {
+        const bool is_whole = strchr(line, '\n') != NULL || feof(file);
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[0] == '\0' || line[0] == '#')
+            continue;
+        struct curl_slist *longer = NULL;
+        if (!is_whole || !is_header(line))
+            code = fault_set(fault, GEMMD_ERR_USAGE, "otlp-header-file",
+                             "line %d of %.120s is not NAME: VALUE of at most %d characters",
+                             number, path, HEADER_LINE_MAX - 2);
+        else if ((longer = http->curl.slist_append(http->headers, line)) == NULL)
+            code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-header-file",
+                             "no memory for --otlp-header-file");
+        else
+            http->headers = longer;
+    }
+    if (code == GEMMD_OK && ferror(file))
+        code = fault_set(fault, GEMMD_ERR_IO, "otlp-header-file", "%.120s cannot be read: %s", path,
+                         strerror(errno));
+    explicit_bzero(line, sizeof line);
+    if (file != NULL)
+        fclose(file);
+    return code;
+}
+
+enum gemmd_error otlp_http_open(const char *endpoint, const char *header_file,
+                                const _Atomic uint64_t *give_up_ns, struct otlp_http **out,
+                                struct fault *fault)
 {
     struct otlp_http *http = calloc(1, sizeof *http);
     if (http == NULL)
@@ -127,9 +185,14 @@ enum gemmd_error otlp_http_open(const char *endpoint, const _Atomic uint64_t *gi
                          "--otlp-endpoint needs libcurl (libcurl.so.4), which cannot be loaded");
         goto failed;
     }
+    http->headers = http->curl.slist_append(NULL, "Content-Type: application/json");
+    if (http->headers != NULL && header_file != NULL)
+        code = read_headers(http, header_file, fault);
+    if (code != GEMMD_OK)
+        goto failed;
     http->url = traces_url(endpoint);
     http->easy = http->curl.easy_init();
-    if (http->url != NULL && http->easy != NULL && set_options(http)) {
+    if (http->headers != NULL && http->url != NULL && http->easy != NULL && set_options(http)) {
         *out = http;
         return GEMMD_OK;
     }

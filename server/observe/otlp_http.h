@@ -14,10 +14,14 @@
 
 struct otlp_http;
 
-/* Loads libcurl. `give_up_ns` is a time on the monotonic clock that another thread may set: a
- * transfer ends soon after it. Main thread. */
-enum gemmd_error otlp_http_open(const char *endpoint, const _Atomic uint64_t *give_up_ns,
-                                struct otlp_http **http, struct fault *fault);
+/* Loads libcurl. `header_file` holds headers to send, one a line; NULL: none. Its faults name the
+ * option and the line, not the text. GEMMD_ERR_IO: the file cannot be read. GEMMD_ERR_USAGE: a line
+ * is no header, or every user of the host can read or write the file. GEMMD_ERR_INTERNAL: libcurl
+ * cannot be loaded or cannot use the URL. GEMMD_ERR_OUT_OF_MEMORY. `give_up_ns` is a time on the
+ * monotonic clock that another thread may set: a transfer ends soon after it. Main thread. */
+enum gemmd_error otlp_http_open(const char *endpoint, const char *header_file,
+                                const _Atomic uint64_t *give_up_ns, struct otlp_http **http,
+                                struct fault *fault);
 /* NULL is allowed. */
 void otlp_http_close(struct otlp_http *http);
 

@@ -137,9 +137,11 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
         flops += done.flops;
         if (done.kernel != NULL)
             metrics_work(shard, &done);
-        metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
+        if (work->h2d_ns > 0)
+            metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
-        metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);
+        if (work->d2h_ns > 0)
+            metrics_stage(shard, METRICS_STAGE_D2H, work->d2h_ns);
     }
     metrics_launch(shard, works->launch_works, flops, works->kernel_ns);
 }

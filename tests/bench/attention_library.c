@@ -4,10 +4,12 @@
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/gemm.h"
+#include "proto/revision.h"
 #include "tests/bench/attention.h"
 
 enum { WORKSPACE_BYTES = 256 << 20, KERNEL_NAME_MAX = 64 };
@@ -45,7 +47,9 @@ void *gemmd_bench_attention_open(void *stream)
 
 const char *gemmd_bench_attention_revision(void)
 {
-    return GEMMD_VERSION " (" GEMMD_REVISION ")";
+    static char text[96];
+    snprintf(text, sizeof text, GEMMD_VERSION " (%s)", gemmd_revision);
+    return text;
 }
 
 int gemmd_bench_attention_cells(void)

@@ -1,4 +1,5 @@
 /* The tables. */
+#include "proto/revision.h"
 #include "tests/bench/kernels.h"
 
 #include <math.h>
@@ -33,7 +34,7 @@ static void report_heading(const struct bench_run *run, FILE *to)
         to,
         "\n## %s, %s\n\n%s; %s; gemmd %s (%s). Row-major C = A·B%s, operands uniform in [-1, 1],"
         " sets of them taken in turn (at least twice the L2).\n",
-        run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION, GEMMD_REVISION,
+        run->name, date, run->state->device, run->state->libraries, GEMMD_VERSION, gemmd_revision,
         run->transb ? ", B stored [n, k]" : "");
     if (run->precision == GEMM_PRECISION_TF32 && !run->transb) {
         fprintf(to, "Own kernels that want B along k have it turned beforehand.\n");

@@ -1,5 +1,6 @@
 /* Which rungs make which table, and the tables one after another. */
 #include "tests/bench/ladder.h"
+#include "proto/revision.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ static void print_heading(const char *device, FILE *to)
     if (gmtime_r(&now, &utc) != NULL)
         strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
     fprintf(to, "\n## The ladder, %s\n\n%s; gemmd %s (%s). Operands uniform in [-1, 1].\n", date,
-            device, GEMMD_VERSION, GEMMD_REVISION);
+            device, GEMMD_VERSION, gemmd_revision);
 }
 
 static bool run_table(const struct ladder_options *options, struct ladder_cuda *cuda,

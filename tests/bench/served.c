@@ -1,5 +1,6 @@
 /* See served.h. */
 #include "tests/bench/served.h"
+#include "proto/revision.h"
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -372,9 +373,9 @@ static void write_head(FILE *to)
     }
     fprintf(to,
             "%s, %s; CUDA runtime %d, driver %d, cuBLASLt %zu; gemmd " GEMMD_VERSION
-            " (" GEMMD_REVISION "). TFLOP/s, operands laid out in the time.\n",
+            " (%s). TFLOP/s, operands laid out in the time.\n",
             date, cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "",
-            runtime, driver, cublasLtGetVersion());
+            runtime, driver, cublasLtGetVersion(), gemmd_revision);
 }
 
 int bench_served(const char *groups, const char *own, double seconds, const char *out)

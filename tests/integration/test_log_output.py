@@ -1,6 +1,7 @@
 """The log where standard output does not take it: a reader that does not read, a disk that is full."""
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -101,6 +102,30 @@ def test_lines_that_a_full_disk_refuses_are_counted(start, tmp_path):
     deadline = time.monotonic() + PATIENCE_S
     while lost_lines(path) < 2:
         assert time.monotonic() < deadline, "lost lines are not counted"
+
+
+def test_a_disk_that_has_room_again(start, tmp_path):
+    """The log of a file that was full goes on with whole lines, and says how many are missing. A limit
+    on the file's size stands for the disk."""
+    path, log = str(tmp_path / "gemmd.sock"), tmp_path / "log"
+    with log.open("ab") as file:
+        start(listen=(f"unix:{path}",), ready=False, pass_fds=(file.fileno(),),
+              wrapper=("bash", "-c", f'exec "$@" >&{file.fileno()} {file.fileno()}>&-', "bash",
+                       "prlimit", "--fsize=9000"))
+        wait_for_socket(path)
+    deadline = time.monotonic() + PATIENCE_S
+    while lost_lines(path) < 2:
+        assert exchange(path, request("GET", LONG)).status == 404
+        assert time.monotonic() < deadline, "lost lines are not counted"
+    os.truncate(log, 0)
+    while True:
+        assert exchange(path, request("GET", "/livez")).status == 200
+        lines = [line for line in log.read_text().split("\n")[:-1] if line]
+        if any("lines of the log were lost" in line for line in lines):
+            break
+        assert time.monotonic() < deadline, "the log does not go on"
+        time.sleep(0.02)
+    assert [json.loads(line)["message"] for line in lines]
 
 
 def line_of(daemon, request_id, message="request"):

@@ -1,10 +1,12 @@
 """TLS on TCP listeners: certificates of the daemon and of clients, and clients that misbehave."""
 
 import os
+import re
 import socket
 import ssl
 import struct
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -258,6 +260,30 @@ def test_required_certificates(tls_daemon, authority, stranger):
                      timeout=PATIENCE_S)
 
 
+def test_handshakes_are_counted(tls_daemon, authority, stranger):
+    """A client of another authority fails, and so does one that gives up in the handshake."""
+    daemon = tls_daemon("--tls-client-ca", authority.certificate)
+    verify, known = str(authority.certificate), tuple(map(str, authority.client("alice")))
+
+    def counted():
+        text = requests.get(https(daemon) + "/metrics", verify=verify, cert=known,
+                            timeout=PATIENCE_S).text
+        return [int(dict(re.findall(r'gemmd_tls_handshakes_total\{result="(\w+)"\} (\d+)', text))
+                    .get(result, 0)) for result in ("ok", "failed")]
+
+    assert counted()[1] == 0
+    with pytest.raises(requests.ConnectionError):
+        requests.get(https(daemon) + "/info", verify=verify, cert=tuple(map(str, stranger)),
+                     timeout=PATIENCE_S)
+    with socket.create_connection(daemon.address, timeout=PATIENCE_S) as client:
+        client.sendall(b"\x16\x03\x01\x00\x05")
+    deadline = time.monotonic() + PATIENCE_S
+    while counted()[1] != 2:
+        assert time.monotonic() < deadline, counted()
+        time.sleep(0.05)
+    assert counted()[0] >= 1
+
+
 def test_tenants_from_certificates(tls_daemon, authority, stranger, tmp_path):
     file = tmp_path / "tokens"
     file.write_text("alice:cert:URI:spiffe://test/alice scopes=compute,tensors\n"
@@ -344,6 +370,8 @@ def test_gemmctl_with_certificates(gemmctl, tls_daemon, authority, stranger):
     (("--tls-cert", "{cert}"), "--tls-key"),
     (("--tls-key", "{key}"), "--tls-cert"),
     (("--tls-client-ca", "{cert}"), "--tls-cert"),
+    (("--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-auth", "require"),
+     "--tls-client-ca"),
     (("--tls-cert", "{cert}", "--tls-key", "{cert}"), "not a certificate and its key"),
     (("--tls-cert", "/nowhere.pem", "--tls-key", "{key}"), "/nowhere.pem"),
     (("--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"),

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import http.server
 import json
+import os
 import re
 import subprocess
 import threading
@@ -43,6 +44,7 @@ class Collector(http.server.BaseHTTPRequestHandler):
             self.server.seen.append((time.monotonic(), self.path, status))
             if status == 200 and not delay:
                 self.server.bodies.append((self.headers["Content-Type"], body))
+                self.server.authorizations.append(self.headers["Authorization"])
         if delay:
             self.server.released.wait(PATIENCE_S)
         with contextlib.suppress(OSError):
@@ -62,7 +64,7 @@ def collector():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     server.daemon_threads = True
     server.lock, server.released = threading.Lock(), threading.Event()
-    server.answers, server.seen, server.bodies = [], [], []
+    server.answers, server.seen, server.bodies, server.authorizations = [], [], [], []
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -258,6 +260,49 @@ def test_a_wrong_endpoint_ends_the_start(gemmd):
     assert "--otlp-endpoint" in result.stderr and "http://" in result.stderr
 
 
+def test_headers_for_the_collector(start, collector, tmp_path):
+    file = tmp_path / "headers"
+    file.write_text("# of the collector\n\nAuthorization: Bearer very-secret\r\nX-Scope-OrgID: a\n")
+    file.chmod(0o600)
+    daemon = start("--otlp-endpoint", collector.url, "--otlp-header-file", file)
+    assert exchange(daemon.address, traced()).status == 200
+    wait_for_spans(collector, len)
+    assert set(collector.authorizations) == {"Bearer very-secret"}
+    info = exchange(daemon.address, request("GET", "/info")).body
+    assert b"otlp" not in info and b"very-secret" not in info
+
+
+@pytest.mark.parametrize("text, mode, says", [
+    ("Authorization: secret\n", 0o644, "can be read by every user"),
+    ("Authorization: secret\n", 0o602, "can be written by every user"),
+    ("Authorization secret\n", 0o600, "line 1 of "),
+    ("A: 1\nAuthorization: secret\x01\n", 0o600, "line 2 of "),
+    ("A: " + "secret" * 2000 + "\n", 0o600, "line 1 of "),
+    (None, 0o600, "cannot be read"),
+])
+def test_a_wrong_header_file_ends_the_start(text, mode, says, gemmd, tmp_path):
+    """The message names the file and the line, not the secret."""
+    file = tmp_path / "headers"
+    if text is not None:
+        file.write_text(text)
+        file.chmod(mode)
+    result = subprocess.run([gemmd, "--listen", "127.0.0.1:0", "--backend", "cpu",
+                             "--otlp-endpoint", "http://127.0.0.1:9", "--otlp-header-file", file],
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1 and says in result.stderr and str(file) in result.stderr
+    assert "secret" not in result.stderr + result.stdout
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("--otlp-endpoint", "http://user:word@127.0.0.1:4318"), "--otlp-header-file"),
+    (("--otlp-header-file", "/nowhere"), "--otlp-endpoint"),
+])
+def test_options_of_the_collector_that_are_refused(arguments, says, gemmd):
+    result = subprocess.run([gemmd, "--listen", "127.0.0.1:0", *arguments], capture_output=True,
+                            text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 2 and says in result.stderr and "word@" not in result.stderr
+
+
 def test_exemplars_are_of_sampled_requests_and_in_openmetrics_only(start, tmp_path):
     daemon = start()
     for flags in ("00", "01"):
@@ -269,6 +314,51 @@ def test_exemplars_are_of_sampled_requests_and_in_openmetrics_only(start, tmp_pa
     assert [(trace, span) for _, trace, span, _ in found] == [(TRACE[:-2] + "01", PARENT)]
     assert float(found[0][3]) <= float(found[0][0]), "an exemplar lies in its bucket"
     assert "trace_id" not in scrape(daemon)
+
+
+def test_stages_have_exemplars(start):
+    daemon = start()
+    assert exchange(daemon.address, traced()).status == 200
+    text = scrape(daemon, OPENMETRICS)
+    found = re.findall(r'gemmd_stage_duration_seconds_bucket\{stage="(\w+)",le="([^"]+)"\} ([1-9]\d*) '
+                       r'# \{trace_id="(\w+)",span_id="\w+"\} ([\d.]+) [\d.]+\n', text)
+    assert {"receive", "queue", "kernel", "send"} <= {stage for stage, *_ in found}
+    for _, bound, _, trace, seconds in found:
+        assert trace == TRACE and float(seconds) <= float(bound)
+    assert "trace_id" not in scrape(daemon)
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
+def test_gemmctl_sends_the_traceparent(given, start, gemmctl, tmp_path):
+    daemon = start()
+    a = tmp_path / "a.npy"
+    np.save(a, np.ones((2, 2), np.float32))
+    value = f"00-{TRACE}-{PARENT}-01"
+    option = ("--traceparent", value) if given == "option" else ()
+    variable = {"TRACEPARENT": value} if given == "environment" else {}
+    for words in (("gemm", a, a, "-o", tmp_path / "c.npy"), ("tensor", "put", "w", a)):
+        run_gemmctl(gemmctl, daemon, *words, *option, environment=variable, code=0)
+    lines = daemon.wait_for(lambda lines: [line for line in lines if line.get("trace_id") == TRACE]
+                            if sum(line.get("trace_id") == TRACE for line in lines) == 2 else None,
+                            "two lines of the trace")
+    assert {(line["method"], line["span_id"]) for line in lines} == {("POST", PARENT),
+                                                                     ("PUT", PARENT)}
+
+
+def test_gemmctl_and_an_invalid_traceparent(start, gemmctl):
+    """The option is refused; the environment, which others write, is ignored."""
+    daemon = start()
+    assert "00-TRACE-SPAN-FLAGS" in run_gemmctl(gemmctl, daemon, "info", "--traceparent", "00-1-2-3",
+                                                code=2)
+    run_gemmctl(gemmctl, daemon, "info", environment={"TRACEPARENT": "00-1-2-3"}, code=0)
+
+
+def run_gemmctl(gemmctl, daemon, *words, code, environment=()):
+    result = subprocess.run([gemmctl, *words, "--url", daemon.url], capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False,
+                            env={**os.environ, **dict(environment)})
+    assert result.returncode == code, result.stderr
+    return result.stderr
 
 
 def test_exemplars_are_for_those_who_see_all_tenants(start, tmp_path):

@@ -64,6 +64,7 @@ START_TEST(sends_operands_in_order_and_takes_the_result)
     gemm.kernel = "tiled";
     gemm.priority = 7;
     gemm.request_id = "mine";
+    gemm.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = gemmd_gemm(client, &gemm, &result, &error);
     ck_assert_msg(code == GEMMD_OK, "%s", error.message);
@@ -90,6 +91,9 @@ START_TEST(sends_operands_in_order_and_takes_the_result)
     ck_assert_msg(strncmp(request->head, line, strlen(line)) == 0, "%s", request->head);
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nAuthorization: Bearer secret\r\n"));
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nX-Request-Id: mine\r\n"));
+    ck_assert_ptr_nonnull(strstr(request->head,
+                                 "\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-"
+                                 "b7ad6b7169203331-01\r\n"));
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nContent-Type: application/octet-stream\r\n"));
     ck_assert_ptr_null(strstr(request->head, "Expect"));
     ck_assert_uint_eq(request->body_bytes,
@@ -301,6 +305,11 @@ static void break_kernel(struct gemmd_gemm *gemm)
 {
     gemm->kernel = "tiled&m=1";
 }
+static void break_traceparent(struct gemmd_gemm *gemm)
+{
+    gemm->traceparent = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+}
+
 static void break_request_id(struct gemmd_gemm *gemm)
 {
     gemm->request_id = "two\r\nlines";
@@ -324,13 +333,21 @@ static const struct {
     void (*apply)(struct gemmd_gemm *gemm);
     const char *field;
 } breaks[] = {
-    {break_m, "m"},           {break_k, "k"},
-    {break_size, "m"},        {break_dtype, "dtype"},
-    {break_out, "out"},       {break_act, "act"},
-    {break_transa, "transa"}, {break_alpha, "alpha"},
-    {break_beta, "c0"},       {break_kernel, "kernel"},
-    {break_a, "a"},           {break_request_id, "request_id"},
-    {break_record, "size"},   {break_c_bytes, "c_bytes"},
+    {break_m, "m"},
+    {break_k, "k"},
+    {break_size, "m"},
+    {break_dtype, "dtype"},
+    {break_out, "out"},
+    {break_act, "act"},
+    {break_transa, "transa"},
+    {break_alpha, "alpha"},
+    {break_beta, "c0"},
+    {break_kernel, "kernel"},
+    {break_a, "a"},
+    {break_request_id, "request_id"},
+    {break_traceparent, "traceparent"},
+    {break_record, "size"},
+    {break_c_bytes, "c_bytes"},
 };
 
 START_TEST(refuses_bad_arguments_before_sending)

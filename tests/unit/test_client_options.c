@@ -1,6 +1,7 @@
 /* Clients from right and wrong options, URLs, and structures of other versions. */
 #include <check.h>
 #include <gemmd/gemmd.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,38 @@ START_TEST(takes_structures_of_other_versions)
 }
 END_TEST
 
+/* A caller that was compiled before the field traceparent: the bytes behind its structures are not
+ * read. No daemon listens at the address, which says that the structures were accepted. */
+START_TEST(takes_structures_without_a_traceparent)
+{
+    struct gemmd_error_info error;
+    struct gemmd_options options;
+    gemmd_options_init(&options, sizeof options);
+    options.url = "http://127.0.0.1:1";
+    options.retries = 0;
+    struct gemmd_client *client = gemmd_client_new(&options, &error);
+    ck_assert_ptr_nonnull(client);
+
+    const float data[1] = {1};
+    struct gemmd_call call;
+    gemmd_call_init(&call, sizeof call);
+    call.size = offsetof(struct gemmd_call, traceparent);
+    call.traceparent = "no part of the structure";
+    ck_assert_int_eq(gemmd_tensor_delete(client, "w", &call, &error), GEMMD_ERR_CONNECTION);
+
+    struct gemmd_tensor_put put;
+    gemmd_tensor_put_init(&put, sizeof put);
+    put.name = "w";
+    put.rank = 1;
+    put.dims[0] = 1;
+    put.data = data;
+    put.size = offsetof(struct gemmd_tensor_put, traceparent);
+    put.traceparent = "no part of the structure";
+    ck_assert_int_eq(gemmd_tensor_put(client, &put, NULL, &error), GEMMD_ERR_CONNECTION);
+    gemmd_client_free(client);
+}
+END_TEST
+
 START_TEST(writes_no_further_than_the_caller_knows)
 {
     struct {
@@ -214,6 +247,7 @@ int main(void)
     tcase_add_test(tcase, takes_url_and_token_from_the_environment);
     tcase_add_test(tcase, takes_no_options_and_zeroed_ones);
     tcase_add_test(tcase, takes_structures_of_other_versions);
+    tcase_add_test(tcase, takes_structures_without_a_traceparent);
     tcase_add_test(tcase, writes_no_further_than_the_caller_knows);
     tcase_add_test(tcase, keeps_the_values_of_enumerations);
     tcase_add_test(tcase, names_everything);

@@ -22,9 +22,18 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static void temporary(char path[32], const char *text)
+enum { PATH_ROOM = 128 };
+
+/* The folder of temporary files. */
+static const char *folder(void)
 {
-    snprintf(path, 32, "test_config.XXXXXX");
+    const char *named = getenv("TMPDIR");
+    return named != NULL && strlen(named) < 64 ? named : "/tmp";
+}
+
+static void temporary(char path[PATH_ROOM], const char *text)
+{
+    snprintf(path, PATH_ROOM, "%.64s/test_config.XXXXXX", folder());
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
     close(fd);
@@ -39,9 +48,10 @@ struct given {
 static enum gemmd_error load(struct config *config, const struct config_option *option,
                              struct given given, struct fault *fault)
 {
-    char flag[256], value[256], variable[256], name[CONFIG_TEXT_MAX], path[32] = "", file[512];
+    char flag[256], value[256], variable[256], name[CONFIG_TEXT_MAX], path[PATH_ROOM] = "",
+                                                                      file[512];
     char program[] = "gemmd", config_flag[] = "--config";
-    char *argv[6] = {program}, *environment[4] = {NULL};
+    char *argv[6] = {program}, *environment[8] = {NULL};
     int argc = 1, variables = 0;
     if (given.flag) {
         snprintf(flag, sizeof(flag), "--%s", option->name);
@@ -57,12 +67,19 @@ static enum gemmd_error load(struct config *config, const struct config_option *
         snprintf(variable, sizeof(variable), "%s=%s", name, given.environment);
         environment[variables++] = variable;
     }
-    /* These two options are given together, and --tls-client-ca needs both. */
-    static char cert[] = "GEMMD_TLS_CERT=cert", key[] = "GEMMD_TLS_KEY=key";
+    /* These two options are given together, --tls-client-ca needs both, and --tls-client-auth needs
+     * --tls-client-ca. */
+    static char cert[] = "GEMMD_TLS_CERT=cert", key[] = "GEMMD_TLS_KEY=key",
+                authorities[] = "GEMMD_TLS_CLIENT_CA=ca",
+                endpoint[] = "GEMMD_OTLP_ENDPOINT=http://c";
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-cert") != 0)
         environment[variables++] = cert;
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-key") != 0)
         environment[variables++] = key;
+    if (strcmp(option->name, "otlp-header-file") == 0)
+        environment[variables++] = endpoint;
+    if (strcmp(option->name, "tls-client-auth") == 0)
+        environment[variables++] = authorities;
     if (given.file) {
         snprintf(file, sizeof(file), "{\"%s\": \"%s\"}", option->name, given.file);
         temporary(path, file);
@@ -212,7 +229,8 @@ START_TEST(bad_values_name_option_and_source)
             char named[3][CONFIG_TEXT_MAX];
             snprintf(named[FLAG], CONFIG_TEXT_MAX, "--%s ", option->name);
             config_option_variable(option, named[ENVIRONMENT]);
-            snprintf(named[IN_FILE], CONFIG_TEXT_MAX, "\"%s\" in test_config.", option->name);
+            snprintf(named[IN_FILE], CONFIG_TEXT_MAX, "\"%s\" in %.64s/test_config.", option->name,
+                     folder());
             ck_assert_msg(strncmp(fault.detail, named[source], strlen(named[source])) == 0,
                           "'%s' does not begin with %s", fault.detail, named[source]);
             char field[sizeof(fault.field)];
@@ -260,7 +278,7 @@ START_TEST(options_are_given_where_the_table_says)
     const struct config_option *option = &config_options[_i];
     struct config config;
     struct fault fault = {0};
-    char text[256], path[32], flag[] = "--config", program[] = "gemmd";
+    char text[256], path[PATH_ROOM], flag[] = "--config", program[] = "gemmd";
     snprintf(text, sizeof(text), "{\"%s\": null}", option->name);
     temporary(path, text);
     char *argv[] = {program, flag, path, NULL}, *environment[] = {NULL};
@@ -384,7 +402,7 @@ static const struct {
 
 START_TEST(wrong_files)
 {
-    char path[32], flag[] = "--config", program[] = "gemmd";
+    char path[PATH_ROOM], flag[] = "--config", program[] = "gemmd";
     temporary(path, file_cases[_i].text);
     char *argv[] = {program, flag, path, NULL}, *environment[] = {NULL};
     struct config config;
@@ -510,7 +528,8 @@ END_TEST
 
 START_TEST(config_file_by_flag_and_environment)
 {
-    char a[32], b[32], flag[] = "--config", program[] = "gemmd", variable[64];
+    char a[PATH_ROOM], b[PATH_ROOM], flag[] = "--config", program[] = "gemmd",
+                                     variable[PATH_ROOM + 16];
     temporary(a, "{\"streams\": 3}");
     temporary(b, "{\"streams\": 5}");
     snprintf(variable, sizeof(variable), "GEMMD_CONFIG=%s", b);
@@ -537,7 +556,7 @@ START_TEST(options_in_force_can_be_read_back)
                            "--token-file=t",
                            NULL};
     struct config first, second;
-    char path[32], flag[] = "--config", program[] = "gemmd";
+    char path[PATH_ROOM], flag[] = "--config", program[] = "gemmd";
     ck_assert_int_eq(load_flags(&first, flags, NULL), GEMMD_OK);
     json_t *written = config_to_json(&first);
     char *text = json_dumps(written, JSON_INDENT(2));

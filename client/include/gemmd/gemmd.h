@@ -150,6 +150,10 @@ struct gemmd_options {
      * NULL: the environment's GEMMD_CERT_FILE and GEMMD_KEY_FILE; "": none. Without a key file the
      * certificate's file holds the key too. A file that cannot be read is GEMMD_ERR_USAGE. */
     const char *cert_file, *key_file;
+    /* traceparent (W3C Trace Context) of every request that names none of its own, "00-", 32
+     * hexadecimal digits of the trace, "-", 16 of the caller's span, "-", 2 of flags. NULL: none.
+     * Another form is GEMMD_ERR_USAGE. */
+    const char *traceparent;
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_options). */
@@ -219,23 +223,25 @@ struct gemmd_gemm {
     int32_t transa, transb;         /* 1: A is stored k x m, B is stored n x k; default 0 */
     uint32_t priority;              /* 0 (lowest) ... 9; default 4 */
     double alpha, beta;             /* default 1 and 0 */
-    uint32_t timeout_ms;    /* longest time of this request with all its repeats, if that is less
-                               than the client's total_timeout_ms; 0: the client's */
-    const char *kernel;     /* name of the daemon's kernel to use; NULL: the daemon chooses */
-    const char *request_id; /* X-Request-Id to send, at most 63 visible ASCII characters; NULL: the
-                               daemon makes one */
-    const void *a, *b;      /* the operands, borrowed until the request is done */
-    const void *bias;       /* n elements, borrowed likewise; NULL: no bias */
-    const void *c0;         /* borrowed likewise; needed if beta is not 0, else not sent */
-    void *c;                /* where C goes, borrowed likewise; NULL: the library allocates it */
-    uint64_t c_bytes;       /* size of `c` */
-    void *user;             /* the caller's own pointer, see gemmd_request_user() */
-    const char *a_tensor;   /* name of the resident tensor that is A; `a` is then NULL */
-    const char *b_tensor;   /* name of the resident tensor that is B; `b` is then NULL */
-    const char *store;      /* name under which the daemon keeps C as a tensor; C is then not sent
-                               back. NULL: C is sent back */
-    int32_t job;            /* 1: hand the product in as a job. The request is done when the daemon
-                               has accepted the job, and the result names the job; default 0 */
+    uint32_t timeout_ms;     /* longest time of this request with all its repeats, if that is less
+                                than the client's total_timeout_ms; 0: the client's */
+    const char *kernel;      /* name of the daemon's kernel to use; NULL: the daemon chooses */
+    const char *request_id;  /* X-Request-Id to send, at most 63 visible ASCII characters; NULL: the
+                                daemon makes one */
+    const void *a, *b;       /* the operands, borrowed until the request is done */
+    const void *bias;        /* n elements, borrowed likewise; NULL: no bias */
+    const void *c0;          /* borrowed likewise; needed if beta is not 0, else not sent */
+    void *c;                 /* where C goes, borrowed likewise; NULL: the library allocates it */
+    uint64_t c_bytes;        /* size of `c` */
+    void *user;              /* the caller's own pointer, see gemmd_request_user() */
+    const char *a_tensor;    /* name of the resident tensor that is A; `a` is then NULL */
+    const char *b_tensor;    /* name of the resident tensor that is B; `b` is then NULL */
+    const char *store;       /* name under which the daemon keeps C as a tensor; C is then not sent
+                                back. NULL: C is sent back */
+    int32_t job;             /* 1: hand the product in as a job. The request is done when the daemon
+                                has accepted the job, and the result names the job; default 0 */
+    const char *traceparent; /* traceparent to send, by which the daemon's log and spans belong to
+                                the caller's trace; NULL: the client's */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_gemm). */
@@ -348,6 +354,7 @@ struct gemmd_attention {
     const char *request_id;
     void *user;
     int32_t job;
+    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_attention). */
@@ -387,8 +394,9 @@ struct gemmd_call {
     uint32_t timeout_ms; /* longest time of this request, as in struct gemmd_gemm */
     int32_t no_wait;     /* of gemmd_job_result() only. 1: fail with GEMMD_ERR_CONFLICT if the job
                             is not done yet; default 0: wait */
-    const char *request_id; /* X-Request-Id to send, as in struct gemmd_gemm */
-    void *user;             /* the caller's own pointer, see gemmd_request_user() */
+    const char *request_id;  /* X-Request-Id to send, as in struct gemmd_gemm */
+    void *user;              /* the caller's own pointer, see gemmd_request_user() */
+    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
 };
 
 /* Zeroes the structure, which sets the defaults; `size` is sizeof(struct gemmd_call). */
@@ -409,6 +417,7 @@ struct gemmd_tensor_put {
     uint32_t timeout_ms;    /* longest time of this request, as in struct gemmd_gemm */
     const char *request_id; /* X-Request-Id to send, as in struct gemmd_gemm */
     void *user;             /* the caller's own pointer, see gemmd_request_user() */
+    const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */
