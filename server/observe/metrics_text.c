@@ -181,6 +181,31 @@ static void write_histograms(struct metrics_writer *writer, const struct metrics
                     metrics_launch_bounds, METRICS_LAUNCH_BUCKETS, true, NULL);
 }
 
+static void write_verifications(struct metrics_writer *writer, const struct metrics_gauges *gauges)
+{
+    const struct {
+        const char *by;
+        struct metrics_verifications results;
+    } all[] = {{"request", gauges->verified_asked}, {"sample", gauges->verified_sampled}};
+    char labels[LABELS_MAX];
+    metrics_family(writer, "gemmd_verifications", METRICS_COUNTER,
+                   "Products verified because of the parameter verify (request) or of "
+                   "--verify-share (sample). fail: the product was wrong and was not sent. error: "
+                   "the check could not be made.");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct {
+            const char *name;
+            uint64_t value;
+        } results[] = {{"pass", all[i].results.pass},
+                       {"fail", all[i].results.fail},
+                       {"error", all[i].results.error}};
+        for (size_t j = 0; j < sizeof results / sizeof *results; j++) {
+            snprintf(labels, sizeof labels, "by=\"%s\",result=\"%s\"", all[i].by, results[j].name);
+            metrics_sample(writer, labels, results[j].value);
+        }
+    }
+}
+
 static void write_counters(struct metrics_writer *writer, const struct metrics *metrics,
                            const struct metrics_gauges *gauges)
 {
@@ -222,6 +247,7 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         metrics_family(writer, counters[i].name, METRICS_COUNTER, counters[i].help);
         metrics_sample(writer, "", counters[i].value);
     }
+    write_verifications(writer, gauges);
     metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
                    "Time that the device has spent on launches.");
     metrics_sample_seconds(writer, "", TOTAL(metrics, busy_ns));

@@ -6,8 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
+#include "proto/size.h"
 #include "server/device/cuda/host.h"
 #include "server/device/cuda/own_launch.h"
 #include "server/device/cuda/run.h"
@@ -38,6 +40,16 @@ static bool cuda_work_bytes(const struct device *device, const struct gemm_probl
         return false;
     *out = layout.total_bytes;
     return true;
+}
+
+static bool cuda_checked_bytes(const struct device *device, const struct gemm_problem *problem,
+                               const struct gemm_kernel *kernel, uint64_t *bytes, uint64_t *check)
+{
+    struct device_layout layout;
+    uint64_t check_bytes;
+    return cuda_layout_of(device, problem, kernel, &layout) &&
+           size_align(layout.total_bytes, DEVICE_LAYOUT_ALIGNMENT, check) &&
+           freivalds_workspace_bytes(problem, &check_bytes) && size_add(*check, check_bytes, bytes);
 }
 
 static bool cuda_attention_bytes(const struct device *device,
@@ -239,6 +251,7 @@ static const struct device_ops cuda_ops = {
     .poll = cuda_poll,
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
+    .checked_bytes = cuda_checked_bytes,
     .attention_bytes = cuda_attention_bytes,
     .groups_attention = true,
     .can_share_launch = cuda_can_share_launch,
