@@ -17,6 +17,7 @@ PROGRAMS = {
     "gemmd-gpu-check": WELL,
     "gemmd-gpu-group-check": WELL,
     "gemmd-gpu-copy-check": WELL,
+    "gemmd-gpu-verify-check": WELL,
     "gemmd-gpu-attention-check": WELL,
 }
 
