@@ -6,6 +6,7 @@
 #include "server/base/clock.h"
 #include "server/http/arrival.h"
 #include "server/http/connection.h"
+#include "server/http/digests.h"
 #include "server/http/endpoint.h"
 #include "server/http/guard.h"
 #include "server/http/io_thread.h"
@@ -49,6 +50,9 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
 {
     const uint32_t wanted = server->thread_count;
     server->thread_count = 0;
+    server->digester = digester_start();
+    if (server->digester == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "the digester does not start");
     server->threads = calloc(wanted, sizeof *server->threads);
     if (server->threads == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for I/O threads");
@@ -120,6 +124,7 @@ uint32_t http_server_active_requests(const struct http_server *server)
 
 void http_server_stop(struct http_server *server)
 {
+    digester_stop(server->digester); /* before the threads that it wakes */
     for (uint32_t i = 0; server->threads != NULL && i < server->thread_count; i++)
         io_thread_stop(server->threads[i]);
 }
@@ -130,6 +135,8 @@ void http_server_close(struct http_server *server)
         io_thread_destroy(server->threads[i]);
     free(server->threads);
     server->threads = NULL;
+    digester_destroy(server->digester);
+    server->digester = NULL;
     peer_counts_destroy(server->peers);
     server->peers = NULL;
 }
