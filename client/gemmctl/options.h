@@ -168,6 +168,8 @@ enum {
     X(KEY_FILE, "key-file", 0, "FILE", FOR_ALL, 0,                                                 \
       "PEM file of the private key of --cert-file; default: the environment's "                    \
       "GEMMD_KEY_FILE, else the certificate's file")                                               \
+    X(CHECK_DIGEST, "check-digest", 0, NULL, FOR_ALL, 0,                                           \
+      "have the daemon send the SHA-256 of each answer, and compare it with the answer")           \
     X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
       "2m; default 5m")                                                                            \

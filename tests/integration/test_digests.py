@@ -5,6 +5,9 @@ import gzip
 import hashlib
 import json
 import re
+import socket
+import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -202,3 +205,72 @@ def test_clients_may_leave_while_their_answer_is_hashed(start):
         return re.search(r"^gemmd_pinned_memory_used_bytes 0$", text, re.MULTILINE)
 
     daemon.wait_for(is_idle, "the memory of the answers")
+
+
+class Meddler(threading.Thread):
+    """A proxy for one connection at a time, which changes what the daemon sends."""
+
+    def __init__(self, daemon, change):
+        super().__init__(daemon=True)
+        self.target, self.change = daemon.address, change
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with client, socket.create_connection(self.target) as server:
+                threading.Thread(target=self.forward, args=(client, server, bytes),
+                                 daemon=True).start()
+                self.forward(server, client, self.change)
+
+    @staticmethod
+    def forward(source, sink, change):
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(change(data))
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+@pytest.fixture(name="files")
+def matrices(tmp_path):
+    np.save(tmp_path / "A.npy", np.ones((64, 8), "f4"))
+    np.save(tmp_path / "B.npy", np.ones((8, 32), "f4"))
+    return tmp_path
+
+
+def gemmctl_gemm(gemmctl, files, url, *options):
+    return subprocess.run(
+        [gemmctl, "gemm", files / "A.npy", files / "B.npy", "-o", files / "C.npy", "--url", url,
+         "--retries", "0", *options], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def test_gemmctl_compares_the_digest(gemmctl, files, shared_daemon):
+    result = gemmctl_gemm(gemmctl, files, shared_daemon.url, "--check-digest")
+    assert result.returncode == 0, result.stderr
+    assert (np.load(files / "C.npy") == 8).all()
+
+
+def test_gemmctl_notices_a_changed_answer(gemmctl, files, shared_daemon):
+    eight = np.float32(8).tobytes()
+    meddler = Meddler(shared_daemon, lambda data: data.replace(eight * 2, eight + bytes(4)))
+    assert gemmctl_gemm(gemmctl, files, meddler.url).returncode == 0, "nobody looks"
+    assert not (np.load(files / "C.npy") == 8).all()
+    result = gemmctl_gemm(gemmctl, files, meddler.url, "--check-digest")
+    assert result.returncode != 0
+    assert "changed on its way" in result.stderr
+    meddler.listener.close()
+
+
+def test_gemmctl_notices_a_missing_digest(gemmctl, files, shared_daemon):
+    meddler = Meddler(shared_daemon, lambda data: data.replace(b"Content-Digest", b"Content-Nothin"))
+    result = gemmctl_gemm(gemmctl, files, meddler.url, "--check-digest")
+    assert result.returncode != 0
+    assert "no Content-Digest" in result.stderr
+    meddler.listener.close()

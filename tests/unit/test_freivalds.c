@@ -242,8 +242,7 @@ START_TEST(an_error_beyond_the_threshold_fails)
         for (uint64_t seed = 0; seed < 200; seed += CASE_THINNING) {
             const uint64_t row = random_next(&random) % like.m, at = random_next(&random) % like.n;
             const double value = get(&product, row, at);
-            const double threshold = 15 * sqrt((double)like.n) *
-                                     (types.out == GEMMD_I32 ? 0 : largest_error(&product, row));
+            const double threshold = threshold_of(&product, row);
             const double change = fmax(threshold * 1.01, types.out == GEMMD_I32);
             set(&product, row, at, value + (seed % 2 ? change : -change));
             if (fabs(get(&product, row, at) - value) >= threshold) {
