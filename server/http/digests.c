@@ -206,6 +206,7 @@ struct digester {
     pthread_t thread;
     struct digests *first, *last;
     bool stopping;
+    struct digester_hooks hooks;
 };
 
 static void *digester_run(void *argument)
@@ -222,18 +223,19 @@ static void *digester_run(void *argument)
         digester->first = digests->next;
         pthread_mutex_unlock(&digester->lock);
         hash_payload(digests, &digests->payload, digests->values);
-        request_wake(digests->request);
+        digester->hooks.wake(digests->request);
         pthread_mutex_lock(&digester->lock);
     }
     pthread_mutex_unlock(&digester->lock);
     return NULL;
 }
 
-struct digester *digester_start(void)
+struct digester *digester_start(struct digester_hooks hooks)
 {
     struct digester *digester = calloc(1, sizeof *digester);
     if (digester == NULL)
         return NULL;
+    digester->hooks = hooks;
     if (pthread_mutex_init(&digester->lock, NULL) != 0)
         goto no_lock;
     if (pthread_cond_init(&digester->changed, NULL) != 0)
@@ -283,7 +285,7 @@ bool digests_hand_over(struct request *request, struct MHD_Response *response, i
         digests->status = status;
         digests->payload = *payload;
         digests->next = NULL;
-        request_hand_over_again(request); /* before the digester can wake the request */
+        digester->hooks.hand_over(request); /* before the digester can wake the request */
         if (digester->first == NULL)
             digester->first = digests;
         else

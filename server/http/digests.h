@@ -25,8 +25,15 @@ struct digester;
 struct digests; /* of one request */
 struct request;
 
-/* The thread that hashes long payloads. NULL: the thread cannot start, or there is no memory. */
-struct digester *digester_start(void);
+/* How the digester takes a request and gives it back: request_hand_over_again and request_wake. */
+struct digester_hooks {
+    void (*hand_over)(struct request *request);
+    void (*wake)(struct request *request);
+};
+/* Starts the thread that hashes long payloads. NULL: the thread cannot start, or there is no
+ * memory.
+ */
+struct digester *digester_start(struct digester_hooks hooks);
 /* Hashes what waits, and ends the thread. Payloads are hashed on the I/O threads from then on. Any
  * thread; once. NULL is allowed. */
 void digester_stop(struct digester *digester);

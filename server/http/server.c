@@ -10,6 +10,7 @@
 #include "server/http/endpoint.h"
 #include "server/http/guard.h"
 #include "server/http/io_thread.h"
+#include "server/http/request.h"
 #include "server/http/request_id.h"
 #include "server/net/lingering.h"
 #include "server/net/peer_counts.h"
@@ -50,7 +51,8 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
 {
     const uint32_t wanted = server->thread_count;
     server->thread_count = 0;
-    server->digester = digester_start();
+    server->digester =
+        digester_start((struct digester_hooks){request_hand_over_again, request_wake});
     if (server->digester == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "the digester does not start");
     server->threads = calloc(wanted, sizeof *server->threads);
