@@ -96,6 +96,7 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
             verifications_of(dispatch_verify_counts(services->dispatch), WORK_VERIFY_ASKED),
         .verified_sampled =
             verifications_of(dispatch_verify_counts(services->dispatch), WORK_VERIFY_SAMPLED),
+        .verifies_sample = config->verify_share > 0,
         .log_dropped_lines = log_dropped(services->log),
         .shared_memories = shm.mappings,
         .shared_capacity_memories = shm.capacity_mappings,

@@ -92,6 +92,7 @@ struct metrics_gauges {
     struct metrics_verifications {
         uint64_t pass, fail, error;
     } verified_asked, verified_sampled;         /* since the start */
+    bool verifies_sample;                       /* --verify-share is not 0 */
     uint64_t reloads_succeeded, reloads_failed; /* since the start */
     uint64_t reload_last_succeeded, reload_last_success_seconds;
     bool exports_spans; /* otherwise the next two are not known */

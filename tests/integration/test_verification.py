@@ -47,8 +47,9 @@ def assert_wrong(answer):
 
 def counted(daemon, by, result):
     text = daemon.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
-    return int(re.search(rf'^gemmd_verifications_total{{by="{by}",result="{result}"}} (\d+)$', text,
-                         re.MULTILINE)[1])
+    found = re.search(rf'^gemmd_verifications_total{{by="{by}",result="{result}"}} (\d+)$', text,
+                      re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def test_a_wrong_product_is_not_sent(wrong):
