@@ -111,6 +111,27 @@ static bool cuda_copied_in(struct device *device, uint32_t copy_stream)
 
 /* --- warming up --- */
 
+/* Enqueues the check of a product that was warmed up, for one size of each type and transposition.
+ */
+static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_problem *problem,
+                                   const struct gemm_problem *there,
+                                   const struct gemm_kernel *kernel, struct fault *fault)
+{
+    enum { SIDE = 64 };
+    uint64_t bytes, check;
+    if (problem->act != GEMM_ACT_NONE || problem->m != SIDE || problem->k != SIDE ||
+        !cuda_checked_bytes(&cuda->base, problem, kernel, &bytes, &check) ||
+        bytes > arena_capacity_bytes(cuda->base.arena))
+        return GEMMD_OK;
+    const enum gemmd_error code =
+        freivalds_launch(cuda->slots[0].stream, there, 0, cuda->memory + check);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, NULL, "the check of products (%s to %s) does not start: %s",
+                         dtype_name(problem->dtype), dtype_name(problem->out),
+                         cudaGetErrorString(cudaGetLastError()));
+    return GEMMD_OK;
+}
+
 /* Enqueues the kernel that "auto" chooses for a shape, with whatever is in device memory as
  * operands. */
 static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
@@ -132,7 +153,7 @@ static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem p
         return fault_set(fault, code, NULL, "the kernel %s (%s to %s) does not start: %s",
                          kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
                          cudaGetErrorString(cudaGetLastError()));
-    return GEMMD_OK;
+    return warm_check(cuda, &problem, &there, kernel, fault);
 }
 
 static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
